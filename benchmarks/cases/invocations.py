@@ -285,7 +285,7 @@ def naming(_: int) -> Made[str]:
 
 @table.case(schedule, "is it due?")
 def looking(_: int) -> Made[schedule.Look]:
-    cron, cell = schedule.Schedule("* * * * *"), schedule.Cell(BACK_THEN + -MINUTE)
+    cron, cell = schedule.Schedule("* * * * *"), schedule.ScheduleCell(BACK_THEN + -MINUTE)
     return (
         lambda: schedule.look(cron, lambda _, after: after + MINUTE, cell, NOW),
         lambda answer: isinstance(answer, schedule.Due),
@@ -293,9 +293,9 @@ def looking(_: int) -> Made[schedule.Look]:
 
 
 @table.case(schedule, f"one of {schedule.PENDING_MAX} has fired")
-def closing(_: int) -> Made[schedule.Cell]:
+def closing(_: int) -> Made[schedule.ScheduleCell]:
     pending = tuple(BACK_THEN + number for number in range(schedule.PENDING_MAX))
-    cell = schedule.Cell(NOW, pending=pending)
+    cell = schedule.ScheduleCell(NOW, pending=pending)
     return lambda: schedule.closed(cell, pending[:1]), lambda after: len(after.pending) == schedule.PENDING_MAX - 1
 
 

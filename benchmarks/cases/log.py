@@ -394,6 +394,6 @@ def retrying_effect(_: int) -> Made[failures.FailureVerdict]:
 
 @table.case(polling, "which source is next", SOURCES)
 def taking_turns(size: int) -> Made[polling.Turn[int]]:
-    draw, bounds = drawn(size), polling.Bounds()
+    draw, bounds = drawn(size), polling.PollingBounds()
     paces = {source: polling.Pace(NOW + -draw.randrange(SECOND), 500 * MILLISECOND) for source in range(size)}
     return lambda: polling.turn(bounds, paces, NOW, PPM // 2), lambda turn: isinstance(turn, polling.Ask)

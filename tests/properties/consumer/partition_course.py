@@ -233,12 +233,12 @@ class Course:
             match what:
                 case TasksReported(_, _, _, Report.SUCCEEDED):
                     self.processed |= self.about(work, parts)
-                case TasksReported(_, _, attempt, Report.RETRIED) if attempt <= self.rules.rules.retries_max:
+                case TasksReported(_, _, attempt, Report.RETRIED) if attempt <= self.rules.fanout.retries_max:
                     pass
                 case TasksReported(_, _, _, Report.RETRIED | Report.SKIPPED) | ArrangeFailed():
                     self.unanswered |= self.about(work, parts)
                 case TasksReported(_, _, attempt, Report.FAILED | Report.UNDELIVERED):
-                    if not self.rules.hooks and attempt > self.rules.rules.retries_max:
+                    if not self.rules.hooks and attempt > self.rules.fanout.retries_max:
                         self.unanswered |= self.about(work, parts)
                 case WindowArranged(_, tasks):
                     run = [each for at, each in enumerate(tasks.offsets) if at not in tasks.succeeded]
@@ -256,7 +256,7 @@ class Course:
         """User code has raised: which failures somebody has to answer for."""
         match work.task:
             case Start(_, _, attempt) | DeliverTasks(_, _, attempt):
-                if not self.rules.hooks and attempt > self.rules.rules.retries_max:
+                if not self.rules.hooks and attempt > self.rules.fanout.retries_max:
                     self.unanswered |= self.about(work, left)
             case DeliverRecords():
                 self.unanswered |= left
@@ -616,7 +616,7 @@ class Course:
             last = offsets[-1] + 1
             gaps = {*range(last)} - {*offsets}
             self.must("P7", laws.all_is_processed(self.committed, self.processed | gaps, last))
-        if not self.rules.rules.window_delivery:
+        if not self.rules.fanout.window_delivery:
             self.must(
                 "P4",
                 part.phase is not Phase.STOPPED

@@ -127,7 +127,7 @@ def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
 
 def test_hooks_arrange_judge_and_deliver() -> None:
     """Each answer leads to what is asked next, until the records are settled with their window, and committed."""
-    rules = PartitionRules(1, 2, hooks=True, rules=Rules(1, 0), metadata_max=0)
+    rules = PartitionRules(1, 2, hooks=True, fanout=Rules(1, 0), metadata_max=0)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),

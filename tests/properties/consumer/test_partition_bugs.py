@@ -211,7 +211,7 @@ IN_SOME_MODE: Final[Mapping[str, tuple[Machine, str, Mapping[str, object]]]] = {
     "takes any answer": (
         steps(takes_any_answer),
         "P3",
-        {"hooks": False, "rules": FLAT, "running_max": 3, "failure_policy": FailurePolicy.SKIP},
+        {"hooks": False, "fanout": FLAT, "running_max": 3, "failure_policy": FailurePolicy.SKIP},
     ),
     "takes any report": (parts(answer=takes_any_report), "P3", {"drain": Budget(9, commit=9), "running_max": 2}),
     "commits failures": (COMMITS_FAILURES, "P4", {"failure_policy": FailurePolicy.STOP}),

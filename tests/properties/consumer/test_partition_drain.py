@@ -114,10 +114,10 @@ def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
     """Law P11: nobody judges it, nobody answers for it, and it is not done. An executor may tell of an interruption as of a
     failure, and whatever is dead-lettered then was not bad.
     """
-    rules = PartitionRules(2, hooks=True, rules=FLAT, metadata_max=0, failure_policy=FailurePolicy.SKIP)
+    rules = PartitionRules(2, hooks=True, fanout=FLAT, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     arranged = reported(WindowArranged(0, Tasks(((0,), (1,)))))
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), arranged, Revoked(TP))
-    state = after(PartitionRules(2, 2, hooks=True, rules=FLAT, metadata_max=0), *happened)
+    state = after(PartitionRules(2, 2, hooks=True, fanout=FLAT, metadata_max=0), *happened)
 
     assert rules.step(state, reported(TasksReported(0, (0,), 1, Report.FAILED))).commands == ()
     assert [

@@ -127,7 +127,7 @@ def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() ->
     """Law P10: 0 and 1 are settled together. 0 fails, so the keys of both are held back, and nobody waits for them."""
     windows = Rules(0, 0, task_delivery=False, record_delivery=False)
     rules = PartitionRules(
-        2, 2, rules=windows, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY
+        2, 2, fanout=windows, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY
     )
     keys = (b"k", b"l", b"l", b"m")
     fetched = Fetched(TP, 1, (0, 1, 2, 3), keys)
@@ -144,7 +144,7 @@ def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() ->
 def test_only_what_was_not_delivered_is_answered_for() -> None:
     """Law P10: 0 was delivered when the delivery of 1 raised. Once it was answered for as well, as if it had failed."""
     windows = Rules(0, 0, task_delivery=False, window_delivery=False)
-    rules = PartitionRules(2, 2, rules=windows, metadata_max=0, failure_policy=FailurePolicy.SKIP)
+    rules = PartitionRules(2, 2, fanout=windows, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
@@ -160,7 +160,7 @@ def test_only_what_was_not_delivered_is_answered_for() -> None:
 
 def test_without_hooks_a_failure_is_tried_again_at_once() -> None:
     """As often as the rules say; then it is final."""
-    rules = PartitionRules(1, rules=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
+    rules = PartitionRules(1, fanout=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), failed(1, 0), WorkFailed(TP, 1, Start(0, (0,), 2)))
 
     assert course(rules, *happened)[2] == (Work(TP, 1, Start(0, (0,), 2), (0,)),)

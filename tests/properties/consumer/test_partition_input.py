@@ -57,7 +57,7 @@ def work(task: Task) -> Work:
 
 
 NUMBERS: Final = ("running_max", "window_max", "metadata_max", "replay_max")
-KINDS: Final = ("hooks", "rules", "ordering", "failure_policy", "limits", "drain")
+KINDS: Final = ("hooks", "fanout", "ordering", "failure_policy", "limits", "drain")
 WRONG: Final[tuple[object, ...]] = (1.5, "1", None, (), -1, 2**70, True, b"", object())
 
 

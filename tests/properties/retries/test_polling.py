@@ -13,18 +13,20 @@ from tidegate.model.instants import MILLISECOND, PPM, STORE, WALL, Duration, Ins
 from tidegate.retries import polling
 from tidegate.retries.backoff import LONGEST
 from tidegate.retries.laws import polling as laws
-from tidegate.retries.polling import Ask, Bounds, NoSource, Pace, Turn, Wait, Why
+from tidegate.retries.polling import Ask, AskReason, NoSource, Pace, PollingBounds, Turn, Wait
 from tidegate.retries.strategies import polling as drawn
 from tidegate.retries.strategies.backoff import draws
 
 START = Instant(0, WALL)
-SMALL = Bounds(least=2, most=9, jitter=3)
+SMALL = PollingBounds(least=2, most=9, jitter=3)
 
 
 class TakeTurn(Protocol):
     """What a worker asks."""
 
-    def __call__(self, bounds: Bounds, paces: Mapping[str, Pace], now: Instant, draw_ppm: int, /) -> Turn[str]: ...
+    def __call__(
+        self, bounds: PollingBounds, paces: Mapping[str, Pace], now: Instant, draw_ppm: int, /
+    ) -> Turn[str]: ...
 
 
 @attrs.frozen
@@ -35,7 +37,7 @@ class Poller:
     """
 
     turn: TakeTurn = polling.turn
-    woken: Callable[[Bounds, Pace, Instant], Pace] = polling.woken
+    woken: Callable[[PollingBounds, Pace, Instant], Pace] = polling.woken
     answered: Callable[[Pace, Pace], Pace] = lambda now, _: now
 
 
@@ -46,7 +48,7 @@ REAL = Poller()
 class Case:
     """What is known when a worker has nothing to do."""
 
-    bounds: Bounds
+    bounds: PollingBounds
     paces: tuple[tuple[str, Pace], ...]
     now: Instant = START
     draw: int = 0
@@ -64,7 +66,7 @@ CASES = st.builds(
 )
 
 
-def case(*dues: int, bounds: Bounds = SMALL, now: int = 0, draw: int = 0) -> Case:
+def case(*dues: int, bounds: PollingBounds = SMALL, now: int = 0, draw: int = 0) -> Case:
     paces = tuple((name, Pace(Instant(due, WALL), bounds.least)) for name, due in zip("abc", dues, strict=False))
     return Case(bounds, paces, Instant(now, WALL), draw)
 
@@ -94,7 +96,7 @@ def check_po2(poller: Poller) -> None:
     @effort(poller)
     @given(st.one_of(st.just(SMALL), drawn.bounds()), st.lists(draws(), min_size=1, max_size=8))
     @example(SMALL, [0, 0, 0, 0])
-    def gaps_double(bounds: Bounds, jitters: list[int]) -> None:
+    def gaps_double(bounds: PollingBounds, jitters: list[int]) -> None:
         now, pace, gaps = START, polling.fresh(bounds, START), list[Duration]()
         for draw in jitters:
             done = poller.turn(bounds, {"a": pace}, now, draw)
@@ -111,7 +113,7 @@ def check_po3(poller: Poller) -> None:
     @given(drawn.bounds(), drawn.paces(), st.integers(-20, 40).map(lambda at: Instant(at, WALL)))
     @example(SMALL, Pace(START + -5, 9), START)
     @example(SMALL, Pace(START + 5, 9), START)
-    def announcements_are_due(bounds: Bounds, pace: Pace, now: Instant) -> None:
+    def announcements_are_due(bounds: PollingBounds, pace: Pace, now: Instant) -> None:
         assert laws.makes_it_due(pace, poller.woken(bounds, pace, now), now)
 
     announcements_are_due()
@@ -275,11 +277,11 @@ def test_polling_keeps_the_law(law: str) -> None:
 
 
 def repaced(
-    change: Callable[[Bounds, Pace, Pace, Instant], Pace],
-) -> Callable[[Bounds, Mapping[str, Pace], Instant, int], Turn[str]]:
+    change: Callable[[PollingBounds, Pace, Pace, Instant], Pace],
+) -> Callable[[PollingBounds, Mapping[str, Pace], Instant, int], Turn[str]]:
     """A turn that keeps another pace: made of the bounds, the pace before and after, and now."""
 
-    def turn(bounds: Bounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
+    def turn(bounds: PollingBounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
         done = polling.turn(bounds, paces, now, draw)
         if isinstance(done, Ask):
             return attrs.evolve(done, pace=change(bounds, paces[done.source], done.pace, now))
@@ -288,25 +290,25 @@ def repaced(
     return turn
 
 
-def uncapped(_: Bounds, before: Pace, __: Pace, now: Instant) -> Pace:
+def uncapped(_: PollingBounds, before: Pace, __: Pace, now: Instant) -> Pace:
     return Pace(now + before.interval, min(2 * before.interval, LONGEST))
 
 
-def doubled_first(bounds: Bounds, before: Pace, after: Pace, now: Instant) -> Pace:
+def doubled_first(bounds: PollingBounds, before: Pace, after: Pace, now: Instant) -> Pace:
     """The interval doubles before the gap is made of it, so the first is twice the least."""
     return attrs.evolve(after, due=now + min(2 * before.interval, bounds.most))
 
 
-def in_equal_steps(bounds: Bounds, before: Pace, after: Pace, _: Instant) -> Pace:
+def in_equal_steps(bounds: PollingBounds, before: Pace, after: Pace, _: Instant) -> Pace:
     return attrs.evolve(after, interval=min(before.interval + bounds.least, bounds.most))
 
 
-def from_when_it_was_due(_: Bounds, before: Pace, after: Pace, now: Instant) -> Pace:
+def from_when_it_was_due(_: PollingBounds, before: Pace, after: Pace, now: Instant) -> Pace:
     """The next look is one interval after the one that was missed, so who was late asks again and again."""
     return attrs.evolve(after, due=before.due + (after.due - now))
 
 
-def waits_for_its_clock(bounds: Bounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
+def waits_for_its_clock(bounds: PollingBounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
     """As in mongodash: whatever the clock says is waited for."""
     first = min(paces.values(), key=lambda pace: pace.due.at, default=None)
     if first is not None and first.due - now > 0:
@@ -314,7 +316,7 @@ def waits_for_its_clock(bounds: Bounds, paces: Mapping[str, Pace], now: Instant,
     return polling.turn(bounds, paces, now, draw)
 
 
-def in_order_of_name(bounds: Bounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
+def in_order_of_name(bounds: PollingBounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
     """The first source that is due is asked, so a busy one starves those behind it."""
     for source in sorted(paces):
         done = polling.turn(bounds, {source: paces[source]}, now, draw)
@@ -323,34 +325,34 @@ def in_order_of_name(bounds: Bounds, paces: Mapping[str, Pace], now: Instant, dr
     return polling.turn(bounds, paces, now, draw)
 
 
-def a_little_early(bounds: Bounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
+def a_little_early(bounds: PollingBounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
     """Rounded to what a clock can show."""
     return polling.turn(bounds, paces, now + 1, draw)
 
 
-def for_the_last(bounds: Bounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
+def for_the_last(bounds: PollingBounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
     done = polling.turn(bounds, paces, now, draw)
     last = max((pace.due - now for pace in paces.values()), default=0)
     return Wait(now + last, last) if isinstance(done, Wait) else done
 
 
-def a_while(bounds: Bounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
+def a_while(bounds: PollingBounds, paces: Mapping[str, Pace], now: Instant, draw: int) -> Turn[str]:
     """Sleep as long as is ever slept."""
     done = polling.turn(bounds, paces, now, draw)
     return Wait(now + bounds.longest, bounds.longest) if isinstance(done, Wait) else done
 
 
-def only_faster(bounds: Bounds, pace: Pace, _: Instant) -> Pace:
+def only_faster(bounds: PollingBounds, pace: Pace, _: Instant) -> Pace:
     """The interval falls back, but the look that is planned stays where it is."""
     return attrs.evolve(pace, interval=bounds.least)
 
 
-def due_now(bounds: Bounds, _: Pace, now: Instant) -> Pace:
+def due_now(bounds: PollingBounds, _: Pace, now: Instant) -> Pace:
     """As in mongodash: a source that is overdue goes behind those that are due less long."""
     return Pace(now, bounds.least)
 
 
-def not_faster(_: Bounds, pace: Pace, now: Instant) -> Pace:
+def not_faster(_: PollingBounds, pace: Pace, now: Instant) -> Pace:
     return Pace(now, 2 * pace.interval if pace.interval < LONGEST // 2 else pace.interval)
 
 
@@ -390,7 +392,7 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Poller) -> None:
 
 def test_an_idle_worker_looks_ever_more_rarely() -> None:
     """The gaps of mongodash, in milliseconds: 200, 400, ... 6400, 10000, 10000, plus 0 to 100."""
-    bounds, now = Bounds(), START
+    bounds, now = PollingBounds(), START
     pace, gaps = polling.fresh(bounds, now), list[int]()
     for draw in (0, 0, 0, 0, 0, 0, 0, PPM // 2, PPM):
         done = polling.turn(bounds, {"tasks": pace}, now, draw)
@@ -407,7 +409,7 @@ def test_what_is_found_is_followed_by_the_next_look() -> None:
 
     assert found == Pace(START + 1, 2)
     assert polling.turn(SMALL, {"a": found, "b": Pace(START + 2, 9)}, START + 1) == Ask(
-        "a", Pace(START + 3, 4), Why.DUE
+        "a", Pace(START + 3, 4), AskReason.DUE
     )
 
 
@@ -428,12 +430,14 @@ def test_a_busy_source_does_not_starve_another() -> None:
 def test_verdicts_say_why() -> None:
     """Ask, wait or nothing, in one line each; a bound that was narrowed since takes hold at the next turn."""
     wide = Pace(START, 500)
-    plain = polling.turn(Bounds(jitter=LONGEST), {"tasks": wide}, START)
+    plain = polling.turn(PollingBounds(jitter=LONGEST), {"tasks": wide}, START)
 
-    assert plain == Ask("tasks", Pace(START + 200 * MILLISECOND, 400 * MILLISECOND), Why.DUE)
+    assert plain == Ask("tasks", Pace(START + 200 * MILLISECOND, 400 * MILLISECOND), AskReason.DUE)
     assert str(polling.turn(SMALL, {"tasks": wide}, START)) == "ask tasks: it is due"
-    assert polling.turn(SMALL, {"tasks": wide}, START) == Ask("tasks", Pace(START + 9, 9), Why.DUE)
-    assert polling.turn(SMALL, {"tasks": wide}, START + -13) == Ask("tasks", Pace(START + -4, 9), Why.CLOCK_SET_BACK)
+    assert polling.turn(SMALL, {"tasks": wide}, START) == Ask("tasks", Pace(START + 9, 9), AskReason.DUE)
+    assert polling.turn(SMALL, {"tasks": wide}, START + -13) == Ask(
+        "tasks", Pace(START + -4, 9), AskReason.CLOCK_SET_BACK
+    )
     assert str(polling.turn(SMALL, {"tasks": wide}, START + -12)) == "wait 12 us, until 0 s@wall"
     assert str(polling.turn(SMALL, {}, START)) == "no source"
     assert polling.turn(SMALL, {}, START) == NoSource()
@@ -445,7 +449,7 @@ def test_the_order_of_sources_matters_only_among_equals(each: Case) -> None:
     done, other = each.done(REAL), attrs.evolve(each, paces=each.paces[::-1]).done(REAL)
     dues = {source: pace.due for source, pace in each.paces}
 
-    if isinstance(done, Ask) and isinstance(other, Ask) and done.why is other.why is Why.DUE:
+    if isinstance(done, Ask) and isinstance(other, Ask) and done.why is other.why is AskReason.DUE:
         assert dues[done.source] == dues[other.source]
     else:
         assert type(done) is type(other)
@@ -457,13 +461,13 @@ def test_the_order_of_sources_matters_only_among_equals(each: Case) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: Bounds(least=0),
-        lambda: Bounds(least=3, most=2),
-        lambda: Bounds(jitter=-1),
-        lambda: Bounds(most=LONGEST + 1),
-        lambda: Bounds(least=True),
-        lambda: Bounds(least=0.2),  # type: ignore[arg-type]
-        lambda: Bounds(jitter=None),  # type: ignore[arg-type]
+        lambda: PollingBounds(least=0),
+        lambda: PollingBounds(least=3, most=2),
+        lambda: PollingBounds(jitter=-1),
+        lambda: PollingBounds(most=LONGEST + 1),
+        lambda: PollingBounds(least=True),
+        lambda: PollingBounds(least=0.2),  # type: ignore[arg-type]
+        lambda: PollingBounds(jitter=None),  # type: ignore[arg-type]
         lambda: polling.fresh(None, START),  # type: ignore[arg-type]
         lambda: polling.fresh(SMALL, None),  # type: ignore[arg-type]
         lambda: polling.turn("fast", {}, START),  # type: ignore[arg-type]

@@ -15,7 +15,6 @@ from tidegate.retries.laws import schedule as laws
 from tidegate.retries.schedule import (
     PENDING_MAX,
     Broken,
-    Cell,
     Due,
     FirstSeen,
     Full,
@@ -24,6 +23,7 @@ from tidegate.retries.schedule import (
     Never,
     NextAfter,
     Schedule,
+    ScheduleCell,
     TooLate,
     Waiting,
     closed,
@@ -38,7 +38,7 @@ LATE = Schedule("* * * * *", Missed.EACH, 4)
 LINE = tuple(map(Instant, (1, 2, 4, 9, 10, 19)))
 
 
-def swapped(current: Cell | None, seen: Cell | None) -> bool:
+def swapped(current: ScheduleCell | None, seen: ScheduleCell | None) -> bool:
     """A compare-and-set on the version, and an insert where there is none."""
     return (current and current.version) == (seen and seen.version)
 
@@ -47,10 +47,10 @@ def swapped(current: Cell | None, seen: Cell | None) -> bool:
 class Cron:
     """What those who look ask: the real functions, but for one that is planted."""
 
-    look: Callable[[Schedule, NextAfter, Cell | None, Instant], Look] = module.look
-    closed: Callable[[Cell, Collection[Instant]], Cell] = module.closed
-    swapped: Callable[[Cell | None, Cell | None], bool] = swapped
-    register: Callable[[Cell | None], Cell | None] = lambda cell: cell
+    look: Callable[[Schedule, NextAfter, ScheduleCell | None, Instant], Look] = module.look
+    closed: Callable[[ScheduleCell, Collection[Instant]], ScheduleCell] = module.closed
+    swapped: Callable[[ScheduleCell | None, ScheduleCell | None], bool] = swapped
+    register: Callable[[ScheduleCell | None], ScheduleCell | None] = lambda cell: cell
 
 
 REAL = Cron()
@@ -67,9 +67,9 @@ def effort(cron: Cron) -> settings:
 def check_sc2(cron: Cron) -> None:
     @effort(cron)
     @given(schedules(), timelines(), cells(), st.integers(0, 40))
-    @example(EACH, LINE, Cell(Instant(2)), 10)
-    @example(EACH, LINE, Cell(Instant(2)), 3)
-    def holds(schedule: Schedule, line: tuple[Instant, ...], cell: Cell, at: int) -> None:
+    @example(EACH, LINE, ScheduleCell(Instant(2)), 10)
+    @example(EACH, LINE, ScheduleCell(Instant(2)), 3)
+    def holds(schedule: Schedule, line: tuple[Instant, ...], cell: ScheduleCell, at: int) -> None:
         now = Instant(at)
 
         assert laws.the_next_is_due(line, cell, cron.look(schedule, port(line), cell, now), now)
@@ -90,9 +90,9 @@ def check_sc3(cron: Cron) -> None:
 def check_sc4(cron: Cron) -> None:
     @effort(cron)
     @given(schedules(), timelines(), cells(), st.integers(0, 40))
-    @example(LATE, LINE, Cell(EPOCH), 5)
-    @example(LATE, LINE, Cell(EPOCH), 18)
-    def holds(schedule: Schedule, line: tuple[Instant, ...], cell: Cell, at: int) -> None:
+    @example(LATE, LINE, ScheduleCell(EPOCH), 5)
+    @example(LATE, LINE, ScheduleCell(EPOCH), 18)
+    def holds(schedule: Schedule, line: tuple[Instant, ...], cell: ScheduleCell, at: int) -> None:
         now = Instant(at)
 
         assert laws.only_late_ones_are_skipped(line, schedule, cell, cron.look(schedule, port(line), cell, now), now)
@@ -103,9 +103,9 @@ def check_sc4(cron: Cron) -> None:
 def check_sc5(cron: Cron) -> None:
     @effort(cron)
     @given(schedules(), timelines(), cells(), st.integers(0, 40), st.sets(st.integers(0, 30)))
-    @example(EACH, LINE, Cell(Instant(2), 3, (Instant(1), Instant(2))), 10, {2})
-    @example(EACH, LINE, Cell(Instant(2), 3, (Instant(1), Instant(2))), 10, {7})
-    def holds(schedule: Schedule, line: tuple[Instant, ...], cell: Cell, at: int, fired: set[int]) -> None:
+    @example(EACH, LINE, ScheduleCell(Instant(2), 3, (Instant(1), Instant(2))), 10, {2})
+    @example(EACH, LINE, ScheduleCell(Instant(2), 3, (Instant(1), Instant(2))), 10, {7})
+    def holds(schedule: Schedule, line: tuple[Instant, ...], cell: ScheduleCell, at: int, fired: set[int]) -> None:
         found = cron.look(schedule, port(line), cell, Instant(at))
         after = found.cell if isinstance(found, (Due, TooLate)) else cell
         added = (found.at,) if isinstance(found, Due) else ()
@@ -133,9 +133,9 @@ NONSENSE: tuple[object, ...] = (
 def check_sc7(cron: Cron) -> None:
     @effort(cron)
     @given(schedules(), st.one_of(st.none(), cells()), st.integers(0, 40), st.sampled_from(NONSENSE))
-    @example(ONCE, Cell(Instant(9)), 20, EPOCH)
-    @example(ONCE, Cell(EPOCH), 20, EPOCH)
-    def holds(schedule: Schedule, cell: Cell | None, at: int, nonsense: object) -> None:
+    @example(ONCE, ScheduleCell(Instant(9)), 20, EPOCH)
+    @example(ONCE, ScheduleCell(EPOCH), 20, EPOCH)
+    def holds(schedule: Schedule, cell: ScheduleCell | None, at: int, nonsense: object) -> None:
         def next_after(expression: str, after: Instant) -> Any:
             del expression, after
             if isinstance(nonsense, Exception):
@@ -154,7 +154,7 @@ def check_sc7(cron: Cron) -> None:
 class Looker:
     """Somebody who looks: what it has read and decided, and has not written yet."""
 
-    seen: Cell | None = None
+    seen: ScheduleCell | None = None
     found: Look | None = None
 
 
@@ -166,8 +166,8 @@ class Race:
     schedule: Schedule
     line: tuple[Instant, ...]
     now: Instant = EPOCH
-    cell: Cell | None = None
-    first: Cell | None = None
+    cell: ScheduleCell | None = None
+    first: ScheduleCell | None = None
     written: list[laws.Written] = attrs.field(factory=list)
     lookers: list[Looker] = attrs.field(factory=lambda: [Looker(), Looker(), Looker()])
 
@@ -263,69 +263,69 @@ def before(next_after: NextAfter, now: Instant) -> Instant | None:
     return found
 
 
-def about_now(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def about_now(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """A window as pynenc has it: due if the last instant is not long ago, and the firing is named by now."""
     last = before(next_after, now)
     if cell is not None and last is not None and now - last <= 1 and last - cell.last > 0:
-        return Due(now, Cell(now, cell.version + 1, (*cell.pending, now)))
+        return Due(now, ScheduleCell(now, cell.version + 1, (*cell.pending, now)))
     return look(schedule, next_after, cell, now) if cell is None else Never()
 
 
-def never_late(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def never_late(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """The same window, with the right name: what is looked at late is lost, and nothing is reported."""
     found = look(schedule, next_after, cell, now)
     return Never() if isinstance(found, Due) and now - found.at > 1 else found
 
 
-def at_first_sight(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def at_first_sight(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """A yearly job that runs in June."""
-    return Due(now, Cell(now, 1, (now,))) if cell is None else look(schedule, next_after, cell, now)
+    return Due(now, ScheduleCell(now, 1, (now,))) if cell is None else look(schedule, next_after, cell, now)
 
 
-def up_to_now(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def up_to_now(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """The cell moves to now, whatever else was missed."""
     return look(attrs.evolve(schedule, missed=Missed.ONCE), next_after, cell, now)
 
 
-def a_little_early(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def a_little_early(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     return look(schedule, next_after, cell, now + 1)
 
 
-def one_too_strict(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def one_too_strict(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """What is exactly as late as allowed is skipped."""
     late_max = schedule.late_max
     return look(attrs.evolve(schedule, late_max=late_max and late_max - 1), next_after, cell, now)
 
 
-def skips_to_now(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def skips_to_now(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """One that is too late takes with it those that are not."""
     found = look(schedule, next_after, cell, now)
     return TooLate(found.since, attrs.evolve(found.cell, last=now)) if isinstance(found, TooLate) else found
 
 
-def forgets_what_is_pending(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def forgets_what_is_pending(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     found = look(schedule, next_after, cell, now)
     return Due(found.at, attrs.evolve(found.cell, pending=(found.at,))) if isinstance(found, Due) else found
 
 
-def trusting(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def trusting(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """Whatever the port says is due, and what it raises is an end of all crons, not of one."""
     found = look(schedule, next_after, cell, now)
     return Never() if isinstance(found, Broken) else found
 
 
-def up_to_the_latest(cell: Cell, fired: Collection[Instant]) -> Cell:
+def up_to_the_latest(cell: ScheduleCell, fired: Collection[Instant]) -> ScheduleCell:
     """An instant that was not fired goes with a later one that was."""
     latest = max((at.at for at in fired), default=-1)
     left = tuple(at for at in cell.pending if at.at > latest)
-    return cell if left == cell.pending else Cell(cell.last, cell.version + 1, left)
+    return cell if left == cell.pending else ScheduleCell(cell.last, cell.version + 1, left)
 
 
-def unversioned(cell: Cell, fired: Collection[Instant]) -> Cell:
+def unversioned(cell: ScheduleCell, fired: Collection[Instant]) -> ScheduleCell:
     return attrs.evolve(closed(cell, fired), version=cell.version)
 
 
-def unconditional(current: Cell | None, seen: Cell | None) -> bool:
+def unconditional(current: ScheduleCell | None, seen: ScheduleCell | None) -> bool:
     """An expected value of none is taken for no condition at all (pynenc, in memory and SQLite), and so is any other."""
     del current, seen
     return True
@@ -386,7 +386,7 @@ DAILY = every(24 * 60 * MINUTE, NOON.at)
 def test_a_cron_at_noon(late_max: Duration | None, seconds: int, kind: type[Look]) -> None:
     """12:00:30 yes, 12:01:30 not within 60 s but within 120 s (pynenc, case 35); without a bound it is made up for."""
     cron = Schedule("0 12 * * *", late_max=late_max)
-    found = look(cron, DAILY, Cell(NOON + -60 * MINUTE), NOON + seconds * SECOND)
+    found = look(cron, DAILY, ScheduleCell(NOON + -60 * MINUTE), NOON + seconds * SECOND)
 
     assert type(found) is kind
 
@@ -395,15 +395,15 @@ def test_a_cron_at_noon(late_max: Duration | None, seconds: int, kind: type[Look
 def test_a_cron_every_five_minutes(minutes: int, due: bool) -> None:
     """Last at 12:00: not at 12:03, but at 12:05 and at 12:10, where one firing makes up for two (pynenc, case 36)."""
     now = NOON + minutes * MINUTE
-    found = look(Schedule("*/5 * * * *"), every(5 * MINUTE), Cell(NOON), now)
+    found = look(Schedule("*/5 * * * *"), every(5 * MINUTE), ScheduleCell(NOON), now)
 
-    expected = Due(NOON + 5 * MINUTE, Cell(now, 2, (NOON + 5 * MINUTE,))) if due else Waiting(NOON + 5 * MINUTE)
+    expected = Due(NOON + 5 * MINUTE, ScheduleCell(now, 2, (NOON + 5 * MINUTE,))) if due else Waiting(NOON + 5 * MINUTE)
     assert found == expected
 
 
 def test_an_hourly_cron_is_not_due_at_half_past() -> None:
     """Last at 12:00, now 12:30 (pynenc, case 37)."""
-    found = look(Schedule("0 * * * *"), every(60 * MINUTE), Cell(NOON), NOON + 30 * MINUTE)
+    found = look(Schedule("0 * * * *"), every(60 * MINUTE), ScheduleCell(NOON), NOON + 30 * MINUTE)
 
     assert found == Waiting(NOON + 60 * MINUTE)
 
@@ -423,7 +423,7 @@ def test_spaces_between_fields_do_not_matter() -> None:
 
 def test_no_minute_is_blind() -> None:
     """`3-59/5`, looked at in the first half of each cycle of five minutes: pynenc fired it 0 times of 24."""
-    cell, fired = Cell(NOON), 0
+    cell, fired = ScheduleCell(NOON), 0
     for cycle in range(1, 25):
         for second in range(0, 150, 30):
             found = look(EACH, every(5 * MINUTE, 3 * MINUTE), cell, NOON + cycle * 5 * MINUTE + second * SECOND)
@@ -435,7 +435,7 @@ def test_no_minute_is_blind() -> None:
 
 def test_an_hourly_cron_that_is_looked_at_late_is_made_up_for() -> None:
     """Five minutes late, which pynenc skips; and under the name of its hour, whoever looks."""
-    found = look(Schedule("0 * * * *"), every(60 * MINUTE), Cell(NOON), NOON + 65 * MINUTE)
+    found = look(Schedule("0 * * * *"), every(60 * MINUTE), ScheduleCell(NOON), NOON + 65 * MINUTE)
 
     assert isinstance(found, Due)
     assert found.at == NOON + 60 * MINUTE
@@ -445,7 +445,7 @@ def test_what_is_too_late_is_reported_and_then_the_rest_is_due() -> None:
     """A span is skipped in one step, however many instants are in it."""
     cron = Schedule("* * * * *", Missed.EACH, 2 * MINUTE)
     now = NOON + 600 * MINUTE
-    skipped = look(cron, every(MINUTE), Cell(NOON), now)
+    skipped = look(cron, every(MINUTE), ScheduleCell(NOON), now)
     assert isinstance(skipped, TooLate)
     assert skipped.since == NOON + MINUTE
 
@@ -456,18 +456,18 @@ def test_what_is_too_late_is_reported_and_then_the_rest_is_due() -> None:
 
 def test_a_cron_without_instants_waits_for_ever() -> None:
     """The 30th of February."""
-    assert look(ONCE, lambda _, __: None, Cell(NOON), NOON) == Never()
-    assert look(ONCE, lambda _, __: None, None, NOON) == FirstSeen(Cell(NOON))
+    assert look(ONCE, lambda _, __: None, ScheduleCell(NOON), NOON) == Never()
+    assert look(ONCE, lambda _, __: None, None, NOON) == FirstSeen(ScheduleCell(NOON))
 
 
 def test_a_clock_that_steps_back_waits() -> None:
     """Nothing is due twice: what lies before `last` was looked at."""
-    assert look(ONCE, every(MINUTE), Cell(NOON), NOON + -600 * MINUTE) == Waiting(NOON + MINUTE)
+    assert look(ONCE, every(MINUTE), ScheduleCell(NOON), NOON + -600 * MINUTE) == Waiting(NOON + MINUTE)
 
 
 def test_a_cell_that_nobody_empties_is_full_in_the_end() -> None:
     """Then nothing is written, and no instant is lost: they wait in the schedule."""
-    cell, now = Cell(NOON), NOON + 1000 * MINUTE
+    cell, now = ScheduleCell(NOON), NOON + 1000 * MINUTE
     while isinstance(found := look(EACH, every(MINUTE), cell, now), Due):
         cell = found.cell
 
@@ -499,17 +499,17 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
         lambda: Schedule(wrong),
         lambda: Schedule("* * * * *", wrong),
         lambda: Schedule("* * * * *", Missed.ONCE, -1 if wrong is None else wrong),
-        lambda: Cell(instant),
-        lambda: Cell(EPOCH, wrong),
-        lambda: Cell(EPOCH, 1, wrong),
-        lambda: Cell(EPOCH, 1, (instant,)),
-        lambda: Cell(EPOCH, 1, [EPOCH]),  # type: ignore[arg-type]
+        lambda: ScheduleCell(instant),
+        lambda: ScheduleCell(EPOCH, wrong),
+        lambda: ScheduleCell(EPOCH, 1, wrong),
+        lambda: ScheduleCell(EPOCH, 1, (instant,)),
+        lambda: ScheduleCell(EPOCH, 1, [EPOCH]),  # type: ignore[arg-type]
         lambda: look(wrong, every(1), None, EPOCH),
         lambda: look(ONCE, none if callable(wrong) else wrong, None, EPOCH),
         lambda: look(ONCE, every(1), none if wrong is None else wrong, EPOCH),
         lambda: look(ONCE, every(1), None, instant),
         lambda: closed(wrong, ()),
-        lambda: closed(Cell(EPOCH), none if wrong is Missed else wrong),
+        lambda: closed(ScheduleCell(EPOCH), none if wrong is Missed else wrong),
     ]
     for call in calls:
         with pytest.raises(Misuse):
@@ -520,10 +520,10 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
 def test_pending_instants_are_in_order(pending: tuple[int, ...]) -> None:
     """Each once, oldest first, and none after the last that was looked at."""
     with pytest.raises(Misuse, match="not in order"):
-        Cell(Instant(3), 1, tuple(map(Instant, pending)))
+        ScheduleCell(Instant(3), 1, tuple(map(Instant, pending)))
 
 
 def test_two_clocks_are_not_compared() -> None:
     """Law T2 of instants: a cell of the store's clock is not looked at by the clock of a machine."""
     with pytest.raises(Misuse, match="compare"):
-        look(ONCE, every(MINUTE), Cell(NOON), Instant(0, WALL))
+        look(ONCE, every(MINUTE), ScheduleCell(NOON), Instant(0, WALL))

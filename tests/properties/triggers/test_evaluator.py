@@ -15,7 +15,7 @@ from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne
-from tidegate.retries.schedule import Cell, Missed, Schedule
+from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.services.retention import Retention
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 from tidegate.triggers.conditions import (
@@ -171,7 +171,7 @@ def test_a_run_is_loaded_as_it_was_stored(firing: Firing, state: Held, attempt: 
 @given(st.lists(TIMES, unique=True, max_size=3))
 def test_a_cell_is_loaded_as_it_was_stored(times: list[Instant]) -> None:
     """Law TO1, of crons."""
-    cell = Cell(Instant(10**6 * SECOND), 2, tuple(sorted(times, key=lambda each: each.at)))
+    cell = ScheduleCell(Instant(10**6 * SECOND), 2, tuple(sorted(times, key=lambda each: each.at)))
     assert loaded_cell(stored_cell("c", cell)) == cell
 
 
@@ -332,7 +332,7 @@ def test_each_minute_of_a_cron_fires_and_is_closed() -> None:
 
     assert len(contents(store.world, "invocations")) == 4
     (cell,) = contents(store.world, "crons")
-    assert loaded_cell(cell) == Cell(Instant(3 * MINUTE), loaded_cell(cell).version, ())
+    assert loaded_cell(cell) == ScheduleCell(Instant(3 * MINUTE), loaded_cell(cell).version, ())
     assert cell[ID] == condition_id(MINUTELY)
 
 

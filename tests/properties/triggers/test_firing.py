@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, WALL, Instant
 from tidegate.retries import schedule
-from tidegate.retries.schedule import Cell, Missed, Schedule
+from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.retries.strategies.schedule import port, timelines
 from tidegate.services.retention import Retention
 from tidegate.triggers import firing as module
@@ -266,7 +266,7 @@ class World:
     lost: list[bool]
     triggers: tuple[Trigger, ...] = (*TRIGGERS, MIXED)
     now: Instant = EPOCH
-    cell: Cell | None = None
+    cell: ScheduleCell | None = None
     first: int = 0
     stored: dict[str, Occurrence] = attrs.field(factory=dict)
     seen: list[Occurrence] = attrs.field(factory=list)
@@ -911,7 +911,7 @@ def test_what_cannot_be_is_refused(make: Callable[[], object]) -> None:
 def test_an_instant_of_a_cron_fires_once_whoever_looked() -> None:
     """It is named by the schedule: two that look at the same instant make one run."""
     trigger = Trigger(task="t", conditions=(CRON,))
-    first, second = (ticks(CRON, Cell(NOW, version, (Instant(10),))) for version in (1, 2))
+    first, second = (ticks(CRON, ScheduleCell(NOW, version, (Instant(10),))) for version in (1, 2))
 
     assert plan((trigger,), first, (), NOW) == plan((trigger,), second, (), Instant(25))
     assert first[0].context == CronContext(CRON.schedule, Instant(10))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.retries.schedule import Cell, Schedule
+from tidegate.retries.schedule import Schedule, ScheduleCell
 from tidegate.triggers import trigger as module
 from tidegate.triggers.conditions import (
     Condition,
@@ -387,7 +387,7 @@ def test_what_is_provided_is_not_shown() -> None:
 def test_the_pending_instants_of_a_cron_are_occurrences() -> None:
     """Each under the instant of the schedule, whoever looked and whenever."""
     cron = OnCron(Schedule("* * * * *"))
-    found = ticks(cron, Cell(Instant(9 * SECOND), 4, (Instant(0), Instant(SECOND))))
+    found = ticks(cron, ScheduleCell(Instant(9 * SECOND), 4, (Instant(0), Instant(SECOND))))
 
     assert [each.seen for each in found] == [Instant(0), Instant(SECOND)]
     assert found[0] == Occurrence(condition_id(cron), CronContext(cron.schedule, Instant(0)), Instant(0))
@@ -399,7 +399,7 @@ def test_the_pending_instants_of_a_cron_are_occurrences() -> None:
 GOOD: list[tuple[Callable[..., object], dict[str, Any]]] = [
     (Occurrence, {"condition_id": "c", "context": EVENT, "seen": NOW}),
     (noticed, {"conditions": (ON_A,), "context": EVENT, "seen": NOW}),
-    (ticks, {"condition": OnCron(Schedule("* * * * *")), "cell": Cell(NOW)}),
+    (ticks, {"condition": OnCron(Schedule("* * * * *")), "cell": ScheduleCell(NOW)}),
     (Static, {"arguments": Document()}),
     (FromContext, {"name": "f", "kind": Kind.EVENT, "function": described}),
     (FromAll, {"name": "f", "function": counted}),

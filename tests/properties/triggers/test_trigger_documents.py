@@ -9,7 +9,7 @@ from tests.properties.on_documents import is_read_or_misuse
 
 from tidegate.model.documents import Document
 from tidegate.model.instants import Instant
-from tidegate.retries.schedule import Cell, Missed, Schedule
+from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.triggers.conditions import CronContext, StatusContext
 from tidegate.triggers.firing import Firing, GivenUp, Held, TriggerRun
 from tidegate.triggers.trigger import Occurrence
@@ -29,7 +29,7 @@ STATUS = Occurrence("c", StatusContext("t", "i", 3, "failed"), TIME)
 READ: Mapping[str, tuple[Callable[[Document], object], Document]] = {
     "cron": (loaded_occurrence, stored_occurrence(CRON)),
     "occurrence": (loaded_occurrence, stored_occurrence(STATUS)),
-    "cell": (loaded_cell, stored_cell("c", Cell(TIME, 2, (TIME,)))),
+    "cell": (loaded_cell, stored_cell("c", ScheduleCell(TIME, 2, (TIME,)))),
     "held": (loaded_run, stored_run(TriggerRun(Firing("t", (STATUS,)), Held("a", TIME)))),
     "given up": (loaded_run, stored_run(TriggerRun(Firing("t", (STATUS,)), GivenUp(("no",), TIME)))),
 }

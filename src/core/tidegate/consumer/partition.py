@@ -330,7 +330,7 @@ class PartitionRules:
         running_max: How many tasks may run.
         window_max: How many records a window may have.
         hooks: Whether user code arranges windows into tasks and judges failures. If not, each record is one task.
-        rules: What user code has to deliver, and how often it may try; without hooks, at once.
+        fanout: What user code has to deliver, and how often it may try; without hooks, at once.
         ordering: Which records wait for each other.
         failure_policy: What follows when a record has failed for good.
         limits: When the partition is held on its own account.
@@ -343,7 +343,7 @@ class PartitionRules:
     running_max: int = _RUNNING_MAX
     window_max: int = 1
     hooks: bool = False
-    rules: Rules = PLAIN
+    fanout: Rules = PLAIN
     ordering: Ordering = Ordering.UNORDERED
     failure_policy: FailurePolicy = FailurePolicy.STOP
     limits: PartitionLimits = PartitionLimits()
@@ -356,7 +356,7 @@ class PartitionRules:
         check_int(self.running_max, "a number of tasks", 0)
         check_int(self.window_max, "a number of records", 1)
         check_type(self.hooks, bool, "whether there are hooks")
-        check_type(self.rules, Rules, "a set of rules")
+        check_type(self.fanout, Rules, "rules of fan-out")
         check_type(self.ordering, Ordering, "an ordering")
         check_type(self.failure_policy, FailurePolicy, "what follows a failure")
         check_type(self.limits, PartitionLimits, "the limits of a partition")
@@ -377,7 +377,7 @@ class PartitionRules:
     @property
     def needs_hooks(self) -> bool:
         """Whether user code is asked for more than to handle records."""
-        delivers = self.rules.task_delivery or self.rules.record_delivery or self.rules.window_delivery
+        delivers = self.fanout.task_delivery or self.fanout.record_delivery or self.fanout.window_delivery
         return self.hooks or delivers or self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)
 
     def step(self, state: PartitionState, event: Event) -> PartitionStep:
@@ -570,7 +570,7 @@ class PartitionRules:
         events = [event]
         is_draining = part.phase is Phase.DRAINING
         while events:
-            follows = fanout.step(windows, events.pop(0), self.rules)
+            follows = fanout.step(windows, events.pop(0), self.fanout)
             windows = follows.state
             for output in follows.commands:
                 match output:
@@ -637,7 +637,7 @@ class PartitionRules:
 
     def _stuck(self, part: Owned, task: DeliverRecords) -> tuple[int, ...]:
         """The records that are not settled any more if these are not: with a delivery of its own, all of the window."""
-        if not self.rules.window_delivery:
+        if not self.fanout.window_delivery:
             return task.offsets
         at = {offset: fanout.record_status(part.windows, offset) for offset in fanout.records(part.windows)}
         return tuple(offset for offset, status in at.items() if status and status.window == task.window)

@@ -46,14 +46,14 @@ from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant,
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = ["Ask", "Bounds", "NoSource", "Pace", "Turn", "Wait", "Why", "fresh", "turn", "woken"]
+__all__ = ["Ask", "AskReason", "NoSource", "Pace", "PollingBounds", "Turn", "Wait", "fresh", "turn", "woken"]
 
 S = TypeVar("S")
 
 
 @final
 @attrs.frozen(kw_only=True)
-class Bounds:
+class PollingBounds:
     """How often to look. Invariants: 0 < least <= most <= LONGEST; 0 <= jitter <= LONGEST.
 
     Attributes:
@@ -86,13 +86,13 @@ class Pace:
     interval: Duration
 
 
-def fresh(bounds: Bounds, now: Instant) -> Pace:
+def fresh(bounds: PollingBounds, now: Instant) -> Pace:
     """The pace of a source that was never looked at: due now.
 
     Raises:
         Misuse: An argument is of another type.
     """
-    check_type(bounds, Bounds, "the bounds of an interval")
+    check_type(bounds, PollingBounds, "the bounds of an interval")
     check_type(now, Instant, "the time")
     return Pace(now, bounds.least)
 
@@ -100,7 +100,7 @@ def fresh(bounds: Bounds, now: Instant) -> Pace:
 # --- taking turns -----------------------------------------------------------------------------------------------------
 
 
-class Why(Enum):
+class AskReason(Enum):
     """Why a source is asked."""
 
     DUE = "it is due"
@@ -114,7 +114,7 @@ class Ask(Generic[S]):
 
     source: S
     pace: Pace
-    why: Why
+    why: AskReason
 
     def __str__(self) -> str:
         return f"ask {self.source}: {self.why.value}"
@@ -144,7 +144,7 @@ class NoSource:
 Turn: TypeAlias = Ask[S] | Wait | NoSource
 
 
-def turn(bounds: Bounds, paces: Mapping[S, Pace], now: Instant, draw_ppm: int = 0) -> Turn[S]:
+def turn(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, draw_ppm: int = 0) -> Turn[S]:
     """What a worker that has nothing to do does next.
 
     Args:
@@ -159,7 +159,7 @@ def turn(bounds: Bounds, paces: Mapping[S, Pace], now: Instant, draw_ppm: int = 
     Raises:
         Misuse: An argument is of another type, the draw is outside 0 to PPM, or the clocks differ.
     """
-    check_type(bounds, Bounds, "the bounds of an interval")
+    check_type(bounds, PollingBounds, "the bounds of an interval")
     check_type(paces, Mapping, "the paces of the sources")
     check_type(now, Instant, "the time")
     check_int(draw_ppm, "a draw in parts per million", 0, PPM)
@@ -172,11 +172,11 @@ def turn(bounds: Bounds, paces: Mapping[S, Pace], now: Instant, draw_ppm: int = 
     pace = paces[source]
     interval = min(max(pace.interval, bounds.least), bounds.most)  # the bounds may have changed since
     due = now + (interval + bounds.jitter * draw_ppm // PPM)
-    why = Why.CLOCK_SET_BACK if pace.due - now > 0 else Why.DUE
+    why = AskReason.CLOCK_SET_BACK if pace.due - now > 0 else AskReason.DUE
     return Ask(source, Pace(due, min(2 * interval, bounds.most)), why)
 
 
-def woken(bounds: Bounds, pace: Pace, now: Instant) -> Pace:
+def woken(bounds: PollingBounds, pace: Pace, now: Instant) -> Pace:
     """The pace after something was found in its source, or announced. The caller wakes one sleeper.
 
     Args:
@@ -190,13 +190,13 @@ def woken(bounds: Bounds, pace: Pace, now: Instant) -> Pace:
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    check_type(bounds, Bounds, "the bounds of an interval")
+    check_type(bounds, PollingBounds, "the bounds of an interval")
     check_type(pace, Pace, "the pace of a source")
     check_type(now, Instant, "the time")
     return Pace(pace.due if pace.due - now < 0 else now, bounds.least)
 
 
-def _time_until(bounds: Bounds, pace: Pace, now: Instant) -> Duration:
+def _time_until(bounds: PollingBounds, pace: Pace, now: Instant) -> Duration:
     """How long until a source is due; not above 0 if it is, and 0 if it is due later than possible: then the clock was set back (PO7)."""
     check_type(pace, Pace, "the pace of a source")
     wait = pace.due - now

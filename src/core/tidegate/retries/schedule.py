@@ -42,8 +42,21 @@ from tidegate.model.instants import MICROSECOND, Duration, Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
 __all__ = [
-    "PENDING_MAX", "Broken", "Cell", "Due", "FirstSeen", "Full", "Look", "Missed", "Never", "NextAfter", "Schedule",
-    "TooLate", "Waiting", "closed", "look",
+    "PENDING_MAX",
+    "Broken",
+    "Due",
+    "FirstSeen",
+    "Full",
+    "Look",
+    "Missed",
+    "Never",
+    "NextAfter",
+    "Schedule",
+    "ScheduleCell",
+    "TooLate",
+    "Waiting",
+    "closed",
+    "look",
 ]  # fmt: skip
 
 PENDING_MAX: Final = 100
@@ -103,7 +116,7 @@ NextAfter: TypeAlias = Callable[[str, Instant], Instant | None]
 
 @final
 @attrs.frozen
-class Cell:
+class ScheduleCell:
     """How far a cron was looked at. Invariants: 1 <= version; pending instants are sorted, none twice or after `last`.
 
     Attributes:
@@ -123,7 +136,9 @@ class Cell:
         in_order = all(later - earlier > 0 for earlier, later in pairwise(self.pending))
         if not in_order or (self.pending and self.last - self.pending[-1] < 0):
             raise Misuse(
-                "pending instants are not in order", where="Cell", why="each once, oldest first, none after last"
+                "pending instants are not in order",
+                where="ScheduleCell",
+                why="each once, oldest first, none after last",
             )
 
 
@@ -135,7 +150,7 @@ class Cell:
 class FirstSeen:
     """There is no cell: insert this one, unless another is there by now. Nothing is due."""
 
-    cell: Cell
+    cell: ScheduleCell
 
 
 @final
@@ -158,7 +173,7 @@ class Due:
     """An instant is due: write the cell if it is still at the version before; in it the instant is pending."""
 
     at: Instant
-    cell: Cell
+    cell: ScheduleCell
 
 
 @final
@@ -167,7 +182,7 @@ class TooLate:
     """The instants from here to the new `last` are older than allowed: write the cell, and look again."""
 
     since: Instant
-    cell: Cell
+    cell: ScheduleCell
 
 
 @final
@@ -192,7 +207,7 @@ class Broken:
 Look: TypeAlias = FirstSeen | Waiting | Never | Due | TooLate | Full | Broken
 
 
-def look(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def look(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """What is due of a cron, and what becomes of its cell.
 
     After `Due` and `TooLate` there may be more: look again, at the cell as it was written.
@@ -211,13 +226,13 @@ def look(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Inst
     """
     check_type(schedule, Schedule, "a schedule")
     check_callable(next_after, "a port that names the next instant")
-    check_type(cell, (Cell, NoneType), "a cell or None")
+    check_type(cell, (ScheduleCell, NoneType), "a cell or None")
     check_type(now, Instant, "an instant")
     due = _next(next_after, schedule.expression, now if cell is None else cell.last)
     if isinstance(due, Broken):
         return due
     if cell is None:
-        return FirstSeen(Cell(now))
+        return FirstSeen(ScheduleCell(now))
     if isinstance(due, Never):
         return due
     late = now - due
@@ -225,13 +240,15 @@ def look(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Inst
         return Waiting(due)
     if schedule.late_max is not None and late > schedule.late_max:
         oldest_allowed = now + -schedule.late_max
-        return TooLate(due, Cell(oldest_allowed + -MICROSECOND, cell.version + 1, cell.pending))
+        return TooLate(due, ScheduleCell(oldest_allowed + -MICROSECOND, cell.version + 1, cell.pending))
     if len(cell.pending) >= PENDING_MAX:
         return Full(due)
-    return Due(due, Cell(due if schedule.missed is Missed.EACH else now, cell.version + 1, (*cell.pending, due)))
+    return Due(
+        due, ScheduleCell(due if schedule.missed is Missed.EACH else now, cell.version + 1, (*cell.pending, due))
+    )
 
 
-def closed(cell: Cell, fired: Collection[Instant]) -> Cell:
+def closed(cell: ScheduleCell, fired: Collection[Instant]) -> ScheduleCell:
     """The cell without instants that were fired, or given up with a reason.
 
     Args:
@@ -244,10 +261,10 @@ def closed(cell: Cell, fired: Collection[Instant]) -> Cell:
     Raises:
         Misuse: An argument is of the wrong type.
     """
-    check_type(cell, Cell, "a cell")
+    check_type(cell, ScheduleCell, "a cell")
     check_types(fired, Instant, "an instant")
     left = tuple(at for at in cell.pending if at not in fired)
-    return cell if left == cell.pending else Cell(cell.last, cell.version + 1, left)
+    return cell if left == cell.pending else ScheduleCell(cell.last, cell.version + 1, left)
 
 
 def _next(next_after: NextAfter, expression: str, after: Instant) -> Instant | Never | Broken:

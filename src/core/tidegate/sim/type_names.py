@@ -19,7 +19,11 @@ from typing import Final, cast
 __all__ = ["FIELDS", "NAMES", "RENAMED", "ROOMS", "name_of", "upgraded"]
 
 
-NAMES: Final[Mapping[str, str]] = {}
+NAMES: Final[Mapping[str, str]] = {
+    "tidegate.retries.polling.AskReason": "retries.Why",
+    "tidegate.retries.polling.PollingBounds": "retries.Bounds",
+    "tidegate.retries.schedule.ScheduleCell": "retries.Cell",
+}
 """Names of classes that are called otherwise than by their room and their own name."""
 
 ROOMS: Final[Mapping[str, str]] = {

@@ -46,7 +46,7 @@ from tidegate.model.operations import (
     update_one,
 )
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
-from tidegate.retries.schedule import Cell, Due, FirstSeen, Look, NextAfter, Schedule, TooLate, closed, look
+from tidegate.retries.schedule import Due, FirstSeen, Look, NextAfter, Schedule, ScheduleCell, TooLate, closed, look
 from tidegate.services.retention import Retention
 from tidegate.triggers.conditions import Condition, Context, OnCron, condition_id
 from tidegate.triggers.firing import (
@@ -199,7 +199,7 @@ class Evaluator:
                 case _:
                     return
 
-    async def _moved(self, name: str, after: Cell) -> bool:
+    async def _moved(self, name: str, after: ScheduleCell) -> bool:
         doc = stored_cell(name, after)
         puts = tuple(Put(Field[object](key), value) for key, value in doc.without(ID).items)
         return await update_one(self.cells, self.parts.at_version(name, after.version - 1), *puts) > 0
@@ -335,7 +335,7 @@ class EvaluatorParts:
         settle: Writes what became of a run that was claimed: it has fired, or there are reasons why not.
     """
 
-    look: Callable[[Schedule, NextAfter, Cell | None, Instant], Look] = look
+    look: Callable[[Schedule, NextAfter, ScheduleCell | None, Instant], Look] = look
     plan: Callable[[tuple[Trigger, ...], tuple[Occurrence, ...], tuple[TriggerRun, ...], Instant], Plan] = plan
     claim: Callable[[Firing, TriggerRun | None, Claims, str, Instant], RunClaim] = _claim
     at_version: Callable[[str, int], Filter] = _at_version
@@ -373,6 +373,6 @@ def _changes(run: TriggerRun) -> tuple[Update, ...]:
     return (*puts, *(Remove(Field[object](key)) for key in _CHANGING if key not in fields))
 
 
-def _instants(cron: OnCron, cell: Cell, occurrence_id: str) -> tuple[Instant, ...]:
+def _instants(cron: OnCron, cell: ScheduleCell, occurrence_id: str) -> tuple[Instant, ...]:
     """The pending instant that has this id, if it is one of this cron."""
     return tuple(each.seen for each in ticks(cron, cell) if each.id == occurrence_id)

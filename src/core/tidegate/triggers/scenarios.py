@@ -13,8 +13,7 @@ from tidegate.model.documents import ID, Document, Field
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne
-from tidegate.retries.schedule import Cell as CronCell
-from tidegate.retries.schedule import Missed, Schedule
+from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.services.retention import Retention
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Crashed
@@ -72,7 +71,7 @@ NOTICED: Final = Cell[Ids](("noticed",), ())
 INSTANTS_OF: Final = {
     each.id: each.seen
     for each in ticks(
-        MINUTELY, CronCell(Instant(9 * MINUTE), 1, tuple(Instant(number * MINUTE) for number in range(1, 10)))
+        MINUTELY, ScheduleCell(Instant(9 * MINUTE), 1, tuple(Instant(number * MINUTE) for number in range(1, 10)))
     )
 }
 """The first instants of the cron, by the ids of their occurrences."""
@@ -115,7 +114,7 @@ def waiting(world: Reads) -> tuple[Occurrence, ...]:
     return found if cell is None else (*found, *ticks(MINUTELY, cell))
 
 
-def cron_cell(world: Reads) -> CronCell | None:
+def cron_cell(world: Reads) -> ScheduleCell | None:
     found = world.read(document("crons", condition_id(MINUTELY)))
     return None if found is None else loaded_cell(found)
 
@@ -317,7 +316,7 @@ def triggers(
     occurrences = tuple(map(stored, events))
     world = world_with({"occurrences": occurrences}).write(NOTICED, tuple(sorted(doc[ID] for doc in occurrences)))
     if programs.crons and is_seen:
-        world = world_with({"crons": (stored_cell(condition_id(MINUTELY), CronCell(Instant(0))),)})
+        world = world_with({"crons": (stored_cell(condition_id(MINUTELY), ScheduleCell(Instant(0))),)})
     always: dict[str, Law] = {
         TWICE: is_fired_once,
         DROPPED: is_fired_before_it_goes,

@@ -11,7 +11,7 @@ from tidegate.model.documents import ID, Document, Eq, Filter
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, delete_one, find_all
-from tidegate.retries.schedule import Cell, Due, FirstSeen, Look, NextAfter, Schedule, TooLate
+from tidegate.retries.schedule import Due, FirstSeen, Look, NextAfter, Schedule, ScheduleCell, TooLate
 from tidegate.services.retention import Retention
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
@@ -44,25 +44,27 @@ Occurrences: TypeAlias = tuple[Occurrence, ...]
 Runs: TypeAlias = tuple[TriggerRun, ...]
 
 
-def first_sight_fires(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def first_sight_fires(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """A cron that is seen for the first time fires at once, whatever its schedule says."""
     found = PARTS.look(schedule, next_after, cell, now)
-    return FirstSeen(Cell(now, 1, (now,))) if isinstance(found, FirstSeen) else found
+    return FirstSeen(ScheduleCell(now, 1, (now,))) if isinstance(found, FirstSeen) else found
 
 
-def instant_of_the_look(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def instant_of_the_look(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """What fires is the time at which somebody looked, and not the instant that was due."""
     found = PARTS.look(schedule, next_after, cell, now)
     if not isinstance(found, Due) or cell is None:
         return found
-    return Due(found.at, Cell(now, cell.version + 1, tuple(sorted({*cell.pending, now}, key=lambda each: each.at))))
+    return Due(
+        found.at, ScheduleCell(now, cell.version + 1, tuple(sorted({*cell.pending, now}, key=lambda each: each.at)))
+    )
 
 
-def late_is_skipped(schedule: Schedule, next_after: NextAfter, cell: Cell | None, now: Instant) -> Look:
+def late_is_skipped(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """An instant fires only to whoever looks within a minute of it, and is skipped otherwise."""
     found = PARTS.look(schedule, next_after, cell, now)
     if isinstance(found, Due) and cell is not None and now - found.at >= MINUTE:
-        return TooLate(found.at, Cell(found.at, cell.version + 1, cell.pending))
+        return TooLate(found.at, ScheduleCell(found.at, cell.version + 1, cell.pending))
     return found
 
 

@@ -31,7 +31,7 @@ from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.patches import Json, to_json
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type, check_types
-from tidegate.retries.schedule import Cell
+from tidegate.retries.schedule import ScheduleCell
 from tidegate.triggers.conditions import (
     CONDITIONS,
     CONTEXTS,
@@ -128,7 +128,7 @@ def noticed(conditions: Collection[Condition], context: Context, seen: Instant) 
     )
 
 
-def ticks(condition: OnCron, cell: Cell) -> tuple[Occurrence, ...]:
+def ticks(condition: OnCron, cell: ScheduleCell) -> tuple[Occurrence, ...]:
     """The pending instants of a cron as occurrences: they need no other place, for they stand in the cell.
 
     Args:
@@ -142,7 +142,7 @@ def ticks(condition: OnCron, cell: Cell) -> tuple[Occurrence, ...]:
         Misuse: An argument is of the wrong type.
     """
     check_type(condition, OnCron, "a cron")
-    check_type(cell, Cell, "a cell")
+    check_type(cell, ScheduleCell, "a cell")
     name = condition_id(condition)
     return tuple(Occurrence(name, CronContext(condition.schedule, due), due) for due in cell.pending)
 

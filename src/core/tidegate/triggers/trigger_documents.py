@@ -19,7 +19,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_tuple, check_type
-from tidegate.retries.schedule import Cell, Missed, Schedule
+from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.triggers.conditions import (
     Context,
     CronContext,
@@ -143,20 +143,20 @@ def _loaded_context(doc: Document) -> Context:
 # --- cells --------------------------------------------------------------------------------------------------------------
 
 
-def stored_cell(condition_id: str, cell: Cell) -> Document:
+def stored_cell(condition_id: str, cell: ScheduleCell) -> Document:
     """The cell of a cron as a document, under the id of its condition."""
-    check_type(cell, Cell, "a cell")
+    check_type(cell, ScheduleCell, "a cell")
     return Document((("_id", condition_id), ("last", cell.last), ("version", cell.version), ("pending", cell.pending)))
 
 
-def loaded_cell(doc: Document) -> Cell:
+def loaded_cell(doc: Document) -> ScheduleCell:
     """The cell that a document holds.
 
     Raises:
         Misuse: It holds none.
     """
     check_type(doc, Document, "a document")
-    return Cell(needed(doc, _LAST), needed(doc, VERSION), needed(doc, _PENDING))
+    return ScheduleCell(needed(doc, _LAST), needed(doc, VERSION), needed(doc, _PENDING))
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ _HOOKS: Final = PartitionRules(
     running_max=2,
     window_max=2,
     hooks=True,
-    rules=Rules(1, 0, window_delivery=False),
+    fanout=Rules(1, 0, window_delivery=False),
     failure_policy=FailurePolicy.SKIP,
     metadata_max=0,
 )
@@ -135,7 +135,7 @@ _IN_ORDER: Final = PartitionRules(
 )
 SINKS: Final = PartitionRules(
     running_max=2,
-    rules=Rules(0, 0, task_delivery=False, window_delivery=False),
+    fanout=Rules(0, 0, task_delivery=False, window_delivery=False),
     failure_policy=FailurePolicy.SKIP,
     metadata_max=0,
 )

@@ -70,7 +70,7 @@ def finished(generation: int) -> Cell[tuple[int, ...]]:
 
 SINKS: Final = PartitionRules(
     running_max=2,
-    rules=Rules(0, 0, task_delivery=False, window_delivery=False),
+    fanout=Rules(0, 0, task_delivery=False, window_delivery=False),
     failure_policy=FailurePolicy.SKIP,
     metadata_max=0,
     drain=Budget(25 * SECOND, cancel=5 * SECOND, commit=5 * SECOND),

@@ -325,7 +325,7 @@ SPECIMENS: Final = (
         dead_letter_is_optional,
         partial(
             partition,
-            PartitionRules(running_max=2, metadata_max=0, rules=SINKS.rules, failure_policy=FailurePolicy.SKIP),
+            PartitionRules(running_max=2, metadata_max=0, fanout=SINKS.fanout, failure_policy=FailurePolicy.SKIP),
             step=dead_letter_is_optional,
             records=1,
             rebalances=0,

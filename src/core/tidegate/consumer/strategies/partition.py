@@ -28,7 +28,7 @@ def rules(draw: DrawFn) -> PartitionRules:
         running_max=draw(st.integers(0, 4)),
         window_max=draw(st.sampled_from((1, 2, 3, 1_000))),
         hooks=draw(st.booleans()),
-        rules=draw(fanout.rules()),
+        fanout=draw(fanout.rules()),
         ordering=ordering,
         failure_policy=draw(st.sampled_from(policies)),
         limits=draw(backpressure.limits()),

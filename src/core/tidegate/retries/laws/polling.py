@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, repeat
 
 from tidegate.model.instants import Duration, Instant
-from tidegate.retries.polling import Ask, Bounds, NoSource, Pace, S, Turn, Wait
+from tidegate.retries.polling import Ask, NoSource, Pace, PollingBounds, S, Turn, Wait
 
 __all__ = [
     "asks_who_is_due_longest", "bears_a_clock_set_back", "gaps_double", "is_taken", "makes_it_due", "stays_due",
@@ -14,12 +14,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def stays_within(bounds: Bounds, pace: Pace, now: Instant) -> bool:
+def stays_within(bounds: PollingBounds, pace: Pace, now: Instant) -> bool:
     """Law PO1: least <= interval <= most, and a look is due within most + jitter."""
     return bounds.least <= pace.interval <= bounds.most and pace.due - now <= bounds.most + bounds.jitter
 
 
-def gaps_double(bounds: Bounds, gaps: Sequence[Duration]) -> bool:
+def gaps_double(bounds: PollingBounds, gaps: Sequence[Duration]) -> bool:
     """Law PO2: without a wake-up the gaps are least, twice that, ... up to most, each with its part of the jitter."""
     plain = accumulate(repeat(2), lambda gap, factor: min(gap * factor, bounds.most), initial=bounds.least)
     return all(least <= gap <= least + bounds.jitter for least, gap in zip(plain, gaps, strict=False))
@@ -35,7 +35,7 @@ def stays_due(announced: Instant, asked_since: bool, pace: Pace) -> bool:
     return asked_since or pace.due - announced <= 0
 
 
-def asks_who_is_due_longest(bounds: Bounds, paces: Mapping[S, Pace], now: Instant, done: Turn[S]) -> bool:
+def asks_who_is_due_longest(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, done: Turn[S]) -> bool:
     """Law PO4: the source asked is due, and none is due longer; who is due later than can be is due now."""
     if not isinstance(done, Ask):
         return True
@@ -44,7 +44,7 @@ def asks_who_is_due_longest(bounds: Bounds, paces: Mapping[S, Pace], now: Instan
     return overdue[done.source] <= 0 and overdue[done.source] == min(overdue.values())
 
 
-def waits_for_the_first(bounds: Bounds, paces: Mapping[S, Pace], now: Instant, done: Turn[S]) -> bool:
+def waits_for_the_first(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, done: Turn[S]) -> bool:
     """Law PO5: a wait ends when the first source is due, and lasts no longer than most + jitter."""
     if isinstance(done, NoSource):
         return not paces
@@ -59,7 +59,7 @@ def is_taken(now: Instant, done: Turn[S]) -> bool:
     return not isinstance(done, Ask) or done.pace.due - now > 0
 
 
-def bears_a_clock_set_back(bounds: Bounds, paces: Mapping[S, Pace], now: Instant, done: Turn[S]) -> bool:
+def bears_a_clock_set_back(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, done: Turn[S]) -> bool:
     """Law PO7: nobody waits while a source is due later than can be."""
     late = any(pace.due - now > bounds.most + bounds.jitter for pace in paces.values())
     return not (late and isinstance(done, Wait))

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from tidegate.model.instants import Instant
-from tidegate.retries.schedule import Broken, Cell, Due, FirstSeen, Look, Missed, Schedule, TooLate
+from tidegate.retries.schedule import Broken, Due, FirstSeen, Look, Missed, Schedule, ScheduleCell, TooLate
 
 __all__ = [
     "Written", "each_is_due", "first_sight_is_not_due", "looked_at_once", "moves_by_one_version",
     "nonsense_changes_nothing", "only_late_ones_are_skipped", "the_next_is_due",
 ]  # fmt: skip
 
-Written: TypeAlias = tuple[Cell, Due | TooLate]
+Written: TypeAlias = tuple[ScheduleCell, Due | TooLate]
 """A look whose cell was written, and the cell that it was made at."""
 
 
@@ -31,7 +31,7 @@ def looked_at_once(instants: Sequence[Instant], written: Sequence[Written]) -> b
     return looked_at == list(_between(instants, written[0][0].last, written[-1][1].cell.last))
 
 
-def the_next_is_due(instants: Sequence[Instant], before: Cell, look: Look, now: Instant) -> bool:
+def the_next_is_due(instants: Sequence[Instant], before: ScheduleCell, look: Look, now: Instant) -> bool:
     """Law SC2: what is due is an instant after `last`, not in the future, and none before it was missed out."""
     if not isinstance(look, Due):
         return True
@@ -40,11 +40,11 @@ def the_next_is_due(instants: Sequence[Instant], before: Cell, look: Look, now: 
 
 def first_sight_is_not_due(look: Look, now: Instant) -> bool:
     """Law SC3: nothing is due at first sight; the counting begins now."""
-    return isinstance(look, Broken) or look == FirstSeen(Cell(now))
+    return isinstance(look, Broken) or look == FirstSeen(ScheduleCell(now))
 
 
 def only_late_ones_are_skipped(
-    instants: Sequence[Instant], schedule: Schedule, before: Cell, look: Look, now: Instant
+    instants: Sequence[Instant], schedule: Schedule, before: ScheduleCell, look: Look, now: Instant
 ) -> bool:
     """Law SC4: an instant is skipped only when it is older than the schedule allows, and then the look says so."""
     late_max = schedule.late_max
@@ -58,7 +58,9 @@ def only_late_ones_are_skipped(
             return True
 
 
-def moves_by_one_version(before: Cell, after: Cell, *, added: Iterable[Instant], fired: Iterable[Instant]) -> bool:
+def moves_by_one_version(
+    before: ScheduleCell, after: ScheduleCell, *, added: Iterable[Instant], fired: Iterable[Instant]
+) -> bool:
     """Law SC5: a cell moves by one version or not at all; `last` never falls; pending instants leave only when closed."""
     stays = tuple(each for each in before.pending if each not in set(fired))
     moved = after.version == before.version + 1 and after.last - before.last >= 0
@@ -66,7 +68,7 @@ def moves_by_one_version(before: Cell, after: Cell, *, added: Iterable[Instant],
 
 
 def each_is_due(
-    instants: Sequence[Instant], schedule: Schedule, first: Cell, due: Sequence[Instant], now: Instant
+    instants: Sequence[Instant], schedule: Schedule, first: ScheduleCell, due: Sequence[Instant], now: Instant
 ) -> bool:
     """Law SC6: where every instant is made up for, each is due exactly once, if it was looked until nothing was due."""
     if schedule.missed is not Missed.EACH or schedule.late_max is not None:

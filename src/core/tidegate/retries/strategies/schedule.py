@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.model.instants import Instant
-from tidegate.retries.schedule import Cell, Missed, NextAfter, Schedule
+from tidegate.retries.schedule import Missed, NextAfter, Schedule, ScheduleCell
 
 __all__ = ["cells", "port", "schedules", "timelines"]
 
@@ -48,8 +48,8 @@ def port(timeline: Sequence[Instant]) -> NextAfter:
 
 
 @st.composite
-def cells(draw: DrawFn) -> Cell:
+def cells(draw: DrawFn) -> ScheduleCell:
     """Cells that were looked at until some instant, with and without pending ones."""
     pending = sorted(draw(st.sets(st.integers(0, 30), max_size=5)))
     last = max((*pending, draw(st.integers(0, 30))))
-    return Cell(Instant(last), draw(st.integers(1, 9)), tuple(map(Instant, pending)))
+    return ScheduleCell(Instant(last), draw(st.integers(1, 9)), tuple(map(Instant, pending)))
