@@ -38,6 +38,16 @@ from tidegate.model.documents import (
 )
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
+from tidegate.model.strategies.bson import (
+    ODD_DECIMALS,
+    binary,
+    decimal,
+    foreign_document_pairs,
+    foreign_pairs,
+    foreigns,
+    javascript,
+    regex,
+)
 from tidegate.reactive.laws import snapshot as laws
 from tidegate.reactive.snapshot import (
     Changed,
@@ -49,17 +59,7 @@ from tidegate.reactive.snapshot import (
     expression,
     snapshot,
 )
-from tidegate.reactive.strategies.snapshot import (
-    ODD_DECIMALS,
-    binary,
-    computed_projections,
-    decimal,
-    foreign_document_pairs,
-    foreign_pairs,
-    foreigns,
-    javascript,
-    regex,
-)
+from tidegate.reactive.strategies.snapshot import computed_projections
 from tidegate_adapters.bson_values import CODEC, loaded, stored
 from tidegate_adapters.mongo import changes, condition
 

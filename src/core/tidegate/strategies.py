@@ -23,7 +23,7 @@ from tidegate.consumer.strategies.offsets import OFFSETS, batches, deliveries, o
 from tidegate.counters import strategies as counter
 from tidegate.invocations.strategies import admission, recovery, status
 from tidegate.leases.strategies import claim_lock, election, lease
-from tidegate.model.strategies import history
+from tidegate.model.strategies import bson, history
 from tidegate.model.strategies.documents import (
     document_pairs,
     documents,
@@ -53,7 +53,7 @@ from tidegate.sinks.strategies import circuit_breaker, dead_letters, delivery
 from tidegate.triggers.strategies import conditions, firing, trigger
 
 __all__ = [
-    "OFFSETS", "admission", "atomic_service", "backoff", "backpressure", "batches", "change_stream", "chunking",
+    "OFFSETS", "admission", "atomic_service", "backoff", "backpressure", "batches", "bson", "change_stream", "chunking",
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "counter", "dead_letters", "debounce",
     "deliveries", "delivery", "document_pairs", "documents", "drain", "election", "events", "evolution", "executions",
     "failures", "fanout", "field_names", "filters", "firing", "history", "instants", "keys", "lease", "membership",

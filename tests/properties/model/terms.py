@@ -17,7 +17,7 @@ from tidegate.model.instants import (
     MILLISECOND,
     Instant,
 )
-from tidegate.reactive.strategies.snapshot import ODD_DECIMALS
+from tidegate.model.strategies.bson import ODD_DECIMALS
 
 NAN, INFINITY = ODD_DECIMALS[0], ODD_DECIMALS[3]
 A, B, C = Field[Any]("a"), Field[Any]("b"), Field[Any]("c")

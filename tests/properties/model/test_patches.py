@@ -31,8 +31,8 @@ from tidegate.model.patches import (
     patch_to_json,
     to_json,
 )
+from tidegate.model.strategies.bson import foreign_pairs, foreigns
 from tidegate.reactive.laws import snapshot as laws
-from tidegate.reactive.strategies.snapshot import foreign_pairs, foreigns
 
 Difference = Callable[[Value, Value], Patch]
 Application = Callable[[Patch, Value], Value]

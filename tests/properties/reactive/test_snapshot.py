@@ -17,6 +17,7 @@ from tidegate.model.documents import DEPTH_MAX, Document, Field, Value, equal, e
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.patches import Added, Replaced, difference, to_json
+from tidegate.model.strategies.bson import ODD_DECIMALS, decimal, foreign_document_pairs, foreigns, regex
 from tidegate.reactive import snapshot as module
 from tidegate.reactive.laws import snapshot as laws
 from tidegate.reactive.snapshot import (
@@ -37,19 +38,7 @@ from tidegate.reactive.snapshot import (
     remembered,
     snapshot,
 )
-from tidegate.reactive.strategies.snapshot import (
-    COMPUTED,
-    FAILING,
-    ODD_DECIMALS,
-    computed_projections,
-    decimal,
-    digests,
-    foreign_document_pairs,
-    foreigns,
-    kept,
-    regex,
-    verdicts,
-)
+from tidegate.reactive.strategies.snapshot import COMPUTED, FAILING, computed_projections, digests, kept, verdicts
 
 Judge: TypeAlias = Callable[[Document | None, Document], SnapshotVerdict]
 Take: TypeAlias = Callable[[Document, Projection], Document]

@@ -30,7 +30,7 @@ from tidegate.model.effects import (
     Refused,
 )
 from tidegate.model.errors import Misuse
-from tidegate.reactive.strategies.snapshot import (
+from tidegate.model.strategies.bson import (
     ODD_DECIMALS,
     POWERS,
     SIGNIFICAND_MAX,

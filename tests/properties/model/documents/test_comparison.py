@@ -16,9 +16,7 @@ from tidegate.model.documents import (
     equal,
     exactly,
 )
-from tidegate.reactive.strategies.snapshot import (
-    foreign_pairs,
-)
+from tidegate.model.strategies.bson import foreign_pairs
 
 Equal: TypeAlias = Callable[[object, object], bool]
 

@@ -30,10 +30,7 @@ from tidegate.model.instants import (
     MILLISECOND,
     Instant,
 )
-from tidegate.reactive.strategies.snapshot import (
-    decimal,
-    regex,
-)
+from tidegate.model.strategies.bson import decimal, regex
 
 YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
 

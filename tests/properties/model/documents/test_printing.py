@@ -33,10 +33,7 @@ from tidegate.model.instants import (
     SECOND,
     Instant,
 )
-from tidegate.reactive.strategies.snapshot import (
-    decimal,
-    regex,
-)
+from tidegate.model.strategies.bson import decimal, regex
 
 
 @given(strategies.values())

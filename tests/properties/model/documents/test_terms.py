@@ -39,9 +39,7 @@ from tidegate.model.instants import (
     Instant,
     moment,
 )
-from tidegate.reactive.strategies.snapshot import (
-    regex,
-)
+from tidegate.model.strategies.bson import regex
 
 
 def test_terms_are_refused_at_construction() -> None:

@@ -35,12 +35,7 @@ from tidegate.model.instants import (
     WALL,
     Instant,
 )
-from tidegate.reactive.strategies.snapshot import (
-    binary,
-    decimal,
-    javascript,
-    regex,
-)
+from tidegate.model.strategies.bson import binary, decimal, javascript, regex
 
 
 class Point(NamedTuple):
