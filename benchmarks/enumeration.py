@@ -2,7 +2,7 @@
 
     python -m benchmarks.enumeration [NAME ...]
 
-runs     nothing is merged: the tree of all runs, one state for each way to come to it, as who enumerates interleavings visits
+runs     nothing is merged: the tree of all runs, one state for each way to come to it, as an enumeration of interleavings visits
 replies  stores are merged, and suspended programs are told apart by all that they ever received; nothing is left out
 
 Both stop at twenty times the states of the search that merges and reduces, so a share of 5 % with a plus is an upper bound.

@@ -48,7 +48,7 @@ PENDING, COMPLETED = State
 class Tracker:
     """Drakkar's tracker: a map from offset to state, and the offsets in a sorted list.
 
-    States are compared by identity with constants, for it shall be as fast as it can be: on Python 3.11 an attribute of
+    States are compared by identity with constants, for it must be as fast as it can be: on Python 3.11 an attribute of
     the enum in their place would take three times as long to count.
     """
 

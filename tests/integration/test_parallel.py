@@ -118,7 +118,7 @@ def test_however_many_make_the_runs_the_answer_is_one(order: Order) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_who_is_impatient_gets_what_was_found() -> None:
+def test_whoever_is_impatient_gets_what_was_found() -> None:
     """Nothing more is begun, and what was finished is merged."""
     received: list[Progress] = []
 

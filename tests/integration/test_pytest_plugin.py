@@ -261,7 +261,7 @@ def test_hooks_receive_reports_and_counterexamples(run: Run, pytester: pytest.Py
     assert "found once .json" in done.stdout.str()
 
 
-def test_who_does_not_use_it_does_not_pay_for_it(pytester: pytest.Pytester) -> None:
+def test_whoever_does_not_use_it_does_not_pay_for_it(pytester: pytest.Pytester) -> None:
     """Where no test asks for the fixture, nothing of the simulator is imported."""
     pytester.makepyfile(
         "import sys\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('tidegate.')]\n"

@@ -50,7 +50,7 @@ def test_what_random_runs_find_is_stored_and_then_shrunk(said: Said) -> None:
     }  # fmt: skip
 
 
-def test_who_wants_it_long_gets_it_long(said: Said) -> None:
+def test_whoever_wants_it_long_gets_it_long(said: Said) -> None:
     """And where nothing is drawn there is nothing to shrink."""
     _, out, _ = said("explore", NAME, "--runs", "500", "--seed", "1", "--no-shrink", "--no-store")
     assert "broken in" in out

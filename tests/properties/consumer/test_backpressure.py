@@ -183,11 +183,11 @@ def check_b5(valve: Valve) -> None:
     @effort(valve)
     @given(cases())
     @example(Case(Thresholds(2, 1), Gate.OPEN, 2, (("b", 0), ("a", 10), ("a", 9)), ()))
-    def plans_speak_of_what_is_amiss(case: Case) -> None:
+    def plans_report_what_is_wrong(case: Case) -> None:
         _, todo, _ = turn(valve, case)
-        assert laws.speaks_of_what_is_amiss(todo, case.assigned, case.paused)
+        assert laws.reports_what_is_wrong(todo, case.assigned, case.paused)
 
-    plans_speak_of_what_is_amiss()
+    plans_report_what_is_wrong()
 
 
 def check_b6(valve: Valve) -> None:

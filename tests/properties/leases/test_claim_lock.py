@@ -174,7 +174,7 @@ def test_a_lock_is_viewed(expected: LockView, array: tuple[str, ...], since: int
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(("come", "read", "write", "judge"))), max_size=40))
 @example([(0, "come"), (0, "read"), (1, "come"), (1, "judge"), (1, "read"), (1, "write"), (0, "write")])
-def test_who_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: list[tuple[int, str]]) -> None:
+def test_whoever_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: list[tuple[int, str]]) -> None:
     """Law LK2, and what `Holding` advises: a holder that was judged stale while it stood changes nothing.
 
     Three read a number and write the next one; whoever was judged writes in vain, so no number is made of an old one.

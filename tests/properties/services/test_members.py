@@ -32,7 +32,7 @@ def test_a_join_that_is_done_again_changes_nothing() -> None:
     assert membership_of((announced,), 1).members == ()
 
 
-def test_who_has_left_is_not_a_member_again() -> None:
+def test_whoever_has_left_is_not_a_member_again() -> None:
     """Law MP2: neither a beat nor another join brings it back."""
     left = done(joined(), leave(MEMBERS, "a"))
     for effect in (beat(MEMBERS, "a"), begin(MEMBERS, "a"), announce(MEMBERS, "a")):

@@ -644,7 +644,7 @@ def test_a_name_is_of_all_workers() -> None:
     assert liveness(known, "a-w", START) == Replaced("b-w")
 
 
-def test_who_is_not_alive_does_not_beat() -> None:
+def test_whoever_is_not_alive_does_not_beat() -> None:
     """It learns why, and joins anew: at the end of the order, as the next life of its name."""
     known = of(member("a"), member("b", created=START + 1, joined=START + 1, seen=START + DEAD_AFTER))
     now = START + DEAD_AFTER

@@ -259,7 +259,7 @@ async def refused(_: int) -> object:
     return None
 
 
-def test_who_has_failed_or_finished_moves_no_more() -> None:
+def test_whoever_has_failed_or_finished_moves_no_more() -> None:
     """Only a crash after the last effect may come, and only to who has finished."""
     every = Faults.of(*Fault)
     failing = scenario(refused, faults=every, meaning=calling({"ask": (Refused("no"),)}))

@@ -51,7 +51,7 @@ def test_a_fault_that_could_strike_and_never_does_is_reported() -> None:
         assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
 
 
-def test_who_never_crashed_is_not_said_to_have_never_started_again() -> None:
+def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None:
     """One fault is not enough for both; with two, and nothing but a restart to strike, it is reported."""
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
     once, alone = (

@@ -83,7 +83,7 @@ def test_a_producer_whose_request_comes_twice_has_two_records() -> None:
     assert set(report.faults) == {Fault.DUPLICATE, Fault.LOST_REPLY}
 
 
-def test_who_has_paused_receives_nothing_until_it_resumes() -> None:
+def test_whoever_has_paused_receives_nothing_until_it_resumes() -> None:
     """Others are; and what is paused is a matter of the consumer's alone."""
     world: World = begun(0, b"k")
     ((waiting, _),) = BROKER(Pause(P0), world, "a")

@@ -216,7 +216,7 @@ async def spins(me: str) -> None:
         await update_one("own", Eq(ID, me), Add(COUNT, 1 if own[COUNT] == 0 else -1))
 
 
-def test_who_goes_round_for_ever_leaves_room_for_others() -> None:
+def test_whoever_goes_round_for_ever_leaves_room_for_others() -> None:
     """The ignoring problem: a private cycle is not followed to the end of time while somebody else waits."""
     spinning = attrs.evolve(workers(1, ("a", "b")), eventually={})
     scenario = attrs.evolve(spinning, actors=(Process("a", factory(spins, "a")), *spinning.actors[1:]))
@@ -363,7 +363,7 @@ NOT_ALIKE: Mapping[str, Callable[[], Scenario]] = {
 
 
 @pytest.mark.parametrize("name", NOT_ALIKE)
-def test_who_is_not_interchangeable_is_reported(name: str) -> None:
+def test_whoever_is_not_interchangeable_is_reported(name: str) -> None:
     """It is misuse, and the message says who and why; without symmetry the scenario is explored as it is."""
     scenario = NOT_ALIKE[name]()
     with pytest.raises(Misuse, match=r"[ab] and [ab] are not interchangeable"):
@@ -410,7 +410,7 @@ def test_a_planted_bug_in_a_reduction_is_noticed(bug: str, monkeypatch: pytest.M
         _ = agree_reduced(make(), how)
 
 
-def test_who_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the comparison, faults that strike one of them only go unnoticed."""
     monkeypatch.setattr(Symmetry, "check", lambda *_: None)
     assert reduced(NOT_ALIKE["faults that strike one"](), Reductions(symmetry=True)).states > 1

@@ -546,7 +546,7 @@ def test_a_reducer_names_its_commands_and_where_it_was_decided() -> None:
     assert {StepKind.FETCH, StepKind.CALL} <= {step.kind for step in trace.steps}
 
 
-def test_who_is_dead_wishes_for_nothing() -> None:
+def test_whoever_is_dead_commands_nothing() -> None:
     """Whatever it commanded before."""
     command = Note("a", 1)
     assert commands_of(Machine(0, (command,))) == (command,)

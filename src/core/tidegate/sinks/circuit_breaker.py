@@ -141,7 +141,7 @@ def admit(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit
     check_type(now, Instant, "the time")
     if isinstance(circuit, Closed):
         return Admit(circuit)
-    # A wait that is longer than a cooldown cannot be: the clock was set back, and nobody shall wait for it (CB3).
+    # A wait that is longer than a cooldown cannot be: the clock was set back, and nobody is to wait for it (CB3).
     if 0 < circuit.until - now <= breaker.cooldown:
         return HoldBack(circuit.until)
     return Admit(HalfOpen(circuit.era + 1, now + breaker.cooldown))

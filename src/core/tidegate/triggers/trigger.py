@@ -355,7 +355,7 @@ def registration(stored: Collection[Trigger], task: str, wanted: Collection[Trig
     Args:
         stored: All triggers that are stored, of all tasks.
         task: Whose triggers are registered.
-        wanted: The triggers that it shall have.
+        wanted: The triggers that it is to have.
 
     Returns:
         What to add and to remove, and the conditions that nobody waits for then, all sorted by id.

@@ -85,7 +85,7 @@ def test_a_first_leader_stores_a_position_before_it_reads_and_reads_before_it_re
     assert Read(5, After("t1")) in read.commands
 
 
-def test_who_finds_a_position_reads_on_from_there() -> None:
+def test_whoever_finds_a_position_reads_on_from_there() -> None:
     """And reconciles what is left, once the stream could be read."""
     assert follow().commands == (Read(5, START),)
     assert follow(received()).commands == (Reconcile(5, 2), Read(5, After("t1")), Await(SaveIdle(5), 10 * SECOND))
@@ -167,7 +167,7 @@ def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -
     assert follow(*read).commands == (Reconcile(5, 3), Read(5, From("now")))
 
 
-def test_who_is_to_stop_flushes_what_it_has_and_saves_where_it_was() -> None:
+def test_whoever_is_to_stop_flushes_what_it_has_and_saves_where_it_was() -> None:
     """And reads no more."""
     stopping = follow(received(A1), StopAsked())
 
@@ -191,7 +191,7 @@ def test_what_waited_to_be_tried_again_is_tried_at_the_stop() -> None:
     assert follow(received(A1, A2, B1), CommandFailed(plan), StopAsked()).commands == (plan,)
 
 
-def test_who_does_not_lead_does_nothing() -> None:
+def test_whoever_does_not_lead_does_nothing() -> None:
     """Law CS7. Also where the end of an epoch arrives before its beginning."""
     assert follow(received(A1), LeadershipLost(5)) == Step(Following(5))
     assert follow(received(A1), LeadershipLost(4)).commands == ()

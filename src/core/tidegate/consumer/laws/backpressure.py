@@ -21,7 +21,7 @@ from tidegate.consumer.backpressure import (
 __all__ = [
     "bounds_the_load", "carried_out", "counts_each_record_once", "crosses_from_high_to_low", "does_not_flap",
     "flows_again", "flows_exactly", "holds_for_its_signals", "leaves_nothing_to_do", "leaves_the_others_alone",
-    "outlives_no_reason", "polls_nothing_at_high", "speaks_of_what_is_amiss", "stays_below", "tells_of_the_change",
+    "outlives_no_reason", "polls_nothing_at_high", "reports_what_is_wrong", "stays_below", "tells_of_the_change",
     "throws_nothing_away",
 ]  # fmt: skip
 
@@ -75,7 +75,7 @@ def leaves_nothing_to_do(again: Plan[P]) -> bool:
     return not again.hold and not again.release
 
 
-def speaks_of_what_is_amiss(todo: Plan[P], assigned: Collection[P], paused: Collection[P]) -> bool:
+def reports_what_is_wrong(todo: Plan[P], assigned: Collection[P], paused: Collection[P]) -> bool:
     """Law B5: only assigned partitions, only those that are not as they should be, each once and in order."""
     flowing = frozenset(assigned) - frozenset(paused)
     return (
