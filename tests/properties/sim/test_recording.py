@@ -281,7 +281,7 @@ DAMAGED: Final = {
     "a program that is a number": (changed(0, program=1), "where a text belongs"),
     "a line that is missing": ("".join(LINES[:2] + LINES[3:]), "line 3"),
     "a line twice": ("".join([*LINES[:3], LINES[2], *LINES[3:]]), "line 4"),
-    "a line that is no JSON": ("".join([*LINES[:2], "no\n", *LINES[2:]]), "line 3"),
+    "a line that is not JSON": ("".join([*LINES[:2], "no\n", *LINES[2:]]), "line 3"),
     "a line that is a list": ("".join([*LINES[:2], "[]\n", *LINES[2:]]), "line 3"),
     "a line without an effect": (changed(2, effect=...), "line 3"),
     "a line without a reply": (changed(2, reply=...), "line 3"),

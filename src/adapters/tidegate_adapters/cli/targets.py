@@ -264,8 +264,8 @@ def _scenarios(value: object, base: str, module: ModuleType) -> tuple[Target, ..
 def _scenario(value: object, base: str, module: ModuleType) -> Scenario:
     made = _called(value, base) if callable(value) else value
     if not isinstance(made, Scenario):
-        verb = "makes" if callable(value) else "is"
-        raise Misuse(f"{base} {verb} no Scenario: {type(made).__name__}", todo=_offers(module))
+        fault = "makes no" if callable(value) else "is not a"
+        raise Misuse(f"{base} {fault} Scenario: {type(made).__name__}", todo=_offers(module))
     return made
 
 

@@ -257,7 +257,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _no_number(_: str) -> object:
-    raise ValueError("NaN and Infinity are no JSON")
+    raise ValueError("NaN and Infinity are not JSON")
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, object]]:
