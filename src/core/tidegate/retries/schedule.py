@@ -42,21 +42,8 @@ from tidegate.model.instants import MICROSECOND, Duration, Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
 __all__ = [
-    "PENDING_MAX",
-    "Broken",
-    "Due",
-    "FirstSeen",
-    "Full",
-    "Look",
-    "Missed",
-    "Never",
-    "NextAfter",
-    "Schedule",
-    "ScheduleCell",
-    "TooLate",
-    "Waiting",
-    "closed",
-    "look",
+    "PENDING_MAX", "Broken", "Due", "FirstSeen", "Full", "Look", "Missed", "Never", "NextAfter", "Schedule",
+    "ScheduleCell", "TooLate", "Waiting", "closed", "look",
 ]  # fmt: skip
 
 PENDING_MAX: Final = 100

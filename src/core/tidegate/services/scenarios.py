@@ -39,16 +39,7 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
 __all__ = [
-    "ALL_FAULTS",
-    "FENCED",
-    "LEAVES",
-    "LIVING",
-    "OVER",
-    "RECORDED",
-    "REPLACED",
-    "SCENARIOS",
-    "TOKENS",
-    "WRONG",
+    "ALL_FAULTS", "FENCED", "LEAVES", "LIVING", "OVER", "RECORDED", "REPLACED", "SCENARIOS", "TOKENS", "WRONG",
     "atomic_service",
 ]  # fmt: skip
 
