@@ -1,10 +1,13 @@
-"""What runs in production loads no simulator."""
+"""What runs in production loads no simulator, and what an extra is for needs nothing that the extra does not install."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,6 +15,33 @@ import pytest
 OF_TESTS: Final = re.compile(r"tidegate\.(sim|(\w+\.)*(laws|scenarios|specimens|strategies))(\.|$)")
 """The modules of the core that explore, or that are explored."""
 SHOWS: Final = "import sys; import {}; print(*sys.modules)"
+
+IMPORT: Final = "from importlib import import_module\nfor name in {!r}:\n    import_module(name)\n"
+ADAPTERS: Final = Path(__file__).parents[2] / "src" / "adapters" / "tidegate_adapters"
+CLI: Final = [f"tidegate_adapters.cli.{file.stem}" for file in sorted((ADAPTERS / "cli").glob("[!_]*.py"))]
+PROMISED: Final[Mapping[str, str]] = {
+    "": IMPORT.format(["tidegate.catalogue", "tidegate_adapters.embedded", "tidegate_adapters.recorder"]),
+    "mongo": IMPORT.format(["tidegate_adapters.mongo"]),
+    "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
+    "cli": IMPORT.format(CLI),
+    "hypothesis": IMPORT.format(["tidegate.strategies"]),
+    "pytest": IMPORT.format(["tidegate_adapters.pytest_plugin", "tidegate_adapters.simulating"]),
+    "dask": (
+        "from tidegate.sim.exploration import Exploration\n"
+        "from tidegate_adapters.parallel import Order, in_processes, spread\n"
+        "Order('transition', Exploration()).sampler()\n"
+    ),
+}
+"""What each extra of `pyproject.toml` is for, as a program; "" is for whoever installs none."""
+REFUSES: Final = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Refuse())
+"""
+"""Imports as they are where some packages are not installed."""
 
 
 @pytest.mark.parametrize("module", ["driver", "mongo", "kafka"])
@@ -33,3 +63,32 @@ def test_the_pattern_knows_a_simulator() -> None:
     assert OF_TESTS.match("tidegate.leases.scenarios.lease")
     assert OF_TESTS.match("tidegate.laws")
     assert not OF_TESTS.match("tidegate.model.documents")
+
+
+def extras() -> dict[str, set[str]]:
+    """What each extra installs, by the names that are imported, which are those of the packages here."""
+    project = tomllib.loads((ADAPTERS.parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    named = {
+        extra: {re.split(r"\W", each)[0] for each in every} for extra, every in project["optional-dependencies"].items()
+    }
+    return {"": set(), **named}
+
+
+@pytest.mark.parametrize("extra", PROMISED)
+def test_an_extra_is_all_that_its_modules_need(extra: str) -> None:
+    """What the other extras install is not there; what an extra's own packages bring along is not relied upon."""
+    others = sorted(set().union(*extras().values()) - extras()[extra])
+    program = REFUSES.format(others) + PROMISED[extra]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_extra_promises_something() -> None:
+    """A new one says here what it is for; and what is refused is missing indeed."""
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSES.format(["click"]) + PROMISED["cli"]], capture_output=True, text=True, check=False
+    )
+
+    assert set(PROMISED) == extras().keys()
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'click'"

@@ -39,7 +39,7 @@ from tidegate.sim.sample import Sampler
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Progress
 from tidegate.sim.tally import Tally, merged, pieces
-from tidegate_adapters.cli.failures import WorkersLostError
+from tidegate_adapters.failures import WorkersLostError
 
 T = TypeVar("T")
 Proceed: TypeAlias = Callable[[Progress], bool]
@@ -69,7 +69,7 @@ class Order:
         Raises:
             TidegateError: It cannot be loaded.
         """
-        from tidegate_adapters.cli.targets import one  # noqa: PLC0415  with all that ships
+        from tidegate_adapters.targets import one  # noqa: PLC0415  with all that ships
 
         return self.sampler_of(one(self.target).scenario)
 

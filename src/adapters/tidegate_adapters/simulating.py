@@ -33,8 +33,8 @@ from tidegate.sim.search import STATES_MAX
 from tidegate.sim.shrink import shrink
 from tidegate.sim.trace import Trace
 from tidegate.testing import unexpected
-from tidegate_adapters.cli.store import Store, named_apart, read
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.store import Store, named_apart, read
 
 __all__ = ["Sim", "settings"]
 

@@ -22,7 +22,7 @@ import tidegate
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate_adapters.cli.console import Terminal, error_json
-from tidegate_adapters.cli.failures import StoppedError, exit_code, raised
+from tidegate_adapters.failures import StoppedError, exit_code, raised
 
 if TYPE_CHECKING:
     from tidegate.sim.exploration import Exploration
@@ -403,8 +403,8 @@ def explore(
 
     def run(terminal: Terminal) -> ExitCode:
         from tidegate_adapters.cli.exploring import Settings, draw_states, explore_all  # noqa: PLC0415  so that --help is quick
-        from tidegate_adapters.cli.store import Store  # noqa: PLC0415
-        from tidegate_adapters.cli.targets import select  # noqa: PLC0415
+        from tidegate_adapters.store import Store  # noqa: PLC0415
+        from tidegate_adapters.targets import select  # noqa: PLC0415
 
         selected = list(select(targets, expression, scope=scope, only=ONLY[only] if only else None))
         settings = Settings(exploration(how), timeout, shrinks=not no_shrink, jobs=jobs)
@@ -668,7 +668,7 @@ def shrink(*, trace: Path, target: str | None, budget: int, timeout: float, no_s
 def check_determinism(*, targets: tuple[str, ...], runs: int, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
         from tidegate_adapters.cli.determinism import check_all  # noqa: PLC0415  so that --help is quick
-        from tidegate_adapters.cli.targets import select  # noqa: PLC0415
+        from tidegate_adapters.targets import select  # noqa: PLC0415
 
         return check_all(select(targets), runs, terminal, is_json=is_json)
 

@@ -33,12 +33,10 @@ from tidegate.sim.search import CALLED_OFF, Progress
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
-from tidegate_adapters.cli.failures import WorkersLostError, exit_code, origin, raised
 from tidegate_adapters.cli.lines import Result, ended, shrunk_line, stories, summed_up, written
 from tidegate_adapters.cli.progress import Show, foretelling, shown
 from tidegate_adapters.cli.shrinking import smaller
-from tidegate_adapters.cli.store import Store, save
-from tidegate_adapters.cli.targets import Target, one
+from tidegate_adapters.failures import WorkersLostError, exit_code, origin, raised
 from tidegate_adapters.parallel import (
     ASKED_S,
     POOLS_MAX,
@@ -48,6 +46,8 @@ from tidegate_adapters.parallel import (
     processes,
 )
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.store import Store, save
+from tidegate_adapters.targets import Target, one
 
 Say: TypeAlias = Callable[..., None]
 """Tells a line of the result, as `Terminal.say` does."""

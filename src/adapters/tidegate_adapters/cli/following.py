@@ -10,8 +10,8 @@ from tidegate.model.errors import TidegateError
 from tidegate.sim.replay import Diverged, replaying
 from tidegate.sim.search import Search
 from tidegate.sim.trace import Trace
-from tidegate_adapters.cli.failures import ReplayDivergedError, origin, raised
-from tidegate_adapters.cli.targets import Target
+from tidegate_adapters.failures import ReplayDivergedError, origin, raised
+from tidegate_adapters.targets import Target
 
 __all__ = ["diverged", "replayed"]
 

@@ -13,8 +13,8 @@ from tidegate.sim.report import Report, Verdict
 from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.console import Span, Styled
 from tidegate_adapters.cli.shrinking import Smaller
-from tidegate_adapters.cli.store import replay_line
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.store import replay_line
 
 __all__ = ["Result", "ended", "shrunk_line", "stories", "summed_up", "written"]
 

@@ -22,9 +22,9 @@ from tidegate_adapters.cli.exploring import Watch, stoppable, uncollected
 from tidegate_adapters.cli.following import diverged, replayed
 from tidegate_adapters.cli.progress import shown
 from tidegate_adapters.cli.recordings import execute_again
-from tidegate_adapters.cli.store import bytes_of, trace_in
-from tidegate_adapters.cli.targets import Target, one, recorded
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.store import bytes_of, trace_in
+from tidegate_adapters.targets import Target, one, recorded
 
 __all__ = ["How", "replay_one"]
 

@@ -21,8 +21,8 @@ from tidegate.sim.rendering import step_lines
 from tidegate.sim.trace import Trace, TraceStep
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.store import read, save
 from tidegate_adapters.page.assembly import page
+from tidegate_adapters.store import read, save
 
 __all__ = ["diff", "extract", "show"]
 

@@ -33,7 +33,7 @@ from tidegate_adapters.page.assembly import page
 from tidegate_adapters.printable import clean
 
 if TYPE_CHECKING:
-    from tidegate_adapters.cli.targets import Target  # with all that ships, which who stores a trace need not import
+    from tidegate_adapters.targets import Target  # with all that ships, which who stores a trace need not import
 
 __all__ = ["Store", "bytes_of", "named_apart", "read", "replay_line", "save", "trace_in"]
 

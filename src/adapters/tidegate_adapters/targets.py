@@ -32,7 +32,7 @@ from tidegate.catalogue import CATALOGUE, shipped
 from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, scoped
-from tidegate_adapters.cli.failures import NothingSelectedError, message, near, origin, raised
+from tidegate_adapters.failures import NothingSelectedError, message, near, origin, raised
 
 __all__ = ["Target", "attribute", "one", "recorded", "select", "takes_nothing"]
 
