@@ -140,6 +140,7 @@ HUGE: Final = 65 * 1024 * 1024
 BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     # usage
     (("explode",), 2, "No such command 'explode'"),
+    (("explore", "--states-max", "7"), 2, "No such option '--states-max'"),
     (("explore", "--nope"), 2, "No such option '--nope'"),
     (("explore", "--runs", "0"), 2, "Invalid value for '--runs'"),
     (("explore", "--runs", "many"), 2, "Invalid value for '--runs'"),
@@ -148,9 +149,9 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("explore", "--runs", "1", "--seed", ""), 2, "'' is not a seed"),
     (("explore", "--seed", "7"), 2, "--seed does not fit"),
     (("explore", "--max-steps", "7"), 2, "--max-steps does not fit"),
-    (("explore", "--runs", "1", "--states-max", "7"), 2, "--max-states does not fit"),
+    (("explore", "--runs", "1", "--max-states", "7"), 2, "--max-states does not fit"),
     (("explore", "--max-memory", "2 potatoes"), 2, "is not a size"),
-    (("explore", "--states-max", "-1"), 2, "Invalid value for '--max-states'"),
+    (("explore", "--max-states", "-1"), 2, "Invalid value for '--max-states'"),
     (("explore", "--timeout", "0s"), 2, "'0s' is not a time"),
     (("explore", "--timeout", "-5s"), 2, "'-5s' is not a time"),
     (("explore", "--timeout", "nan"), 2, "'nan' is not a time"),

@@ -341,7 +341,7 @@ def test_the_exit_code_tells_whether_expectations_are_met(
 @pytest.mark.parametrize(
     ("bound", "why"),
     [
-        (("--states-max", "50"), "50 states were seen"),
+        (("--max-states", "50"), "50 states were seen"),
         (("--max-depth", "3"), "3 steps were taken from the beginning"),
         (("--max-memory", "30kB"), "the states take 30,000 bytes"),
         (("--timeout", "1ms"), "the time-out of 0.001 s is over; no random run went on from there"),

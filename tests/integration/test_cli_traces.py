@@ -131,7 +131,7 @@ def test_where_a_replay_diverges_it_can_go_on_from_the_step_before(here: Run) ->
     found = answer(here("replay", "other.json", "transition", "--json"))
     assert (found["verdict"], found["step"]) == ("diverged", 1)
     assert found["recorded"].startswith("r1: find invocations")
-    on = here("replay", "other.json", "transition", "--continue", "--states-max", "300")
+    on = here("replay", "other.json", "transition", "--continue", "--max-states", "300")
     assert on.returncode == ExitCode.INCONCLUSIVE
     assert "warning: diverged at step 1" in on.stderr
     assert "stopped because: 300 states were seen" in on.stdout
@@ -170,7 +170,7 @@ def test_on_a_terminal_the_reader_says_when(here: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [("--states-max", "5"), ("--timeout", "5s"), ("--step", "--json"), ("--step", "--continue")]
+    "options", [("--max-states", "5"), ("--timeout", "5s"), ("--step", "--json"), ("--step", "--continue")]
 )
 def test_options_that_do_not_fit_are_refused(here: Run, options: tuple[str, ...]) -> None:
     """And say why."""

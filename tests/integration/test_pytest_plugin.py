@@ -221,8 +221,13 @@ def test_the_mark_chooses_among_the_faults_of_a_scenario(run: Run) -> None:
     )
 
     struck, spared, unknown, bounded = (
-        run(crashing, "--tidegate-stats", f"--tidegate-faults{option}")
-        for option in ("=crash_before", "=none", "=crush", "-max=0")
+        run(crashing, "--tidegate-stats", option)
+        for option in (
+            "--tidegate-faults=crash_before",
+            "--tidegate-faults=none",
+            "--tidegate-faults=crush",
+            "--tidegate-max-faults=0",
+        )
     )
 
     more, fewer, none = (re.findall(r"coupon, (\d+) states", done.stdout.str()) for done in (struck, spared, bounded))

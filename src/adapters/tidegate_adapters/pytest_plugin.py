@@ -79,9 +79,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--tidegate-faults", metavar="KINDS", help="Which faults may strike: none, all, or some, with commas."
     )
     group.addoption(
-        "--tidegate-faults-max", type=int, metavar="N", help="A run may have N faults, where the scenario allows more."
+        "--tidegate-max-faults", type=int, metavar="N", help="A run may have N faults, where the scenario allows more."
     )
-    group.addoption("--tidegate-states-max", type=int, metavar="N", help="Stop an exhaustive search after N states.")
+    group.addoption("--tidegate-max-states", type=int, metavar="N", help="Stop an exhaustive search after N states.")
     group.addoption("--tidegate-replay", metavar="FILE", help="Replay this counterexample in its scenario.")
     group.addoption("--tidegate-no-shrink", action="store_true", help="Leave a sampled counterexample as it was found.")
     group.addoption("--tidegate-profile", metavar="NAME", help="Settings from [tool.tidegate.profiles.NAME].")

@@ -41,7 +41,15 @@ __all__ = ["Sim", "settings"]
 PCT_DEPTH: Final = 3
 SHRINK_S: Final = 1.0
 """How long it may take to shrink a counterexample."""
-SETTINGS: Final = ("runs", "seed", "faults", "policy", "states_max", "faults_max")
+SETTINGS: Final[Mapping[str, str]] = {
+    "runs": "--tidegate-runs",
+    "seed": "--tidegate-seed",
+    "faults": "--tidegate-faults",
+    "policy": "--tidegate-policy",
+    "states_max": "--tidegate-max-states",
+    "faults_max": "--tidegate-max-faults",
+}
+"""What the mark and a profile set, and the options that do the same."""
 
 
 def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:
@@ -56,8 +64,8 @@ def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:
             raise pytest.UsageError(f"{item.nodeid}: the mark tidegate takes names: {', '.join(SETTINGS)}")
         found |= mark.kwargs
     found |= profile
-    for name in SETTINGS:
-        option = item.config.getoption(f"--tidegate-{name.replace('_', '-')}")
+    for name, option_name in SETTINGS.items():
+        option = item.config.getoption(option_name)
         if option is not None and name != "seed":  # the session's seed is digested, not taken as it is
             found[name] = option
     unknown = [name for name in found if name not in SETTINGS]

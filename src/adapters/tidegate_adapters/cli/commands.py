@@ -300,7 +300,6 @@ def cli() -> None: ...
 )
 @click.option(
     "--max-states",
-    "--states-max",
     "states_max",
     type=click.IntRange(1),
     default=3_000_000,
@@ -469,7 +468,8 @@ def exploration(how: How) -> Exploration:
     "--continue", "goes_on", is_flag=True, help="Explore on from there, or from the step before a divergence."
 )
 @click.option(
-    "--states-max",
+    "--max-states",
+    "states_max",
     type=click.IntRange(1),
     default=200_000,
     show_default=True,
@@ -494,7 +494,7 @@ def replay(
 ) -> Run:
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     for name, option, fits, why in (
-        ("states_max", "--states-max", goes_on, "it bounds what is explored beyond; add --continue"),
+        ("states_max", "--max-states", goes_on, "it bounds what is explored beyond; add --continue"),
         ("timeout", "--timeout", goes_on, "it bounds what is explored beyond; add --continue"),
         ("is_stepwise", "--step", not is_json and not goes_on, "it shows steps to people; leave out the other one"),
     ):
