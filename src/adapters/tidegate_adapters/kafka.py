@@ -13,8 +13,8 @@ promises: user code must bear repetition.
     StartDrainTimer   a task that sleeps                DrainTimerFired
     Cancel       that task is cancelled                 nothing
     Release      the revocation may return
-    Leave        a task that stops the client           Answered
-    StartLeaveTimer   a task that sleeps                     LeaveTimerFired
+    Leave        a task that stops the client           LeaveAnswered
+    StartLeaveTimer   a task that sleeps                LeaveTimerFired
 
 A generation is counted from the client's own assignments: records that a poll brings belong to the assignment in force
 when it returns.

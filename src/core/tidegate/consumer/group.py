@@ -11,7 +11,7 @@ decided here:
 was fetched ahead, and leaves out those that are held on their own account. Only where nothing may be polled are
 partitions paused, so that the consumer can go on asking for records, and stay a member, without being given any.
 
-Laws
+Laws (AS: what a consumer has is its assignment)
     AS1  No more than `executors` tasks run.
     AS2  The load is below `high` before anything is polled; so it never exceeds `high` by more than one batch.
     AS3  A free executor does not wait: while fewer than `executors` tasks run, no flowing partition has a record queued

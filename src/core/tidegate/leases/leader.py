@@ -19,7 +19,7 @@ Known not to work
     - A machine's clock that is set back lengthens the time for which its leader believes that it leads (LP1); a monotonic clock is not set. The
       fence does not look at clocks (LP3).
     - A piece that takes longer than the lease: it is done, or refused, and then the candidate has lapsed. Make it smaller.
-    - A take that arrives after its candidate has stopped holds the lease for one _TTL (LP4).
+    - A take that arrives after its candidate has stopped holds the lease for one TTL (LP4).
     - Work that must not be done twice at all: a crash after a piece is done leaves no trace but what the piece has written.
 """
 
@@ -127,7 +127,7 @@ class Served:
 
     Attributes:
         pieces: How many pieces of work it has done.
-        is_released: It holds nothing. Else its last request had no answer, and what it holds is left to its _TTL.
+        is_released: It holds nothing. Else its last request had no answer, and what it holds is left to its TTL.
     """
 
     pieces: int

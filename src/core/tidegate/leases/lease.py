@@ -52,7 +52,7 @@ Known not to work
     - A record that is deleted begins again with token 1 (LE1): release it instead.
     - After an election the store's clock is another machine's. If that is ahead, a lease ends early (LE6); tokens still
       fence.
-    - Reads that do not see majority writes: decisions on them fail at the version, but a observation may be of the past.
+    - Reads that do not see majority writes: decisions on them fail at the version, but an observation may be of the past.
 """
 
 from __future__ import annotations
@@ -489,7 +489,7 @@ def next_action(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | La
         now: Its own monotonic clock.
 
     Returns:
-        `Rest`, `Renew` or `Lapsed`. A clock that went back counts as status still.
+        `Rest`, `Renew` or `Lapsed`. A clock that went back counts as standing still.
 
     Raises:
         Misuse: An argument is of the wrong type, or now was read on another clock than the tenure.

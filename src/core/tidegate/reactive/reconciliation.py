@@ -285,7 +285,7 @@ def reconcile(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: P
         outcome: What came of its next batch, or of its end.
 
     Returns:
-        A `Write`, `Again`, or that the run is `RunSuperseded`.
+        `WriteProgress`, `ScanAgain`, or that the run is `RunSuperseded`.
 
     Raises:
         Misuse: An argument is of another type.

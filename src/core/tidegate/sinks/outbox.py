@@ -12,7 +12,7 @@ Where the circuit is open nothing is given up: payloads wait, and a timer says w
 have arrived; it is tried again, so delivery is at least once. What a sink refuses is settled here, for it is there: what
 becomes of the payload then is a matter of `tidegate.sinks.delivery`.
 
-Laws
+Laws (CU: whoever takes payloads to a sink is its courier)
     CU1  A payload is settled when the sink has answered for it, and not before.
     CU2  What waits is woken: whenever a payload waits, one is under way, or a timer is set, within a cooldown.
     CU3  At most `most` attempts of the newest era are under way; while the circuit is not closed, one probe at most.
