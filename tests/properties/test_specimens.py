@@ -16,10 +16,12 @@ from tidegate.catalogue import shipped
 from tidegate.consumer.scenarios.partition import Client
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
+from tidegate.sim.group import GROUP, REBALANCES
 from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.log import Compaction, Hole
 from tidegate.sim.rendering import render
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.shipping import Scope, scoped
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
 
@@ -55,15 +57,71 @@ def test_every_transcript_is_of_a_specimen() -> None:
     assert {file.stem for file in GOLDEN.iterdir()} == set(SPECIMENS)
 
 
+ROOT: Final = Path(__file__).parents[2]
 FINDINGS: Final = re.compile(r"^    tidegate explore (\S+) +(\d+) steps", re.MULTILINE)
 
 
 def test_the_findings_are_as_documented() -> None:
     """Each counterexample in the documentation has as many steps as it says."""
-    documented = FINDINGS.findall((Path(__file__).parents[2] / "docs" / "findings.md").read_text(encoding="utf-8"))
+    documented = FINDINGS.findall((ROOT / "docs" / "findings.md").read_text(encoding="utf-8"))
     found = {name: report_on(name).trace for name, _ in documented}
     assert len(documented) == 8
     assert {name: str(trace and len(trace.steps)) for name, trace in found.items()} == dict(documented)
+
+
+CLAIMS: Final = {
+    "a transition": r"(\d+) runners with up to (\d+) fault of (\d+) kinds \(up to (\d+) of (\d+) in `make thorough`\)",
+    "a partition": r"\| (\d+) consumers with up to (\d+) rebalance and (\d+) faults, .* \((\d+) rebalances in `make thorough`\);",
+    "its hooks": r"answered for, up to (\d+) rebalance and (\d+) fault \((\d+) faults in `make thorough`\);",
+    "a group": r"; (\d+) consumers with up to (\d+) rebalance and (no) fault, .* \((\d+) fault in `make thorough`\);",
+}
+"""What the README says was explored, with its numbers."""
+
+
+def bounds(name: str) -> tuple[int, int, int]:
+    """How many consumers there are, how often their group may rebalance, and how many faults a run may have."""
+    scenario = shipped(name)
+    return len(scenario.world.read(GROUP).members), scenario.world.read(REBALANCES), scenario.budget
+
+
+def test_what_the_readme_says_was_explored_was_explored() -> None:
+    """In the default scope, and in the thorough one, where that is said to see more."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    said = {what: re.findall(claim, readme) for what, claim in CLAIMS.items()}
+    processes = [actor for actor in shipped("transition").actors if isinstance(actor, Process)]
+    may_strike = {kind for process in processes for kind in process.faults.kinds}
+    budgets = [shipped(scoped("transition", scope)).budget for scope in (Scope.DEFAULT, Scope.THOROUGH)]
+    consumers, rebalances, faults = bounds("partition")
+    assert bounds("partition@thorough") == (consumers, 2, faults)
+    assert bounds("partition.hooks@thorough")[:2] == bounds("partition.hooks")[:2] == bounds("group")[:2]
+    assert bounds("group@thorough")[:2] == bounds("group")[:2]
+    explored = {
+        "a transition": (len(processes), budgets[0], len(report_on("transition").faults), budgets[1], len(may_strike)),
+        "a partition": (consumers, rebalances, faults, 2),
+        "its hooks": (*bounds("partition.hooks")[1:], bounds("partition.hooks@thorough")[2]),
+        "a group": (*bounds("group"), bounds("group@thorough")[2]),
+    }
+    assert said == {what: [tuple(str(each or "no") for each in numbers)] for what, numbers in explored.items()}
+
+
+STRIKES: Final = "| Scenarios | What struck |\n|---|---|\n"
+
+
+def test_the_page_on_faults_says_which_strike_where() -> None:
+    """By the first word of a scenario's name. TIDEGATE_GOLDEN=write rewrites the table; commit only what is meant."""
+    struck: dict[str, set[Fault]] = {}
+    for name in PROGRAMS:
+        struck.setdefault(name.partition(".")[0], set()).update(report_on(name).faults)
+    rows = [
+        f"| {first} | {', '.join(f'`{kind}`' for kind in Fault if kind in kinds) or 'none'} |"
+        for first, kinds in struck.items()
+    ]
+    page = ROOT / "docs" / "faults.md"
+    before, table, found = page.read_text(encoding="utf-8").partition(STRIKES)
+    if environ.get("TIDEGATE_GOLDEN") == "write":
+        found = "".join(f"{row}\n" for row in rows)
+        page.write_text(before + table + found, encoding="utf-8")
+    assert found.splitlines() == rows
 
 
 def test_each_law_of_a_program_is_broken_by_a_specimen() -> None:

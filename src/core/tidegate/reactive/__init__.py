@@ -13,4 +13,9 @@ Read the modules in this order; the `__all__` of each is what it offers:
     task_documents   a task record as a document, and back
     reactive_task    the programs of a task: look, work, renew, clean up
     reconciler       the program of a reconciliation
+
+Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
+
+Known not to work: no runtime joins `change_stream` to `reactive_task`, so whoever handles its commands calls `plan_pass`; and a
+task follows only documents whose `_id` is a string.
 """

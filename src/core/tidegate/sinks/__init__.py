@@ -6,4 +6,8 @@
     dead_letters     what is kept of a payload that could not be delivered
 
 Read them in this order. The `__all__` of each module are its public names.
+
+Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
+
+Known not to work: no runtime joins these to a consumer, so whoever handles its `DeliverRecords` calls the sink.
 """
