@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -14,6 +15,7 @@ README = (ROOT / "README.md").read_text()
 LAWS = (ROOT / "docs" / "laws.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README + LAWS, re.DOTALL)
 TEXTS = re.findall(r"```text\n(.*?)```", README + LAWS, re.DOTALL)
+IN_PYTEST = re.findall(r"Pasted behind the sample above.*\n\n((?:    .*\n|\n)+)", README)
 COMMANDS = re.findall(r"<!-- output of: (.*?) -->\n```text\n(.*?)```", README, re.DOTALL)
 
 
@@ -27,6 +29,20 @@ def test_a_python_sample_runs_and_prints_what_is_shown(sample: str, tmp_path: Pa
     printed = run("-c", sample, cwd=tmp_path)
 
     assert not printed or printed.rstrip() in map(str.rstrip, TEXTS)
+
+
+def test_the_sample_for_pytest_passes_where_it_is_said_to_stand(tmp_path: Path) -> None:
+    """Behind the sample of a scenario; and the scenario of that sample fails the test."""
+    before = next(sample for sample in PYTHON if 'name="coupon"' in sample)
+    passes = tmp_path / "test_coupon.py"
+    passes.write_text(before + dedent(*IN_PYTEST))
+    fails = tmp_path / "test_careless.py"
+    fails.write_text(f"{before}\ndef test_it(sim):\n    sim.explore(scenario)\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(passes), str(fails)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert "FAILED test_careless.py" in done.stdout
 
 
 @pytest.mark.parametrize(("command", "shown"), COMMANDS)
@@ -51,5 +67,6 @@ def test_the_story_of_the_lock_is_the_one_that_is_found(tmp_path: Path) -> None:
 def test_the_readme_has_samples() -> None:
     """The patterns above find what they are meant to find."""
     assert len(PYTHON) == 4
+    assert len(IN_PYTEST) == 1
     assert len(COMMANDS) == 1
     assert len(TEXTS) == 5
