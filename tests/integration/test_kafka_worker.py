@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -210,6 +211,35 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
     other = again(read(text), f"{tmp_path}/workers.py:fewer")
     assert isinstance(other, Other)
     assert other.recorded != other.now
+
+
+def test_the_page_on_recording_records_a_worker_that_is_executed_again(
+    kafka: str, make_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    """Its sample as it stands, but for the names of the broker and of the topic; and the command below it."""
+    page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
+    (sample,) = re.findall(r"<!-- with a broker: worker.py -->\n```python\n(.*?)```", page, re.DOTALL)
+    (command,) = re.findall(r"`tidegate (replay orders.jsonl worker.py:\w+)`", page)
+    topic = make_topic(1)
+    asyncio.run(fill(kafka, topic, 5))
+    (tmp_path / "worker.py").write_text(
+        sample.replace('["orders"]', f'["{topic}"]').replace("localhost:9092", kafka).replace('"shop"', f'"{topic}"')
+    )
+    with subprocess.Popen([sys.executable, "worker.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            handled = {process.stdout.readline() for _ in range(5)}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegate", *command.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert handled == {f"handled {offset}\n" for offset in range(5)}
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.match(r"reproduced \d+ steps of orders", done.stdout)
 
 
 REDUCERS = """

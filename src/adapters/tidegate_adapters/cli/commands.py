@@ -443,7 +443,7 @@ def exploration(how: How) -> Exploration:
         "Its decisions are taken again, and what they change is compared. "
         "TRACE is a .json or .html file of tidegate explore. TARGET is the scenario to replay it in; without one it is "
         "the scenario that the trace names. TRACE may also be the recording of a run of production; then TARGET is a "
-        "function that makes a run of the program, or a Consumer, and the run is executed again.",
+        "function that makes a run of the program, or the ConsumerRules of a Kafka worker, and the run is executed again.",
         (
             "tidegate replay .tidegate/failures/array_push_lock.late.json --until 12 --continue",
             "tidegate replay claim-17.jsonl shop/jobs.py:claim",

@@ -119,7 +119,7 @@ def _of(rules: WorkerRules) -> Callable[[WorkerState, object], ShutdownStep]:
 
 def _run_of(make: object, target: str, module: ModuleType) -> Program[object]:
     """A new run of the program."""
-    todo = "name a function without arguments that returns program(...), or a ConsumerRules"
+    todo = "name a function without arguments that returns program(...), or a ConsumerRules or WorkerRules"
     if callable(make) and not takes_nothing(make):
         raise Misuse(f"{target} takes arguments, and a recording holds a digest of them only", todo=todo)
     made: object = make() if callable(make) else make

@@ -305,7 +305,10 @@ def executed(recording: Recording, program: Program[object], classes: Classes) -
     """
     try:
         if recording.kind != "program":
-            raise Misuse("this is the recording of a reducer", todo="name the reducer: a Consumer")
+            raise Misuse(
+                "this is the recording of a reducer",
+                todo="name the rules that it had: a ConsumerRules or a WorkerRules",
+            )
         return _executed_on(recording, program, classes)
     finally:
         program.close()
