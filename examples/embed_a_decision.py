@@ -22,10 +22,11 @@ class Partition:
     def finished(self, offset: int) -> int | None:
         """Call it when a worker is done, in whatever order; answers the position to commit, if there is a new one."""
         self.tracker = completed(self.tracker, [offset])
-        position = committable(self.tracker)
-        if position is not None:
-            self.tracker = acknowledged(self.tracker, position)  # once your client says that the commit was accepted
-        return position
+        return committable(self.tracker)
+
+    def committed(self, position: int) -> None:
+        """Call it when the broker has accepted that position, and not before: until then it is answered again."""
+        self.tracker = acknowledged(self.tracker, position)
 
 
 def main() -> None:
@@ -35,6 +36,8 @@ def main() -> None:
     for offset in (41, 42, 40, 46, 45):
         position = partition.finished(offset)
         print(f"finished {offset}: " + ("nothing to commit yet" if position is None else f"commit {position}"))
+        if position is not None:  # here your client commits; what it answers is for you to await
+            partition.committed(position)
 
 
 if __name__ == "__main__":
