@@ -15,8 +15,9 @@ The rooms, lowest first; each says in its docstring what it answers and in which
     sinks        delivery, circuit breakers, outbox, dead letters
     sim          the simulator
 
-The laws are `tidegate.laws`, what helps in tests is `tidegate.testing`, `tidegate.strategies` and `tidegate.conformance`, and
-whatever touches the world is `tidegate_adapters`.
+Every scenario and specimen that ships is in `tidegate.catalogue`. The laws are `tidegate.laws`, what helps in tests is
+`tidegate.testing`, `tidegate.strategies` and `tidegate.conformance`, what the command answers to a script is
+`tidegate.exit_codes`, and whatever touches the world is `tidegate_adapters`.
 """
 
 from tidegate.exit_codes import ExitCode

@@ -4,4 +4,6 @@
     increments  the programs that send them: `increment` and `sweep`
 
 Read them in this order. The `__all__` of each module are its public names.
+
+Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

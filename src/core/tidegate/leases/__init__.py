@@ -6,4 +6,6 @@
     leader      the program that carries a candidate's commands out on a document store
 
 Read them in this order. The `__all__` of each module are its public names.
+
+Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

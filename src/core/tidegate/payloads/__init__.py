@@ -5,4 +5,6 @@
     replacement      the programs that do so: they replace, read and collect
 
 Read them in this order. The `__all__` of each module are its public names.
+
+Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

@@ -6,4 +6,6 @@
     schedule  when a cron is due, and which of the instants that were missed are made up for
 
 Read them in this order; `polling` and `schedule` stand alone. The `__all__` of each module are its public names.
+
+Beside them: `laws`, `strategies`.
 """

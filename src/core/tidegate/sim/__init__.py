@@ -4,8 +4,10 @@ Does a protocol keep its laws under every interleaving and fault? If not, what i
 run be replayed, shrunk, explained and shown? The names below are for those who write scenarios; the others are in the
 `__all__` of each module. In which order to read them:
 
-    world, scenario, faults, clocks       what is explored: cells, actors, laws, budgets, time
-    automaton, fingerprint, determinism   a suspended program as a value
+    world, scenario, faults, clocks, aging
+                                          what is explored: cells, actors, laws, budgets, time
+    automaton, lines, fingerprint, determinism
+                                          a suspended program as a value, and which line of it asks
     actors, reducers, requests, failover  who moves, and what may become of a request
     group, log, streams                   simulated servers: a Kafka group, a partitioned log, a change stream
     packing, space, judging, steppers     a state as an int; laws and steps, remembered

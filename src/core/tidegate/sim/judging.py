@@ -2,8 +2,8 @@
 
 always, eventually   judged a layer at a time (`Always`), the latter over the states at rest
 step                 judged when a step is learned, where it touches what the law looks at (`Between`). What that is
-must be known before: so each is also run on (state, state) for all states, where it must hold,
-and if its footprint grows late, the search starts again (`Grew`).
+                     must be known before: so each is also run on (state, state) for all states, where it must hold,
+                     and if its footprint grows late, the search starts again (`Grew`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ships of `tidegate.consumer`."""
+"""The scenarios of `tidegate.consumer`: each is explored completely, and breaks no law."""
 
 from typing import Final
 

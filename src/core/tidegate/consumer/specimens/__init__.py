@@ -1,4 +1,4 @@
-"""What ships of `tidegate.consumer`."""
+"""The specimens of `tidegate.consumer`: faulty variants, each of which breaks a law."""
 
 from typing import Final
 

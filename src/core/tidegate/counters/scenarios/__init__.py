@@ -1,4 +1,4 @@
-"""What ships of `tidegate.counters`."""
+"""The scenarios of `tidegate.counters`: each is explored completely, and breaks no law."""
 
 from typing import Final
 

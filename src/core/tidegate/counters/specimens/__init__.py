@@ -1,4 +1,4 @@
-"""What ships of `tidegate.counters`."""
+"""The specimens of `tidegate.counters`: faulty variants, each of which breaks a law."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What ships of `tidegate.invocations`."""
+"""The scenarios of `tidegate.invocations`: each is explored completely, and breaks no law."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What ships of `tidegate.invocations`."""
+"""The specimens of `tidegate.invocations`: faulty variants, each of which breaks a law."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What ships of `tidegate.leases`."""
+"""The scenarios of `tidegate.leases`: each is explored completely, and breaks no law."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What ships of `tidegate.leases`."""
+"""The specimens of `tidegate.leases`: faulty variants, each of which breaks a law."""
 
 from typing import Final
 

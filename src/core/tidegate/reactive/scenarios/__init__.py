@@ -1,4 +1,4 @@
-"""What ships of `tidegate.reactive`."""
+"""The scenarios of `tidegate.reactive`: each is explored completely, and breaks no law."""
 
 from typing import Final
 

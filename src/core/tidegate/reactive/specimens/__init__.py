@@ -1,4 +1,4 @@
-"""What ships of `tidegate.reactive`."""
+"""The specimens of `tidegate.reactive`: faulty variants, each of which breaks a law."""
 
 from typing import Final
 
