@@ -1,8 +1,7 @@
 """What holds for every test: the collector of cycles is patient, and a run without a browser says so.
 
 Searches make millions of small values and hardly a cycle, and the collector looks through all that is young after every
-seven hundred of them: the tests take a tenth longer, a plain search a third. What was there before the first test stays
-to the end, and is not looked through again: that alone takes half a second, and some tests collect on purpose.
+seven hundred of them: the tests take a tenth longer, a plain search a third.
 """
 
 from __future__ import annotations
@@ -14,12 +13,6 @@ import pytest
 from tests.integration.browser import HOW_TO
 
 gc.set_threshold(100_000, 20, 100)
-
-
-def pytest_collection_finish() -> None:
-    """Nothing that the tests are made of is ever collected."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
