@@ -33,7 +33,7 @@ from tidegate.model.instants import MINUTE, PPM, SECOND
 from tidegate.payloads import chunking, payload_records
 from tidegate.retries import schedule
 from tidegate.services import atomic_service, executions, membership, retention
-from tidegate.triggers import conditions, firing, trigger
+from tidegate.triggers import conditions, contexts, firing, trigger
 
 table: Final = Table("Invocations and their runners")
 
@@ -225,8 +225,8 @@ def event_codes(size: int) -> tuple[conditions.OnEvent, ...]:
     return tuple(conditions.OnEvent(f"code {number // 10}", filters[number % 10]) for number in range(size))
 
 
-def event(number: int) -> conditions.EventContext:
-    return conditions.EventContext(f"code {number // 10}", f"event {number}", Document.of({"tenant": number % 10}))
+def event(number: int) -> contexts.EventContext:
+    return contexts.EventContext(f"code {number // 10}", f"event {number}", Document.of({"tenant": number % 10}))
 
 
 def triggers(size: int) -> list[trigger.Trigger]:
@@ -259,10 +259,10 @@ def registering_triggers(size: int) -> Made[trigger.Registration]:
 
 @table.case(trigger, "arguments")
 def providing(_: int) -> Made[trigger.Provided | trigger.NotProvided]:
-    take: Callable[[conditions.Context], object] = lambda context: {"of": context.source[1]}  # noqa: E731
-    provider = trigger.FirstOf((trigger.FromContext("take", conditions.Kind.EVENT, take), trigger.Static()))
-    contexts = (event(7),)
-    return lambda: trigger.provided(provider, contexts), lambda answer: isinstance(answer, trigger.Provided)
+    take: Callable[[contexts.Context], object] = lambda context: {"of": context.source[1]}  # noqa: E731
+    provider = trigger.FirstOf((trigger.FromContext("take", contexts.Kind.EVENT, take), trigger.Static()))
+    seen = (event(7),)
+    return lambda: trigger.provided(provider, seen), lambda answer: isinstance(answer, trigger.Provided)
 
 
 @table.case(conditions, "does it hold?")

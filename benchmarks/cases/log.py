@@ -24,6 +24,7 @@ from tidegate.consumer import (
     commands,
     commit_metadata,
     drain,
+    explanation,
     fanout,
     group,
     partition,
@@ -76,20 +77,20 @@ def acknowledging(size: int) -> Made[watermark.OffsetTracker]:
     return lambda: watermark.acknowledged(tracker, size // 2), lambda after: after.floor == size // 2
 
 
-@table.case(watermark, "explain", OFFSETS)
-def explaining(size: int) -> Made[watermark.Explanation]:
-    tracker, work = half_done(size), {0: watermark.WorkStatus("running", BACK_THEN)}
+@table.case(explanation, "explain", OFFSETS)
+def explaining(size: int) -> Made[explanation.Explanation]:
+    tracker, work = half_done(size), {0: explanation.WorkStatus("running", BACK_THEN)}
     return (
-        lambda: watermark.explain(tracker, work, NOW),
-        lambda answer: isinstance(answer, watermark.Blocked) and answer.age == MINUTE,
+        lambda: explanation.explain(tracker, work, NOW),
+        lambda answer: isinstance(answer, explanation.Blocked) and answer.age == MINUTE,
     )
 
 
-@table.case(watermark, "duplicate budget", OFFSETS)
-def budgeting(size: int) -> Made[watermark.DuplicateBudget]:
+@table.case(explanation, "duplicate budget", OFFSETS)
+def budgeting(size: int) -> Made[explanation.DuplicateBudget]:
     tracker, heir = half_done(size), watermark.OffsetTracker()
     finished = len(watermark.done_offsets(tracker))
-    return lambda: watermark.duplicate_budget(tracker, heir, (0,)), lambda answer: answer.records == finished + 1
+    return lambda: explanation.duplicate_budget(tracker, heir, (0,)), lambda answer: answer.records == finished + 1
 
 
 @table.case(commit_metadata, "survey from scratch", OFFSETS)

@@ -22,7 +22,7 @@ from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault
 from tidegate.sim.search import Progress
 from tidegate.sim.tally import Tally
-from tidegate_adapters.cli.commands import main
+from tidegate_adapters.cli.command_line import main
 from tidegate_adapters.failures import WorkersLostError
 from tidegate_adapters.parallel import Order, in_processes, spread
 

@@ -34,10 +34,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import tidegate
+from tidegate.consumer.group import ConsumerRules
 from tidegate.consumer.partition import PARTS
 from tidegate.consumer.watermark import OffsetTracker
 from tidegate.model import documents
 from tidegate.model.documents import Document, Foreign
+from tidegate.model.documents import value as values_module
 from tidegate.model.effects import Ambiguous, Effect, Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import WALL, Instant
@@ -275,6 +277,7 @@ class Pool:
         chance = random.Random(5)
         self._keep(Foreign("objectId", bytes(12)))
         self._keep(PARTS)
+        self._keep(ConsumerRules())
         self._keep(Composite(Logic.ANY, (OnEvent("a"), OnEvent("b"))))
         for constant in (each for module in modules() for each in vars(module).values() if attrs.has(type(each))):
             self._keep(constant)
@@ -389,6 +392,10 @@ def hashable(value: object) -> bool:
     return True
 
 
+ALIASES: Final = {**vars(values_module), **vars(documents)}
+"""What aliases of types are made of, for those who import `Value` alone."""
+
+
 @cache
 def parameters(function: Callable[..., object]) -> Mapping[str, Any]:
     """The names of the parameters and their hints; `object` where a hint cannot be read."""
@@ -409,7 +416,7 @@ def hint_of(callee: Callable[..., object], name: str) -> Any:
             if hint is not None:
                 one = types.SimpleNamespace(__annotations__={"it": hint})
                 try:
-                    return typing.get_type_hints(one, {**vars(documents), **vars(import_module(each.__module__))})["it"]
+                    return typing.get_type_hints(one, {**ALIASES, **vars(import_module(each.__module__))})["it"]
                 except (NameError, TypeError):  # imported for the type checkers only, or an alias of itself
                     return object
     return object

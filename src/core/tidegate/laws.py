@@ -4,7 +4,17 @@ Use them in tests of your own: the properties of this project, its simulator and
 same predicates.
 """
 
-from tidegate.consumer.laws import backpressure, commit_metadata, drain, fanout, group, partition, shutdown, watermark
+from tidegate.consumer.laws import (
+    backpressure,
+    commit_metadata,
+    drain,
+    explanation,
+    fanout,
+    group,
+    partition,
+    shutdown,
+    watermark,
+)
 from tidegate.counters import laws as counter
 from tidegate.invocations.laws import admission, array_push_lock, recovery, status, transition
 from tidegate.leases.laws import claim_lock, election, lease
@@ -28,8 +38,8 @@ from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "change_stream", "chunking",
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "counter", "dead_letters", "debounce", "delivery",
-    "drain", "election", "evaluator", "evolution", "executions", "failures", "fanout", "firing", "group", "history",
-    "lease", "membership", "orphans", "outbox", "partition", "payload_records", "polling", "reactive_task",
+    "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout", "firing", "group",
+    "history", "lease", "membership", "orphans", "outbox", "partition", "payload_records", "polling", "reactive_task",
     "reconciliation", "recovery", "retention", "schedule", "shutdown", "snapshot", "status", "tasks", "transition",
     "trigger", "watermark",
 ]  # fmt: skip

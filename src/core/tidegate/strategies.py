@@ -17,7 +17,7 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate.strategies", "hypothesis", missing) from missing
 
-from tidegate.consumer.strategies import backpressure, commit_metadata, drain, fanout, partition, watermark
+from tidegate.consumer.strategies import backpressure, commit_metadata, drain, explanation, fanout, partition, watermark
 from tidegate.consumer.strategies.commands import events
 from tidegate.consumer.strategies.offsets import OFFSETS, batches, deliveries, offsets
 from tidegate.counters import strategies as counter
@@ -56,8 +56,8 @@ __all__ = [
     "OFFSETS", "admission", "atomic_service", "backoff", "backpressure", "batches", "bson", "change_stream", "chunking",
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "counter", "dead_letters", "debounce",
     "deliveries", "delivery", "document_pairs", "documents", "drain", "election", "events", "evolution", "executions",
-    "failures", "fanout", "field_names", "filters", "firing", "history", "instants", "keys", "lease", "membership",
-    "offsets", "operations", "orphans", "pairs", "partition", "payload_records", "polling", "projections",
+    "explanation", "failures", "fanout", "field_names", "filters", "firing", "history", "instants", "keys", "lease",
+    "membership", "offsets", "operations", "orphans", "pairs", "partition", "payload_records", "polling", "projections",
     "reconciliation", "records", "recovery", "retention", "scalars", "schedule", "snapshot", "status", "tasks",
     "trigger", "updates", "values", "watermark",
 ]  # fmt: skip

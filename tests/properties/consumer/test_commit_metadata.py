@@ -14,12 +14,13 @@ from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.consumer import commit_metadata
+from tidegate.consumer._pages import PAGE
+from tidegate.consumer._run_tallies import RICE
 from tidegate.consumer.commit_metadata import (
     FIRST,
     LETTERS,
     LIMIT,
     MARK,
-    RICE,
     VERSION,
     Alphabet,
     Decoded,
@@ -35,6 +36,7 @@ from tidegate.consumer.commit_metadata import (
     surveyed,
     units,
 )
+from tidegate.consumer.explanation import duplicate_budget
 from tidegate.consumer.laws import commit_metadata as laws
 from tidegate.consumer.strategies.commit_metadata import (
     alphabets,
@@ -49,7 +51,6 @@ from tidegate.consumer.strategies.watermark import SPOTS
 from tidegate.consumer.watermark import (
     KNOWN_DONE_MAX,
     OFFSET_MAX,
-    PAGE,
     OffsetTracker,
     Run,
     acknowledged,
@@ -57,7 +58,6 @@ from tidegate.consumer.watermark import (
     delivered,
     done_offsets,
     done_runs,
-    duplicate_budget,
     low_watermark,
     open_offsets,
     restored,

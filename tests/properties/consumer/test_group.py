@@ -290,3 +290,9 @@ def test_bounds_that_are_none_are_refused(executors: int) -> None:
     """Bad input: at least one handler must be able to run."""
     with pytest.raises(Misuse, match="executors"):
         ConsumerRules(executors=executors)
+
+
+def test_a_number_of_tasks_that_would_be_ignored_is_refused() -> None:
+    """The executors are shared out, so what each partition may run is not for the user to say."""
+    with pytest.raises(Misuse, match="running_max=5"):
+        ConsumerRules(each=PartitionRules(running_max=5))

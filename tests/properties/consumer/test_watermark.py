@@ -9,28 +9,22 @@ import attrs
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from tests.properties.consumer.watermark_helpers import Case, cases, tracked
 
 from tidegate.consumer import watermark
+from tidegate.consumer._pages import PAGE
 from tidegate.consumer.laws import watermark as laws
-from tidegate.consumer.strategies.watermark import SPOTS, known_done, positions, trackers, work
+from tidegate.consumer.strategies.watermark import SPOTS, known_done, trackers
 from tidegate.consumer.watermark import (
     KNOWN_DONE_MAX,
     OFFSET_MAX,
-    PAGE,
-    Abandoned,
-    Blocked,
-    DuplicateBudget,
-    Explanation,
     OffsetTracker,
     Run,
-    Unblocked,
-    WorkStatus,
     done_offsets,
     open_offsets,
     restored,
 )
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import WALL, Instant
 
 
 @attrs.frozen
@@ -48,33 +42,8 @@ class Functions:
     oldest_open: Callable[[OffsetTracker], int | None] = watermark.oldest_open
     highest: Callable[[OffsetTracker], int | None] = watermark.highest
     undelivered: Callable[[OffsetTracker, Collection[int]], Collection[int]] = watermark.undelivered
-    explain: Callable[[OffsetTracker, dict[int, WorkStatus], Instant], Explanation] = watermark.explain
-    duplicate_budget: Callable[[OffsetTracker, OffsetTracker, Collection[int]], DuplicateBudget] = (
-        watermark.duplicate_budget
-    )
     equal: Callable[[OffsetTracker, OffsetTracker], bool] = operator.eq
     hashed: Callable[[OffsetTracker], int] = hash
-
-
-@attrs.frozen
-class Case:
-    """A tracker, and what may happen to it next."""
-
-    tracker: OffsetTracker
-    offsets: tuple[int, ...]
-    position: int
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> Case:
-    tracker = draw(trackers())
-    known = (*open_offsets(tracker), *done_offsets(tracker))
-    stock = [*known, *draw(st.lists(SPOTS, min_size=0 if known else 1, max_size=3))]
-    return Case(tracker, tuple(draw(st.lists(st.sampled_from(stock), max_size=9))), draw(positions(stock)))
-
-
-def tracked(*offsets: int, completed: Iterable[int] = ()) -> OffsetTracker:
-    return watermark.completed(watermark.delivered(OffsetTracker(), offsets), completed)
 
 
 @attrs.frozen
@@ -303,49 +272,6 @@ def check_w12(under_test: Functions) -> None:
     what_is_known_is_kept()
 
 
-NOW = Instant(50)
-
-
-def check_w13(under_test: Functions) -> None:
-    @effort(under_test)
-    @given(trackers(), st.data())
-    @example(tracked(3, 5, 6, 9, completed=(5, 6)), None)
-    @example(tracked(3, 5, completed=(5,)), None)
-    @example(tracked(4), None)
-    def what_is_explained_happens(tracker: OffsetTracker, data: st.DataObject | None) -> None:
-        works = {3: WorkStatus("running", Instant(20), 2)} if data is None else data.draw(work(tracker))
-        explanation = under_test.explain(tracker, works, NOW)
-
-        assert laws.explains_what_happens(tracker, works, NOW, explanation)
-
-        if isinstance(explanation, (Blocked, Abandoned)):
-            after = watermark.completed(tracker, (explanation.offset,))
-
-            assert (watermark.low_watermark(tracker), watermark.low_watermark(after)) == (
-                explanation.position,
-                explanation.after,
-            )
-
-    what_is_explained_happens()
-
-
-def check_w14(under_test: Functions) -> None:
-    @effort(under_test)
-    @given(cases(), st.booleans(), st.data())
-    @example(Case(tracked(3, 4, 5, 6, completed=(4,)), (5, 6), 0), True, None)
-    def replays_are_counted(case: Case, of_itself: bool, data: st.DataObject | None) -> None:
-        stop = OFFSET_MAX + 1 if data is None else data.draw(st.sampled_from((0, case.position, OFFSET_MAX + 1)))
-        successor = watermark.successor(case.tracker, stop) if of_itself or data is None else data.draw(trackers())
-        later = watermark.completed(watermark.delivered(case.tracker, case.offsets), case.offsets[::2])
-        begun = case.offsets[1::2]
-
-        assert laws.counts_what_would_be_replayed(
-            later, successor, begun, under_test.duplicate_budget(later, successor, begun)
-        )
-
-    replays_are_counted()
-
-
 LAWS: dict[str, Callable[[Functions], None]] = {
     "W1": check_w1,
     "W2": check_w2,
@@ -359,14 +285,12 @@ LAWS: dict[str, Callable[[Functions], None]] = {
     "W10": check_w10,
     "W11": check_w11,
     "W12": check_w12,
-    "W13": check_w13,
-    "W14": check_w14,
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_the_tracker_keeps_the_law(law: str) -> None:
-    """Laws W1 to W14, as the header of `tidegate.consumer.watermark` states them."""
+    """Laws W1 to W12, as the header of `tidegate.consumer.watermark` states them."""
     LAWS[law](Functions())
 
 
@@ -523,37 +447,6 @@ def with_restored(tracker: OffsetTracker) -> int:
     )
 
 
-def up_to_the_next_open(tracker: OffsetTracker, works: dict[int, WorkStatus], now: Instant) -> Explanation:
-    explained = watermark.explain(tracker, works, now)
-    following = open_offsets(tracker)[1:]
-    return (
-        explained if isinstance(explained, Unblocked) or not following else attrs.evolve(explained, after=following[0])
-    )
-
-
-def freed_in_numbers(tracker: OffsetTracker, works: dict[int, WorkStatus], now: Instant) -> Explanation:
-    explained = watermark.explain(tracker, works, now)
-    return (
-        explained
-        if isinstance(explained, Unblocked)
-        else attrs.evolve(explained, freed=explained.after - explained.position)
-    )
-
-
-def silent_about_the_abandoned(tracker: OffsetTracker, works: dict[int, WorkStatus], now: Instant) -> Explanation:
-    known = {offset: works.get(offset, WorkStatus("queued", now)) for offset in open_offsets(tracker)}
-    return watermark.explain(tracker, known, now)
-
-
-def all_that_is_done(tracker: OffsetTracker, successor: OffsetTracker, begun: Collection[int]) -> DuplicateBudget:
-    """As if nothing was restored."""
-    return watermark.duplicate_budget(tracker, OffsetTracker(successor.floor), begun)
-
-
-def whatever_is_open(tracker: OffsetTracker, successor: OffsetTracker, _: Collection[int]) -> DuplicateBudget:
-    return watermark.duplicate_budget(tracker, successor, open_offsets(tracker))
-
-
 @pytest.mark.parametrize(
     ("law", "planted"),
     [
@@ -591,11 +484,6 @@ def whatever_is_open(tracker: OffsetTracker, successor: OffsetTracker, _: Collec
         ("W12", Functions(committable=head_or_all)),
         ("W12", Functions(undelivered=all_not_done_here)),
         ("W12", Functions(delivered=opens_again)),
-        ("W13", Functions(explain=up_to_the_next_open)),
-        ("W13", Functions(explain=freed_in_numbers)),
-        ("W13", Functions(explain=silent_about_the_abandoned)),
-        ("W14", Functions(duplicate_budget=all_that_is_done)),
-        ("W14", Functions(duplicate_budget=whatever_is_open)),
     ],
 )
 def test_a_planted_bug_breaks_the_law(law: str, planted: Functions) -> None:
@@ -761,7 +649,7 @@ def test_the_low_watermark_is_the_committable_position_or_the_floor(tracker: Off
     assert all(position <= offset for offset in open_offsets(tracker))
 
 
-# --- what was restored, and what is explained ---------------------------------------------------------------------------
+# --- what was restored --------------------------------------------------------------------------------------------------
 
 
 def test_what_was_restored_counts_when_it_is_seen() -> None:
@@ -789,45 +677,7 @@ def test_what_was_restored_and_no_longer_exists_holds_nothing_up() -> None:
     assert OffsetTracker(15) == watermark.acknowledged(watermark.completed(tracker, (10, 11, 14)), 15)
 
 
-def test_the_blocking_offset_is_explained() -> None:
-    """4 waits for 10 s in its second attempt, and holds up 5 to 7 as well; nobody works on 8, and 9 and 11 follow it."""
-    tracker = tracked(3, 4, 5, 6, 7, 8, 9, 11, completed=(3, 5, 6, 7, 9, 11))
-    works = {4: WorkStatus("running", Instant(5_000_000), 2)}
-    now = Instant(15_000_000)
-    later = watermark.completed(tracker, (4,))
-    done = watermark.completed(later, (8,))
-
-    assert Blocked(4, works[4], 10_000_000, 4, 8, 4) == watermark.explain(tracker, works, now)
-    assert [str(watermark.explain(each, works, now)) for each in (tracker, later, done)] == [
-        "4 waits for 4, running for 10 s, attempt 2; then 8, which settles 4",
-        "8 waits for 8, which nobody works on; then 12, which settles 3",
-        "nothing is open, 12 may be committed",
-    ]
-    assert str(watermark.explain(tracker, {4: WorkStatus("queued", now)}, now)).startswith(
-        "4 waits for 4, queued for 0 s; "
-    )
-
-
-def test_a_clock_that_went_back_makes_no_negative_age() -> None:
-    """WorkStatus that began after now is of no age."""
-    explanation = watermark.explain(tracked(3), {3: WorkStatus("running", Instant(9))}, Instant(5))
-
-    assert isinstance(explanation, Blocked)
-    assert explanation.age == 0
-
-
-def test_the_budget_is_what_the_next_owner_would_do_again() -> None:
-    """Of 3 to 9, 4, 6 and 7 are done and 5 is running; 3 was committed, with word of 4. So 6, 7 and 5 would come again."""
-    before = tracked(3, 4, 5, 6, 7, 8, 9, completed=(4,))
-    now = watermark.completed(before, (6, 7))
-    budget = watermark.duplicate_budget(now, watermark.successor(before), (5,))
-
-    assert budget == DuplicateBudget(finished=2, begun=1)
-    assert str(budget) == "3 records would be replayed: 2 done, 1 under way"
-    assert watermark.duplicate_budget(now, watermark.successor(now)).records == 0
-
-
-# --- vectors of the described under_test -----------------------------------------------------------------------------------
+# --- vectors of the described tracker --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -965,31 +815,10 @@ def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
         *(partial(ask, bad) for ask in (open_offsets, done_offsets, watermark.done_runs)),
         *(partial(act, bad, (1,)) for act in (watermark.delivered, watermark.completed, watermark.undelivered)),
         partial(watermark.acknowledged, bad, 1),
-        partial(watermark.explain, bad, {}, NOW),
-        partial(watermark.duplicate_budget, bad, OffsetTracker()),
-        partial(watermark.duplicate_budget, OffsetTracker(), bad),
     ]
     for ask in asked:
         with pytest.raises(Misuse, match="is not a tracker"):
             ask()
-
-
-def test_what_explains_nothing_is_refused() -> None:
-    """Work has a state, a time and a number of attempts, and is timed on one clock."""
-    tracker, bad = tracked(3), WorkStatus("running", Instant(0, WALL))
-    for works, now in (({3: bad}, NOW), ({3: "running"}, NOW), (None, NOW), ([3], NOW), ({}, 5)):
-        with pytest.raises(Misuse):
-            watermark.explain(tracker, works, now)  # type: ignore[arg-type]
-    made: list[Callable[[], WorkStatus]] = [
-        lambda: WorkStatus("", NOW),
-        lambda: WorkStatus("running", NOW, -1),
-        lambda: WorkStatus("running", NOW, True),
-        lambda: WorkStatus("running", 5),  # type: ignore[arg-type]
-        lambda: WorkStatus(None, NOW),  # type: ignore[arg-type]
-    ]
-    for make in made:
-        with pytest.raises(Misuse):
-            make()
 
 
 @pytest.mark.parametrize("bad", [5, None, "12"])

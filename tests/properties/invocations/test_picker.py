@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import attrs
-import pytest
-from tests.properties.on_documents import is_read_or_misuse, one
+from tests.properties.on_documents import one
 
-from tidegate.invocations.admission import Call, Control, Place, Reservation, Rule
-from tidegate.invocations.picker import HeldBack, NotPickedUp, PickedUp, Picker, kept, places_of
+from tidegate.invocations.admission import Call, Control, Rule
+from tidegate.invocations.picker import HeldBack, NotPickedUp, PickedUp, Picker
 from tidegate.model.documents import Document
-from tidegate.model.errors import Misuse
 from tidegate.sim.automaton import Returned
 
 
@@ -24,21 +22,6 @@ def test_what_nothing_excludes_needs_no_place() -> None:
     found = one(limited.run, {"invocations": (running,)})
     assert isinstance(found, Returned)
     assert isinstance(found.value, NotPickedUp)
-
-
-def test_places_are_kept_as_they_are() -> None:
-    """What is stored of a reservation is the reservation."""
-    reservation = Reservation((Place("x", 1), Place("y", 0)))
-    assert places_of(Document.of({"_id": "p", "version": 3, "places": kept(reservation)})) == reservation
-    assert places_of(None) == Reservation()
-
-
-def test_what_is_not_a_document_of_places_is_read_or_misuse() -> None:
-    """Whatever stands in a field, or is missing."""
-    with pytest.raises(Misuse):
-        places_of(Document.of({"_id": "x"}))
-    held = ({"invocation": "x", "version": 1},)
-    assert is_read_or_misuse(places_of, Document.of({"_id": "p", "version": 1, "places": held}))
 
 
 def test_outcomes_read_as_sentences() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.properties.on_documents import one
 
 from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
-from tidegate.invocations.picker import kept
+from tidegate.invocations.place_documents import kept
 from tidegate.invocations.registration import NotRegistered, Registered, Registrar, Reused
 from tidegate.model.documents import Document
 from tidegate.model.effects import Refused

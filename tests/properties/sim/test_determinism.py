@@ -43,6 +43,12 @@ class Turns:
         self.at += 1
         return self.at * 7 % stop
 
+    def getrandbits(self, bits: int) -> int:
+        return self.randrange(1 << bits)
+
+    def random(self) -> float:
+        return self.randrange(100) / 100
+
 
 def turns(seed: str) -> Turns:
     return Turns(len(seed) + int(seed.partition(".")[2]))

@@ -16,35 +16,38 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Instant
 from tidegate.retries.schedule import Missed, Schedule
 from tidegate.triggers import conditions as module
+from tidegate.triggers import contexts as happened
+from tidegate.triggers._identity import identity
 from tidegate.triggers.conditions import (
     CannotTell,
     Composite,
     Condition,
     ConditionVerdict,
-    Context,
-    CronContext,
     Equal,
-    EventContext,
     Everything,
-    ExceptionContext,
     Fails,
     Holds,
     Judge,
-    Kind,
     Logic,
     OnCron,
     OnEvent,
     OnException,
     OnResult,
     OnStatus,
-    ResultContext,
-    StatusContext,
     ValueFilter,
     condition_id,
-    context_id,
     holds,
-    identity,
     sources,
+)
+from tidegate.triggers.contexts import (
+    Context,
+    CronContext,
+    EventContext,
+    ExceptionContext,
+    Kind,
+    ResultContext,
+    StatusContext,
+    context_id,
 )
 from tidegate.triggers.laws import conditions as laws
 from tidegate.triggers.strategies.conditions import (
@@ -65,7 +68,7 @@ class Names:
     """What is asked: the real functions, but for one that is planted."""
 
     condition_id: Callable[[Condition], str] = module.condition_id
-    context_id: Callable[[Context], str] = module.context_id
+    context_id: Callable[[Context], str] = happened.context_id
     holds: Callable[[Condition, Context], ConditionVerdict] = module.holds
 
 

@@ -18,17 +18,15 @@ from tidegate.model.operations import DeleteOne, InsertOne
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.services.retention import Retention
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
-from tidegate.triggers.conditions import (
+from tidegate.triggers.conditions import OnCron, OnEvent, condition_id
+from tidegate.triggers.contexts import (
     Context,
     CronContext,
     EventContext,
     ExceptionContext,
     Kind,
-    OnCron,
-    OnEvent,
     ResultContext,
     StatusContext,
-    condition_id,
 )
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, TriggerRun

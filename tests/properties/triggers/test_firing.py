@@ -18,7 +18,8 @@ from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.retries.strategies.schedule import port, timelines
 from tidegate.services.retention import Retention
 from tidegate.triggers import firing as module
-from tidegate.triggers.conditions import CronContext, EventContext, Logic, OnCron, OnEvent, StatusContext
+from tidegate.triggers.conditions import Logic, OnCron, OnEvent
+from tidegate.triggers.contexts import CronContext, EventContext, StatusContext
 from tidegate.triggers.firing import (
     HISTORY,
     TRIGGER_GONE,

@@ -14,21 +14,9 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.retries.schedule import Schedule, ScheduleCell
 from tidegate.triggers import trigger as module
-from tidegate.triggers.conditions import (
-    Condition,
-    Context,
-    CronContext,
-    EventContext,
-    Judge,
-    Kind,
-    Logic,
-    OnCron,
-    OnEvent,
-    StatusContext,
-    condition_id,
-    holds,
-    identity,
-)
+from tidegate.triggers._identity import identity
+from tidegate.triggers.conditions import Condition, Judge, Logic, OnCron, OnEvent, condition_id, holds
+from tidegate.triggers.contexts import Context, CronContext, EventContext, Kind, StatusContext
 from tidegate.triggers.laws import trigger as laws
 from tidegate.triggers.strategies.conditions import JUDGES, conditions, contexts, no, yes
 from tidegate.triggers.strategies.trigger import counted, described, fails, nothing, occurrences, providers, triggers

@@ -10,7 +10,7 @@ from tests.properties.on_documents import is_read_or_misuse
 from tidegate.model.documents import Document
 from tidegate.model.instants import Instant
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
-from tidegate.triggers.conditions import CronContext, StatusContext
+from tidegate.triggers.contexts import CronContext, StatusContext
 from tidegate.triggers.firing import Firing, GivenUp, Held, TriggerRun
 from tidegate.triggers.trigger import Occurrence
 from tidegate.triggers.trigger_documents import (

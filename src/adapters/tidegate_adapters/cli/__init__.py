@@ -7,6 +7,6 @@ Nothing is decided here about what a search means: targets become scenarios, rep
 `tidegate --help` imports click and nothing heavier; each command imports what it needs when it runs.
 """
 
-from tidegate_adapters.cli.commands import main
+from tidegate_adapters.cli.command_line import main
 
 __all__ = ["main"]

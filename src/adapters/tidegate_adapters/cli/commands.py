@@ -1,210 +1,25 @@
-"""Commands, options and help; and how any error becomes a message and an exit code.
-
-Parsing is apart from doing: click turns arguments into a call, which `main` then makes. So a command is not run inside of
-click, and what it raises is not mistaken for an error of the command line.
-"""
+"""Commands, their options and help. A command answers a call that `command_line.main` makes."""
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
-from io import TextIOWrapper
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, ParamSpec, TextIO, TypeAlias, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 from click.core import ParameterSource
 
 import tidegate
 from tidegate.exit_codes import ExitCode
-from tidegate.model.errors import Misuse, TidegateError
-from tidegate_adapters.cli.console import Terminal, error_json
-from tidegate_adapters.failures import StoppedError, exit_code, raised
+from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.cli.options import Run, common, duration, explained, kinds_of_faults, seed_of_runs, size
 
 if TYPE_CHECKING:
     from tidegate.sim.exploration import Exploration
 
-P = ParamSpec("P")
-Run: TypeAlias = Callable[[Terminal], ExitCode]
-"""What a command line asks for."""
-
 SCOPES: Final = ("default", "thorough", "large")
 ONLY: Final = {"programs": "program", "specimens": "specimen"}
 """The scopes and kinds of the simulator, in words, for `--help` must not load it."""
-UNITS_B: Final = {"": 1, "B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
-UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
-SCHEMAS: Final[dict[str, dict[str, object]]] = {
-    "explore": {"schema": "tidegate/report@1", "seed": None, "scenarios": []},
-    "replay": {"schema": "tidegate/replay@1"},
-    "shrink": {"schema": "tidegate/shrink@1"},
-    "trace": {"schema": "tidegate/trace-export@1"},
-    "check-determinism": {"schema": "tidegate/determinism@1"},
-    "list": {"schema": "tidegate/list@1"},
-    "diagram": {"schema": "tidegate/diagram@1"},
-}
-"""How the JSON answer of each command begins when it fails."""
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        argv: The arguments after the command's name; None for those of this process.
-
-    Returns:
-        The exit code, see `tidegate.exit_codes`.
-    """
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    out: TextIO = sys.stdout
-    err: TextIO = sys.stderr
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that cannot be shown is not a reason to fail
-    terminal = Terminal(out, err, os.environ)
-    try:
-        run = parsed(arguments, terminal)
-        with redirect_stdout(err):  # a user's module may print; the answer is ours
-            code = run(terminal)
-        out.flush()
-    except click.exceptions.NoArgsIsHelpError as usage:
-        terminal.tell(usage.format_message())
-        return ExitCode.USAGE
-    except click.UsageError as usage:
-        return failed(misused(usage), arguments, terminal)
-    except TidegateError as error:
-        return failed(error, arguments, terminal)
-    except KeyboardInterrupt:
-        return failed(StoppedError("interrupted"), arguments, terminal)
-    except BrokenPipeError:
-        return unread(out)
-    except Exception as error:  # noqa: BLE001  whatever it is, it is reported in one way
-        return failed(raised(error, "internal error"), arguments, terminal)
-    return code
-
-
-def parsed(arguments: list[str], terminal: Terminal) -> Run:
-    """What the arguments ask for.
-
-    Raises:
-        click.UsageError: They do not fit.
-    """
-    found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
-    return (
-        (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)
-    )  # an int: help or version was printed
-
-
-def failed(error: TidegateError, arguments: list[str], terminal: Terminal) -> ExitCode:
-    """Tell the error, with `--json` also as the answer."""
-    if "--json" in arguments:
-        command = next((each for each in arguments if each in SCHEMAS), "")
-        terminal.answer(
-            {**SCHEMAS.get(command, {"schema": "tidegate/error@1"}), "ok": False, "error": error_json(error)}
-        )
-    terminal.complain(error)
-    return exit_code(error)
-
-
-def misused(usage: click.UsageError) -> Misuse:
-    command = usage.ctx.command_path if usage.ctx else "tidegate"
-    return Misuse(usage.format_message().rstrip("."), where=command, todo=f"{command} --help")
-
-
-def unread(out: TextIO) -> ExitCode:
-    """Whoever reads stdout has left, as `head` does."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # or the interpreter complains when it flushes at its end
-    return ExitCode.BROKEN_PIPE
-
-
-# --- options ------------------------------------------------------------------------------------------------------------
-
-
-def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """`500ms`, `90s`, `90`, `1.5m` or `1h`, in seconds."""
-    if value is None:
-        return None
-    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|)", value)
-    found = float(match[1]) * UNITS_S[match[2]] if match else 0.0
-    if not found:
-        raise click.BadParameter(f"{value!r} is not a time; write 500ms, 90s, 5m or 1h", ctx, param)
-    return found
-
-
-def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """`500MB`, `2GB` or a number of bytes."""
-    if value is None:
-        return None
-    match = re.fullmatch(r"([0-9]{1,15})(B|kB|MB|GB|)", value)
-    if match is None or not int(match[1]):
-        raise click.BadParameter(f"{value!r} is not a size; write 500MB or 2GB", ctx, param)
-    return int(match[1]) * UNITS_B[match[2]]
-
-
-def seed_of_runs(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,9})?", value):
-        raise click.BadParameter(
-            f"{value!r} is not a seed; write a number, or number.run for one run of it", ctx, param
-        )
-    return value
-
-
-def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...] | None:
-    """`all` (None), `none`, or kinds with commas between."""
-    if value in {"all", "none"}:
-        return None if value == "all" else ()
-    from tidegate.sim.faults import Fault  # noqa: PLC0415  so that --help is quick
-
-    chosen = tuple(value.split(","))
-    for kind in chosen:
-        if kind not in set(Fault):
-            raise click.BadParameter(
-                f"{kind!r} is not a kind of fault; docs/faults.md tells of each: {', '.join(Fault)}", ctx, param
-            )
-    return chosen
-
-
-def set_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
-    terminal_of(ctx).colour = value
-
-
-def set_debugging(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    terminal_of(ctx).is_debugging = value
-
-
-def terminal_of(ctx: click.Context) -> Terminal:
-    terminal = ctx.find_object(Terminal)
-    assert terminal is not None, "main puts it there"
-    return terminal
-
-
-def common(command: Callable[P, Run]) -> Callable[P, Run]:
-    """The options that every command has."""
-    options = (
-        click.option("--json", "is_json", is_flag=True, help="Answer with one JSON object on stdout, also on failure."),
-        click.option(
-            "--color",
-            type=click.Choice(["auto", "always", "never"]),
-            default="auto",
-            expose_value=False,
-            callback=set_colour,
-            help="Colour; auto: on a terminal, and as NO_COLOR and FORCE_COLOR say.",
-        ),
-        click.option(
-            "--debug", is_flag=True, expose_value=False, callback=set_debugging, help="Show the traceback of an error."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def explained(text: str, examples: Sequence[str], codes: Mapping[ExitCode, str]) -> str:
-    """The help of a command; the backspaces keep click from filling the lines of a block."""
-    shown = "\n".join(f"  {example}" for example in examples)
-    ends = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in codes.items())
-    return f"{text}\n\n\b\nExamples:\n{shown}\n\n\b\nExit codes:\n{ends}"
 
 
 class How(TypedDict):
@@ -223,9 +38,6 @@ class How(TypedDict):
     no_symmetry: bool
     faults: tuple[str, ...] | None
     faults_max: int | None
-
-
-# --- commands -----------------------------------------------------------------------------------------------------------
 
 
 @click.group(

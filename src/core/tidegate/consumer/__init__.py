@@ -2,12 +2,14 @@
 
 Read the questions first, then the machines that put the answers together:
     `watermark`        Up to which offset may be committed, and what beyond it is done?
+    `explanation`      What does it wait for, and what would a crash cost?
     `commit_metadata`  How does the next owner learn that, in the string that is committed with the position?
     `backpressure`     Pause, resume or go on, and which partitions?
     `drain`            What becomes of work in flight when a partition is revoked?
     `fanout`           When is a record, and when is a window, settled?
     `commands`         The commands of a partition, and its events.
     `outstanding`      What was user code asked for, and has not answered?
+    `partition_state`  What is known of a partition.
     `partition`        One partition, from its assignment to its release.
     `group`            One consumer: its partitions, executors and gate.
     `shutdown`         A consumer that is asked to stop.

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias, TypeVar
 
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, shown
 
 __all__ = [
-    "check_numbers", "ranges",
+    "OFFSET_MAX", "Run", "batch_of", "check_numbers", "check_position", "not_an_offset", "ranges",
 ]  # fmt: skip
+
+T = TypeVar("T")
+
+OFFSET_MAX: Final = 2**63 - 1
+"""The highest offset of a record: Kafka's offsets are signed 64-bit integers."""
+
+Run: TypeAlias = tuple[int, int]
+"""Offsets from the first, included, to the second, excluded."""
 
 
 def check_numbers(batch: object, what: str, most: int) -> None:
@@ -24,3 +33,24 @@ def ranges(numbers: Sequence[int]) -> str:
     starts = [number for at, number in enumerate(numbers) if at == 0 or numbers[at - 1] != number - 1]
     ends = [number for at, number in enumerate(numbers, 1) if at == len(numbers) or numbers[at] != number + 1]
     return " ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+
+
+def batch_of(offsets: Iterable[T]) -> tuple[T, ...]:
+    try:
+        return tuple(offsets)
+    except TypeError:
+        raise Misuse(f"{shown(offsets)} is not a batch", todo="pass a tuple") from None
+
+
+def check_position(position: int) -> None:
+    """One past a record, so it may be one past the last."""
+    if type(position) is not int or not 0 <= position <= OFFSET_MAX + 1:
+        raise not_an_offset(position, OFFSET_MAX + 1)
+
+
+def not_an_offset(offset: object, most: int) -> Misuse:
+    return Misuse(
+        f"{shown(offset)} is not an offset",
+        why=f"offsets are whole numbers from 0 to {most}",
+        todo="pass the offset of a record, or the position after it, as the broker gave it",
+    )

@@ -364,7 +364,10 @@ ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
 """Which task a report answers."""
 
 METADATA_REFUSED: Final = Refused("the metadata of the offset is too large")
-"""What a broker that does not take the metadata of a commit answers."""
+"""What a broker that does not take the metadata of a commit answers.
+
+A runtime answers with this very value: the whole text decides, for a commit that is refused otherwise ends the assignment.
+"""
 
 
 def event_for(command: Effect[object], reply: object) -> Event | None:

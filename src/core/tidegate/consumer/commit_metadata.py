@@ -20,9 +20,8 @@ the last bit of a bitmap is a one, so padding (ones after numbers, zeros after a
 The limit of Kafka counts UTF-16 units, so a unit can carry 15 bits: `Alphabet.WIDE` has 32,768 letters of the Basic
 Multilingual Plane. Where something between here and the broker counts or wants bytes, `Alphabet.ASCII` carries 6.
 
-How long the string will be is known without making it. Rice codes are sums, so a stretch of the tracker has a `RunTally` of
-its runs, for each Rice parameter; two neighbours are added in one step (a monoid, as in finger trees: Hinze and Paterson
-2006). `surveyed` keeps the tallies along the tracker's tree, and looks only at what has changed since the last time.
+How long the string will be is known without making it: `surveyed` keeps what runs add to it along the tracker's tree
+(`tidegate.consumer._run_tallies`), and looks only at what has changed since the last time.
 
 Laws
     ME1  What is decoded is what was encoded: the `successor` of the tracker, with all that is done, or with what fits.
@@ -52,7 +51,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator
 from enum import Enum, unique
 from hashlib import blake2b
@@ -62,11 +60,22 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
+from tidegate.consumer._pages import PAGE
+from tidegate.consumer._run_tallies import (
+    LANE,
+    NOTHING,
+    RunTally,
+    Stretch,
+    length_of,
+    rice,
+    stretch_of,
+    sum_of,
+    tally_from,
+    tally_of,
+)
 from tidegate.consumer.watermark import (
     KNOWN_DONE_MAX,
     OFFSET_MAX,
-    PAGE,
-    Node,
     OffsetTracker,
     Run,
     done_runs,
@@ -78,9 +87,8 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "FIRST", "LETTERS", "LIMIT", "MARK", "RICE", "VERSION", "Alphabet", "Decoded", "Encoded", "IgnoredBecause",
-    "Layout", "MetadataIgnored", "MetadataRead", "Partial", "RunTally", "Stretch", "Survey", "Whole", "decoded",
-    "encoded", "surveyed", "units",
+    "FIRST", "LETTERS", "LIMIT", "MARK", "VERSION", "Alphabet", "Decoded", "Encoded", "IgnoredBecause", "Layout",
+    "MetadataIgnored", "MetadataRead", "Partial", "Survey", "Whole", "decoded", "encoded", "surveyed", "units",
 ]  # fmt: skip
 
 LIMIT: Final = 4096
@@ -107,14 +115,10 @@ LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 _CHECKSUM: Final = 40
 """Bits. Of a million million damaged texts, one passes."""
 
-RICE: Final = 32
 _PARAMETER: Final = 5
-"""Rice parameters are below `RICE`, and one takes `_PARAMETER` bits."""
+"""Bits of a Rice parameter, which is below 32 (`_run_tallies.RICE`)."""
 
-_LANE: Final = 64
-_MASK: Final = (1 << _LANE) - 1
 _ONES: Final = re.compile("1+")
-_NOTHING: Final[Node] = (0, 0, 0)
 
 
 @final
@@ -220,50 +224,6 @@ Decoded: TypeAlias = MetadataRead | MetadataIgnored
 
 @final
 @attrs.frozen
-class RunTally:
-    """What a stretch of a tracker adds to the size of the text, whatever the layout and the parameters.
-
-    Attributes:
-        first: The first run of done offsets.
-        last: The last such.
-        runs: How many there are.
-        done: How many offsets are done.
-        done_sums: The `_sums` of how long the runs are.
-        open_sums: The `_sums` of how far they are apart.
-    """
-
-    first: Run
-    last: Run
-    runs: int
-    done: int
-    done_sums: int = attrs.field(repr=False)
-    open_sums: int = attrs.field(repr=False)
-
-    def __add__(self, behind: RunTally) -> RunTally:
-        runs, done = self.runs + behind.runs, self.done + behind.done
-        done_sums, open_sums = self.done_sums + behind.done_sums, self.open_sums + behind.open_sums
-        gap = behind.first[0] - self.last[1]
-        if gap:
-            return RunTally(self.first, behind.last, runs, done, done_sums, open_sums + _sums(gap))
-        joint = (self.last[0], behind.first[1])
-        first = joint if self.runs == 1 else self.first
-        last = joint if behind.runs == 1 else behind.last
-        done_sums += _sums(_length(joint)) - _sums(_length(self.last)) - _sums(_length(behind.first))
-        return RunTally(first, last, runs - 1, done, done_sums, open_sums)
-
-
-@final
-@attrs.frozen
-class Stretch:
-    """What was found out about one node of a tracker's tree, and about the two below it if it is a fork."""
-
-    pages: Node
-    tally: RunTally | None
-    parts: tuple[Stretch, ...] = ()
-
-
-@final
-@attrs.frozen
 class Survey:
     """A tracker, and what has to be known of it to tell how long its text will be."""
 
@@ -283,7 +243,7 @@ def surveyed(tracker: OffsetTracker, before: Survey | None = None) -> Survey:
     """
     _ = low_watermark(tracker)  # which looks at where the tracker begins, as whoever takes one does
     check_type(before, (Survey, NoneType), "a survey or None")
-    return Survey(tracker, _stretch(tracker.pages or _NOTHING, None if before is None else before.stretch))
+    return Survey(tracker, stretch_of(tracker.pages or NOTHING, None if before is None else before.stretch))
 
 
 def units(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> int:
@@ -298,7 +258,7 @@ def units(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> int:
     """
     _check(survey, alphabet)
     position = low_watermark(survey.tracker)
-    return _units(_from(survey.stretch, position), position, alphabet)
+    return _units(tally_from(survey.stretch, position), position, alphabet)
 
 
 # --- encoding -----------------------------------------------------------------------------------------------------------
@@ -321,7 +281,7 @@ def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet
     _check(survey, alphabet)
     check_int(limit, "a limit of characters", 0)
     position = low_watermark(survey.tracker)
-    tally = _from(survey.stretch, position)
+    tally = tally_from(survey.stretch, position)
     if tally is None:
         return Whole(position, "")
     if _units(tally, position, alphabet) <= limit:
@@ -338,7 +298,9 @@ def _text(heir: OffsetTracker, form: _Form, alphabet: Alphabet) -> str:
     head = f"{form.layout.value:02b}{''.join(f'{k:0{_PARAMETER}b}' for k in form.parameters)}"
     if form.layout is Layout.BITMAP:
         edges = pairwise((heir.floor, *chain.from_iterable(done_runs(heir))))
-        return _sealed(head + "".join(bit * _length(run) for bit, run in zip(cycle("01"), edges)), heir.floor, alphabet)
+        return _sealed(
+            head + "".join(bit * length_of(run) for bit, run in zip(cycle("01"), edges)), heir.floor, alphabet
+        )
     codes: dict[tuple[int, int], str] = {}
     written = [head]
     for each in zip(_numbers(form.layout, heir), cycle(form.parameters)):
@@ -423,13 +385,15 @@ def decoded(text: str, *, position: int, end: int) -> Decoded:
         return MetadataIgnored(IgnoredBecause.DAMAGED, nothing)
     if runs[-1][1] > min(end, OFFSET_MAX + 1):
         return MetadataIgnored(IgnoredBecause.OVERREACHING, nothing)
-    if sum(map(_length, runs)) > KNOWN_DONE_MAX:
+    if sum(map(length_of, runs)) > KNOWN_DONE_MAX:
         return MetadataIgnored(IgnoredBecause.TOO_MANY, nothing)
     return MetadataRead(restored(position, runs))
 
 
 def _content(letters: str, position: int) -> str:
     """What was sealed; nothing where the seal is broken."""
+    # Every letter of `WIDE` is above all of `ASCII`, so the first one says which alphabet it is. One of the other alphabet
+    # behind it has no value in range.
     alphabet = Alphabet.WIDE if letters[:1] >= chr(FIRST) else Alphabet.ASCII
     values = [ord(letter) - FIRST if alphabet is Alphabet.WIDE else LETTERS.find(letter) for letter in letters]
     if not values or min(values) < 0 or max(values) >> alphabet.value:
@@ -441,6 +405,8 @@ def _content(letters: str, position: int) -> str:
 
 def _runs_in(content: str, position: int) -> list[Run]:
     """The runs that the content has, as far as they can be read."""
+    # Nothing, which is what a broken seal leaves, reads as a bitmap without runs: so there are none, and `decoded` says
+    # DAMAGED. Parameters that are cut off read as 0, and no numbers follow them.
     layout = Layout(int(content[:2] or "0", 2))
     if layout is Layout.BITMAP:
         start = position - 2
@@ -498,10 +464,11 @@ def _units(tally: RunTally | None, position: int, alphabet: Alphabet) -> int:
 def _shortest(tally: RunTally, position: int) -> _Form:
     """The shortest form of what is done from the position on."""
     before, span = tally.first[0] - position, tally.last[1] - position
-    apart, apart_k = _rice(tally.runs, tally.open_sums >> _LANE, before)
-    runs, runs_k = _rice(tally.runs, tally.done_sums >> _LANE)
-    open_gaps, open_k = _rice(span - tally.done + 1, tally.done_sums)
-    done_gaps, done_k = _rice(tally.done, tally.open_sums, before)
+    # One lane up stand the sums of `number - 1`: a run, and a gap but for the first, is written less one (`_numbers`).
+    apart, apart_k = rice(tally.runs, tally.open_sums >> LANE, before)
+    runs, runs_k = rice(tally.runs, tally.done_sums >> LANE)
+    open_gaps, open_k = rice(span - tally.done + 1, tally.done_sums)
+    done_gaps, done_k = rice(tally.done, tally.open_sums, before)
     return min(
         _Form(2 + span, Layout.BITMAP),
         _Form(2 + 2 * _PARAMETER + apart + runs, Layout.RUNS, (apart_k, runs_k)),
@@ -511,89 +478,12 @@ def _shortest(tally: RunTally, position: int) -> _Form:
     )
 
 
-def _rice(count: int, lanes: int, first: int = 0) -> tuple[int, int]:
-    """How many bits that many numbers take with the best parameter, and that parameter.
-
-    `lanes` has the sums of all but the first. From the parameter on for which all sums are zero, codes only grow.
-    """
-    tried = min(RICE, max(lanes.bit_length() // (2 * _LANE), first.bit_length()) + 1)
-    return min((count * (k + 1) + (lanes >> 2 * _LANE * k & _MASK) + (first >> k), k) for k in range(tried))
-
-
-def _length(run: Run) -> int:
-    return run[1] - run[0]
-
-
-def _sums(number: int) -> int:
-    """For each Rice parameter k, `number >> k` and `number - 1 >> k`, in lanes: so one addition adds them all."""
-    return _SHORT[number] if number < len(_SHORT) else _laned(number)
-
-
-def _laned(number: int) -> int:
-    pairs = ((number >> k | number - 1 >> k << _LANE) << 2 * _LANE * k for k in range(min(number.bit_length(), RICE)))
-    return sum(pairs)
-
-
-_SHORT: Final = (0, *map(_laned, range(1, PAGE + 1)))
-"""The sums of what a page may have."""
-
-# --- the tree of stretches ----------------------------------------------------------------------------------------------
-
-
-def _stretch(pages: Node, before: Stretch | None) -> Stretch:
-    """The stretch of a node; what `before` knows of it, or of what is below it, is taken from there."""
-    while before is not None and before.pages is not pages and _width(before.pages) > _width(pages):
-        low, high = before.parts
-        before = low if pages[0] < before.pages[0] else high
-    if before is not None and before.pages is pages:
-        return before
-    if len(pages) != 5:
-        page, _, done = pages
-        return Stretch(pages, _tally(page, done))
-    low, high = _stretch(pages[3], before), _stretch(pages[4], before)
-    return Stretch(pages, _sum(low.tally, high.tally), (low, high))
-
-
-def _width(pages: Node) -> int:
-    """Of two nodes, one above the other, the upper one is wider."""
-    return pages[0] & -pages[0] if len(pages) == 5 else 0
-
-
-def _tally(page: int, done: int) -> RunTally | None:
-    if not done:
-        return None
-    start, stop = page * PAGE + (done & -done).bit_length() - 1, page * PAGE + done.bit_length()
-    bits = f"{done:b}".rstrip("0")  # the highest offset comes first
-    runs, gaps = bits.split("0"), bits.split("1")  # some of them empty
-    first, last = (start, start + len(runs[-1])), (stop - len(runs[0]), stop)
-    count = (done & ~(done << 1)).bit_count()  # a run begins at a one with a zero below it
-    return RunTally(first, last, count, done.bit_count(), _sums_of(runs), _sums_of(gaps))
-
-
-def _sums_of(parts: list[str]) -> int:
-    """The sums of how long they are; few lengths are many, and many parts are empty."""
-    return sum(count * _SHORT[len(part)] for part, count in Counter(filter(None, parts)).items())
-
-
-def _sum(one: RunTally | None, behind: RunTally | None) -> RunTally | None:
-    return one + behind if one and behind else one or behind
-
-
-def _from(stretch: Stretch, position: int) -> RunTally | None:
-    """The tally of what is done from the position on."""
-    at = position - stretch.pages[0] * PAGE
-    if stretch.parts:
-        low, high = stretch.parts
-        return _from(high, position) if at >= 0 else _sum(_from(low, position), high.tally)
-    return stretch.tally if at <= 0 else _tally(stretch.pages[0], stretch.pages[2] >> at << at)
-
-
 def _fitting(stretch: Stretch, position: int, limit: int, alphabet: Alphabet) -> tuple[RunTally | None, int]:
     """The tally of what fits, where not all does, and the first done offset that is left out."""
     fitting: RunTally | None = None
     while stretch.parts:
         stretch, high = stretch.parts
-        more = _sum(fitting, _from(stretch, position))
+        more = sum_of(fitting, tally_from(stretch, position))
         if _units(more, position, alphabet) <= limit:
             fitting, stretch = more, high
     page, done = stretch.pages[0], stretch.pages[2]
@@ -601,7 +491,7 @@ def _fitting(stretch: Stretch, position: int, limit: int, alphabet: Alphabet) ->
     done = done >> at << at
 
     def fitting_below(bit: int) -> RunTally | None:
-        return _sum(fitting, _tally(page, done & (1 << bit) - 1))
+        return sum_of(fitting, tally_of(page, done & (1 << bit) - 1))
 
     fits = bisect_right(range(PAGE), limit, key=lambda bit: _units(fitting_below(bit), position, alphabet)) - 1
     left = done >> fits << fits  # without the lowest bits, which fit

@@ -26,7 +26,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from operator import attrgetter
-from typing import Final, TypeAlias, final, get_args
+from typing import Final, TypeAlias, final
 
 import attrs
 
@@ -41,8 +41,9 @@ from tidegate.consumer.backpressure import (
     for_executors,
     plan,
 )
-from tidegate.consumer.commands import Command, Event, SlotFreed
-from tidegate.consumer.partition import Owned, PartitionRules, PartitionState, Unassigned
+from tidegate.consumer.commands import Command, Event, SlotFreed, check_event
+from tidegate.consumer.partition import RUNNING_MAX, Owned, PartitionRules, PartitionState, Unassigned
+from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
@@ -96,12 +97,13 @@ ConsumerStep: TypeAlias = Step[ConsumerState, Command]
 class ConsumerRules:
     """What one consumer may do at once, and what it does next.
 
-    Invariants: 1 <= executors.
+    Invariants: 1 <= executors; each.running_max is the default.
 
     Attributes:
         executors: How many tasks may run, over all partitions.
         thresholds: The load at which the gate closes, and that at which it opens again; by default as in Drakkar.
-        each: What each partition does; its `running_max` is what the others leave of the executors.
+        each: What each partition does; its `running_max` stays the default, for here it is what the others leave of the
+            executors.
     """
 
     executors: int = _EXECUTORS
@@ -114,6 +116,12 @@ class ConsumerRules:
         check_int(self.executors, "a number of executors", 1)
         check_type(self.thresholds, Thresholds, "the thresholds of a gate")
         check_type(self.each, PartitionRules, "what a partition does")
+        if self.each.running_max != RUNNING_MAX:
+            raise Misuse(
+                f"running_max={self.each.running_max} for each partition of a consumer",
+                why="the executors are shared out: a partition may run what the others leave",
+                todo="leave running_max out, and set executors",
+            )
 
     def step(self, state: ConsumerState, event: Event) -> ConsumerStep:
         """What follows for the partition that the event names, and for the others on its account.
@@ -129,8 +137,7 @@ class ConsumerRules:
             Misuse: An argument is of another type, or out of range.
         """
         check_type(state, ConsumerState, "the partitions of a consumer")
-        check_type(event, _EVENTS, "an event of a partition")
-        check_type(event.partition, TopicPartition, "a partition of a topic")  # the rest of it is checked by its step
+        check_event(event)
         state, commands = self._stepped(state, event, 0)  # who made room does not take it before the others
         for partition in _turns(state.parts, event.partition):
             if state.running >= self.executors:
@@ -153,12 +160,10 @@ class ConsumerRules:
         held = [part.partition for part in state.parts if part.fetching is None or isinstance(part.hold, Held)]
         return plan(state.verdict, [part.partition for part in state.parts], paused, held)
 
-    def _stepped(
-        self, state: ConsumerState, event: Event, running_max: int
-    ) -> tuple[ConsumerState, tuple[Command, ...]]:
-        """The event goes to its partition, which may then have `running_max` tasks running."""
+    def _stepped(self, state: ConsumerState, event: Event, room: int) -> tuple[ConsumerState, tuple[Command, ...]]:
+        """The event goes to its partition, which may then have `room` tasks running."""
         at = bisect_left(state.parts, event.partition, key=_PARTITION)
-        done = attrs.evolve(self.each, running_max=running_max).step(state[event.partition], event)
+        done = self.each._stepped(state[event.partition], event, room)  # noqa: SLF001  the event is checked
         own = (done.state,) if isinstance(done.state, Owned) else ()
         behind = state.parts[at:] if isinstance(state[event.partition], Unassigned) else state.parts[at + 1 :]
         return ConsumerState((*state.parts[:at], *own, *behind), state.verdict), done.commands
@@ -175,5 +180,4 @@ def _turns(parts: Iterable[Owned], after: TopicPartition) -> tuple[TopicPartitio
     return (*(each for each in waiting if each > after), *(each for each in waiting if each <= after))
 
 
-_EVENTS: Final = get_args(Event)
 _PARTITION: Final = attrgetter("partition")

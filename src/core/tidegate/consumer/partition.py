@@ -71,15 +71,14 @@ Things that do not work
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from enum import Enum, StrEnum, unique
-from typing import Final, TypeAlias, assert_never, final
+from enum import Enum, unique
+from typing import Final, assert_never, final
 
 import attrs
 
 from tidegate.consumer import fanout
 from tidegate.consumer.backpressure import (
     Free,
-    Load,
     PartitionHold,
     PartitionLimits,
     PartitionPressure,
@@ -133,27 +132,25 @@ from tidegate.consumer.fanout import (
     WindowOpened,
 )
 from tidegate.consumer.outstanding import AllAsked, Asked, answer, answered, ask, running
+from tidegate.consumer.partition_state import Owned, PartitionState, PartitionStep, Phase, Unassigned
 from tidegate.consumer.watermark import (
     OffsetTracker,
     acknowledged,
     committable,
     completed,
     delivered,
-    done_offsets,
     pending,
     span,
     undelivered,
 )
-from tidegate.model.documents import show
 from tidegate.model.effects import Cancel
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
-from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "DRAIN", "PARTS", "PLAIN", "FailurePolicy", "Ordering", "Owned", "PartitionParts", "PartitionRules",
+    "DRAIN", "PARTS", "PLAIN", "RUNNING_MAX", "FailurePolicy", "Ordering", "Owned", "PartitionParts", "PartitionRules",
     "PartitionState", "PartitionStep", "Phase", "Unassigned",
 ]  # fmt: skip
 
@@ -184,113 +181,10 @@ class FailurePolicy(Enum):
 PLAIN: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
 """Nothing is delivered, and nothing is tried again."""
 
-_RUNNING_MAX: Final = 4
+RUNNING_MAX: Final = 4
+"""How many tasks a partition may run by default; in a consumer, the executors say it instead."""
 _REPLAY_MAX: Final = 100
 DRAIN: Final = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
-
-
-# --- states -------------------------------------------------------------------------------------------------------------
-
-
-@final
-@unique
-class Phase(StrEnum):
-    """How an owned partition is doing."""
-
-    FLOWING = "flowing"
-    """Records are fetched and worked on."""
-    STOPPED = "stopped"
-    """A failure stands: nothing new is taken."""
-    DRAINING = "draining"
-    """It is revoked: what is in work may end."""
-
-
-@final
-@attrs.frozen
-class Unassigned:
-    """It is not ours."""
-
-    def __str__(self) -> str:
-        return "unassigned"
-
-
-@final
-@attrs.frozen
-class Owned:
-    """It is ours.
-
-    Invariants: what is queued, in work or failed is open in the tracker; committing is not below the tracker's floor.
-
-    Attributes:
-        partition: Which one.
-        generation: Of this assignment.
-        phase: How it is doing.
-        tracker: What was delivered, and what of it is done.
-        queued: Offsets that wait to be taken in a window, in order.
-        windows: What is in work.
-        ready: Tasks that wait for an executor, in order.
-        asked: What user code was asked for.
-        running: How many tasks run.
-        failed: Offsets of records whose failure stands, or that are not settled without one of these, in order.
-        keys: The keys of what is queued or in work, by offset, where the order depends on them.
-        closed: The keys whose rest is held back or diverted.
-        fetching: The position of the fetch in flight.
-        committing: The position of the commit in flight.
-        alphabet: In which letters to write the metadata of commits; None if the broker takes none.
-        unrecorded: How many offsets were completed since the last commit was made.
-        size: How many bytes the undone records take, as last measured.
-        age: How long ago the oldest undone one came, likewise.
-        hold: Whether it is held on its own account.
-        stage: Of draining.
-        in_flight: What was known of the records in work when it was revoked.
-        survey: Of the tracker, for the size of the metadata; it follows from the tracker.
-    """
-
-    partition: TopicPartition
-    generation: int
-    phase: Phase
-    tracker: OffsetTracker
-    queued: tuple[int, ...] = ()
-    windows: Fanout = Fanout()
-    ready: tuple[Start, ...] = ()
-    asked: AllAsked = ()
-    running: int = 0
-    failed: tuple[int, ...] = ()
-    keys: tuple[tuple[int, bytes], ...] = attrs.field(default=(), repr=False)
-    closed: frozenset[bytes] = attrs.field(default=frozenset(), repr=False)
-    fetching: int | None = None
-    committing: int | None = None
-    alphabet: Alphabet | None = None
-    unrecorded: int = 0
-    size: int = 0
-    age: Duration = 0
-    hold: PartitionHold = Free()
-    stage: Stage = Stage.WAITING
-    in_flight: tuple[InFlight, ...] = ()
-    survey: Survey | None = attrs.field(default=None, eq=False, repr=False)
-
-    def __str__(self) -> str:
-        parts = [f"{self.phase.value} (generation {self.generation}), floor {self.tracker.floor}"]
-        lists = (
-            ("queued", self.queued),
-            ("in work", fanout.records(self.windows)),
-            ("failed", self.failed),
-            ("done", done_offsets(self.tracker)),
-        )
-        parts += [f"{name} {show(offsets)}" for name, offsets in lists if offsets]
-        return ", ".join([*parts, *(() if self.committing is None else (f"committing {self.committing}",))])
-
-    @property
-    def load(self) -> Load:
-        """The records that were delivered and are not settled, without those for which nothing is under way any more."""
-        active = {each.work.task.window for each in self.asked} | {start.window for start in self.ready}
-        return Load(waiting=len(self.queued)) + fanout.load(self.windows, active)
-
-
-PartitionState: TypeAlias = Unassigned | Owned
-
-
-PartitionStep: TypeAlias = Step[PartitionState, Command]
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
@@ -340,7 +234,7 @@ class PartitionRules:
         parts: What the machine is made of; other parts than the default are for specimens.
     """
 
-    running_max: int = _RUNNING_MAX
+    running_max: int = RUNNING_MAX
     window_max: int = 1
     hooks: bool = False
     fanout: Rules = PLAIN
@@ -395,18 +289,22 @@ class PartitionRules:
         """
         check_event(event)
         check_type(state, (Unassigned, Owned), "a state of a partition")
+        return self._stepped(state, event, self.running_max)
+
+    def _stepped(self, state: PartitionState, event: Event, room: int) -> PartitionStep:
+        """As `step`, where `room` tasks may run, and nothing is checked: for a consumer, which has checked the event."""
         match state:
             case Unassigned():
-                return self._unassigned(event)
+                return self._unassigned(event, room)
             case Owned():
-                return self._owned(state, event)
+                return self._owned(state, event, room)
             case _:
                 assert_never(state)
 
-    def _unassigned(self, event: Event) -> PartitionStep:
+    def _unassigned(self, event: Event, room: int) -> PartitionStep:
         match event:
             case Assigned():
-                return self._advanced(self._assigned(event))
+                return self._advanced(room, self._assigned(event))
             case Revoked(partition):
                 return Step(Unassigned(), (Release(partition),))  # it was given up before
             case _:
@@ -420,43 +318,45 @@ class PartitionRules:
         alphabet = Alphabet.WIDE if self.metadata_max else None
         return Owned(event.partition, event.generation, Phase.FLOWING, tracker, alphabet=alphabet)
 
-    def _owned(self, part: Owned, event: Event) -> PartitionStep:
+    def _owned(self, part: Owned, event: Event, room: int) -> PartitionStep:
         if not _is_current(part, event):
             return Step(part)
         match event:
             case Assigned():  # the group forgot to revoke it: a new life all the same
-                again = self._advanced(self._assigned(event))
+                again = self._advanced(room, self._assigned(event))
                 return Step(again.state, (*self._given_up(part), *again.commands))
             case Fetched(_, _, offsets, keys) if part.fetching is not None:
-                return self._advanced(self._queued(part, offsets, keys))
+                return self._advanced(room, self._queued(part, offsets, keys))
             case WorkReported(_, _, what):
                 named = self.parts.answer(part.asked, what)
-                return Step(part) if named is None else self._advanced(*self._followed(part, named))
+                return Step(part) if named is None else self._advanced(room, *self._followed(part, named))
             case WorkFailed(_, _, task):
-                return self._work_failed(part, task)
+                return self._work_failed(part, task, room)
             case Committed(_, _, position) if position == part.committing:
                 tracker = acknowledged(part.tracker, position)
-                return self._advanced(attrs.evolve(part, tracker=tracker, committing=None))
+                return self._advanced(room, attrs.evolve(part, tracker=tracker, committing=None))
             case CommitUnknown(_, _, position) if position == part.committing:
-                # Committing is idempotent: the same or a higher position is committed next.
+                # Committing is idempotent: the same or a higher position is committed next, at once, for this says that
+                # enough is unrecorded to send a position that has not moved.
                 unrecorded = max(part.unrecorded, self.replay_max)
-                return self._advanced(attrs.evolve(part, committing=None, unrecorded=unrecorded))
+                return self._advanced(room, attrs.evolve(part, committing=None, unrecorded=unrecorded))
             case MetadataRefused(_, _, position) if position == part.committing:
+                # As if enough was unrecorded: so the position is sent again at once, though it has not moved.
                 letters = Alphabet.ASCII if part.alphabet is Alphabet.WIDE else None
                 again_at_once = attrs.evolve(part, committing=None, alphabet=letters, unrecorded=self.replay_max)
-                return self._advanced(again_at_once)
+                return self._advanced(room, again_at_once)
             case CommitRefused(_, _, position) if position == part.committing:
                 return Step(Unassigned(), self._given_up(part))
             case Lost():
                 return Step(Unassigned(), self._given_up(part))
             case Revoked(_, in_flight) if part.phase is not Phase.DRAINING:
-                return self._draining(attrs.evolve(self.parts.revoked(part), in_flight=in_flight), 0)
+                return self._draining(attrs.evolve(self.parts.revoked(part), in_flight=in_flight), 0, room)
             case DrainTimerFired(_, _, during) if part.phase is Phase.DRAINING and during is part.stage:
-                return self._draining(part, self._began(part.stage) + self._timer(part).duration)
+                return self._draining(part, self._began(part.stage) + self._timer(part).duration, room)
             case Measured(_, _, size, age):
-                return self._advanced(attrs.evolve(part, size=size, age=age))
+                return self._advanced(room, attrs.evolve(part, size=size, age=age))
             case SlotFreed():
-                return self._advanced(part)
+                return self._advanced(room, part)
             case (
                 Revoked()
                 | Fetched()
@@ -498,14 +398,24 @@ class PartitionRules:
 
     # --- work ---
 
-    def next_window(self, part: Owned) -> tuple[int, ...]:
+    def next_window(self, part: Owned, room: int | None = None) -> tuple[int, ...]:
         """The records to take now: in order, and of each key none before the one before it is settled.
 
+        Args:
+            part: The partition.
+            room: How many tasks of it may run; by default `running_max`.
+
         Raises:
-            Misuse: It is not a partition that is owned.
+            Misuse: It is not a partition that is owned, or not a number of tasks.
         """
         check_type(part, Owned, "a partition that is owned")
-        most = self.window_max if self.hooks else min(self.window_max, self.running_max - part.running)
+        if room is None:
+            room = self.running_max
+        check_int(room, "a number of tasks", 0)
+        return self._next_window(part, room)
+
+    def _next_window(self, part: Owned, room: int) -> tuple[int, ...]:
+        most = self.window_max if self.hooks else min(self.window_max, room - part.running)
         if self.ordering is Ordering.UNORDERED:
             return part.queued[:most]
         key = _lines(self.ordering, part)
@@ -523,13 +433,13 @@ class PartitionRules:
                 break
         return tuple(chosen)
 
-    def _opened(self, part: Owned) -> tuple[Owned, tuple[Command, ...]]:
+    def _opened(self, part: Owned, room: int) -> tuple[Owned, tuple[Command, ...]]:
         """Take windows while executors are free, and start what is ready."""
-        part, commands = self._started(part)
-        while part.queued and part.running < self.running_max and not part.ready:
+        part, commands = self._started(part, room)
+        while part.queued and part.running < room and not part.ready:
             if self.hooks and any(isinstance(each.work.task, Arrange) for each in part.asked):
                 break
-            batch = self.next_window(part)
+            batch = self._next_window(part, room)
             if not batch:
                 break
             rest = part.queued[len(batch) :]
@@ -539,17 +449,17 @@ class PartitionRules:
             is_diverted = self.parts.is_diverted(self, part, batch[0])
             opened = attrs.evolve(part, queued=rest)
             part, more = self._followed(opened, WindowOpened(batch), is_diverted=is_diverted)
-            part, begun = self._started(part)
+            part, begun = self._started(part, room)
             commands = (*commands, *more, *begun)
         return part, commands
 
-    def _started(self, part: Owned) -> tuple[Owned, tuple[Command, ...]]:
+    def _started(self, part: Owned, room: int) -> tuple[Owned, tuple[Command, ...]]:
         """Give what is ready to executors that are free."""
         commands: list[Work] = []
         ready, busy = part.ready, part.running
-        while ready and busy < self.running_max:
+        while ready and busy < room:
             first, *others = ready
-            now, later = first.numbers[: self.running_max - busy], first.numbers[self.running_max - busy :]
+            now, later = first.numbers[: room - busy], first.numbers[room - busy :]
             ready = (attrs.evolve(first, numbers=later), *others) if later else tuple(others)
             commands.append(_work(part, attrs.evolve(first, numbers=now) if later else first))
             busy += len(now)
@@ -647,13 +557,13 @@ class PartitionRules:
         key = _lines(self.ordering, part)
         return attrs.evolve(part, closed=part.closed | {key[offset] for offset in offsets if offset in key})
 
-    def _work_failed(self, part: Owned, task: Task) -> PartitionStep:
+    def _work_failed(self, part: Owned, task: Task, room: int) -> PartitionStep:
         """Nothing came of the work: a failure like others, but once it is revoked it is left to the next owner."""
         asked = next((each for each in part.asked if each.work.task == task), None)
         if asked is None:
             return Step(part)
         if part.phase is Phase.DRAINING:
-            return self._advanced(_without(part, (asked,)))
+            return self._advanced(room, _without(part, (asked,)))
         match task:
             case Arrange(window):
                 what: FanoutEvent = ArrangeFailed(window)
@@ -668,25 +578,25 @@ class PartitionRules:
                 bad = DeliverRecords(window, left, left)
                 part = _without(part, (asked,))
                 if to_dead_letter:  # nobody is left to answer for it
-                    return self._advanced(self.parts.stopped_at(part, self._stuck(part, bad)))
+                    return self._advanced(room, self.parts.stopped_at(part, self._stuck(part, bad)))
                 part, answers = self._failed(part, bad)
                 commands = tuple([_work(part, answer) for answer in answers])
-                return self._advanced(_asking(part, commands), commands)
+                return self._advanced(room, _asking(part, commands), commands)
             case DeliverWindow():  # nobody is left to answer for it
-                return self._advanced(self.parts.stopped_at(_without(part, (asked,)), asked.work.offsets))
+                return self._advanced(room, self.parts.stopped_at(_without(part, (asked,)), asked.work.offsets))
             case _:
                 assert_never(task)
-        return self._advanced(*self._followed(part, what))
+        return self._advanced(room, *self._followed(part, what))
 
     # --- the end ---
 
-    def _draining(self, part: Owned, elapsed: Duration) -> PartitionStep:
+    def _draining(self, part: Owned, elapsed: Duration, room: int) -> PartitionStep:
         """Enter the stage of draining that begins at this time since the revocation."""
         now = stage(self.drain, elapsed)
         if now is Stage.OVER:
             return Step(Unassigned(), (*_cancelled(part), Release(part.partition)))
         part, commands = self.parts.fated(self, attrs.evolve(part, stage=now), elapsed)
-        return self._advanced(part, (self._timer(part), *commands))
+        return self._advanced(room, part, (self._timer(part), *commands))
 
     def _given_up(self, part: Owned) -> tuple[Command, ...]:
         """Cancel what is under way, and let go if somebody waits for that."""
@@ -707,12 +617,12 @@ class PartitionRules:
 
     # --- what may be done now ---
 
-    def _advanced(self, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
+    def _advanced(self, room: int, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
         """Start what may be started, fetch and commit what may be, release it when it is drained.
 
         The order matters: what is opened and held decides about fetching, and what is completed about the commit.
         """
-        part, begun = self._opened(part)
+        part, begun = self._opened(part, room)
         part = _without_old_keys(part)
         hold, survey = self._hold(part)
         commands = (*commands, *begun)

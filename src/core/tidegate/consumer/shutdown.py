@@ -280,8 +280,11 @@ class WorkerRules:
         self, state: WorkerState, events: tuple[Revoked | Lost, ...]
     ) -> tuple[WorkerState, tuple[ShutdownCommand, ...]]:
         """What each partition does when it ends. None makes room for another, so one after the other is enough."""
-        each = attrs.evolve(self.consumer.each, running_max=0)
-        done = [each.step(part, event) for part, event in zip(state.consumer.parts, events, strict=True)]
+        each = self.consumer.each
+        done = [
+            each._stepped(part, event, 0)  # noqa: SLF001  the events are checked, or our own
+            for part, event in zip(state.consumer.parts, events, strict=True)
+        ]
         left = attrs.evolve(state.consumer, parts=tuple(step.state for step in done if isinstance(step.state, Owned)))
         verdict = decide(self.consumer.thresholds, left.verdict.gate, left.load)
         asked = tuple(command for step in done for command in step.commands)

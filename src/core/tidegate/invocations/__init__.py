@@ -8,6 +8,7 @@ Read in this order; the `__all__` of each module lists its public names.
     transition         the program of one transition: read, decide, one compare-and-set
     array_push_lock    the lock of pynenc-mongo, for those who must interoperate with it
     admission          which calls exclude each other, and who has a place
+    place_documents    the places of those who exclude each other, as a document
     picker             the program that picks an invocation up, if it gets a place
     registration       the program that makes a call an invocation, if it gets a place
     recovery           what is stuck, and the one step that frees it

@@ -1,8 +1,7 @@
 """An invocation is picked up if the rule of its task admits it: a place is reserved, then the invocation is pending.
 
-What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The
-places of a set of invocations that exclude each other are one document with a version, and whoever takes one changes it
-by compare-and-set.
+What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. Whoever
+takes a place changes the document of them (`tidegate.invocations.place_documents`).
 
     1  read the record, THEN the places, THEN the records of those who hold one, as far as the decision asks for them
     2  take a place, if the places are still as they were read
@@ -31,7 +30,6 @@ from tidegate.invocations.admission import (
     Ask,
     Call,
     NoFreePlace,
-    Place,
     Purpose,
     Reservation,
     Rule,
@@ -40,46 +38,19 @@ from tidegate.invocations.admission import (
     reservation_id,
 )
 from tidegate.invocations.invocation import INVOCATION, PENDING
+from tidegate.invocations.place_documents import places_of, take_places
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import VERSION, Granted, Transition, TransitionOutcome, viewed
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused, is_duplicate
-from tidegate.model.operations import check_collection, find_one, insert_one, update_one
-from tidegate.model.reading import needed
-from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.invocations.transition import Granted, Transition, TransitionOutcome, viewed
+from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.operations import check_collection, find_one
+from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "ATTEMPTS", "PARTS", "PLACES", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker",
-    "PickerParts", "inserted", "kept", "places_of", "take_places",
+    "ATTEMPTS", "PARTS", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "PickerParts",
 ]  # fmt: skip
 
 ATTEMPTS: Final = 8
-
-PLACES: Final = Field[tuple[Document, ...]]("places")
-_INVOCATION_ID: Final = Field[str]("invocation")
-
-
-def places_of(record: Document | None) -> Reservation:
-    """The places that a document holds; none where there is none.
-
-    Raises:
-        Misuse: It is not a document of places.
-    """
-    if record is None:
-        return Reservation()
-    held = needed(record, PLACES)
-    check_tuple(held, Document, "a place")
-    return Reservation(tuple(Place(needed(each, _INVOCATION_ID), needed(each, VERSION)) for each in held))
-
-
-def kept(reservation: Reservation) -> tuple[Document, ...]:
-    """What is stored of it.
-
-    Raises:
-        Misuse: It is not a reservation.
-    """
-    check_type(reservation, Reservation, "a reservation")
-    return tuple(Document.of({"invocation": each.invocation, "version": each.version}) for each in reservation.places)
 
 
 @final
@@ -223,15 +194,6 @@ async def _look(picker: Picker, invocations: tuple[str, ...]) -> Known:
     return known
 
 
-async def take_places(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:
-    """Write the places, if they are still as they were read; False if they are not."""
-    if found is None:
-        return await inserted(collection, Document.of({"_id": places, "version": 1, "places": kept(wanted)}))
-    version = needed(found, VERSION)
-    where = AllOf((Eq(ID, places), Eq(VERSION, version)))
-    return await update_one(collection, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
-
-
 async def _move(picker: Picker, record: StatusRecord, target: str, runner: str | None) -> TransitionOutcome:
     request = f"{picker.request}.{record.version}.{target}"
     return await Transition(
@@ -259,14 +221,3 @@ class PickerParts:
 
 
 PARTS: Final[PickerParts] = PickerParts()
-
-
-async def inserted(collection: str, doc: Document) -> bool:
-    """Insert it; False if there is one of that id."""
-    try:
-        await insert_one(collection, doc)
-    except Refused as refused:
-        if not is_duplicate(refused):
-            raise
-        return False
-    return True

@@ -2,7 +2,7 @@
 
 What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The
 places of a set of calls that exclude each other are one document with a version, as for running
-(`tidegate.invocations.picker`).
+(`tidegate.invocations.place_documents`).
 
     1  store the call under the id made for it
     2  read the places, THEN the call and the record of whoever holds one
@@ -42,7 +42,7 @@ from tidegate.invocations.admission import (
     reservation_id,
 )
 from tidegate.invocations.invocation import REGISTERED
-from tidegate.invocations.picker import ATTEMPTS, inserted, places_of, take_places
+from tidegate.invocations.place_documents import inserted, places_of, take_places
 from tidegate.invocations.transition import viewed
 from tidegate.model.documents import ID, Document, Eq, Field
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
@@ -54,6 +54,7 @@ __all__ = [
     "PARTS", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationOutcome", "Reused",
 ]  # fmt: skip
 
+_ATTEMPTS: Final = 8
 _TASK: Final = Field[str]("task")
 _NAMES: Final = Field[tuple[str, ...]]("names")
 _VALUES: Final = Field[tuple[str, ...]]("values")
@@ -119,7 +120,7 @@ class Registrar:
     records: str = "invocations"
     places: str = "places"
     calls: str = "calls"
-    attempts: int = ATTEMPTS
+    attempts: int = _ATTEMPTS
     parts: RegistrarParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:

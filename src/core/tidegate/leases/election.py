@@ -49,21 +49,20 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 import attrs
 
 from tidegate.leases.lease import (
-    Held,
+    Busy,
     Lapsed,
     Lease,
-    LockDelay,
+    Mine,
     NotHolder,
     Observation,
     Tenure,
     Terms,
-    Vacant,
     decide_release,
+    decide_take,
     next_action,
     observe,
     read_back,
     renewed,
-    status_of,
     taken,
     takeover_delay,
 )
@@ -481,12 +480,23 @@ class Candidate:
         version = 0 if lease is None else lease.version
         request = f"{self.life}@{version}"  # the same one at the same version, so it cannot be granted twice
         earlier = state.claim if state.claim is not None and state.claim.request == request else None
-        status = Vacant() if is_stamped else status_of(lease, state.observation, at, lock_delay)
-        if isinstance(status, (Held, LockDelay)):
-            look_at = at + min(status.left, self.terms.heartbeat)
+        if is_stamped:
+            swap = Swap(
+                version,
+                taken(lease, holder=self.name, request=request, ttl=self.terms.ttl),
+                takeover_delay(lease, lock_delay),
+            )
+            return self._sent(attrs.evolve(state, claim=earlier or Claim(request, at)), swap, at)
+        verdict = decide_take(
+            lease, holder=self.name, request=request, terms=self.terms, observation=state.observation, now=at
+        )
+        assert not isinstance(verdict, Mine), "what a life holds is led or released, and not taken"
+        if isinstance(verdict, Busy):
+            # Where it is held, `left` has the lock delay in it; but when the TTL is over it is worth a look.
+            left = verdict.left - lock_delay if verdict.left > lock_delay else verdict.left
+            look_at = at + min(left, self.terms.heartbeat)
             return self._settled(attrs.evolve(state, claim=earlier, look_at=look_at), at)
-        wanted = taken(lease, holder=self.name, request=request, ttl=self.terms.ttl)
-        swap = Swap(version, wanted, takeover_delay(lease, lock_delay) if is_stamped else 0)
+        swap = Swap(version, verdict.lease, 0)
         return self._sent(attrs.evolve(state, claim=earlier or Claim(request, at)), swap, at)
 
     def _settled(self, state: Following, at: Instant) -> ElectionStep:

@@ -96,7 +96,8 @@ class Refused(Failure):
 
 
 DUPLICATE_KEY: Final = "duplicate key"
-"""Why an insert is refused where the id is taken."""
+"""Why an insert is refused where the id is taken. `is_duplicate` goes by this beginning of the reason, so whoever refuses a
+duplicate begins with it (`duplicate_key`)."""
 
 
 def duplicate_key(*fields: str) -> Refused:

@@ -12,9 +12,10 @@ from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Final, cast
 
-from tidegate.model.documents import Document, field_names, show
+from tidegate.model.documents import Document, show
 from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse
+from tidegate.model.values import field_names
 
 __all__ = ["frozen_fields", "is_value", "must_be_value"]
 

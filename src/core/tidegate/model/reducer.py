@@ -13,14 +13,16 @@ Events come from outside, so `step` checks them; states and commands are made by
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar, final
+from typing import Generic, Protocol, TypeVar, final
 
 import attrs
 
-__all__ = ["Step"]
+__all__ = ["Reducer", "Step"]
 
+S = TypeVar("S")
 C_co = TypeVar("C_co", covariant=True)
 S_co = TypeVar("S_co", covariant=True)
+E_contra = TypeVar("E_contra", contravariant=True)
 
 
 @final
@@ -30,3 +32,11 @@ class Step(Generic[S_co, C_co]):
 
     state: S_co
     commands: tuple[C_co, ...] = ()
+
+
+class Reducer(Protocol[S, E_contra, C_co]):
+    """The rules of a machine: of a partition, of a consumer, of an outbox, ..."""
+
+    def step(self, state: S, event: E_contra, /) -> Step[S, C_co]:
+        """What follows from the event; every state has an answer to every event."""
+        ...

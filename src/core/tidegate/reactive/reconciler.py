@@ -13,6 +13,7 @@ Known not to work: a run reads the ids of a batch anew for each, and at most FOU
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Final, final
 
 import attrs
@@ -48,6 +49,15 @@ CHECKPOINT: Final = Field[str]("checkpoint")
 
 FORGOTTEN: Final[tuple[Update, ...]] = (Put(RECONCILED, value=False), Remove(CHECKPOINT))
 """What the next history begins with, in the write that removes the position."""
+
+
+@final
+class _Follows(Enum):
+    """What follows a batch."""
+
+    NEXT = "the next one"
+    AGAIN = "the same one, after a pause"
+    NOTHING = "nothing: the run is over, or is another's"
 
 
 @final
@@ -91,30 +101,31 @@ class Reconciler:
         """Reconcile until everything is, or the epoch or the history of the run is over; what fails is tried again."""
         while True:
             try:
-                is_over = await self._batch(run)
+                follows = await self._batch(run)
             except (Ambiguous, NotApplied, NotDurable):
-                is_over = None
-            if is_over:
+                follows = _Follows.AGAIN
+            if follows is _Follows.NOTHING:
                 return
-            if is_over is None:
+            if follows is _Follows.AGAIN:
                 await Sleep(self.pause)
 
-    async def _batch(self, run: ReconciliationRun) -> bool | None:
-        """The next batch: whether the run is over; None where it is to be tried again."""
+    async def _batch(self, run: ReconciliationRun) -> _Follows:
+        """Reconcile the next batch: what follows it?"""
         record = await find_one(self.streams, Eq(ID, self.stream))
         if record is None or needed(record, EPOCH) != run.epoch:
-            return True
+            return _Follows.NOTHING
         progress = self._progress(record)
         left = scans(progress, {self.collection: frozenset({self.task})})
         if not left:
-            return True
+            return _Follows.NOTHING
         outcome = await self._scanned(left[0])
         verdict = reconciliation.reconcile(run, progress, left[0], outcome)
         if isinstance(verdict, ScanAgain):
-            return None
+            return _Follows.AGAIN
         if isinstance(verdict, RunSuperseded):
-            return True
-        return await update_one(self.streams, self._of(run), *self._stored(verdict.progress)) == 0
+            return _Follows.NOTHING
+        written = await update_one(self.streams, self._of(run), *self._stored(verdict.progress))
+        return _Follows.NEXT if written else _Follows.NOTHING
 
     async def _scanned(self, scan: Scan) -> PassOutcome:
         """Look at the next batch, or, where there is none, at what is left of documents that are gone."""

@@ -25,16 +25,13 @@ from tidegate.sim.scenario import ActorStep
 from tidegate.sim.search import Search
 from tidegate.sim.trace import Done, Lane
 from tidegate.sim.ways import Way, effect_of, lane_of
-from tidegate.sim.world import BUDGET, CLOCK, FLIGHT
+from tidegate.sim.world import BUDGET, CLOCK, DOCUMENTS, FLIGHT, IDS, WAKES
 
 __all__ = ["caused_by", "commands_of", "done_in", "touched_by"]
 
 
 _Name: TypeAlias = tuple[str, ...]
-_IDS: Final = "ids"
-_DOCUMENTS: Final = "documents"
-_WAKES: Final = "wakes"
-_BESIDES: Final = frozenset({_WAKES, FLIGHT.name[0]})
+_BESIDES: Final = frozenset({WAKES, FLIGHT.name[0]})
 """What an effect writes on its way is not what it is on."""
 
 
@@ -146,8 +143,8 @@ def commands_of(machine: object) -> tuple[Effect[object], ...]:
 
 def on(cells: tuple[_Name, ...]) -> tuple[str, ...]:
     """The way in the tree of the state to what an effect is on: its document, its collection where there are several."""
-    places = [(_DOCUMENTS, *name[1:]) if name[0] == _IDS else name for name in cells]
-    documents = {place for place in places if place[0] == _DOCUMENTS}
+    places = [(DOCUMENTS, *name[1:]) if name[0] == IDS else name for name in cells]
+    documents = {place for place in places if place[0] == DOCUMENTS}
     whole = {place for place in documents if len(place) > 2}
     if len(whole) == 1:
         (found,) = whole

@@ -18,10 +18,10 @@ file system is found only if that changes; a cause is likely, not proven.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from enum import Enum, unique
 from types import CodeType, FrameType, FunctionType
-from typing import Final, Protocol, TypeAlias, cast, final
+from typing import Final, TypeAlias, cast, final
 
 import attrs
 
@@ -33,6 +33,7 @@ from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Asking
 from tidegate.sim.lines import awaited_at
 from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.policies import Generator, Seeding
 from tidegate.sim.picture import status
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Search
@@ -54,15 +55,6 @@ RANDOM: Final = frozenset(
     }
 )  # fmt: skip
 _CALLS_DEEP_MAX: Final = 3
-
-
-class _Generator(Protocol):
-    """A seeded generator, such as `random.Random`."""
-
-    def randrange(self, stop: int, /) -> int: ...
-
-
-_Seeding: TypeAlias = Callable[[str], _Generator]
 
 
 @final
@@ -135,7 +127,7 @@ class Cause(Enum):
 # --- executing ----------------------------------------------------------------------------------------------------------
 
 
-def executed(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seeding: _Seeding) -> Runs:
+def executed(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seeding: Seeding) -> Runs:
     """Run every program of the scenario along random schedules, from its beginning.
 
     Args:
@@ -157,7 +149,7 @@ def executed(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seedin
     return attempt(anew, all_runs)
 
 
-def _walk(search: Search, generator: _Generator, steps_max: int, known: _Known) -> Iterator[_Look]:
+def _walk(search: Search, generator: Generator, steps_max: int, known: _Known) -> Iterator[_Look]:
     """Look at all processes along one schedule."""
     state = search.first
     seen = look(search, state, known)

@@ -27,14 +27,14 @@ import attrs
 from tidegate.model.effects import Effect
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
-from tidegate.sim.world import UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
+from tidegate.sim.world import DOCUMENTS, IDS, UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
 
 __all__ = ["Behind", "Failover", "Was", "earlier", "noted", "recalling", "unconfirmed"]
 
 
 V = TypeVar("V")
 
-_STORED: Final = frozenset({"documents", "ids"})
+_STORED: Final = frozenset({DOCUMENTS, IDS})
 
 
 @final

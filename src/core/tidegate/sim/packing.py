@@ -18,7 +18,7 @@ import attrs
 
 from tidegate.model.documents import Document, exactly
 from tidegate.sim.fingerprint import Canon
-from tidegate.sim.world import BUDGET, UNBOUNDED, Cell
+from tidegate.sim.world import BUDGET, DOCUMENTS, IDS, LIFE, NOTES, PROCESS, UNBOUNDED, UNIQUE, WAKES, Cell
 
 __all__ = ["NARROW", "Lens", "Looked", "Overflow", "Packed", "Packing", "Slot"]
 
@@ -29,17 +29,17 @@ Packed: TypeAlias = int
 
 _WIDTH: Final = 8
 _WIDTHS: Final[Mapping[str, int]] = {
-    "budget": 4,
-    "process": 10,
-    "documents": 12,
-    "ids": 1,
+    BUDGET: 4,
+    PROCESS: 10,
+    DOCUMENTS: 12,
+    IDS: 1,
     "in flight": 12,
     "journal": 12,
-    "life": 2,
-    "wakes": 4,
-    "notes": 0,
+    LIFE: 2,
+    WAKES: 4,
+    NOTES: 0,
     "unconfirmed": 0,
-    "unique": 0,
+    UNIQUE: 0,
 }
 """Bits of a slot to begin with, by the kind of its cell: a state of few words is quick, a restart of the search is not.
 

@@ -17,12 +17,12 @@ from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import ProcessActor
 from tidegate.sim.space import Space
-from tidegate.sim.world import CLOCK
+from tidegate.sim.world import CLOCK, IDS, NOTES, PROCESS, UNIQUE, WAKES
 
 __all__ = ["PICTURED_MAX", "described", "pictured", "printable_key", "status"]
 
 
-_HIDDEN: Final = frozenset({"ids", "wakes", "unique"})
+_HIDDEN: Final = frozenset({IDS, WAKES, UNIQUE})
 """Cells that only serve the store and the clock; what they say is seen elsewhere."""
 _EMPTY: Final = Document()
 PICTURED_MAX: Final = 50
@@ -47,7 +47,7 @@ def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
     }
     for name, slot in sorted(space.packing.slots.items()):
         value = slot.get(state)
-        if name[0] in _HIDDEN or name[0] == "process" or value is slot.values[0]:
+        if name[0] in _HIDDEN or name[0] == PROCESS or value is slot.values[0]:
             continue
         branch = tree
         for part in map(printable_key, name[:-1]):
@@ -55,7 +55,7 @@ def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
             if not isinstance(below, dict):  # a cell whose name begins like another one's
                 below = branch[part] = {"": below}
             branch = below
-        branch[printable_key(name[-1])] = _named_notes(value) if name[0] == "notes" else pictured(value)
+        branch[printable_key(name[-1])] = _named_notes(value) if name[0] == NOTES else pictured(value)
     if space.scenario.clock is not None and not space.relative:
         tree["clock"] = seconds(lens.read(CLOCK).at)
     return _planted(tree, like)

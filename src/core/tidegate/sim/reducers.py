@@ -266,6 +266,7 @@ class ReducerProcess:
                 until = world.read(CLOCK) + duration
             case _:
                 pass
+        # Sorted, as commands and what arrived are: where only the order differs, it is one state.
         running = (*machine.running, Running(command, node, until))
         return world.write(self.place, attrs.evolve(machine, running=tuple(sorted(running, key=show))))
 

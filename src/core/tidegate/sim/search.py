@@ -270,6 +270,7 @@ class Search:
             broken = self.judged_for_ever()
         if stopped and broken is None:
             self.sizing.update(self.layers, len(self.seen))
+        # At the depth bound the frontier is the layer itself, and was judged and appended above.
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
@@ -312,7 +313,7 @@ class Search:
                             continue
                         seen.add(successor)
                         found.append(successor)
-            if not busy & 1:
+            if not busy & 1:  # kinds are odd where a step must happen (`StepKinds`)
                 quiet.append(state)
 
     def reached(self, bounds: Bounds, proceed: Proceed, waiting: int) -> str:

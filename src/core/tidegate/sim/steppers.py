@@ -20,11 +20,12 @@ from tidegate.sim.packing import Lens, Looked, Packed, Slot
 from tidegate.sim.partial_order import Fusion, Own
 from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
 from tidegate.sim.space import IDLE, Entry, Space
+from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, PROCESS
 
 __all__ = ["UNAGED", "Aging", "Overwriting", "Remembering"]
 
 
-UNAGED: Final = frozenset({"budget", "ids", "life", "clock"})
+UNAGED: Final = frozenset({BUDGET, IDS, LIFE, CLOCK.name[0]})
 """Kinds of cells in which no instant stands."""
 
 _StepLaws: TypeAlias = Sequence[Between]
@@ -86,6 +87,8 @@ class Overwriting(dict[int, Entry]):
         super().__init__()
         self.actor, self.name = actor, actor.name
         self.space, self.laws, self.fusion = space, laws, fusion
+        # The only mask has every bit set, so the key is the whole state. The memo is this dictionary, which stays empty and
+        # works out what is missing: so the loop of a search asks all steppers alike, without a branch.
         self.masks, self.shift, self.low = [-1], 0, 0
         self.looked = Looked()
         self.known: dict[int, tuple[int, tuple[tuple[int, Packed], ...]]] = {}
@@ -115,7 +118,7 @@ class Overwriting(dict[int, Entry]):
         found = self.known[state & self.looked.bits] = (kind, writes)
         return found
 
-    __missing__ = learn
+    __missing__ = learn  # nothing is put in: a whole state is looked up once, so to remember it would be in vain
 
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         return self.space.steps(self.actor, state, looked)
@@ -133,7 +136,7 @@ class Aging(dict[int, Entry]):
         assert clock.horizon is not None
         self.quantum, self.horizon, self.name = clock.quantum, clock.horizon, "clock"
         self.space, self.laws, self.fusion = space, laws, fusion
-        self.masks, self.shift, self.low = [-1], 0, 0
+        self.masks, self.shift, self.low = [-1], 0, 0  # every bit: the key is the whole state, as of `Overwriting`
         self.tables: list[tuple[int, int, dict[int, int], Slot]] = []
         self.seen = 0
 
@@ -162,7 +165,7 @@ class Aging(dict[int, Entry]):
 
     def age(self, table: dict[int, int], slot: Slot, at: int) -> int:
         value = slot.values[at]
-        process = self.space.processes.get(slot.name[1]) if slot.name[0] == "process" else None
+        process = self.space.processes.get(slot.name[1]) if slot.name[0] == PROCESS else None
         if process is None:
             older = aged(value, self.quantum, self.horizon)
         else:

@@ -57,7 +57,7 @@ from tidegate.reactive.change_stream import (
 from tidegate.sim.failover import noted
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
-from tidegate.sim.world import UNCONFIRMED, Cell, Meaning, Outcomes, Plain, World, document, ids, perform
+from tidegate.sim.world import DOCUMENTS, UNCONFIRMED, Cell, Meaning, Outcomes, Plain, World, document, ids, perform
 
 __all__ = ["AFTER", "EPOCH", "FROM", "HISTORY_LOST", "KEPT", "Forgetful", "Kept", "Stream"]
 
@@ -206,7 +206,7 @@ class Stream:
         for after, reply, overwritten in noted(otherwise, effect, world, who):
             kept = after.read(KEPT)
             for cell, had in overwritten:
-                collection = cell.name[1] if cell.name[0] == "documents" else ""
+                collection = cell.name[1] if cell.name[0] == DOCUMENTS else ""
                 has = after.read(cell)
                 if has == had or collection not in (*self.watched, *self.others):
                     continue

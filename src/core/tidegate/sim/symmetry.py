@@ -35,12 +35,11 @@ from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.packing import Packed, Slot
 from tidegate.sim.requests import shown
 from tidegate.sim.space import Space, Stepper
-from tidegate.sim.world import FLIGHT, Cell
+from tidegate.sim.world import BUDGET, FLIGHT, IDS, PROCESS, Cell
 
 __all__ = ["Renaming", "Symmetry"]
 
 
-_GROUP_MAX: Final = 5
 _CHECKED: Final = 4
 """States of each layer for which what can happen next is compared."""
 
@@ -137,16 +136,16 @@ class Renaming:
         cell = Cell[object](name, slot.values[0])
         target = slot if name == slot.name else self.space.packing.slot(cell)
         value = slot.values[at]
-        if kind == "budget":
+        if kind == BUDGET:
             table[at] = at << target.shift
             return table[at]
-        if kind == "process" and isinstance(self.space.processes.get(rest[0]), Process):
+        if kind == PROCESS and isinstance(self.space.processes.get(rest[0]), Process):
             value = self.node(rest[0], cast("int", value))  # whoever is in no group may know the names of those who are
         else:
             value = self.value(value)
         if slot.name == FLIGHT.name:
             value = tuple(sorted(cast("tuple[object, ...]", value), key=shown))
-        if kind == "ids" and set(cast("tuple[object, ...]", value)) == set(cast("tuple[object, ...]", slot.values[at])):
+        if kind == IDS and set(cast("tuple[object, ...]", value)) == set(cast("tuple[object, ...]", slot.values[at])):
             value = slot.values[at]  # the natural order of ids, in which nobody but a scan can tell them apart
         table[at] = target.put(0, value)
         return table[at]

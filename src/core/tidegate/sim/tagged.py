@@ -51,7 +51,6 @@ Classes: TypeAlias = Mapping[str, type]
 """Classes by what they are called: see `tidegate.sim.type_names`."""
 
 _FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable)}
-_TAGS: Final = frozenset({"$failure", "$value", "$name", "$set", "$hidden", "$other"})
 _NAMING: Final = frozenset({"field", "name"})
 """Fields that name what a term is about: a name is not a secret, what stands under it may be."""
 _HIDDEN: Final = "$hidden"

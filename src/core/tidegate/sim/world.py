@@ -40,9 +40,10 @@ from tidegate.model.operations import (
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
-    "BUDGET", "CELLS_KEPT", "CLOCK", "FLIGHT", "MOVES", "NO_INDEXES", "UNBOUNDED", "UNCONFIRMED", "Cell", "Flying",
-    "Meaning", "Outcomes", "Overwritten", "Plain", "Reads", "World", "calling", "contents", "document", "ids", "inbox",
-    "journal", "journaled", "life", "notes", "perform", "pinned", "place", "uniques", "wakes", "world_with",
+    "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MOVES", "NOTES", "NO_INDEXES", "PROCESS",
+    "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Meaning", "Outcomes", "Overwritten", "Plain",
+    "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
+    "perform", "pinned", "place", "uniques", "wakes", "world_with",
 ]  # fmt: skip
 
 
@@ -53,6 +54,12 @@ V = TypeVar("V")
 @attrs.frozen(cache_hash=True)
 class Cell(Generic[V]):
     """A named place; `empty` is what it holds before anything is written there.
+
+    The first word of the name says what kind of cell it is, and the simulator treats some kinds apart, so these words are
+    its own: `BUDGET` (only ever `taken` from), `PROCESS` (where a process stands, as a node of its behaviour), `DOCUMENTS`
+    and `IDS` (what a server stores: it may be lost with a primary, and streams read it), `LIFE`, `WAKES`, `NOTES`,
+    `UNIQUE`, and those of `CLOCK` and `FLIGHT`. By them a slot begins wide or narrow (`packing`), a value grows older with
+    time or does not (`steppers.UNAGED`), is renamed (`symmetry`) and is shown (`picture`).
 
     Invariant: `empty` holds no instant, for in relative time that would always be now.
     """
@@ -91,6 +98,15 @@ CLOCK: Final = Cell[Instant](("clock",), Instant(0, STORE))
 BUDGET: Final = "budget"
 """The first part of the name of a cell whose number only falls, and is only ever `taken` from."""
 
+# The first parts of the names of other cells that the simulator knows by them; see `Cell`.
+DOCUMENTS: Final = "documents"
+IDS: Final = "ids"
+LIFE: Final = "life"
+NOTES: Final = "notes"
+PROCESS: Final = "process"
+UNIQUE: Final = "unique"
+WAKES: Final = "wakes"
+
 UNBOUNDED: Final = -1
 """What is left in a budget that the world does not begin with, if its cell says so: as much as anybody takes."""
 
@@ -122,23 +138,23 @@ FLIGHT: Final = Cell["tuple[Flying, ...]"](("in flight",), ())
 
 def place(process: str) -> Cell[object]:
     """Where the process stands."""
-    return Cell(("process", process), None)
+    return Cell((PROCESS, process), None)
 
 
 def life(process: str) -> Cell[int]:
     """How often the process was restarted."""
-    return Cell(("life", process), 0)
+    return Cell((LIFE, process), 0)
 
 
 def wakes(process: str) -> Cell[Instant | None]:
     """Until when the process sleeps."""
-    return Cell(("wakes", process), None)
+    return Cell((WAKES, process), None)
 
 
 @lru_cache(CELLS_KEPT)
 def notes(process: str) -> Cell[tuple[tuple[str, object], ...]]:
     """What the process says of itself, by name; it dies with the process."""
-    return Cell(("notes", process), ())
+    return Cell((NOTES, process), ())
 
 
 def inbox(process: str) -> Cell[tuple[object, ...]]:
@@ -148,12 +164,12 @@ def inbox(process: str) -> Cell[tuple[object, ...]]:
 
 @lru_cache(CELLS_KEPT, typed=True)
 def document(collection: str, key: str | int) -> Cell[Document | None]:
-    return Cell(("documents", collection, *((key,) if isinstance(key, str) else ("int", str(key)))), None)
+    return Cell((DOCUMENTS, collection, *((key,) if isinstance(key, str) else ("int", str(key)))), None)
 
 
 def ids(collection: str) -> Cell[tuple[str | int, ...]]:
     """The ids in natural order: whoever scans reads this cell, whoever inserts or deletes writes it."""
-    return Cell(("ids", collection), ())
+    return Cell((IDS, collection), ())
 
 
 def contents(world: Reads, collection: str) -> tuple[Document, ...]:
@@ -186,7 +202,7 @@ class Plain:
 @lru_cache(CELLS_KEPT)
 def uniques(collection: str) -> Cell[tuple[Fields, ...]]:
     """The unique indexes of the collection; nothing ever changes them."""
-    return Cell(("unique", collection), ())
+    return Cell((UNIQUE, collection), ())
 
 
 NO_INDEXES: Final[Unique] = MappingProxyType({})

@@ -2,6 +2,7 @@
 
 Read in this order; the `__all__` of each module lists its public names.
 
+    contexts             what happened
     conditions           whether a condition holds of what happened
     trigger              what starts a task, with which arguments, and what is registered
     firing               what fires of what was seen, who may make it happen, and what may be forgotten

@@ -1,7 +1,6 @@
 """Does a condition hold of what happened?
 
-Contexts are what happened: an instant of a cron, a status, result or exception of an invocation, an event that somebody
-sent. Conditions say of which contexts something is to follow (`trigger`).
+Conditions say of which contexts (`tidegate.triggers.contexts`: what happened) something is to follow (`trigger`).
 
     condition      holds of                                       what else it asks
     OnCron         an instant of its schedule                     nothing (`schedule`)
@@ -14,8 +13,7 @@ sent. Conditions say of which contexts something is to follow (`trigger`).
 Filters may be the user's code, which may raise, or answer nonsense. So an answer has three values, after Kleene (1938):
 it holds, it fails, or it cannot be decided. What cannot be decided starts nothing, and is reported.
 
-What has an id is named by all that makes it what it is, written down so that nothing can be mistaken for something else,
-and hashed (SHA-256). An invocation that reaches a status twice does so at two versions, so these are two contexts.
+A condition has an id of all that makes it what it is; those of a composite are sorted by theirs.
 
 Laws
     CD1  Conditions have the same id exactly if they are equal, their functions going by name; contexts, if they are of
@@ -32,175 +30,35 @@ Known not to work
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from enum import Enum
-from hashlib import sha256
 from typing import Final, TypeAlias, assert_never, final
 
 import attrs
 
 from tidegate.model.documents import DEPTH_MAX, Document, Value, equal
-from tidegate.model.errors import INT64_MAX, Misuse
-from tidegate.model.instants import Instant
+from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json, to_json
-from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.model.values import check_callable, check_name, check_tuple, check_type
 from tidegate.retries.schedule import Schedule
+from tidegate.triggers._identity import identity, written_schedule
+from tidegate.triggers.contexts import (
+    CONTEXTS,
+    Context,
+    CronContext,
+    EventContext,
+    ExceptionContext,
+    Kind,
+    ResultContext,
+    Source,
+    StatusContext,
+)
 
 __all__ = [
-    "CONDITIONS", "CONTEXTS", "CannotTell", "Composite", "Condition", "ConditionVerdict", "Context", "CronContext",
-    "Equal", "EventContext", "Everything", "ExceptionContext", "Fails", "Holds", "Judge", "Kind", "Logic", "OnCron",
-    "OnEvent", "OnException", "OnResult", "OnStatus", "ResultContext", "Source", "StatusContext", "ValueFilter",
-    "condition_id", "context_id", "holds", "identity", "in_order", "sources",
+    "CONDITIONS", "CannotTell", "Composite", "Condition", "ConditionVerdict", "Equal", "Everything", "Fails", "Holds",
+    "Judge", "Logic", "OnCron", "OnEvent", "OnException", "OnResult", "OnStatus", "ValueFilter", "condition_id", "holds",
+    "in_order", "sources",
 ]  # fmt: skip
-
-# --- what happened ------------------------------------------------------------------------------------------------------
-
-
-class Kind(Enum):
-    """What a context is about."""
-
-    CRON = "cron"
-    STATUS = "status"
-    RESULT = "result"
-    EXCEPTION = "exception"
-    EVENT = "event"
-
-
-Source: TypeAlias = tuple[Kind, str]
-"""Where contexts come from: a task, the code of an event, or the expression of a cron."""
-
-
-@final
-@attrs.frozen
-class CronContext:
-    """An instant of a schedule has come."""
-
-    schedule: Schedule
-    due: Instant
-
-    def __attrs_post_init__(self) -> None:
-        check_type(self.schedule, Schedule, "a schedule")
-        check_type(self.due, Instant, "an instant")
-
-    @property
-    def source(self) -> Source:
-        return Kind.CRON, self.schedule.expression
-
-    def __str__(self) -> str:
-        return f"cron {self.schedule} at {self.due}"
-
-
-@final
-@attrs.frozen
-class StatusContext:
-    """An invocation reached a status.
-
-    Invariants: the names are not empty; 1 <= version.
-
-    Attributes:
-        task: Whose invocation it is.
-        invocation_id: Which one.
-        version: The version of its record that has this status.
-        status: The status.
-        arguments: What it was called with.
-    """
-
-    task: str
-    invocation_id: str
-    version: int
-    status: str
-    arguments: Document = attrs.field(default=Document(), repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
-        check_name(self.status, "a status")
-
-    @property
-    def source(self) -> Source:
-        return Kind.STATUS, self.task
-
-    def __str__(self) -> str:
-        return f"invocation {self.invocation_id!r} of {self.task!r} is {self.status!r} at version {self.version}"
-
-
-@final
-@attrs.frozen
-class ResultContext:
-    """An invocation succeeded. As `StatusContext`, with its result."""
-
-    task: str
-    invocation_id: str
-    version: int
-    result: Value = attrs.field(default=None, repr=False)
-    arguments: Document = attrs.field(default=Document(), repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
-        _ = Document((("result", self.result),))
-
-    @property
-    def source(self) -> Source:
-        return Kind.RESULT, self.task
-
-    def __str__(self) -> str:
-        return f"invocation {self.invocation_id!r} of {self.task!r} succeeded at version {self.version}"
-
-
-@final
-@attrs.frozen
-class ExceptionContext:
-    """An invocation failed. As `StatusContext`, with the name of the error's type."""
-
-    task: str
-    invocation_id: str
-    version: int
-    error: str
-    arguments: Document = attrs.field(default=Document(), repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
-        check_name(self.error, "a type of errors")
-
-    @property
-    def source(self) -> Source:
-        return Kind.EXCEPTION, self.task
-
-    def __str__(self) -> str:
-        return f"invocation {self.invocation_id!r} of {self.task!r} failed by {self.error} at version {self.version}"
-
-
-@final
-@attrs.frozen
-class EventContext:
-    """Somebody sent an event. Invariants: the names are not empty.
-
-    Attributes:
-        code: Which kind of event.
-        event_id: Which one; the sender's, so that an event that is sent again is the same.
-        payload: What it carries.
-    """
-
-    code: str
-    event_id: str
-    payload: Document = attrs.field(default=Document(), repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        check_name(self.code, "a code of events")
-        check_name(self.event_id, "an event")
-        check_type(self.payload, Document, "a document")
-
-    @property
-    def source(self) -> Source:
-        return Kind.EVENT, self.code
-
-    def __str__(self) -> str:
-        return f"event {self.event_id!r} of {self.code!r}"
-
-
-Context: TypeAlias = CronContext | StatusContext | ResultContext | ExceptionContext | EventContext
-CONTEXTS: Final = (CronContext, StatusContext, ResultContext, ExceptionContext, EventContext)
-
 
 # --- filters ------------------------------------------------------------------------------------------------------------
 
@@ -506,27 +364,6 @@ def _truth(answer: ConditionVerdict) -> int:
 # --- ids ----------------------------------------------------------------------------------------------------------------
 
 
-_WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def identity(*parts: Json) -> str:
-    """The name of something that is made of these parts: SHA-256 of their JSON, in hexadecimal digits.
-
-    JSON of lists says where a part begins and ends, so that ("a", "bc") and ("ab", "c") are two. Lone surrogates, which
-    JSON would take for the halves of one character, are kept apart.
-
-    Raises:
-        Misuse: A part is not JSON.
-    """
-    try:
-        written = _WRITER.encode(parts)
-    except (TypeError, ValueError, RecursionError):
-        raise Misuse(
-            "what an id is made of is not JSON", why="text, numbers that are finite, lists and dicts"
-        ) from None
-    return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def condition_id(condition: Condition) -> str:
     """The id of a condition: made of all that it asks.
 
@@ -537,36 +374,10 @@ def condition_id(condition: Condition) -> str:
     return identity("condition", *_written_condition(condition))
 
 
-def context_id(context: Context) -> str:
-    """The id of what happened: made of what distinguishes it from everything else that happens.
-
-    Raises:
-        Misuse: The argument is of the wrong type.
-    """
-    check_type(context, CONTEXTS, "a context")
-    match context:
-        case CronContext(schedule, due):
-            return identity("cron", *_written_schedule(schedule), due.at, due.clock)
-        case StatusContext(task, invocation, version, status):
-            return identity("status", task, invocation, version, status)
-        case ResultContext(task, invocation, version):
-            return identity("result", task, invocation, version)
-        case ExceptionContext(task, invocation, version, error):
-            return identity("exception", task, invocation, version, error)
-        case EventContext(code, event):
-            return identity("event", code, event)
-        case _:
-            assert_never(context)
-
-
-def _written_schedule(schedule: Schedule) -> list[Json]:
-    return [schedule.expression, schedule.missed.value, schedule.late_max]
-
-
 def _written_condition(condition: Condition) -> list[Json]:
     match condition:
         case OnCron(schedule):
-            return ["cron", *_written_schedule(schedule)]
+            return ["cron", *written_schedule(schedule)]
         case OnStatus(task, statuses, arguments):
             return ["status", task, [*sorted(statuses)], _written_filter(arguments)]
         case OnResult(task, result, arguments):
@@ -611,13 +422,6 @@ def in_order(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
 
 def _depth(condition: Condition) -> int:
     return condition.depth if isinstance(condition, Composite) else 0
-
-
-def _check_invocation(task: object, invocation_id: object, version: object, arguments: object) -> None:
-    check_name(task, "a task")
-    check_name(invocation_id, "an invocation")
-    check_int(version, "the version of an invocation", 1, INT64_MAX)
-    check_type(arguments, Document, "a document")
 
 
 def _check_names(names: frozenset[str], what: str) -> None:

@@ -48,7 +48,8 @@ from tidegate.model.operations import (
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.retries.schedule import Due, FirstSeen, Look, NextAfter, Schedule, ScheduleCell, TooLate, closed, look
 from tidegate.services.retention import Retention
-from tidegate.triggers.conditions import Condition, Context, OnCron, condition_id
+from tidegate.triggers.conditions import Condition, OnCron, condition_id
+from tidegate.triggers.contexts import Context
 from tidegate.triggers.firing import (
     HISTORY,
     Busy,

@@ -58,7 +58,8 @@ from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_tuple, check_type, check_types
 from tidegate.services.retention import Retention, Row, surplus
-from tidegate.triggers.conditions import EventContext, identity
+from tidegate.triggers._identity import identity
+from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.trigger import Occurrence, Trigger
 
 __all__ = [

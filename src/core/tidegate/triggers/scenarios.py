@@ -22,7 +22,8 @@ from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, Reads, World, contents, document, perform, world_with
 from tidegate.triggers import laws
-from tidegate.triggers.conditions import EventContext, Kind, OnCron, OnEvent, condition_id
+from tidegate.triggers.conditions import OnCron, OnEvent, condition_id
+from tidegate.triggers.contexts import EventContext, Kind
 from tidegate.triggers.evaluator import PARTS, Evaluator, EvaluatorParts
 from tidegate.triggers.firing import HISTORY, Claims, GivenUp, Held, TriggerRun, plan
 from tidegate.triggers.trigger import FromContext, Occurrence, Static, Trigger, ticks

@@ -15,7 +15,7 @@ from tidegate.retries.schedule import Due, FirstSeen, Look, NextAfter, Schedule,
 from tidegate.services.retention import Retention
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
-from tidegate.triggers.conditions import identity
+from tidegate.triggers._identity import identity
 from tidegate.triggers.evaluator import PARTS, Evaluator
 from tidegate.triggers.firing import Claims, Firing, Held, Plan, RunClaim, TriggerRun
 from tidegate.triggers.scenarios import (

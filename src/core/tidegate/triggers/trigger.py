@@ -32,23 +32,19 @@ from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.patches import Json, to_json
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type, check_types
 from tidegate.retries.schedule import ScheduleCell
+from tidegate.triggers._identity import identity
 from tidegate.triggers.conditions import (
     CONDITIONS,
-    CONTEXTS,
     CannotTell,
     Condition,
-    Context,
-    CronContext,
     Holds,
-    Kind,
     Logic,
     OnCron,
     condition_id,
-    context_id,
     holds,
-    identity,
     in_order,
 )
+from tidegate.triggers.contexts import CONTEXTS, Context, CronContext, Kind, context_id
 
 __all__ = [
     "FirstOf", "FromAll", "FromContext", "NotProvided", "Noticed", "Occurrence", "Provided", "Provider", "Registration",

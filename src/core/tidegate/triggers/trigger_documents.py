@@ -20,7 +20,7 @@ from tidegate.model.instants import Instant
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
-from tidegate.triggers.conditions import (
+from tidegate.triggers.contexts import (
     Context,
     CronContext,
     EventContext,

@@ -29,7 +29,6 @@ from tidegate.model.documents import (
     Remove,
     equal,
     exactly,
-    field_names,
     show,
     updated,
 )
@@ -40,6 +39,7 @@ from tidegate.model.instants import (
     moment,
 )
 from tidegate.model.strategies.bson import regex
+from tidegate.model.values import field_names
 
 
 def test_terms_are_refused_at_construction() -> None:
@@ -117,7 +117,7 @@ def test_what_is_not_a_term_a_document_or_a_field_is_refused(junk: Any) -> None:
         lambda: WRONG.frozen(1, 5),
         lambda: WRONG.checked(1, 5),
         lambda: WRONG.checked(1, "a", 0),
-        lambda: WRONG.field_names(5),
+        lambda: field_names(5),  # type: ignore[arg-type]
         lambda: WRONG.one_line(5),
         lambda: WRONG.has_lone_surrogate(5),
     )

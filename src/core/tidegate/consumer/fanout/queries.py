@@ -110,7 +110,7 @@ def load(state: Fanout, active: Collection[int]) -> Load:
             waiting[_RUNNING] += left.bit_count()
             continue
         for place in numbers_in(left):
-            waiting[min(_open_phases(state, window, place))] += 1
+            waiting[min(_open_phases(state, window, place))] += 1  # the phase that is furthest from its end
     return Load(
         arranging=arranging,
         running=waiting[_RUNNING],

@@ -24,7 +24,10 @@ __all__ = [
 
 @unique
 class TaskPhase(IntEnum):
-    """How a task is doing. The number is its place in the bitmaps of a window."""
+    """How a task is doing. The number is its place in the bitmaps of a window.
+
+    The order means how far it is from its end, the furthest first: a record of several tasks waits for the least of them.
+    """
 
     RUNNING = 0
     """It is to be run, or runs."""

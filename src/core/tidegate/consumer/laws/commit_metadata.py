@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.consumer.commit_metadata import Decoded, Encoded, MetadataIgnored, MetadataRead, Partial, Stretch, Survey
+from tidegate.consumer._run_tallies import Stretch
+from tidegate.consumer.commit_metadata import Decoded, Encoded, MetadataIgnored, MetadataRead, Partial, Survey
 from tidegate.consumer.watermark import OffsetTracker, done_offsets, low_watermark, open_offsets
 
 __all__ = [

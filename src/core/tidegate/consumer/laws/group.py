@@ -35,7 +35,7 @@ def load_is_bounded(consumer: ConsumerRules, state: ConsumerState, batch: int) -
 def no_executor_waits(consumer: ConsumerRules, state: ConsumerState) -> bool:
     """Law AS3: while an executor is free, no flowing partition has a record queued that may be taken."""
     free = state.running < consumer.executors
-    return not (free and any(consumer.each.next_window(part) for part in state.parts if part.phase is Phase.FLOWING))
+    return not (free and any(_waits(consumer, part) for part in state.parts))
 
 
 def others_are_left_alone(before: ConsumerState, after: ConsumerState, partition: TopicPartition) -> bool:
@@ -62,13 +62,14 @@ def slots_go_round(
     consumer: ConsumerRules, before: ConsumerState, after: ConsumerState, partition: TopicPartition
 ) -> bool:
     """Law AS6: whoever made room takes it only where no other partition could."""
-    waits = [
-        part
-        for part in after.parts
-        if part.phase is Phase.FLOWING and consumer.each.next_window(part) and not _begun(before, part)
-    ]
+    waits = [part for part in after.parts if _waits(consumer, part) and not _begun(before, part)]
     own = after[partition]
     return not (isinstance(own, Owned) and _begun(before, own) and any(part.partition != partition for part in waits))
+
+
+def _waits(consumer: ConsumerRules, part: Owned) -> bool:
+    """Whether the partition could take a record if it had one executor more."""
+    return part.phase is Phase.FLOWING and bool(consumer.each.next_window(part, part.running + 1))
 
 
 def _begun(before: ConsumerState, part: Owned) -> bool:

@@ -8,27 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from tidegate.consumer.watermark import (
-    Abandoned,
-    Blocked,
-    DuplicateBudget,
-    Explanation,
-    Node,
-    OffsetTracker,
-    Pages,
-    Run,
-    Unblocked,
-    WorkStatus,
-    done_offsets,
-    open_offsets,
-)
-from tidegate.model.instants import Instant
+from tidegate.consumer._pages import FORK_LEN, Node, Pages
+from tidegate.consumer.watermark import OffsetTracker, Run, done_offsets, open_offsets
 
 __all__ = [
     "Contents", "acknowledging_keeps_the_rest", "completing_finishes_the_open", "contents", "copies_one_path",
-    "counts_what_would_be_replayed", "delivering_opens_the_new", "equality_is_of_contents", "explains_what_happens",
-    "floor_rises", "frontier_follows", "is_the_highest", "keeps_what_is_known", "nodes", "order_does_not_matter",
-    "passes_nothing_open", "readings_are_true", "ready", "stays_behind_the_frontier", "works_on_nothing_known",
+    "delivering_opens_the_new", "equality_is_of_contents", "floor_rises", "frontier_follows", "is_the_highest",
+    "keeps_what_is_known", "nodes", "order_does_not_matter", "passes_nothing_open", "readings_are_true", "ready",
+    "stays_behind_the_frontier", "works_on_nothing_known",
 ]  # fmt: skip
 
 Contents = tuple[int, int, tuple[int, ...], tuple[int, ...]]
@@ -82,7 +69,7 @@ def acknowledging_keeps_the_rest(before: OffsetTracker, position: int, after: Of
 
 
 def equality_is_of_contents(one: OffsetTracker, other: OffsetTracker, *, equal: bool, hashes: tuple[int, int]) -> bool:
-    """Law W8: two trackers are equal, with equal hashes, exactly if tsuccessor contents are."""
+    """Law W8: two trackers are equal, with equal hashes, exactly if their contents are."""
     return equal == (contents(one) == contents(other)) and (not equal or hashes[0] == hashes[1])
 
 
@@ -107,7 +94,7 @@ def copies_one_path(before: OffsetTracker, after: OffsetTracker) -> bool:
     return all(
         sum(id(child) not in shared for child in node[3:]) <= 1
         for node in nodes(after.pages)
-        if id(node) not in shared and len(node) == 5
+        if id(node) not in shared and len(node) == FORK_LEN
     )
 
 
@@ -135,36 +122,6 @@ def works_on_nothing_known(
     return done.isdisjoint(fresh) and done <= {*done_offsets(delivered)}
 
 
-def explains_what_happens(tracker: OffsetTracker, work: dict[int, WorkStatus], now: Instant, said: Explanation) -> bool:
-    """Law W13: the blocking offset is the oldest open one, and the watermark jumps as explained once it is done."""
-    floor, _, opened, done = contents(tracker)
-    position = ready(tracker) or floor
-    if not opened:
-        return said == Unblocked(position)
-    oldest_open = opened[0]
-    behind = [offset for offset in done if offset > oldest_open and offset < min(opened[1:], default=tracker.frontier)]
-    after = max([oldest_open, *behind]) + 1
-    freed = sum(position <= offset < after for offset in (oldest_open, *done))
-    if oldest_open not in work:
-        return said == Abandoned(oldest_open, position, after, freed)
-    age = max(0, now - work[oldest_open].since)
-    return said == Blocked(oldest_open, work[oldest_open], age, position, after, freed)
-
-
-def counts_what_would_be_replayed(
-    tracker: OffsetTracker, successor: OffsetTracker, begun: Collection[int], said: DuplicateBudget
-) -> bool:
-    """Law W14: what is done or begun here, without what the successor knows to be done."""
-    known = {*done_offsets(successor)}
-    finished = {offset for offset in done_offsets(tracker) if offset >= successor.floor} - known
-    under_way = {offset for offset in open_offsets(tracker) if offset >= successor.floor and offset in begun} - known
-    return (said.finished, said.begun, said.records) == (
-        len(finished),
-        len(under_way),
-        len(finished) + len(under_way),
-    )
-
-
 def ready(tracker: OffsetTracker) -> int | None:
     """What may be committed, worked out from the contents."""
     _, frontier, opened, done = contents(tracker)
@@ -176,6 +133,6 @@ def nodes(pages: Pages) -> Iterator[Node]:
     """The nodes of a tree, from the root down."""
     if pages:
         yield pages
-    if len(pages) == 5:
+    if len(pages) == FORK_LEN:
         yield from nodes(pages[3])
         yield from nodes(pages[4])

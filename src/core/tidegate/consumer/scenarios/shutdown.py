@@ -69,7 +69,6 @@ def finished(generation: int) -> Cell[tuple[int, ...]]:
 
 
 SINKS: Final = PartitionRules(
-    running_max=2,
     fanout=Rules(0, 0, task_delivery=False, window_delivery=False),
     failure_policy=FailurePolicy.SKIP,
     metadata_max=0,

@@ -12,9 +12,10 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from tidegate.consumer._pages import PAGE
 from tidegate.consumer.commit_metadata import FIRST, LETTERS, MARK, VERSION, Alphabet, Survey, encoded, surveyed
 from tidegate.consumer.strategies.watermark import known_done, trackers
-from tidegate.consumer.watermark import PAGE, OffsetTracker, delivered, restored
+from tidegate.consumer.watermark import OffsetTracker, delivered, restored
 
 __all__ = [
     "alphabets", "damaged", "patterned", "restored_trackers", "surveys", "texts",

@@ -11,22 +11,19 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from tidegate.consumer._pages import PAGE
 from tidegate.consumer.watermark import (
     OFFSET_MAX,
-    PAGE,
     OffsetTracker,
     Run,
-    WorkStatus,
     acknowledged,
     completed,
     delivered,
-    open_offsets,
     restored,
 )
-from tidegate.model.instants import STORE, ClockName, Instant
 
 __all__ = [
-    "SPOTS", "known_done", "positions", "trackers", "work",
+    "SPOTS", "known_done", "positions", "trackers",
 ]  # fmt: skip
 
 SPOTS: Final = st.one_of(
@@ -75,12 +72,3 @@ def trackers(draw: DrawFn) -> OffsetTracker:
     tracker = restored(position, [(offset, offset + 1) for offset in known])
     tracker = completed(delivered(tracker, draw(some) + draw(some)), draw(some))
     return acknowledged(tracker, draw(positions(stock))) if draw(st.booleans()) else tracker
-
-
-@st.composite
-def work(draw: DrawFn, tracker: OffsetTracker, clock: ClockName = STORE) -> dict[int, WorkStatus]:
-    """How the open offsets of the tracker may be doing, timed on the clock; now and then nobody works on one."""
-    states = st.sampled_from(("queued", "running", "delivering", "backing off"))
-    works = st.builds(WorkStatus, states, st.integers(0, 99).map(lambda at: Instant(at, clock)), st.integers(0, 3))
-    opened = open_offsets(tracker)
-    return draw(st.dictionaries(st.sampled_from(opened), works)) if opened else {}

@@ -77,11 +77,10 @@ from tidegate.model.documents.value import (
     frozen,
     has_lone_surrogate,
 )
-from tidegate.model.values import field_names
 
 __all__ = [
     "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "UPDATES", "Add", "AddToSet", "AllOf", "AnyOf",
     "Clock", "Contains", "Document", "Eq", "Exists", "Field", "Fields", "Filter", "Foreign", "In", "Lt", "OlderThan",
-    "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "V", "Value", "checked", "equal", "exactly",
-    "field_names", "frozen", "has_lone_surrogate", "matches", "numeric", "one_line", "show", "updated",
+    "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "V", "Value", "checked", "equal", "exactly", "frozen",
+    "has_lone_surrogate", "matches", "numeric", "one_line", "show", "updated",
 ]  # fmt: skip

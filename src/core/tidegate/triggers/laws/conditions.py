@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from tidegate.triggers.conditions import (
-    CannotTell,
-    Condition,
-    ConditionVerdict,
+from tidegate.triggers.conditions import CannotTell, Condition, ConditionVerdict, Fails, Holds, Logic, sources
+from tidegate.triggers.contexts import (
     Context,
     CronContext,
     EventContext,
     ExceptionContext,
-    Fails,
-    Holds,
-    Logic,
     ResultContext,
     StatusContext,
-    sources,
 )
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tidegate.model.instants import Instant
-from tidegate.triggers.conditions import EventContext
+from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.firing import (
     Busy,
     Changed,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tidegate.model.documents import Document
-from tidegate.triggers.conditions import CannotTell, ConditionVerdict, Holds, context_id
+from tidegate.triggers.conditions import CannotTell, ConditionVerdict, Holds
+from tidegate.triggers.contexts import context_id
 from tidegate.triggers.trigger import Noticed, NotProvided, Occurrence, Provided, Registration, Trigger
 
 __all__ = [

@@ -14,26 +14,28 @@ from tidegate.retries.strategies.schedule import schedules
 from tidegate.triggers.conditions import (
     Composite,
     Condition,
-    Context,
-    CronContext,
     Equal,
-    EventContext,
     Everything,
-    ExceptionContext,
     Judge,
-    Kind,
     Logic,
     OnCron,
     OnEvent,
     OnException,
     OnResult,
     OnStatus,
-    ResultContext,
-    Source,
-    StatusContext,
     ValueFilter,
     condition_id,
     sources,
+)
+from tidegate.triggers.contexts import (
+    Context,
+    CronContext,
+    EventContext,
+    ExceptionContext,
+    Kind,
+    ResultContext,
+    Source,
+    StatusContext,
 )
 
 __all__ = ["JUDGES", "composites", "conditions", "contexts", "contexts_of", "filters", "no", "raises", "truthy", "yes"]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.model.instants import Instant
-from tidegate.triggers.conditions import EventContext, Logic, OnEvent
+from tidegate.triggers.conditions import Logic, OnEvent
+from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, RunState, TriggerRun, plan
 from tidegate.triggers.trigger import Occurrence, Trigger
 

@@ -9,7 +9,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.model.documents import Document
 from tidegate.model.instants import Instant
-from tidegate.triggers.conditions import Context, Kind, Logic, condition_id
+from tidegate.triggers.conditions import Logic, condition_id
+from tidegate.triggers.contexts import Context, Kind
 from tidegate.triggers.strategies.conditions import conditions, contexts, contexts_of
 from tidegate.triggers.trigger import FirstOf, FromAll, FromContext, Occurrence, Provider, Static, Trigger
 

@@ -1,0 +1,104 @@
+"""One call of the command line: how any error becomes a message and an exit code.
+
+Parsing is apart from doing: click turns arguments into a call, which `main` then makes. So a command is not run inside of
+click, and what it raises is not mistaken for an error of the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import TextIOWrapper
+from typing import Final, TextIO, cast
+
+import click
+
+from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate_adapters.cli.commands import cli
+from tidegate_adapters.cli.console import Terminal, error_json
+from tidegate_adapters.failures import StoppedError, exit_code, raised
+from tidegate_adapters.cli.options import Run
+
+SCHEMAS: Final[dict[str, dict[str, object]]] = {
+    "explore": {"schema": "tidegate/report@1", "seed": None, "scenarios": []},
+    "replay": {"schema": "tidegate/replay@1"},
+    "shrink": {"schema": "tidegate/shrink@1"},
+    "trace": {"schema": "tidegate/trace-export@1"},
+    "check-determinism": {"schema": "tidegate/determinism@1"},
+    "list": {"schema": "tidegate/list@1"},
+    "diagram": {"schema": "tidegate/diagram@1"},
+}
+"""How the JSON answer of each command begins when it fails."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: The arguments after the command's name; None for those of this process.
+
+    Returns:
+        The exit code, see `tidegate.exit_codes`.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    out: TextIO = sys.stdout
+    err: TextIO = sys.stderr
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that cannot be shown is not a reason to fail
+    terminal = Terminal(out, err, os.environ)
+    try:
+        run = parsed(arguments, terminal)
+        with redirect_stdout(err):  # a user's module may print; the answer is ours
+            code = run(terminal)
+        out.flush()
+    except click.exceptions.NoArgsIsHelpError as usage:
+        terminal.tell(usage.format_message())
+        return ExitCode.USAGE
+    except click.UsageError as usage:
+        return failed(misused(usage), arguments, terminal)
+    except TidegateError as error:
+        return failed(error, arguments, terminal)
+    except KeyboardInterrupt:
+        return failed(StoppedError("interrupted"), arguments, terminal)
+    except BrokenPipeError:
+        return unread(out)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is reported in one way
+        return failed(raised(error, "internal error"), arguments, terminal)
+    return code
+
+
+def parsed(arguments: list[str], terminal: Terminal) -> Run:
+    """What the arguments ask for.
+
+    Raises:
+        click.UsageError: They do not fit.
+    """
+    found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
+    return (
+        (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)
+    )  # an int: help or version was printed
+
+
+def failed(error: TidegateError, arguments: list[str], terminal: Terminal) -> ExitCode:
+    """Tell the error, with `--json` also as the answer."""
+    if "--json" in arguments:
+        command = next((each for each in arguments if each in SCHEMAS), "")
+        terminal.answer(
+            {**SCHEMAS.get(command, {"schema": "tidegate/error@1"}), "ok": False, "error": error_json(error)}
+        )
+    terminal.complain(error)
+    return exit_code(error)
+
+
+def misused(usage: click.UsageError) -> Misuse:
+    command = usage.ctx.command_path if usage.ctx else "tidegate"
+    return Misuse(usage.format_message().rstrip("."), where=command, todo=f"{command} --help")
+
+
+def unread(out: TextIO) -> ExitCode:
+    """Whoever reads stdout has left, as `head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # or the interpreter complains when it flushes at its end
+    return ExitCode.BROKEN_PIPE

@@ -1,0 +1,105 @@
+"""What commands share: how options are read, those that each has, and how help is laid out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, ParamSpec, TypeAlias
+
+import click
+
+from tidegate.exit_codes import ExitCode
+from tidegate_adapters.cli.console import Terminal
+
+P = ParamSpec("P")
+Run: TypeAlias = Callable[[Terminal], ExitCode]
+"""What a command line asks for."""
+
+UNITS_B: Final = {"": 1, "B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
+UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """`500ms`, `90s`, `90`, `1.5m` or `1h`, in seconds."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|)", value)
+    found = float(match[1]) * UNITS_S[match[2]] if match else 0.0
+    if not found:
+        raise click.BadParameter(f"{value!r} is not a time; write 500ms, 90s, 5m or 1h", ctx, param)
+    return found
+
+
+def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """`500MB`, `2GB` or a number of bytes."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,15})(B|kB|MB|GB|)", value)
+    if match is None or not int(match[1]):
+        raise click.BadParameter(f"{value!r} is not a size; write 500MB or 2GB", ctx, param)
+    return int(match[1]) * UNITS_B[match[2]]
+
+
+def seed_of_runs(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,9})?", value):
+        raise click.BadParameter(
+            f"{value!r} is not a seed; write a number, or number.run for one run of it", ctx, param
+        )
+    return value
+
+
+def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...] | None:
+    """`all` (None), `none`, or kinds with commas between."""
+    if value in {"all", "none"}:
+        return None if value == "all" else ()
+    from tidegate.sim.faults import Fault  # noqa: PLC0415  so that --help is quick
+
+    chosen = tuple(value.split(","))
+    for kind in chosen:
+        if kind not in set(Fault):
+            raise click.BadParameter(
+                f"{kind!r} is not a kind of fault; docs/faults.md tells of each: {', '.join(Fault)}", ctx, param
+            )
+    return chosen
+
+
+def set_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
+    terminal_of(ctx).colour = value
+
+
+def set_debugging(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    terminal_of(ctx).is_debugging = value
+
+
+def terminal_of(ctx: click.Context) -> Terminal:
+    terminal = ctx.find_object(Terminal)
+    assert terminal is not None, "main puts it there"
+    return terminal
+
+
+def common(command: Callable[P, Run]) -> Callable[P, Run]:
+    """The options that every command has."""
+    options = (
+        click.option("--json", "is_json", is_flag=True, help="Answer with one JSON object on stdout, also on failure."),
+        click.option(
+            "--color",
+            type=click.Choice(["auto", "always", "never"]),
+            default="auto",
+            expose_value=False,
+            callback=set_colour,
+            help="Colour; auto: on a terminal, and as NO_COLOR and FORCE_COLOR say.",
+        ),
+        click.option(
+            "--debug", is_flag=True, expose_value=False, callback=set_debugging, help="Show the traceback of an error."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def explained(text: str, examples: Sequence[str], codes: Mapping[ExitCode, str]) -> str:
+    """The help of a command; the backspaces keep click from filling the lines of a block."""
+    shown = "\n".join(f"  {example}" for example in examples)
+    ends = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in codes.items())
+    return f"{text}\n\n\b\nExamples:\n{shown}\n\n\b\nExit codes:\n{ends}"

@@ -1,0 +1,248 @@
+"""The offsets of a tracker as a tree of pages, each with a bitmap for what is open and one for what is done.
+
+It is a Patricia tree (Morrison 1968; Okasaki and Gill 1998, "Fast mergeable integer maps") of pages of 1,024 numbers. Its
+shape depends on the contents alone, which is law W8 of `tidegate.consumer.watermark`; a change copies the path to its page
+(Driscoll, Sarnak, Sleator and Tarjan 1989), which is W10. The path grows with the logarithm of the number of pages, a stuck
+head included, and never beyond 53 forks, however sparse the numbering. An outstanding offset costs about a byte where the
+numbering is dense, and about 300 bytes where each has a page of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from tidegate.consumer._offsets import OFFSET_MAX, Run, batch_of, not_an_offset
+
+__all__ = [
+    "FORK_LEN", "PAGE", "PAGE_BITS", "Fork", "Leaf", "Node", "Pages", "bits_at", "count_open", "count_tracked",
+    "done_below", "done_within", "from_on", "highest_in", "inserted", "leaves", "offsets_in", "paged", "replaced",
+    "runs_of", "tracked_from", "within",
+]  # fmt: skip
+
+PAGE_BITS: Final = 10
+PAGE: Final = 1 << PAGE_BITS
+"""How many offsets share a leaf of the tree."""
+
+_LAST: Final = PAGE - 1
+
+_ONES: Final = re.compile("1+")
+
+# Nodes are plain tuples: they are built on the hot path, and compare, hash and share as they are. In both kinds the item
+# at 1 is zero exactly if nothing is open there.
+
+Leaf: TypeAlias = tuple[int, int, int]
+"""(page, open, done): bit i stands for offset 1,024 * page + i. Invariants: open & done == 0 != open | done."""
+
+Fork: TypeAlias = "tuple[int, int, int, Leaf | Fork, Leaf | Fork]"
+"""(middle, how many are open, how many are tracked, the pages below the middle, the pages from it on).
+
+Invariant: with b as the lowest bit set in `middle`, the pages lie in [middle - b, middle) and [middle, middle + b).
+"""
+
+Node: TypeAlias = "Leaf | Fork"
+Pages: TypeAlias = "tuple[()] | Node"
+
+FORK_LEN: Final = 5
+"""How many items a fork has. A leaf has three and an empty tree none, so the length tells a fork from both, for a checker
+of types, too; loops down the tree compare it in place, for a call would take longer than the step does."""
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
+    """The batch as (page, bits), pages in order, without what is below the floor."""
+    batch = offsets if isinstance(offsets, tuple) else batch_of(offsets)
+    if len(batch) == 1:
+        offset = batch[0]
+        if type(offset) is int and floor <= offset <= OFFSET_MAX:
+            return ((offset >> PAGE_BITS, 1 << (offset & _LAST)),)
+    try:
+        total, ordered = sum(batch), sorted(batch)
+    except (TypeError, ArithmeticError):  # a decimal that is not a number
+        raise not_an_offset(batch, OFFSET_MAX) from None
+    # A float anywhere makes a float of the sum, and a bool is below 2: this way most batches need no look at each type.
+    if type(total) is not int or (ordered and ordered[0] < 2 and bool in map(type, batch)):
+        raise not_an_offset(next(offset for offset in batch if type(offset) is not int), OFFSET_MAX)
+    if len({*ordered}) < len(ordered):
+        ordered = sorted({*ordered})
+    if ordered and not 0 <= ordered[0] <= ordered[-1] <= OFFSET_MAX:
+        raise not_an_offset(ordered[0] if ordered[0] < 0 else ordered[-1], OFFSET_MAX)
+    pages: list[tuple[int, int]] = []
+    start = bisect_left(ordered, floor)
+    while start < len(ordered):
+        first = ordered[start]
+        page = first >> PAGE_BITS
+        end = bisect_left(ordered, (page + 1) << PAGE_BITS, start)
+        last = ordered[end - 1]
+        if last - first == end - 1 - start:  # a run, as most batches are: ones from the first to the last
+            bits = (2 << (last & _LAST)) - (1 << (first & _LAST))
+        else:
+            bits = 0
+            for offset in ordered[start:end]:
+                bits |= 1 << (offset & _LAST)
+        pages.append((page, bits))
+        start = end
+    return pages
+
+
+# --- the tree -----------------------------------------------------------------------------------------------------------
+
+
+def bits_at(pages: Pages, page: int) -> tuple[int, int]:
+    """What is open and what is done in the page."""
+    while len(pages) == FORK_LEN:
+        pages = pages[3] if page < pages[0] else pages[4]
+    return (pages[1], pages[2]) if pages and pages[0] == page else (0, 0)
+
+
+def replaced(pages: Pages, leaf: Leaf, more_open: int, more_tracked: int) -> Node:
+    """The tree with the leaf in the place of the one of the same page."""
+    if len(pages) != FORK_LEN:
+        return leaf
+    middle, open_count, tracked_count, low, high = pages
+    if leaf[0] < middle:
+        low = replaced(low, leaf, more_open, more_tracked)
+    else:
+        high = replaced(high, leaf, more_open, more_tracked)
+    return (middle, open_count + more_open, tracked_count + more_tracked, low, high)
+
+
+def inserted(pages: Pages, leaf: Leaf) -> Node:
+    """The tree with one more leaf, of a page that it does not have."""
+    if not pages:
+        return leaf
+    page, key = leaf[0], pages[0]
+    # key ^ (key - 1) has the lowest bit of the middle set, and all below it: a page that differs from the middle in no
+    # higher bit lies in the range of this fork.
+    if len(pages) == FORK_LEN and page ^ key <= key ^ (key - 1):
+        _, _, _, low, high = pages
+        return _fork(key, inserted(low, leaf), high) if page < key else _fork(key, low, inserted(high, leaf))
+    # The two differ first in this bit; the middle between them is what they share above it, and that bit.
+    middle = max(page, key) & -(1 << (page ^ key).bit_length() - 1)
+    return _fork(middle, leaf, pages) if page < key else _fork(middle, pages, leaf)
+
+
+def _fork(middle: int, low: Node, high: Node) -> Fork:
+    return (middle, count_open(low) + count_open(high), count_tracked(low) + count_tracked(high), low, high)
+
+
+def from_on(pages: Node, position: int) -> tuple[Pages, int]:
+    """The tree without what is below the position, where nothing is open; and how many offsets that was."""
+    page = position >> PAGE_BITS
+    if len(pages) == FORK_LEN:
+        middle, open_count, tracked_count, low, high = pages
+        if page >= middle:
+            rest, dropped = from_on(high, position)
+            return rest, dropped + count_tracked(low)
+        rest, dropped = from_on(low, position)
+        return (middle, open_count, tracked_count - dropped, rest, high) if rest else high, dropped
+    key, opened, done = pages
+    if key < page:
+        return (), done.bit_count()
+    if key > page:
+        return pages, 0
+    kept = done >> (position & _LAST) << (position & _LAST)  # without the bits below the position
+    return (page, opened, kept) if opened or kept else (), (done ^ kept).bit_count()
+
+
+def done_within(pages: Pages, start: int, stop: int) -> Pages:
+    """The tree of what is done from `start` on and below `stop`."""
+    if len(pages) == FORK_LEN:
+        middle, _, _, low, high = pages
+        first, last = done_within(low, start, stop), done_within(high, start, stop)
+        return _fork(middle, first, last) if first and last else first or last
+    if not pages:
+        return ()
+    page, _, done = pages
+    kept = within(page, done, start, stop)
+    return (page, 0, kept) if kept else ()
+
+
+def within(page: int, bits: int, start: int, stop: int) -> int:
+    """Those bits of the page that stand for offsets from `start` on and below `stop`."""
+    first, last = start - (page << PAGE_BITS), stop - (page << PAGE_BITS)
+    if first > 0:  # beyond the page, nothing is left
+        bits = bits >> first << first
+    return bits & ((1 << max(0, last)) - 1) if last <= _LAST else bits
+
+
+def tracked_from(pages: Node, position: int) -> int:
+    """How many offsets are tracked from the position on."""
+    beyond = 0
+    while len(pages) == FORK_LEN:
+        middle, _, _, low, high = pages
+        if position >> PAGE_BITS < middle:
+            beyond += count_tracked(high)
+            pages = low
+        else:
+            pages = high
+    page, opened, done = pages
+    return beyond + within(page, opened | done, position, OFFSET_MAX + 1).bit_count()
+
+
+def done_below(pages: Node, position: int) -> int | None:
+    """One past the highest tracked offset below the position, under which nothing is open; None without one."""
+    behind: Pages = ()
+    while len(pages) == FORK_LEN:
+        middle, _, _, low, high = pages
+        if position >> PAGE_BITS < middle:
+            pages = low
+        else:
+            behind, pages = low, high
+    page, _, done = pages
+    found = within(page, done, 0, position)
+    if found:
+        return (page << PAGE_BITS) + found.bit_length()
+    return highest_in(behind) + 1 if behind else None
+
+
+def highest_in(pages: Node) -> int:
+    while len(pages) == FORK_LEN:
+        pages = pages[4]
+    page, opened, done = pages
+    return (page << PAGE_BITS) + (opened | done).bit_length() - 1
+
+
+def count_open(pages: Node) -> int:
+    return pages[1] if len(pages) == FORK_LEN else pages[1].bit_count()
+
+
+def count_tracked(pages: Node) -> int:
+    return pages[2] if len(pages) == FORK_LEN else (pages[1] | pages[2]).bit_count()
+
+
+def runs_of(pages: Pages) -> Iterator[Run]:
+    """The done offsets, as runs that are as long as can be."""
+    start = stop = 0
+    for page, _, done in leaves(pages):
+        for run in _ONES.finditer(f"{done:b}"[::-1]):  # reversed, so that character i is bit i
+            first = (page << PAGE_BITS) + run.start()
+            if first != stop:  # else it goes on with the run at the end of the page before
+                if stop:
+                    yield start, stop
+                start = first
+            stop = (page << PAGE_BITS) + run.end()
+    if stop:
+        yield start, stop
+
+
+def leaves(pages: Pages) -> Iterator[Leaf]:
+    if len(pages) == FORK_LEN:
+        yield from leaves(pages[3])
+        yield from leaves(pages[4])
+    elif pages:
+        yield pages
+
+
+def offsets_in(page: int, bits: int) -> Sequence[int]:
+    if not bits:
+        return ()
+    lowest = bits & -bits
+    start = (page << PAGE_BITS) + lowest.bit_length() - 1
+    if not bits + lowest & bits:  # a run, as most are: the carry clears all of it
+        return range(start, start + bits.bit_count())
+    return [offset for offset, bit in enumerate(f"{bits >> lowest.bit_length() - 1:b}"[::-1], start) if bit == "1"]

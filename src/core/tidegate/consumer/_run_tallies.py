@@ -1,0 +1,160 @@
+"""How many bits the runs of a tracker take in Rice code, summed along the tracker's tree.
+
+Rice codes are sums, so a stretch of the tracker has a `RunTally` of its runs, for each Rice parameter; two neighbours are
+added in one step (a monoid, as in finger trees: Hinze and Paterson 2006). A `Stretch` keeps the tally of a node of the
+tracker's tree, so that what has not changed is not looked at again (law ME7 of `tidegate.consumer.commit_metadata`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, final
+
+import attrs
+
+from tidegate.consumer._offsets import Run
+from tidegate.consumer._pages import FORK_LEN, PAGE, Node
+
+__all__ = [
+    "LANE", "NOTHING", "RICE", "RunTally", "Stretch", "length_of", "rice", "stretch_of", "sum_of", "tally_from",
+    "tally_of",
+]  # fmt: skip
+
+RICE: Final = 32
+"""Rice parameters are below this."""
+
+LANE: Final = 64
+"""Bits of a lane: a sum of lengths in one log is below 2**63, so no lane ever carries into the next."""
+_MASK: Final = (1 << LANE) - 1
+
+NOTHING: Final[Node] = (0, 0, 0)
+"""A page in which nothing is done."""
+
+
+@final
+@attrs.frozen
+class RunTally:
+    """What a stretch of a tracker adds to the size of the text, whatever the layout and the parameters.
+
+    Attributes:
+        first: The first run of done offsets.
+        last: The last such.
+        runs: How many there are.
+        done: How many offsets are done.
+        done_sums: The `_sums` of how long the runs are.
+        open_sums: The `_sums` of how far they are apart.
+    """
+
+    first: Run
+    last: Run
+    runs: int
+    done: int
+    done_sums: int = attrs.field(repr=False)
+    open_sums: int = attrs.field(repr=False)
+
+    def __add__(self, behind: RunTally) -> RunTally:
+        runs, done = self.runs + behind.runs, self.done + behind.done
+        done_sums, open_sums = self.done_sums + behind.done_sums, self.open_sums + behind.open_sums
+        gap = behind.first[0] - self.last[1]
+        if gap:
+            return RunTally(self.first, behind.last, runs, done, done_sums, open_sums + _sums(gap))
+        joint = (self.last[0], behind.first[1])
+        first = joint if self.runs == 1 else self.first
+        last = joint if behind.runs == 1 else behind.last
+        done_sums += _sums(length_of(joint)) - _sums(length_of(self.last)) - _sums(length_of(behind.first))
+        return RunTally(first, last, runs - 1, done, done_sums, open_sums)
+
+
+@final
+@attrs.frozen
+class Stretch:
+    """What was found out about one node of a tracker's tree, and about the two below it if it is a fork."""
+
+    pages: Node
+    tally: RunTally | None
+    parts: tuple[Stretch, ...] = ()
+
+
+# --- sums -------------------------------------------------------------------------------------------------------------
+
+
+def rice(count: int, lanes: int, first: int = 0) -> tuple[int, int]:
+    """How many bits that many numbers take with the best parameter, and that parameter.
+
+    `lanes` has the sums of all but the first. From the parameter on for which all sums are zero, codes only grow.
+    """
+    tried = min(RICE, max(lanes.bit_length() // (2 * LANE), first.bit_length()) + 1)
+    return min((count * (k + 1) + (lanes >> 2 * LANE * k & _MASK) + (first >> k), k) for k in range(tried))
+
+
+def length_of(run: Run) -> int:
+    return run[1] - run[0]
+
+
+def _sums(number: int) -> int:
+    """For each Rice parameter k, `number >> k` and `number - 1 >> k`, in lanes: so one addition adds them all.
+
+    From the lowest bits up, k = 0 has the first two lanes; all shifted down by one lane, those of `number - 1` stand where
+    those of `number` stood.
+    """
+    return SHORT[number] if number < len(SHORT) else _laned(number)
+
+
+def _laned(number: int) -> int:
+    pairs = ((number >> k | number - 1 >> k << LANE) << 2 * LANE * k for k in range(min(number.bit_length(), RICE)))
+    return sum(pairs)
+
+
+SHORT: Final = (0, *map(_laned, range(1, PAGE + 1)))
+"""The sums of what a page may have."""
+
+
+# --- the tree of stretches ----------------------------------------------------------------------------------------------
+
+
+def stretch_of(pages: Node, before: Stretch | None) -> Stretch:
+    """The stretch of a node; what `before` knows of it, or of what is below it, is taken from there."""
+    while before is not None and before.pages is not pages and _width(before.pages) > _width(pages):
+        low, high = before.parts
+        before = low if pages[0] < before.pages[0] else high
+    if before is not None and before.pages is pages:
+        return before
+    if len(pages) != FORK_LEN:
+        page, _, done = pages
+        return Stretch(pages, tally_of(page, done))
+    low, high = stretch_of(pages[3], before), stretch_of(pages[4], before)
+    return Stretch(pages, sum_of(low.tally, high.tally), (low, high))
+
+
+def _width(pages: Node) -> int:
+    """Of two nodes, one above the other, the upper one is wider."""
+    return pages[0] & -pages[0] if len(pages) == FORK_LEN else 0
+
+
+def tally_of(page: int, done: int) -> RunTally | None:
+    if not done:
+        return None
+    start, stop = page * PAGE + (done & -done).bit_length() - 1, page * PAGE + done.bit_length()
+    bits = f"{done:b}".rstrip("0")  # the highest offset comes first
+    runs, gaps = bits.split("0"), bits.split("1")  # some of them empty
+    first, last = (start, start + len(runs[-1])), (stop - len(runs[0]), stop)
+    count = (done & ~(done << 1)).bit_count()  # a run begins at a one with a zero below it
+    return RunTally(first, last, count, done.bit_count(), _sums_of(runs), _sums_of(gaps))
+
+
+def _sums_of(parts: list[str]) -> int:
+    """The sums of how long they are; few lengths are many, and many parts are empty."""
+    return sum(count * SHORT[len(part)] for part, count in Counter(filter(None, parts)).items())
+
+
+def sum_of(one: RunTally | None, behind: RunTally | None) -> RunTally | None:
+    return one + behind if one and behind else one or behind
+
+
+def tally_from(stretch: Stretch, position: int) -> RunTally | None:
+    """The tally of what is done from the position on."""
+    at = position - stretch.pages[0] * PAGE
+    if stretch.parts:
+        low, high = stretch.parts
+        return tally_from(high, position) if at >= 0 else sum_of(tally_from(low, position), high.tally)
+    return stretch.tally if at <= 0 else tally_of(stretch.pages[0], stretch.pages[2] >> at << at)

@@ -1,0 +1,68 @@
+"""The places of a set of calls or invocations that exclude each other: one document with a version, read and taken.
+
+    {_id: "<the set>", version, places: [{invocation, version}, ...]}
+
+Whoever takes a place changes the document by compare-and-set, from the version that was read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.invocations.admission import Place, Reservation
+from tidegate.invocations.transition import VERSION
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
+from tidegate.model.effects import Refused, is_duplicate
+from tidegate.model.operations import insert_one, update_one
+from tidegate.model.reading import needed
+from tidegate.model.values import check_tuple, check_type
+
+__all__ = [
+    "PLACES", "inserted", "kept", "places_of", "take_places",
+]  # fmt: skip
+
+PLACES: Final = Field[tuple[Document, ...]]("places")
+_INVOCATION_ID: Final = Field[str]("invocation")
+
+
+def places_of(record: Document | None) -> Reservation:
+    """The places that a document holds; none where there is none.
+
+    Raises:
+        Misuse: It is not a document of places.
+    """
+    if record is None:
+        return Reservation()
+    held = needed(record, PLACES)
+    check_tuple(held, Document, "a place")
+    return Reservation(tuple(Place(needed(each, _INVOCATION_ID), needed(each, VERSION)) for each in held))
+
+
+def kept(reservation: Reservation) -> tuple[Document, ...]:
+    """What is stored of it.
+
+    Raises:
+        Misuse: It is not a reservation.
+    """
+    check_type(reservation, Reservation, "a reservation")
+    return tuple(Document.of({"invocation": each.invocation, "version": each.version}) for each in reservation.places)
+
+
+async def take_places(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:
+    """Write the places, if they are still as they were read; False if they are not."""
+    if found is None:
+        return await inserted(collection, Document.of({"_id": places, "version": 1, "places": kept(wanted)}))
+    version = needed(found, VERSION)
+    where = AllOf((Eq(ID, places), Eq(VERSION, version)))
+    return await update_one(collection, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
+
+
+async def inserted(collection: str, doc: Document) -> bool:
+    """Insert it; False if there is one of that id."""
+    try:
+        await insert_one(collection, doc)
+    except Refused as refused:
+        if not is_duplicate(refused):
+            raise
+        return False
+    return True

@@ -1,0 +1,33 @@
+"""Trackers, and what may happen to them next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+from hypothesis import strategies as st
+
+from tidegate.consumer import watermark
+from tidegate.consumer.strategies.watermark import SPOTS, positions, trackers
+from tidegate.consumer.watermark import OffsetTracker, done_offsets, open_offsets
+
+
+@attrs.frozen
+class Case:
+    """A tracker, and what may happen to it next."""
+
+    tracker: OffsetTracker
+    offsets: tuple[int, ...]
+    position: int
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    tracker = draw(trackers())
+    known = (*open_offsets(tracker), *done_offsets(tracker))
+    stock = [*known, *draw(st.lists(SPOTS, min_size=0 if known else 1, max_size=3))]
+    return Case(tracker, tuple(draw(st.lists(st.sampled_from(stock), max_size=9))), draw(positions(stock)))
+
+
+def tracked(*offsets: int, completed: Iterable[int] = ()) -> OffsetTracker:
+    return watermark.completed(watermark.delivered(OffsetTracker(), offsets), completed)

@@ -1,0 +1,45 @@
+"""The reducers of all rooms have the form that a runtime, or the simulator, steps: mypy says so where they are passed on."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from tidegate.consumer.commands import SlotFreed
+from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.partition import PartitionRules, Unassigned
+from tidegate.consumer.partition_state import PartitionState
+from tidegate.consumer.shutdown import LeaveTimerFired, WorkerRules, WorkerState
+from tidegate.leases.election import Candidate, ElectionState, Stopped, StopRequested
+from tidegate.model.instants import Instant
+from tidegate.model.records import TopicPartition
+from tidegate.model.reducer import Reducer
+from tidegate.reactive.change_stream import consumer as change_stream
+from tidegate.reactive.change_stream.events import StopAsked
+from tidegate.sinks.outbox import OutboxRules, OutboxState, TimerFired
+
+S = TypeVar("S")
+E = TypeVar("E")
+C = TypeVar("C")
+
+HERE = TopicPartition("t", 0)
+
+
+def ignored(reducer: Reducer[S, E, C], state: S, event: E) -> bool:
+    """Whether nothing follows from the event: any reducer is stepped alike."""
+    step = reducer.step(state, event)
+    return step.state == state and not step.commands
+
+
+PARTITION: PartitionState = Unassigned()
+CANDIDATE: ElectionState = Stopped()
+STREAM: change_stream.StreamState = change_stream.Stopped()
+
+
+def test_every_room_has_reducers_of_one_form() -> None:
+    """What is nothing to a machine at rest leaves it as it is."""
+    assert ignored(PartitionRules(), PARTITION, SlotFreed(HERE))
+    assert ignored(ConsumerRules(), ConsumerState(), SlotFreed(HERE))
+    assert ignored(WorkerRules(), WorkerState(), LeaveTimerFired())
+    assert ignored(Candidate("ann", "ann-1"), CANDIDATE, StopRequested(Instant(0)))
+    assert ignored(change_stream.ChangeStreamConsumer(), STREAM, StopAsked())
+    assert ignored(OutboxRules(), OutboxState(), TimerFired(Instant(0)))
