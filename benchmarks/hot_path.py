@@ -144,15 +144,15 @@ def noted(course: Course) -> Calls:
     with ExitStack() as stack:
         for user in (partition, group):
             stack.enter_context(patch.dict(vars(user), noting(user, calls)))
-        step = note(("group", STEPS), PartitionRules.step, calls)
-        stack.enter_context(patch.object(PartitionRules, "step", step))
+        step = note(("group", STEPS), PartitionRules._stepped, calls)  # noqa: SLF001  what a consumer calls
+        stack.enter_context(patch.object(PartitionRules, "_stepped", step))
         course.run()
     return calls
 
 
 def noting(user: ModuleType, calls: Calls) -> dict[str, object]:
     """What the user imports of the layers, such that each call is noted."""
-    name = user.__name__.removeprefix("tidegate.")
+    name = user.__name__.rpartition(".")[2]
     found: dict[str, object] = {}
     for imported, value in vars(user).items():
         if isinstance(value, ModuleType) and value.__name__ in LAYERS:
