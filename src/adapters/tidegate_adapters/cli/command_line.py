@@ -19,8 +19,8 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate_adapters.cli.commands import cli
 from tidegate_adapters.cli.console import Terminal, error_json
-from tidegate_adapters.failures import StoppedError, exit_code, raised
 from tidegate_adapters.cli.options import Run
+from tidegate_adapters.failures import StoppedError, exit_code, raised
 
 SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "explore": {"schema": "tidegate/report@1", "seed": None, "scenarios": []},

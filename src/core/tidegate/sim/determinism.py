@@ -33,8 +33,8 @@ from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Asking
 from tidegate.sim.lines import awaited_at
 from tidegate.sim.packing import Lens, Looked, Packed
-from tidegate.sim.policies import Generator, Seeding
 from tidegate.sim.picture import status
+from tidegate.sim.policies import Generator, Seeding
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Search
 from tidegate.sim.ways import ways
