@@ -240,8 +240,8 @@ def busy(
 
 
 def one_reported(work: commands.Work) -> commands.WorkReported:
-    assert isinstance(work.task, fanout.Start)
-    report = fanout.TasksReported(work.task.window, (7,), work.task.attempt, fanout.Report.SUCCEEDED)
+    assert isinstance(work.request, fanout.Start)
+    report = fanout.TasksReported(work.request.window, (7,), work.request.attempt, fanout.Report.SUCCEEDED)
     return commands.WorkReported(work.partition, work.generation, report)
 
 

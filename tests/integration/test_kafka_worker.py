@@ -329,7 +329,7 @@ def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_
             raise RuntimeError("poison")
 
     async def hook(work: Work, records: tuple[Record, ...]) -> object:
-        answered.append((type(work.task).__name__, tuple(record.offset for record in records)))
+        answered.append((type(work.request).__name__, tuple(record.offset for record in records)))
         return None if records[0].offset == 5 else "done"
 
     async def scenario() -> None:

@@ -345,7 +345,7 @@ class Worker:
 
     async def handled(self, work: Work, number: int, given: Record) -> None:
         """Call the handler with a record, and report at once how that ended."""
-        assert isinstance(work.task, Start)
+        assert isinstance(work.request, Start)
         report = Report.SUCCEEDED
         try:
             await self.handle(given)
@@ -354,7 +354,9 @@ class Worker:
             report = Report.FAILED
         self.apply(
             WorkReported(
-                work.partition, work.generation, TasksReported(work.task.window, (number,), work.task.attempt, report)
+                work.partition,
+                work.generation,
+                TasksReported(work.request.window, (number,), work.request.attempt, report),
             )
         )
 

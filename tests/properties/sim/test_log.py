@@ -121,7 +121,7 @@ def worked(state: State) -> list[int]:
     return [
         offset
         for command in commands
-        if isinstance(command, Work) and isinstance(command.task, Start)
+        if isinstance(command, Work) and isinstance(command.request, Start)
         for offset in command.offsets
     ]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Final
 
+import attrs
 import pytest
 
 import tidegate
@@ -25,7 +26,7 @@ from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Push, P
 from tidegate.model.effects import Call, Failure, Note, Now, Sleep
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.records import TopicPartition
-from tidegate.sim.recording import Other, Recording, Same, executed, read, stepped
+from tidegate.sim.recording import Other, Recording, Same, executed, header, read, stepped
 from tidegate.sim.tagged import named_classes, tagged, untagged
 from tidegate.sim.type_names import FIELDS, NAMES, RENAMED, ROOMS, name_of, upgraded
 
@@ -126,6 +127,19 @@ def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
     events = {type(untagged(json.loads(each.asked), OURS)) for each in old.entries}
     assert events >= {CommitUnknown, DrainTimerFired, SlotFreed, StopAsked}
     assert stepped(old, WorkerState(), rules.step, OURS) == Same(28, "")
+
+
+def test_a_recording_from_before_a_field_was_renamed_is_read() -> None:
+    """What was asked for of user code was called a task, also in files of this version."""
+    old = recorded("orders")
+    entries = [attrs.evolve(each, answer=each.answer.replace('"request"', '"task"')) for each in old.entries]
+    assert entries != [*old.entries]
+    lines = [
+        f'{{"i": {number}, "what": "", "event": {each.asked}, "commands": {each.answer}}}'
+        for number, each in enumerate(entries, 1)
+    ]
+    text = "\n".join([header("orders", "reducer", "").rstrip(), *lines, ""])
+    assert [each.answer for each in read(text).entries] == [each.answer for each in old.entries]
 
 
 @pytest.mark.parametrize(

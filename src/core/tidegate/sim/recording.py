@@ -181,8 +181,7 @@ def read(text: str) -> Recording:
     """
     first, *rest = text.split("\n")
     head = _parsed(first, 1)
-    is_first = head.get("schema") == _FIRST_SCHEMA
-    if not is_first and head.get("schema") != _SCHEMA:
+    if head.get("schema") not in (_FIRST_SCHEMA, _SCHEMA):
         raise Misuse(f"a recording of version {head.get('schema')!r}", why=f"this tidegate reads {_SCHEMA!r}")
     damage, is_whole = "", False
     entries: list[Entry] = []
@@ -197,7 +196,7 @@ def read(text: str) -> Recording:
             if not is_whole:
                 raise _damaged(number, f"it ends after {found['end']!r} lines, and there are {len(entries)}")
         else:
-            entries.append(_entry(_of_today(found) if is_first else found, number, len(entries) + 1))
+            entries.append(_entry(_of_today(found, number), number, len(entries) + 1))
     kind = head.get("kind")
     if kind not in ("program", "reducer"):
         raise _damaged(1, "it is of no program and of no reducer")
@@ -225,9 +224,12 @@ def _parsed(text: str, number: int) -> dict[str, object]:
     return cast("dict[str, object]", found)
 
 
-def _of_today(found: dict[str, object]) -> dict[str, object]:
-    """A line of the first version, as it is written today."""
-    return {"commands" if key == "wishes" else key: upgraded(item) for key, item in found.items()}
+def _of_today(found: dict[str, object], number: int) -> dict[str, object]:
+    """A line as it is written today: of the first version, or of this one with fields that were renamed since."""
+    try:
+        return {"commands" if key == "wishes" else key: upgraded(item) for key, item in found.items()}
+    except RecursionError as error:
+        raise _damaged(number, str(error)) from error
 
 
 def _entry(found: dict[str, object], number: int, expected: int) -> Entry:

@@ -75,4 +75,4 @@ def _begun(before: ConsumerState, part: Owned) -> bool:
     """Whether the partition has begun a task since."""
     earlier = before[part.partition]
     asked = {each.work for each in earlier.asked} if isinstance(earlier, Owned) else set[Work]()
-    return any(isinstance(each.work.task, Start) and each.work not in asked for each in part.asked)
+    return any(isinstance(each.work.request, Start) and each.work not in asked for each in part.asked)

@@ -108,7 +108,7 @@ def _is_work(effect: Effect[object]) -> bool:
 
 def is_delivery(effect: Effect[object]) -> bool:
     """It goes to a sink."""
-    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and not effect.task.to_dead_letter
+    return isinstance(effect, Work) and isinstance(effect.request, DeliverRecords) and not effect.request.to_dead_letter
 
 
 def is_timer(effect: Effect[object]) -> bool:

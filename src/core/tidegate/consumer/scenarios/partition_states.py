@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from tidegate.consumer import laws
 from tidegate.consumer.backpressure import Held, Hold, Plan
 from tidegate.consumer.commands import Work
-from tidegate.consumer.fanout import DeliverRecords, Task
+from tidegate.consumer.fanout import DeliverRecords, UserRequest
 from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Ordering, Owned, Phase, Unassigned
 from tidegate.consumer.watermark import open_offsets
@@ -106,14 +106,14 @@ def is_bounded(name: str, running_max: int) -> Law:
     return holds
 
 
-def _in_work(state: State, name: str) -> Iterator[tuple[Owned, Task, int]]:
+def _in_work(state: State, name: str) -> Iterator[tuple[Owned, UserRequest, int]]:
     """What user code is asked for in this generation, record by record, and the partition that asks."""
     machine = state.status(name)
     if isinstance(machine, Machine) and isinstance(machine.state, Owned):
         for command in machine.commands:
             if isinstance(command, Work) and command.generation == machine.state.generation:
                 for offset in command.offsets:
-                    yield machine.state, command.task, offset
+                    yield machine.state, command.request, offset
 
 
 def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
@@ -132,8 +132,8 @@ def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
 def runs_nothing_diverted(name: str) -> Law:
     """Where all records of the partition have one key."""
     return lambda state: all(
-        laws.partition.is_not_run(offset, task, (offset,) if part.closed else ())
-        for part, task, offset in _in_work(state, name)
+        laws.partition.is_not_run(offset, request, (offset,) if part.closed else ())
+        for part, request, offset in _in_work(state, name)
     )
 
 
@@ -282,7 +282,9 @@ def holds_back(state: State) -> bool:
 
 def is_answer(effect: Effect[object]) -> bool:
     """It answers for failures: a dead letter, say."""
-    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and bool(effect.task.to_dead_letter)
+    return (
+        isinstance(effect, Work) and isinstance(effect.request, DeliverRecords) and bool(effect.request.to_dead_letter)
+    )
 
 
 def planned(polling: Polling, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:
