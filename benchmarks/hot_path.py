@@ -74,7 +74,7 @@ class Course:
     def run(self) -> None:
         """Take, work on and commit all records."""
         room = Thresholds(high=4 * self.batch, low=self.batch)
-        consumer = ConsumerRules(executors=self.batch, thresholds=room, each=PartitionRules(window_max=self.batch))
+        consumer = ConsumerRules(executors=self.batch, thresholds=room, partition=PartitionRules(window_max=self.batch))
         state = consumer.step(ConsumerState(), Assigned(HERE, 1, 0)).state
         for first in range(0, self.records, self.batch):
             events: deque[Event] = deque((Fetched(HERE, 1, tuple(range(first, first + self.batch))),))
@@ -83,7 +83,7 @@ class Course:
                 state = step.state
                 events.extend(chain.from_iterable(map(self.answers, step.commands)))
             consumer.polling(state, ())
-        assert state.parts[0].tracker.floor == self.records, "all of it is committed"
+        assert state.partitions[0].tracker.floor == self.records, "all of it is committed"
 
     def answers(self, command: Command) -> Iterator[Event]:
         """What comes of a command: each handler succeeds."""

@@ -274,7 +274,7 @@ def revoking(size: int) -> Made[partition.PartitionStep]:
 
 def consuming(size: int) -> tuple[group.ConsumerRules, group.ConsumerState, commands.Work]:
     """So many partitions with eight records in work each."""
-    consumer = group.ConsumerRules(executors=8 * size, each=partition.PartitionRules(window_max=8))
+    consumer = group.ConsumerRules(executors=8 * size, partition=partition.PartitionRules(window_max=8))
     partitions = [TopicPartition("topic", number) for number in range(size)]
     owned = [state for _, state, _ in (busy(8, each) for each in partitions) if isinstance(state, partition.Owned)]
     return consumer, group.ConsumerState(tuple(owned)), busy(8)[2]
@@ -299,7 +299,9 @@ def stopping(size: int) -> Made[shutdown.ShutdownStep]:
     rules, worker = shutdown.WorkerRules(consumer), shutdown.WorkerState(consumer=state)
     return (
         lambda: rules.step(worker, shutdown.StopAsked()),
-        lambda step: step.state.phase is shutdown.ShutdownPhase.DRAINING and len(step.state.consumer.parts) == size,
+        lambda step: (
+            step.state.phase is shutdown.ShutdownPhase.DRAINING and len(step.state.consumer.partitions) == size
+        ),
     )
 
 

@@ -25,7 +25,7 @@ from tidegate_adapters.kafka import Worker
 RULES = ConsumerRules(
     executors=16,
     thresholds=Thresholds(high=400, low=100),
-    each=PartitionRules(drain=Budget(5 * SECOND, SECOND, SECOND)),
+    partition=PartitionRules(drain=Budget(5 * SECOND, SECOND, SECOND)),
 )
 
 

@@ -296,7 +296,7 @@ def test_what_is_done_behind_a_stuck_record_is_not_done_again(kafka: str, make_t
 
     async def scenario() -> None:
         await fill(kafka, topic, 40)
-        first = Worker([topic], stuck, bootstrap=kafka, group=f"group-{topic}", consumer=ConsumerRules(each=brief))
+        first = Worker([topic], stuck, bootstrap=kafka, group=f"group-{topic}", consumer=ConsumerRules(partition=brief))
         run = asyncio.create_task(first.run())
         await until(lambda: len(seen) == 40)
         first.stop()
@@ -322,7 +322,7 @@ def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_
     """
     topic = make_topic(1)
     answered: list[tuple[str, tuple[int, ...]]] = []
-    rules = ConsumerRules(each=PartitionRules(failure_policy=FailurePolicy.SKIP))
+    rules = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
 
     async def handle(record: Record) -> None:
         if record.offset in {5, 15}:
@@ -354,7 +354,7 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
     topic = make_topic(1)
     seen: list[tuple[str, int]] = []
     wanted: list[Event] = []
-    slowly = ConsumerRules(each=PartitionRules(drain=Budget(6 * SECOND, SECOND // 2, SECOND // 2)))
+    slowly = ConsumerRules(partition=PartitionRules(drain=Budget(6 * SECOND, SECOND // 2, SECOND // 2)))
 
     def worker(name: str, consumer: ConsumerRules) -> Worker:
         async def handle(record: Record) -> None:
@@ -407,7 +407,7 @@ def test_a_broker_that_takes_no_metadata_gets_none() -> None:
 
     async def scenario(bootstrap: str) -> None:
         await fill(bootstrap, "small", 20)
-        rules = ConsumerRules(each=PartitionRules(replay_max=1))
+        rules = ConsumerRules(partition=PartitionRules(replay_max=1))
         worker = Worker(["small"], handle, bootstrap=bootstrap, group="group-small", consumer=rules, observe=observe)
         run = asyncio.create_task(worker.run())
         await until(lambda: sum(isinstance(event, MetadataRefused) for event in events) == 2)

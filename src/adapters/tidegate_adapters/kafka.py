@@ -144,7 +144,7 @@ class Worker:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
         if not callable(handle):
             raise Misuse(f"{handle!r} cannot handle records", todo="pass an async function of one record")
-        if hooks is None and consumer.each.needs_hooks:
+        if hooks is None and consumer.partition.needs_hooks:
             raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
         self.topics, self.handle, self.bootstrap, self.consumer = tuple(topics), handle, bootstrap, consumer
         self.hooks, self.expected, self.observe, self.record = hooks, expected, observe, record
@@ -197,15 +197,17 @@ class Worker:
             self.apply(self.to_stop())
 
     def to_stop(self) -> StopAsked:
-        return StopAsked(tuple(Revoked(part.partition, self.in_flight(part.partition)) for part in self.state.parts))
+        return StopAsked(
+            tuple(Revoked(part.partition, self.in_flight(part.partition)) for part in self.state.partitions)
+        )
 
     async def poll(self) -> None:
         """One turn: measure, pause and resume as planned, fetch, and hand over what came."""
         self.measure()
         plan = self.consumer.polling(self.state, tuple(map(ours, self.client.paused())))
         assigned = set(map(ours, self.client.assignment()))
-        self.client.pause(*(theirs(each) for each in plan.hold if each in assigned))
-        self.client.resume(*(theirs(each) for each in plan.release if each in assigned))
+        self.client.pause(*(theirs(each) for each in plan.pause if each in assigned))
+        self.client.resume(*(theirs(each) for each in plan.resume if each in assigned))
         fetched = await self.client.getmany(*map(theirs, plan.poll), timeout_ms=_POLL_MS)
         generation = self.generation  # of the assignment in force as the poll returns
         await self.is_assigned.wait()
@@ -220,8 +222,8 @@ class Worker:
 
     def measure(self) -> None:
         """Forget the records that are done, and measure how much the others hold up, where that matters."""
-        now, bounds = time.monotonic(), self.consumer.each.limits
-        for part in self.state.parts:
+        now, bounds = time.monotonic(), self.consumer.partition.limits
+        for part in self.state.partitions:
             undone, kept = set(open_offsets(part.tracker)), self.kept[part.partition]
             self.kept[part.partition] = kept = {offset: kept[offset] for offset in kept if offset in undone}
             if bounds.size is not None or bounds.age is not None:
@@ -326,7 +328,7 @@ class Worker:
 
     async def replied(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> object:
         match command:
-            case Work(partition, _, Start() as task, offsets) if not self.consumer.each.hooks:
+            case Work(partition, _, Start() as task, offsets) if not self.consumer.partition.hooks:
                 kept = self.kept[partition]
                 given = [kept[offset].record for offset in offsets]
                 await asyncio.gather(*map(partial(self.handled, command), task.numbers, given))

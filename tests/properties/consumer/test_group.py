@@ -37,7 +37,7 @@ P = tuple(TopicPartition("t", number) for number in range(3))
 BOUNDS = PartitionLimits(span=Thresholds(high=5, low=2), metadata=Thresholds(high=6, low=3))
 EACH = PartitionRules(limits=BOUNDS, replay_max=1)
 IN_ORDER = attrs.evolve(EACH, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
-RULES = ConsumerRules(executors=2, thresholds=Thresholds(high=4, low=1), each=EACH)
+RULES = ConsumerRules(executors=2, thresholds=Thresholds(high=4, low=1), partition=EACH)
 KEYS = (b"a", b"b", None)
 
 # A script is what a random world does: an event of the group, or which command comes true, and how.
@@ -177,7 +177,7 @@ LAWS = {"AS1": as1, "AS2": as2, "AS3": as3, "AS4": as4, "AS5": as5, "AS6": as6}
 @pytest.mark.parametrize("each", [EACH, IN_ORDER])
 def test_whatever_happens_the_laws_hold(law: str, each: PartitionRules) -> None:
     """Laws AS1 to AS6, over random scripts of the group, of records and of user code."""
-    holds(LAWS[law], Machine(attrs.evolve(RULES, each=each)))
+    holds(LAWS[law], Machine(attrs.evolve(RULES, partition=each)))
 
 
 def runs_twice_as_many(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
@@ -206,18 +206,18 @@ def resumes_nothing(
     rules: ConsumerRules, state: ConsumerState, paused: Collection[TopicPartition]
 ) -> Plan[TopicPartition]:
     """What was paused stays paused."""
-    return attrs.evolve(rules.polling(state, paused), release=())
+    return attrs.evolve(rules.polling(state, paused), resume=())
 
 
 def keeps_its_slot(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
     """A partition takes the slot that it made free, and the others wait until it has nothing more."""
     own = state[event.partition]
     room = rules.executors - state.running + (own.running if isinstance(own, Owned) else 0)
-    done = attrs.evolve(rules.each, running_max=room).step(own, event)
-    parts = [part for part in state.parts if part.partition != event.partition]
+    done = attrs.evolve(rules.partition, running_max=room).step(own, event)
+    parts = [part for part in state.partitions if part.partition != event.partition]
     if isinstance(done.state, Owned):
         parts.append(done.state)
-    kept = attrs.evolve(state, parts=tuple(sorted(parts, key=attrgetter("partition"))))
+    kept = attrs.evolve(state, partitions=tuple(sorted(parts, key=attrgetter("partition"))))
     again = rules.step(kept, SlotFreed(event.partition))
     return Step(again.state, (*done.commands, *again.commands))
 
@@ -277,7 +277,7 @@ def test_a_partition_that_is_held_is_not_polled_while_others_are() -> None:
     big = attrs.evolve(RULES, thresholds=Thresholds(high=99, low=9))
     state = big.step(state, Fetched(P[0], 1, tuple(range(6)))).state
     plan = big.polling(state, ())
-    assert (plan.poll, plan.hold, plan.release) == ((P[1],), (), ())
+    assert (plan.poll, plan.pause, plan.resume) == ((P[1],), (), ())
 
 
 def test_by_default_the_gate_is_for_the_executors() -> None:

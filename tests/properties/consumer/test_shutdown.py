@@ -42,7 +42,9 @@ from tidegate.model.records import TopicPartition
 
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(2))
 BUDGET = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
-RIGHT = WorkerRules(ConsumerRules(executors=3, each=PartitionRules(drain=BUDGET, metadata_max=0)), leave=5 * SECOND)
+RIGHT = WorkerRules(
+    ConsumerRules(executors=3, partition=PartitionRules(drain=BUDGET, metadata_max=0)), leave=5 * SECOND
+)
 
 
 @attrs.define
@@ -72,7 +74,7 @@ class Life:
             elif not isinstance(command, Interrupt):
                 self.in_flight[command] = self.now
                 begun.append(command)
-        owned = [part.partition for part in self.worker.consumer.parts]
+        owned = [part.partition for part in self.worker.consumer.partitions]
         assert laws.begins_nothing(before, self.worker, begun)
         assert laws.leaves_nothing_behind(self.worker, self.in_flight)
         assert laws.releases_what_is_wanted(self.wanted, owned, ())

@@ -122,7 +122,7 @@ def test_an_old_recording_of_a_program_is_executed_again() -> None:
 
 def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
     """Events and commands that were renamed since are among it: a commit of unknown outcome, a drain, a stop."""
-    rules = WorkerRules(ConsumerRules(each=PartitionRules(hooks=True, fanout=fanout.Rules(task_delivery=True))))
+    rules = WorkerRules(ConsumerRules(partition=PartitionRules(hooks=True, fanout=fanout.Rules(task_delivery=True))))
     old = recorded("orders")
     events = {type(untagged(json.loads(each.asked), OURS)) for each in old.entries}
     assert events >= {CommitUnknown, DrainTimerFired, SlotFreed, StopAsked}

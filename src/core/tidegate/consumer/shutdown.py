@@ -221,7 +221,7 @@ class WorkerRules:
     @property
     def total(self) -> Duration:
         """How long it takes from the first time it is asked until it is gone, at most."""
-        return self.consumer.each.drain.total + self.leave
+        return self.consumer.partition.drain.total + self.leave
 
     def step(self, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
         """What follows from an event for the worker.
@@ -261,7 +261,7 @@ class WorkerRules:
 
     def _asked(self, state: WorkerState, known: tuple[Revoked, ...]) -> ShutdownStep:
         """The first time, drain; then give up what drains, and at last the leaving itself."""
-        owned = tuple(part.partition for part in state.consumer.parts)
+        owned = tuple(part.partition for part in state.consumer.partitions)
         match state.phase:
             case ShutdownPhase.WORKING:
                 named = {each.partition: each for each in known}
@@ -280,9 +280,11 @@ class WorkerRules:
         self, state: WorkerState, events: tuple[Revoked | Lost, ...]
     ) -> tuple[WorkerState, tuple[ShutdownCommand, ...]]:
         """What each partition does when it ends. None makes room for another, so one after the other is enough."""
-        each = attrs.evolve(self.consumer.each, running_max=0)
-        done = [each.step(part, event) for part, event in zip(state.consumer.parts, events, strict=True)]
-        left = attrs.evolve(state.consumer, parts=tuple(step.state for step in done if isinstance(step.state, Owned)))
+        each = attrs.evolve(self.consumer.partition, running_max=0)
+        done = [each.step(part, event) for part, event in zip(state.consumer.partitions, events, strict=True)]
+        left = attrs.evolve(
+            state.consumer, partitions=tuple(step.state for step in done if isinstance(step.state, Owned))
+        )
         verdict = decide(self.consumer.thresholds, left.verdict.gate, left.load)
         asked = tuple(command for step in done for command in step.commands)
         return _committing(state, attrs.evolve(left, verdict=verdict), state.commits, asked), asked
@@ -294,7 +296,7 @@ class WorkerRules:
 
     def _settled(self, state: WorkerState, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
         """Leave when nothing is owned any more."""
-        if state.phase is not ShutdownPhase.DRAINING or state.consumer.parts:
+        if state.phase is not ShutdownPhase.DRAINING or state.consumer.partitions:
             return Step(state, asked)
         given_up = tuple(map(Cancel, state.commits))
         return Step(

@@ -35,13 +35,15 @@ def load_is_bounded(consumer: ConsumerRules, state: ConsumerState, batch: int) -
 def no_executor_waits(consumer: ConsumerRules, state: ConsumerState) -> bool:
     """Law AS3: while an executor is free, no flowing partition has a record queued that may be taken."""
     free = state.running < consumer.executors
-    return not (free and any(consumer.each.next_window(part) for part in state.parts if part.phase is Phase.FLOWING))
+    return not (
+        free and any(consumer.partition.next_window(part) for part in state.partitions if part.phase is Phase.FLOWING)
+    )
 
 
 def others_are_left_alone(before: ConsumerState, after: ConsumerState, partition: TopicPartition) -> bool:
     """Law AS4: an event of one partition changes of others no more than how many of their tasks run."""
-    rest = {part.partition: part for part in before.parts if part.partition != partition}
-    now = {part.partition: part for part in after.parts if part.partition != partition}
+    rest = {part.partition: part for part in before.partitions if part.partition != partition}
+    now = {part.partition: part for part in after.partitions if part.partition != partition}
     return rest.keys() == now.keys() and all(
         (old.generation, old.phase, old.tracker, old.committing)
         == (now[key].generation, now[key].phase, now[key].tracker, now[key].committing)
@@ -54,8 +56,8 @@ def holds_what_is_not_polled(
     state: ConsumerState, paused: Collection[TopicPartition], poll: Plan[TopicPartition]
 ) -> bool:
     """Law AS5: either some partitions are polled and none of them stays paused, or all are held."""
-    held = (set(paused) | set(poll.hold)) - set(poll.release)
-    return not held & set(poll.poll) and (bool(poll.poll) or held >= {part.partition for part in state.parts})
+    held = (set(paused) | set(poll.pause)) - set(poll.resume)
+    return not held & set(poll.poll) and (bool(poll.poll) or held >= {part.partition for part in state.partitions})
 
 
 def slots_go_round(
@@ -64,8 +66,8 @@ def slots_go_round(
     """Law AS6: whoever made room takes it only where no other partition could."""
     waits = [
         part
-        for part in after.parts
-        if part.phase is Phase.FLOWING and consumer.each.next_window(part) and not _begun(before, part)
+        for part in after.partitions
+        if part.phase is Phase.FLOWING and consumer.partition.next_window(part) and not _begun(before, part)
     ]
     own = after[partition]
     return not (isinstance(own, Owned) and _begun(before, own) and any(part.partition != partition for part in waits))

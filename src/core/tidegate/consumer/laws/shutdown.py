@@ -27,9 +27,9 @@ def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effe
     """
     if before.phase is ShutdownPhase.WORKING:
         return True
-    owned = {(part.partition, part.generation) for part in before.consumer.parts}
+    owned = {(part.partition, part.generation) for part in before.consumer.partitions}
     return all(map(starts_nothing, begun)) and all(
-        (part.partition, part.generation) in owned for part in after.consumer.parts
+        (part.partition, part.generation) in owned for part in after.consumer.partitions
     )
 
 
@@ -37,7 +37,7 @@ def leaves_nothing_behind(worker: WorkerState, in_flight: Iterable[Effect[object
     """Law SD2: whoever leaves, or is gone, owns nothing, and waits for nothing but the group's answer."""
     if worker.phase in (ShutdownPhase.WORKING, ShutdownPhase.DRAINING):
         return True
-    return not worker.consumer.parts and all(isinstance(command, Leave | StartLeaveTimer) for command in in_flight)
+    return not worker.consumer.partitions and all(isinstance(command, Leave | StartLeaveTimer) for command in in_flight)
 
 
 def finished_is_committed(committed: int, finished: Collection[int]) -> bool:

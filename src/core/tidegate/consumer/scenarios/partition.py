@@ -349,7 +349,9 @@ def assignment(
         pauses: Whether a client of each pauses and resumes partitions, as the plan for a poll says, before it polls; then
             records come one by one.
     """
-    consumer = ConsumerRules(executors=1, thresholds=Thresholds(high=2, low=1), each=PartitionRules(metadata_max=0))
+    consumer = ConsumerRules(
+        executors=1, thresholds=Thresholds(high=2, low=1), partition=PartitionRules(metadata_max=0)
+    )
     plan = partial(polling, consumer)
     entries: Entries = (None,) * records if pauses else ()
     means = _polled_as_planned(plan, broker(None, most=1)) if pauses else _gated(plan, broker(records))
@@ -448,7 +450,7 @@ def _polled_as_planned(polling: Polling, means: Meaning) -> Meaning:
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         if isinstance(effect, Fetch):
             now = planned(polling, world.read(place(who)), world.read(paused(who)))
-            if now.hold or now.release or effect.partition not in now.poll:
+            if now.pause or now.resume or effect.partition not in now.poll:
                 return
         yield from means(effect, world, who)
 
@@ -477,8 +479,8 @@ class Client:
     def steps(self, world: World) -> Iterator[ActorStep]:
         now = planned(self.polling, world.read(place(self.of)), world.read(paused(self.of)))
         asked: tuple[Pause | Resume, ...] = (
-            *(Pause(each) for each in now.hold),
-            *(Resume(each) for each in now.release),
+            *(Pause(each) for each in now.pause),
+            *(Resume(each) for each in now.resume),
         )
         for effect in asked[:1]:
             for after, _ in perform_on_log(effect, world, self.of):

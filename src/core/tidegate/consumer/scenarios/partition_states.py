@@ -220,7 +220,7 @@ def _paused_by(state: State, name: str) -> tuple[int, ...]:
 
 def pauses_and_resumes(polling: Polling) -> Mapping[str, Law]:
     def resumes(state: State) -> bool:
-        return any(planned(polling, state.status(name), _paused_by(state, name)).release for name in CONSUMERS)
+        return any(planned(polling, state.status(name), _paused_by(state, name)).resume for name in CONSUMERS)
 
     return {
         "a client pauses": lambda state: any(_paused_by(state, name) for name in CONSUMERS),

@@ -182,7 +182,7 @@ class _Exit:
 
 ShutdownStepping: TypeAlias = Callable[[WorkerRules, WorkerState, ShutdownEvent], ShutdownStep]
 
-_RIGHT: Final = WorkerRules(ConsumerRules(executors=2, each=SINKS))
+_RIGHT: Final = WorkerRules(ConsumerRules(executors=2, partition=SINKS))
 
 
 def shutdown(
@@ -288,7 +288,7 @@ def _releases_what_is_wanted(state: State) -> bool:
     if any(isinstance(event, Revoked) for event in state.read(inbox(_STOPS))):
         return True  # it is not there yet
     done = (Release(partition),) if 0 in group.released else ()
-    owned = [part.partition for part in worker.consumer.parts]
+    owned = [part.partition for part in worker.consumer.partitions]
     return laws.shutdown.releases_what_is_wanted((partition,), owned, done)
 
 
@@ -312,7 +312,7 @@ def _saves_what_is_finished(before: State, after: State) -> bool:
     match before.status(_STOPS):
         case Machine(WorkerState(ShutdownPhase.DRAINING, consumer), _, events) if not any(map(_is_refusal, events)):
             position = after.read(committed(0))
-            own = [after.read(finished(part.generation)) for part in consumer.parts]
+            own = [after.read(finished(part.generation)) for part in consumer.partitions]
             return all(laws.shutdown.finished_is_committed(position, done) for done in own)
         case _:
             return True
@@ -325,9 +325,9 @@ def _is_refusal(event: object) -> bool:
 def _begins_anew(before: State, after: State) -> bool:
     for name in (_STAYS, _STOPS):
         worker, then = _worker_of(before.status(name)), _worker_of(after.status(name))
-        if worker is None or then is None or worker.consumer.parts:
+        if worker is None or then is None or worker.consumer.partitions:
             continue
-        for part in then.consumer.parts:
+        for part in then.consumer.partitions:
             if not laws.shutdown.begins_at_the_committed(part.tracker.floor, before.read(committed(0))):
                 return False
     return True
@@ -363,7 +363,7 @@ def _is_rebalanced_while_draining(state: State) -> bool:
     return (
         worker is not None
         and worker.phase is ShutdownPhase.DRAINING
-        and bool(worker.consumer.parts)
+        and bool(worker.consumer.partitions)
         and state.read(GROUP).rebalancing
     )
 

@@ -193,7 +193,7 @@ def never_resumes(
     rules: ConsumerRules, state: ConsumerState, paused: Collection[TopicPartition]
 ) -> Plan[TopicPartition]:
     """What was paused is polled again when the gate opens, and still paused."""
-    return attrs.evolve(rules.polling(state, paused), release=())
+    return attrs.evolve(rules.polling(state, paused), resume=())
 
 
 AT_ONCE: Final = Budget(30 * SECOND)

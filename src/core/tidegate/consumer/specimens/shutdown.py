@@ -134,7 +134,7 @@ def planted(
     """The scenario with the bug in its place."""
     make = partial(
         shutdown,
-        WorkerRules(ConsumerRules(executors=2, each=attrs.evolve(SINKS, parts=parts))),
+        WorkerRules(ConsumerRules(executors=2, partition=attrs.evolve(SINKS, parts=parts))),
         step=step,
         summary=(bug.__doc__ or "").partition("\n")[0],
         records=records,
