@@ -298,7 +298,7 @@ def stopping(size: int) -> Made[shutdown.ShutdownStep]:
     consumer, state, _ = consuming(size)
     rules, worker = shutdown.WorkerRules(consumer), shutdown.WorkerState(consumer=state)
     return (
-        lambda: rules.step(worker, shutdown.StopAsked()),
+        lambda: rules.step(worker, shutdown.StopRequested()),
         lambda step: (
             step.state.phase is shutdown.ShutdownPhase.DRAINING and len(step.state.consumer.partitions) == size
         ),

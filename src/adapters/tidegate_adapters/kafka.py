@@ -53,7 +53,7 @@ from tidegate.consumer.shutdown import (
     ShutdownEvent,
     ShutdownPhase,
     StartLeaveTimer,
-    StopAsked,
+    StopRequested,
     WorkerRules,
     WorkerState,
     event_for,
@@ -196,8 +196,8 @@ class Worker:
         if self.held.phase is not ShutdownPhase.WORKING:
             self.apply(self.to_stop())
 
-    def to_stop(self) -> StopAsked:
-        return StopAsked(
+    def to_stop(self) -> StopRequested:
+        return StopRequested(
             tuple(Revoked(part.partition, self.in_flight(part.partition)) for part in self.state.partitions)
         )
 

@@ -20,7 +20,7 @@ from tidegate.consumer import commands, drain, fanout, shutdown
 from tidegate.consumer.commands import CommitUnknown, DrainTimerFired, SlotFreed
 from tidegate.consumer.group import ConsumerRules
 from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.shutdown import StopAsked, WorkerRules, WorkerState
+from tidegate.consumer.shutdown import StopRequested, WorkerRules, WorkerState
 from tidegate.model import documents, effects, instants, operations, records
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Push, Put
 from tidegate.model.effects import Call, Failure, Note, Now, Sleep
@@ -125,7 +125,7 @@ def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
     rules = WorkerRules(ConsumerRules(partition=PartitionRules(hooks=True, fanout=fanout.Rules(task_delivery=True))))
     old = recorded("orders")
     events = {type(untagged(json.loads(each.asked), OURS)) for each in old.entries}
-    assert events >= {CommitUnknown, DrainTimerFired, SlotFreed, StopAsked}
+    assert events >= {CommitUnknown, DrainTimerFired, SlotFreed, StopRequested}
     assert stepped(old, WorkerState(), rules.step, OURS) == Same(28, "")
 
 

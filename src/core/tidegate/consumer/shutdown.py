@@ -71,7 +71,7 @@ from tidegate.retries.backoff import check_delay
 
 __all__ = [
     "Leave", "LeaveAnswered", "LeaveTimerFired", "ShutdownCommand", "ShutdownEvent", "ShutdownPhase", "ShutdownStep",
-    "StartLeaveTimer", "StopAsked", "WorkerRules", "WorkerState", "event_for",
+    "StartLeaveTimer", "StopRequested", "WorkerRules", "WorkerState", "event_for",
 ]  # fmt: skip
 
 _LEAVE: Final = 5 * SECOND
@@ -104,7 +104,7 @@ ShutdownCommand: TypeAlias = commands.Command | Leave | StartLeaveTimer
 
 @final
 @attrs.frozen
-class StopAsked:
+class StopRequested:
     """Somebody wants the worker to stop; the second time, at once.
 
     Attributes:
@@ -135,7 +135,7 @@ class LeaveTimerFired:
         return "time to leave is over"
 
 
-ShutdownEvent: TypeAlias = commands.Event | StopAsked | LeaveAnswered | LeaveTimerFired
+ShutdownEvent: TypeAlias = commands.Event | StopRequested | LeaveAnswered | LeaveTimerFired
 
 
 def event_for(command: Effect[object], reply: object) -> ShutdownEvent | None:
@@ -239,7 +239,7 @@ class WorkerRules:
         check_type(state, WorkerState, "a worker")
         check_type(event, _EVENTS, "an event of a worker")
         match event:
-            case StopAsked(known):
+            case StopRequested(known):
                 check_tuple(known, Revoked, "what is known of a partition")
                 for each in known:
                     commands.check_event(each)

@@ -21,9 +21,14 @@ __all__ = ["FIELDS", "NAMES", "RENAMED", "ROOMS", "name_of", "upgraded"]
 
 
 NAMES: Final[Mapping[str, str]] = {
+    "tidegate.consumer.shutdown.StopRequested": "consumer.StopAsked",
+    "tidegate.leases.election.StartTimer": "leases.WakeIn",
+    "tidegate.reactive.change_stream.commands.StartTimer": "reactive.Await",
+    "tidegate.reactive.change_stream.events.StopRequested": "reactive.StopAsked",
     "tidegate.retries.polling.AskReason": "retries.Why",
     "tidegate.retries.polling.PollingBounds": "retries.Bounds",
     "tidegate.retries.schedule.ScheduleCell": "retries.Cell",
+    "tidegate.sinks.outbox.StartTimer": "sinks.WakeAt",
 }
 """Names of classes that are called otherwise than by their room and their own name."""
 

@@ -87,8 +87,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
-    "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client",
-    "assignment", "is_commit", "is_delivery", "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
+    "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client", "group",
+    "is_commit", "is_delivery", "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
 ]  # fmt: skip
 
 _NOBODY: Final = ("",) * len(NUMBERS)
@@ -329,7 +329,7 @@ def partition(
     )
 
 
-def assignment(
+def group(
     *,
     polling: _ConsumerPolling = ConsumerRules.polling,
     summary: str = "two whole consumers with executors and a gate: the same, and the load is bounded",
@@ -689,21 +689,21 @@ SCENARIOS: Final = (
     ),
     Shipped(
         "group",
-        partial(assignment, budget=0),
-        thorough=assignment,
-        large=partial(assignment, records=4, rebalances=3, budget=3),
+        partial(group, budget=0),
+        thorough=group,
+        large=partial(group, records=4, rebalances=3, budget=3),
     ),
     Shipped(
         "group.pauses",
         partial(
-            assignment,
+            group,
             summary="the same where a client pauses what the gate holds, and resumes it: all records come in the end",
             records=3,
             rebalances=0,
             budget=0,
             pauses=True,
         ),
-        thorough=partial(assignment, records=3, rebalances=0, pauses=True),
-        large=partial(assignment, records=4, rebalances=2, budget=2, pauses=True),
+        thorough=partial(group, records=3, rebalances=0, pauses=True),
+        large=partial(group, records=4, rebalances=2, budget=2, pauses=True),
     ),
 )

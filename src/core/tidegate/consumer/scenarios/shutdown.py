@@ -26,11 +26,11 @@ from tidegate.consumer.shutdown import (
     ShutdownPhase,
     ShutdownStep,
     StartLeaveTimer,
+    StopRequested,
     WorkerRules,
     WorkerState,
     event_for,
 )
-from tidegate.consumer.shutdown import StopAsked as AskedToStop
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
@@ -147,7 +147,7 @@ class Signals:
         asked = world.read(_ASKED)
         if asked < self.most and not world.read(dead(self.worker)):
             after = world.write(_ASKED, asked + 1).write(
-                inbox(self.worker), (*world.read(inbox(self.worker)), AskedToStop())
+                inbox(self.worker), (*world.read(inbox(self.worker)), StopRequested())
             )
             if asked:
                 after = after.write(_EXCUSED, value=True)

@@ -42,7 +42,7 @@ from tidegate.consumer.scenarios.partition import (
     HOLES,
     SINKS,
     SINKS_FAIL,
-    assignment,
+    group,
     is_commit,
     is_timer,
     one_by_one,
@@ -427,7 +427,7 @@ SPECIMENS: Final = (
     planted(
         "gate_is_ignored",
         paused_once,
-        partial(assignment, polling=paused_once, records=3, rebalances=0),
+        partial(group, polling=paused_once, records=3, rebalances=0),
         LOAD,
         "Drakkar 0.11.1 pauses once; partitions that are assigned afterwards are polled all the same.",
         of="group",
@@ -435,7 +435,7 @@ SPECIMENS: Final = (
     planted(
         "never_resumes",
         never_resumes,
-        partial(assignment, polling=never_resumes, records=3, rebalances=0, budget=0, pauses=True),
+        partial(group, polling=never_resumes, records=3, rebalances=0, budget=0, pauses=True),
         ALL,
         "Planted: Kafka's clients give no records of what is paused, whoever polls, until it is resumed.",
         of="group.pauses",
