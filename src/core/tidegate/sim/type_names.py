@@ -25,6 +25,8 @@ NAMES: Final[Mapping[str, str]] = {
     "tidegate.leases.election.StartTimer": "leases.WakeIn",
     "tidegate.reactive.change_stream.commands.StartTimer": "reactive.Await",
     "tidegate.reactive.change_stream.events.StopRequested": "reactive.StopAsked",
+    "tidegate.reactive.reactive_task.ReactiveTaskParts": "reactive.Parts",
+    "tidegate.reactive.tasks.vocabulary.TaskRules": "reactive.Task",
     "tidegate.retries.polling.AskReason": "retries.Why",
     "tidegate.retries.polling.PollingBounds": "retries.Bounds",
     "tidegate.retries.schedule.ScheduleCell": "retries.Cell",
