@@ -46,8 +46,8 @@ from tidegate.sim.tagged import Classes, Hide, matches, named_classes, nothing_h
 from tidegate.sim.type_names import upgraded
 
 __all__ = [
-    "NOTHING", "Entry", "Executed", "Kind", "Other", "Recording", "Same", "digest_of", "ended", "executed", "handled",
-    "header", "is_recording", "last", "read", "replied", "stepped",
+    "NOTHING_MORE", "Entry", "Executed", "Other", "Recording", "RecordingKind", "Same", "digest_of", "ended",
+    "executed", "handled", "header", "is_recording", "last", "read", "replied", "stepped",
 ]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ E = TypeVar("E")
 _SCHEMA: Final = "tidegate/recording@2"
 _FIRST_SCHEMA: Final = "tidegate/recording@1"
 """It called classes by their modules, and commands wishes; it is read as what is written today."""
-Kind: TypeAlias = Literal["program", "reducer"]
+RecordingKind: TypeAlias = Literal["program", "reducer"]
 
 
 @final
@@ -95,7 +95,7 @@ class Recording:
     """
 
     program: str
-    kind: Kind
+    kind: RecordingKind
     arguments: str
     version: str
     python: str
@@ -107,7 +107,7 @@ class Recording:
 # --- writing ------------------------------------------------------------------------------------------------------------
 
 
-def header(program: str, kind: Kind, arguments: str) -> str:
+def header(program: str, kind: RecordingKind, arguments: str) -> str:
     """The first line."""
     versions: Json = {"tidegate": tidegate.__version__, "python": PYTHON}
     return _line({"schema": _SCHEMA, "program": program, "kind": kind, "arguments": arguments, "versions": versions})
@@ -291,7 +291,7 @@ class Other:
 
 
 Executed: TypeAlias = Same | Other
-NOTHING: Final = "nothing more"
+NOTHING_MORE: Final = "nothing more"
 
 
 def executed(recording: Recording, program: Program[object], classes: Classes) -> Executed:
@@ -328,7 +328,7 @@ def _executed_on(recording: Recording, program: Program[object], classes: Classe
         status = resume(program, untagged(json.loads(each.answer), classes))
     done = len(recording.entries)
     if recording.is_whole and isinstance(status, Asking):
-        return Other(done + 1, NOTHING, one_line(str(status.effect)), awaited_at(program))
+        return Other(done + 1, NOTHING_MORE, one_line(str(status.effect)), awaited_at(program))
     return Same(done, one_line(status_line(status, is_whole=recording.is_whole)))
 
 
@@ -359,7 +359,7 @@ def stepped(
         recorded = json.loads(each.answer)
         if not matches(recorded, [tagged(command) for command in after.commands]):
             return Other(
-                number, "; ".join(_words(recorded, classes)) or NOTHING, _in_list(after.commands), decided_at(step)
+                number, "; ".join(_words(recorded, classes)) or NOTHING_MORE, _in_list(after.commands), decided_at(step)
             )
     return Same(len(recording.entries), "")
 
@@ -370,7 +370,7 @@ def _words(commands: object, classes: Classes) -> Iterator[str]:
 
 
 def _in_list(commands: tuple[Effect[object], ...]) -> str:
-    return "; ".join(one_line(str(command)) for command in commands) or NOTHING
+    return "; ".join(one_line(str(command)) for command in commands) or NOTHING_MORE
 
 
 def digest_of(arguments: object, hide: Hide = nothing_hidden) -> str:

@@ -79,8 +79,7 @@ from tidegate.model.records import TopicPartition
 from tidegate.sim.actors import Network
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, dead, end, processed
-from tidegate.sim.log import CONTROL, Compaction, Entries, Pause, Resume, begun, paused
-from tidegate.sim.log import perform as perform_on_log
+from tidegate.sim.log import CONTROL, Compaction, Entries, Pause, Resume, begun, paused, perform_on_log
 from tidegate.sim.reducers import Crash, EventFor, ReducerProcess, Stepping
 from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
