@@ -32,7 +32,7 @@ Run: TypeAlias = Callable[[Terminal], ExitCode]
 """What a command line asks for."""
 
 SCOPES: Final = ("default", "thorough", "large")
-ONLY: Final = {"programs": "program", "specimens": "specimen"}
+ONLY: Final = {"designs": "design", "specimens": "specimen"}
 """The scopes and kinds of the simulator, in words, for `--help` must not load it."""
 UNITS_B: Final = {"": 1, "B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -269,7 +269,9 @@ def cli() -> None: ...
     show_default=True,
     help="How large the scenarios are that ship; without a TARGET, those that have that scope.",
 )
-@click.option("--only", type=click.Choice(list(ONLY)), help="Only programs, or only specimens.")
+@click.option(
+    "--only", type=click.Choice(list(ONLY)), help="Only designs, which are meant to be right, or only specimens."
+)
 @click.option(
     "--runs", type=click.IntRange(1, 1_000_000), metavar="N", help="Make N random runs, not an exhaustive search."
 )

@@ -53,7 +53,7 @@ class Report:
 
     Attributes:
         scenario: Its name.
-        kind: A program, or a specimen.
+        kind: A design, or a specimen.
         expect: The law that it was expected to break, or None for clean.
         verdict: What came out.
         reason: Why it is inconclusive; or how a law was broken beyond a bound of the search; else "".
