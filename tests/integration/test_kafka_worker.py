@@ -30,7 +30,7 @@ from tidegate.model.records import BROKER, PRODUCER, Record
 from tidegate.sim.recording import Other, Same, read
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import record
+from tidegate_adapters.kafka_ports import record_of
 from tidegate_adapters.recorder import Recorder
 
 RECORDS, PARTITIONS = 20_000, 8
@@ -464,4 +464,4 @@ def test_a_record_of_aiokafka_becomes_a_value(
     """Milliseconds become microseconds on the clock that counted them; a header may have no value."""
     headers = [("trace", b"1"), ("trace", None)]
     received = ConsumerRecord("topic", 1, 2, timestamp, kind, b"k", None, None, 1, 0, headers)
-    assert record(received) == Record("topic", 1, 2, b"k", None, (("trace", b"1"), ("trace", None)), expected)
+    assert record_of(received) == Record("topic", 1, 2, b"k", None, (("trace", b"1"), ("trace", None)), expected)
