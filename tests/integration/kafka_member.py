@@ -15,8 +15,8 @@ import sys
 
 from tidegate.consumer.backpressure import Thresholds
 from tidegate.consumer.commands import Assigned, Event, Fetched
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record

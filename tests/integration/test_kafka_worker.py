@@ -21,8 +21,8 @@ from tests.integration.servers import KafkaServer
 
 from tidegate.conformance import breaches
 from tidegate.consumer.commands import Committed, Event, MetadataRefused, Revoked, Work
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Instant
@@ -243,7 +243,7 @@ def test_the_page_on_recording_records_a_worker_that_is_executed_again(
 
 
 REDUCERS = """
-from tidegate.consumer.group import ConsumerRules
+from tidegate.consumer.consumer import ConsumerRules
 orders, fewer = ConsumerRules(), ConsumerRules(executors=1)
 """
 

@@ -1,4 +1,4 @@
-"""A worker on Kafka: it carries out what `tidegate.consumer.group` and `tidegate.consumer.shutdown` say, and decides nothing.
+"""A worker on Kafka: it carries out what `tidegate.consumer.worker` says, and decides nothing.
 
 Records go to the user's async function with bounded concurrency, complete out of order, and are committed in the
 background, along with what is done beyond the position; polling never waits for a commit. A revocation waits until what
@@ -44,10 +44,11 @@ from tidegate.consumer.commands import (
     Work,
     WorkReported,
 )
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import InFlight
 from tidegate.consumer.fanout import Report, Start, TasksReported
-from tidegate.consumer.group import ConsumerRules, ConsumerState
-from tidegate.consumer.shutdown import (
+from tidegate.consumer.watermark import open_offsets
+from tidegate.consumer.worker import (
     Leave,
     ShutdownCommand,
     ShutdownEvent,
@@ -58,7 +59,6 @@ from tidegate.consumer.shutdown import (
     WorkerState,
     event_for,
 )
-from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Failure, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Duration

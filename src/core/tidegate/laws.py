@@ -4,7 +4,7 @@ Use them in tests of your own: the properties of this project, its simulator and
 same predicates.
 """
 
-from tidegate.consumer.laws import backpressure, commit_metadata, drain, fanout, group, partition, shutdown, watermark
+from tidegate.consumer.laws import backpressure, commit_metadata, consumer, drain, fanout, partition, watermark, worker
 from tidegate.counters import laws as counter
 from tidegate.invocations.laws import admission, array_push_lock, recovery, status, transition
 from tidegate.leases.laws import claim_lock, election, lease
@@ -27,9 +27,9 @@ from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 
 __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "change_stream", "chunking",
-    "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "counter", "dead_letters", "debounce", "delivery",
-    "drain", "election", "evaluator", "evolution", "executions", "failures", "fanout", "firing", "group", "history",
+    "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "debounce",
+    "delivery", "drain", "election", "evaluator", "evolution", "executions", "failures", "fanout", "firing", "history",
     "lease", "membership", "orphans", "outbox", "partition", "payload_records", "polling", "reactive_task",
-    "reconciliation", "recovery", "retention", "schedule", "shutdown", "snapshot", "status", "tasks", "transition",
-    "trigger", "watermark",
+    "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transition", "trigger",
+    "watermark", "worker",
 ]  # fmt: skip

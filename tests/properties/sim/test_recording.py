@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tidegate import strategies
 from tidegate.consumer import commands, drain, fanout
 from tidegate.consumer.commands import Assigned, Commit, Event, Fetched, Interrupt, Release, Revoked, Work
-from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.model import records
 from tidegate.model.documents import ID, Document, Eq, Field, Put, exactly
 from tidegate.model.effects import (

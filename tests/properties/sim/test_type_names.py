@@ -16,11 +16,11 @@ import attrs
 import pytest
 
 import tidegate
-from tidegate.consumer import commands, drain, fanout, shutdown
+from tidegate.consumer import commands, drain, fanout, worker
 from tidegate.consumer.commands import CommitUnknown, DrainTimerFired, SlotFreed
-from tidegate.consumer.group import ConsumerRules
+from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.shutdown import StopRequested, WorkerRules, WorkerState
+from tidegate.consumer.worker import StopRequested, WorkerRules, WorkerState
 from tidegate.model import documents, effects, instants, operations, records
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Push, Put
 from tidegate.model.effects import Call, Failure, Note, Now, Sleep
@@ -80,7 +80,7 @@ def test_a_class_of_the_user_is_called_by_its_module() -> None:
 
 OURS: Final = named_classes(
     each
-    for module in (commands, documents, drain, effects, fanout, instants, operations, records, shutdown)
+    for module in (commands, documents, drain, effects, fanout, instants, operations, records, worker)
     for each in vars(module).values()
 )
 

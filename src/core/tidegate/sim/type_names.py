@@ -21,7 +21,7 @@ __all__ = ["FIELDS", "NAMES", "RENAMED", "ROOMS", "name_of", "upgraded"]
 
 
 NAMES: Final[Mapping[str, str]] = {
-    "tidegate.consumer.shutdown.StopRequested": "consumer.StopAsked",
+    "tidegate.consumer.worker.StopRequested": "consumer.StopAsked",
     "tidegate.leases.election.StartTimer": "leases.WakeIn",
     "tidegate.reactive.change_stream.commands.StartTimer": "reactive.Await",
     "tidegate.reactive.change_stream.events.StopRequested": "reactive.StopAsked",

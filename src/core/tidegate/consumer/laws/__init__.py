@@ -1,5 +1,5 @@
 """The laws of `tidegate.consumer` as predicates, one module a subject."""
 
-from tidegate.consumer.laws import backpressure, commit_metadata, drain, fanout, group, partition, shutdown, watermark
+from tidegate.consumer.laws import backpressure, commit_metadata, consumer, drain, fanout, partition, watermark, worker
 
-__all__ = ["backpressure", "commit_metadata", "drain", "fanout", "group", "partition", "shutdown", "watermark"]
+__all__ = ["backpressure", "commit_metadata", "consumer", "drain", "fanout", "partition", "watermark", "worker"]

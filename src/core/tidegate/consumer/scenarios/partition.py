@@ -22,8 +22,8 @@ from tidegate.consumer.commands import (
     Work,
     event_for,
 )
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Rules, Start, Tasks
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import (
     FailurePolicy,
     Ordering,

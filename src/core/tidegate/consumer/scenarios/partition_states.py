@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 from tidegate.consumer import laws
 from tidegate.consumer.backpressure import Held, Hold, Plan
 from tidegate.consumer.commands import Work
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import DeliverRecords, UserRequest
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Ordering, Owned, Phase, Unassigned
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Effect
@@ -141,7 +141,7 @@ def is_loaded_less(name: str, rules: ConsumerRules, batch: int) -> Law:
     def holds(state: State) -> bool:
         match state.status(name):
             case Machine(ConsumerState() as consumer):
-                return laws.group.load_is_bounded(rules, consumer, batch)
+                return laws.consumer.load_is_bounded(rules, consumer, batch)
             case _:
                 return True
 

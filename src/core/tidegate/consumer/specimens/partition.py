@@ -22,9 +22,9 @@ from tidegate.consumer.commands import (
     WorkFailed,
     WorkReported,
 )
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Report, Start, TasksReported
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import (
     PARTS,
     FailurePolicy,

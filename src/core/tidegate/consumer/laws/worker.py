@@ -1,4 +1,4 @@
-"""Laws of `tidegate.consumer.shutdown`."""
+"""Laws of `tidegate.consumer.worker`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from tidegate.consumer.commands import Release
 from tidegate.consumer.laws.partition import starts_nothing
-from tidegate.consumer.shutdown import Leave, ShutdownPhase, StartLeaveTimer, WorkerRules, WorkerState
+from tidegate.consumer.worker import Leave, ShutdownPhase, StartLeaveTimer, WorkerRules, WorkerState
 from tidegate.model.effects import Effect
 from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition

@@ -26,7 +26,7 @@ from tidegate.consumer.commands import (
     Work,
     event_for,
 )
-from tidegate.consumer.group import ConsumerRules, ConsumerState, ConsumerStep
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
 from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, Unassigned
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Refused
 from tidegate.model.errors import Misuse
@@ -141,33 +141,33 @@ def holds(check: Check, machine: Machine) -> None:
 
 def as1(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
-    return laws.group.executors_bound_the_running(machine.rules, after)
+    return laws.consumer.executors_bound_the_running(machine.rules, after)
 
 
 def as2(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
-    return laws.group.nothing_is_polled_at_high(machine.rules, after, machine.plan(after, ()))
+    return laws.consumer.nothing_is_polled_at_high(machine.rules, after, machine.plan(after, ()))
 
 
 def as3(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
-    return laws.group.no_executor_waits(machine.rules, after)
+    return laws.consumer.no_executor_waits(machine.rules, after)
 
 
 def as4(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del machine
-    return laws.group.others_are_left_alone(before, after, event.partition)
+    return laws.consumer.others_are_left_alone(before, after, event.partition)
 
 
 def as5(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
     return all(
-        laws.group.holds_what_is_not_polled(after, paused, machine.plan(after, paused)) for paused in ((), P, P[:1])
+        laws.consumer.holds_what_is_not_polled(after, paused, machine.plan(after, paused)) for paused in ((), P, P[:1])
     )
 
 
 def as6(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
-    return laws.group.slots_go_round(machine.rules, before, after, event.partition)
+    return laws.consumer.slots_go_round(machine.rules, before, after, event.partition)
 
 
 LAWS = {"AS1": as1, "AS2": as2, "AS3": as3, "AS4": as4, "AS5": as5, "AS6": as6}

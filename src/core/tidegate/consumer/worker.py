@@ -1,4 +1,4 @@
-"""A worker is asked to stop. In which order does it let everything go, so that nothing is lost and it ends in time?
+"""A worker is a consumer that is asked to stop one day. How does it let everything go, losing nothing, and end in time?
 
 A process that is asked to stop has until it is killed: 30 s with Kubernetes, 10 s with Docker. What it holds is let go
 one thing after the other:
@@ -8,7 +8,7 @@ one thing after the other:
                  each partition drains,          the next owner begins at once
                  commits, and is let go
 
-This is the reducer of a consumer (`tidegate.consumer.group`) with an end; while it works, it is that reducer and nothing else.
+This is the reducer of a consumer (`tidegate.consumer.consumer`) with an end; while it works, it is that reducer and nothing else.
 A partition drains as it does when the group wants it back (`tidegate.consumer.drain`): the same budget, the same order. So the
 worker is gone within the budget of a drain and the time to leave, whatever user code, sinks and the broker do. Whoever is
 asked a second time waits for nothing any more: what runs is given up, and the group is informed.
@@ -61,7 +61,7 @@ from tidegate.consumer.commands import (
     MetadataRefused,
     Revoked,
 )
-from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Owned
 from tidegate.model.effects import Cancel, Effect
 from tidegate.model.instants import SECOND, Duration, seconds

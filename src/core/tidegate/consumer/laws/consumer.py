@@ -1,4 +1,4 @@
-"""Laws of `tidegate.consumer.group`."""
+"""Laws of `tidegate.consumer.consumer`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from tidegate.consumer.backpressure import Plan
 from tidegate.consumer.commands import Work
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Start
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Owned, Phase
 from tidegate.model.records import TopicPartition
 

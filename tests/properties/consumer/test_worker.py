@@ -19,11 +19,11 @@ from tidegate.consumer.commands import (
     StartDrainTimer,
     Work,
 )
+from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget, InFlight
-from tidegate.consumer.group import ConsumerRules
-from tidegate.consumer.laws import shutdown as laws
+from tidegate.consumer.laws import worker as laws
 from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.shutdown import (
+from tidegate.consumer.worker import (
     Leave,
     LeaveAnswered,
     LeaveTimerFired,
