@@ -17,7 +17,7 @@ from collections import Counter
 from functools import partial
 from unittest.mock import patch
 
-from tidegate.catalogue import PROGRAMS
+from tidegate.catalogue import DESIGNS
 from tidegate.sim.attempts import attempt
 from tidegate.sim.fingerprint import Unmergeable
 from tidegate.sim.scenario import Scenario
@@ -56,7 +56,7 @@ def main() -> None:
     """A line a scenario."""
     gc.disable()
     print(f"{'scenario':28}{'merged, reduced':>17}{'runs':>14} {'share':>7}{'replies':>14} {'share':>7}")
-    for shipped in PROGRAMS:
+    for shipped in DESIGNS:
         if sys.argv[1:] and shipped.name not in sys.argv[1:]:
             continue
         merged = attempt(shipped.default(), lambda search: search.run(Bounds(), go_on), ALL).states

@@ -1,8 +1,8 @@
 """What a record costs on its way through one partition, from `Fetched` to `Committed`, and where that time goes.
 
-A course is a few batches of records that one partition of `tidegate.consumer.group.ConsumerRules` takes, works on and commits, as
+A course is a few batches of records that one partition of `tidegate.consumer.consumer.ConsumerRules` takes, works on and commits, as
 the adapter drives it. It is timed as a whole. Then it is run once more with notes being taken of each call that
-`partition` and `group` make into the layers below, arguments included; the calls of each layer are timed alone.
+`partition` and `consumer` make into the layers below, arguments included; the calls of each layer are timed alone.
 What is left of the time of a partition's steps is its own, and what is left of the whole is that of the assignment and of
 whoever drives it. Layers are timed at rest, so the parts are a little too quick, and the rest a little too slow.
 
@@ -23,11 +23,11 @@ from unittest.mock import patch
 
 import attrs
 
-from tidegate.consumer import group, partition
+from tidegate.consumer import consumer, partition
 from tidegate.consumer.backpressure import Thresholds
 from tidegate.consumer.commands import Assigned, Command, Event, Fetch, Fetched, Work, WorkReported, event_for
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Report, Start, TasksReported
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.records import TopicPartition
 
@@ -43,7 +43,7 @@ LAYERS: Final = {
     "tidegate.consumer.backpressure": "gate",
     "tidegate.consumer.fanout": "fan-out",
 }
-PARTS: Final = (*LAYERS.values(), "partition", "group")
+PARTS: Final = (*LAYERS.values(), "partition", "consumer")
 STEPS: Final = "steps"
 RECORDS: Final = 1_000
 """How many records a course has at least."""
@@ -74,16 +74,16 @@ class Course:
     def run(self) -> None:
         """Take, work on and commit all records."""
         room = Thresholds(high=4 * self.batch, low=self.batch)
-        consumer = ConsumerRules(executors=self.batch, thresholds=room, each=PartitionRules(window_max=self.batch))
-        state = consumer.step(ConsumerState(), Assigned(HERE, 1, 0)).state
+        rules = ConsumerRules(executors=self.batch, thresholds=room, partition=PartitionRules(window_max=self.batch))
+        state = rules.step(ConsumerState(), Assigned(HERE, 1, 0)).state
         for first in range(0, self.records, self.batch):
             events: deque[Event] = deque((Fetched(HERE, 1, tuple(range(first, first + self.batch))),))
             while events:
-                step = consumer.step(state, events.popleft())
+                step = rules.step(state, events.popleft())
                 state = step.state
                 events.extend(chain.from_iterable(map(self.answers, step.commands)))
-            consumer.polling(state, ())
-        assert state.parts[0].tracker.floor == self.records, "all of it is committed"
+            rules.polling(state, ())
+        assert state.partitions[0].tracker.floor == self.records, "all of it is committed"
 
     def answers(self, command: Command) -> Iterator[Event]:
         """What comes of a command: each handler succeeds."""
@@ -131,9 +131,11 @@ def measured(
     whole, *layers = best_of([course.run, *(partial(replayed, each) for each in calls.values())], seconds)
     took = dict(zip(calls, layers, strict=True))
     parts = {layer: sum(time for (_, of), time in took.items() if of == layer) for layer in LAYERS.values()}
-    steps = took["group", STEPS]
+    steps = took["consumer", STEPS]
     parts["partition"] = steps - sum(time for (user, _), time in took.items() if user == "partition")
-    parts["group"] = whole - steps - sum(time for (user, of), time in took.items() if user == "group" and of != STEPS)
+    parts["consumer"] = (
+        whole - steps - sum(time for (user, of), time in took.items() if user == "consumer" and of != STEPS)
+    )
     scale = 1e6 / course.records
     return Shares(course, whole * scale, {part: max(0.0, parts[part]) * scale for part in PARTS})
 
@@ -142,9 +144,9 @@ def noted(course: Course) -> Calls:
     """The calls that the course makes from one layer into another."""
     calls: Calls = {}
     with ExitStack() as stack:
-        for user in (partition, group):
+        for user in (partition, consumer):
             stack.enter_context(patch.dict(vars(user), noting(user, calls)))
-        step = note(("group", STEPS), PartitionRules._stepped, calls)  # noqa: SLF001  what a consumer calls
+        step = note(("consumer", STEPS), PartitionRules._stepped, calls)  # noqa: SLF001  what a consumer calls
         stack.enter_context(patch.object(PartitionRules, "_stepped", step))
         course.run()
     return calls

@@ -75,19 +75,19 @@ def digesting(size: int) -> Made[snapshot.Digest]:
     return lambda: snapshot.digest(document), lambda answer: answer != snapshot.digest(other)
 
 
-TASK: Final = tasks.Task()
+TASK: Final = tasks.TaskRules()
 
 
 def planned(document: Document) -> task_records.TaskRecord:
     """The record of a document at first sight."""
-    first = tasks.plan(None, tasks.Matching(document), task=TASK, now=BACK_THEN, new_id="record")
+    first = tasks.plan(None, tasks.Matching(document), rules=TASK, now=BACK_THEN, new_id="record")
     assert isinstance(first, tasks.InsertRecord)
     return first.record
 
 
 def claimed() -> tuple[task_records.TaskRecord, tasks.Claim, tasks.Seen]:
     document = order(1_000)
-    claimed = tasks.claim(planned(document), worker="worker", task=TASK, now=NOW)
+    claimed = tasks.claim(planned(document), worker="worker", rules=TASK, now=NOW)
     assert isinstance(claimed, tasks.Claimed)
     return claimed.write.record, claimed.claim, tasks.Matching(document)
 
@@ -97,7 +97,7 @@ def seeing(size: int) -> Made[tasks.PlanVerdict]:
     document = order(size)
     record, seen = planned(document), tasks.Matching(changed(document))
     return (
-        lambda: tasks.plan(record, seen, task=TASK, now=NOW, new_id="new"),
+        lambda: tasks.plan(record, seen, rules=TASK, now=NOW, new_id="new"),
         lambda answer: isinstance(answer, tasks.UpdateRecord) and answer.why is tasks.Why.CHANGED,
     )
 
@@ -106,7 +106,7 @@ def seeing(size: int) -> Made[tasks.PlanVerdict]:
 def claiming_task(_: int) -> Made[tasks.ClaimVerdict]:
     record = planned(order(1_000))
     return (
-        lambda: tasks.claim(record, worker="worker", task=TASK, now=NOW),
+        lambda: tasks.claim(record, worker="worker", rules=TASK, now=NOW),
         lambda answer: isinstance(answer, tasks.Claimed),
     )
 
@@ -115,7 +115,7 @@ def claiming_task(_: int) -> Made[tasks.ClaimVerdict]:
 def beginning(_: int) -> Made[tasks.BeginVerdict]:
     record, claim, seen = claimed()
     return (
-        lambda: tasks.begin(record, claim, seen, task=TASK, now=NOW),
+        lambda: tasks.begin(record, claim, seen, rules=TASK, now=NOW),
         lambda answer: isinstance(answer, tasks.Go),
     )
 
@@ -124,7 +124,7 @@ def beginning(_: int) -> Made[tasks.BeginVerdict]:
 def finalising(_: int) -> Made[tasks.UpdateRecord | tasks.Leave]:
     record, claim, _seen = claimed()
     return (
-        lambda: tasks.finalise(record, claim, tasks.Succeeded(), task=TASK, now=NOW + SECOND),
+        lambda: tasks.finalise(record, claim, tasks.Succeeded(), rules=TASK, now=NOW + SECOND),
         lambda answer: isinstance(answer, tasks.UpdateRecord) and answer.why is tasks.Why.SUCCEEDED,
     )
 

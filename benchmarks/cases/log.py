@@ -23,13 +23,13 @@ from tidegate.consumer import (
     backpressure,
     commands,
     commit_metadata,
+    consumer,
     drain,
     explanation,
     fanout,
-    group,
     partition,
-    shutdown,
     watermark,
+    worker,
 )
 from tidegate.model.effects import Ambiguous
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND
@@ -241,8 +241,8 @@ def busy(
 
 
 def one_reported(work: commands.Work) -> commands.WorkReported:
-    assert isinstance(work.task, fanout.Start)
-    report = fanout.TasksReported(work.task.window, (7,), work.task.attempt, fanout.Report.SUCCEEDED)
+    assert isinstance(work.request, fanout.Start)
+    report = fanout.TasksReported(work.request.window, (7,), work.request.attempt, fanout.Report.SUCCEEDED)
     return commands.WorkReported(work.partition, work.generation, report)
 
 
@@ -273,34 +273,34 @@ def revoking(size: int) -> Made[partition.PartitionStep]:
     )
 
 
-def consuming(size: int) -> tuple[group.ConsumerRules, group.ConsumerState, commands.Work]:
+def consuming(size: int) -> tuple[consumer.ConsumerRules, consumer.ConsumerState, commands.Work]:
     """So many partitions with eight records in work each."""
-    consumer = group.ConsumerRules(executors=8 * size, each=partition.PartitionRules(window_max=8))
+    rules = consumer.ConsumerRules(executors=8 * size, partition=partition.PartitionRules(window_max=8))
     partitions = [TopicPartition("topic", number) for number in range(size)]
     owned = [state for _, state, _ in (busy(8, each) for each in partitions) if isinstance(state, partition.Owned)]
-    return consumer, group.ConsumerState(tuple(owned)), busy(8)[2]
+    return rules, consumer.ConsumerState(tuple(owned)), busy(8)[2]
 
 
-@table.case(group, "a record of one partition is done", PARTITIONS)
-def stepping(size: int) -> Made[group.ConsumerStep]:
-    consumer, state, work = consuming(size)
+@table.case(consumer, "a record of one partition is done", PARTITIONS)
+def stepping(size: int) -> Made[consumer.ConsumerStep]:
+    rules, state, work = consuming(size)
     event = one_reported(work)
-    return lambda: consumer.step(state, event), lambda step: step.state.running == 8 * size - 1
+    return lambda: rules.step(state, event), lambda step: step.state.running == 8 * size - 1
 
 
-@table.case(group, "what to poll", PARTITIONS)
+@table.case(consumer, "what to poll", PARTITIONS)
 def polling_them(size: int) -> Made[backpressure.Plan[TopicPartition]]:
-    consumer, state, _ = consuming(size)
-    return lambda: consumer.polling(state, ()), lambda plan: len(plan.poll) == size
+    rules, state, _ = consuming(size)
+    return lambda: rules.polling(state, ()), lambda plan: len(plan.poll) == size
 
 
-@table.case(shutdown, "asked to stop", PARTITIONS)
-def stopping(size: int) -> Made[shutdown.ShutdownStep]:
-    consumer, state, _ = consuming(size)
-    rules, worker = shutdown.WorkerRules(consumer), shutdown.WorkerState(consumer=state)
+@table.case(worker, "asked to stop", PARTITIONS)
+def stopping(size: int) -> Made[worker.ShutdownStep]:
+    its_rules, its_state, _ = consuming(size)
+    rules, state = worker.WorkerRules(its_rules), worker.WorkerState(consumer=its_state)
     return (
-        lambda: rules.step(worker, shutdown.StopAsked()),
-        lambda step: step.state.phase is shutdown.ShutdownPhase.DRAINING and len(step.state.consumer.parts) == size,
+        lambda: rules.step(state, worker.StopRequested()),
+        lambda step: step.state.phase is worker.ShutdownPhase.DRAINING and len(step.state.consumer.partitions) == size,
     )
 
 

@@ -15,8 +15,8 @@ import sys
 
 from tidegate.consumer.backpressure import Thresholds
 from tidegate.consumer.commands import Assigned, Event, Fetched
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
@@ -25,7 +25,7 @@ from tidegate_adapters.kafka import Worker
 RULES = ConsumerRules(
     executors=16,
     thresholds=Thresholds(high=400, low=100),
-    each=PartitionRules(drain=Budget(5 * SECOND, SECOND, SECOND)),
+    partition=PartitionRules(drain=Budget(5 * SECOND, SECOND, SECOND)),
 )
 
 

@@ -465,15 +465,15 @@ def test_no_target_means_all_that_ship_and_k_picks_from_them(here: Callable[...,
 
 
 def test_what_ships_has_scopes_and_kinds(mine: Path, here: Callable[..., Done]) -> None:
-    """`--scope` picks a larger one, which has a name of its own; `--only` picks programs or specimens."""
+    """`--scope` picks a larger one, which has a name of its own; `--only` picks designs or specimens."""
     larger = here("explore", "array_push_lock", "--scope", "large", "--runs", "1", "--json")
     specimens = here("explore", "-k", "owner_not_checked", "--only", "specimens", "--json", "--no-store")
-    programs = here("explore", "-k", "owner_not_checked", "--only", "programs")
+    designs = here("explore", "-k", "owner_not_checked", "--only", "designs")
     none = here("explore", "transition.version_not_raised@large")
 
     assert [each["name"] for each in answer(larger)["scenarios"]] == ["array_push_lock@large"]
     assert [each["kind"] for each in answer(specimens)["scenarios"]] == ["specimen"]
-    assert (programs.returncode, none.returncode) == (5, 2)
+    assert (designs.returncode, none.returncode) == (5, 2)
     assert "transition.version_not_raised has no large scope" in none.stderr
     assert not (mine / ".tidegate").exists()
 

@@ -21,8 +21,8 @@ from tests.integration.servers import KafkaServer
 
 from tidegate.conformance import breaches
 from tidegate.consumer.commands import Committed, Event, MetadataRefused, Revoked, Work
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Instant
@@ -30,7 +30,7 @@ from tidegate.model.records import BROKER, PRODUCER, Record
 from tidegate.sim.recording import Other, Same, read
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import record
+from tidegate_adapters.kafka_ports import record_of
 from tidegate_adapters.recorder import Recorder
 
 RECORDS, PARTITIONS = 20_000, 8
@@ -243,7 +243,7 @@ def test_the_page_on_recording_records_a_worker_that_is_executed_again(
 
 
 REDUCERS = """
-from tidegate.consumer.group import ConsumerRules
+from tidegate.consumer.consumer import ConsumerRules
 orders, fewer = ConsumerRules(), ConsumerRules(executors=1)
 """
 
@@ -296,7 +296,7 @@ def test_what_is_done_behind_a_stuck_record_is_not_done_again(kafka: str, make_t
 
     async def scenario() -> None:
         await fill(kafka, topic, 40)
-        first = Worker([topic], stuck, bootstrap=kafka, group=f"group-{topic}", consumer=ConsumerRules(each=brief))
+        first = Worker([topic], stuck, bootstrap=kafka, group=f"group-{topic}", consumer=ConsumerRules(partition=brief))
         run = asyncio.create_task(first.run())
         await until(lambda: len(seen) == 40)
         first.stop()
@@ -322,14 +322,14 @@ def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_
     """
     topic = make_topic(1)
     answered: list[tuple[str, tuple[int, ...]]] = []
-    rules = ConsumerRules(each=PartitionRules(failure_policy=FailurePolicy.SKIP))
+    rules = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
 
     async def handle(record: Record) -> None:
         if record.offset in {5, 15}:
             raise RuntimeError("poison")
 
     async def hook(work: Work, records: tuple[Record, ...]) -> object:
-        answered.append((type(work.task).__name__, tuple(record.offset for record in records)))
+        answered.append((type(work.request).__name__, tuple(record.offset for record in records)))
         return None if records[0].offset == 5 else "done"
 
     async def scenario() -> None:
@@ -354,7 +354,7 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
     topic = make_topic(1)
     seen: list[tuple[str, int]] = []
     wanted: list[Event] = []
-    slowly = ConsumerRules(each=PartitionRules(drain=Budget(6 * SECOND, SECOND // 2, SECOND // 2)))
+    slowly = ConsumerRules(partition=PartitionRules(drain=Budget(6 * SECOND, SECOND // 2, SECOND // 2)))
 
     def worker(name: str, consumer: ConsumerRules) -> Worker:
         async def handle(record: Record) -> None:
@@ -407,7 +407,7 @@ def test_a_broker_that_takes_no_metadata_gets_none() -> None:
 
     async def scenario(bootstrap: str) -> None:
         await fill(bootstrap, "small", 20)
-        rules = ConsumerRules(each=PartitionRules(replay_max=1))
+        rules = ConsumerRules(partition=PartitionRules(replay_max=1))
         worker = Worker(["small"], handle, bootstrap=bootstrap, group="group-small", consumer=rules, observe=observe)
         run = asyncio.create_task(worker.run())
         await until(lambda: sum(isinstance(event, MetadataRefused) for event in events) == 2)
@@ -464,4 +464,4 @@ def test_a_record_of_aiokafka_becomes_a_value(
     """Milliseconds become microseconds on the clock that counted them; a header may have no value."""
     headers = [("trace", b"1"), ("trace", None)]
     received = ConsumerRecord("topic", 1, 2, timestamp, kind, b"k", None, None, 1, 0, headers)
-    assert record(received) == Record("topic", 1, 2, b"k", None, (("trace", b"1"), ("trace", None)), expected)
+    assert record_of(received) == Record("topic", 1, 2, b"k", None, (("trace", b"1"), ("trace", None)), expected)

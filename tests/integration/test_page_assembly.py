@@ -32,7 +32,7 @@ from tidegate.model.documents import one_line
 from tidegate.model.errors import Misuse
 from tidegate.sim.page import page_data
 from tidegate.sim.rendering import render
-from tidegate.sim.trace import Mover, Policy, Trace, TraceStep
+from tidegate.sim.trace import Mover, PolicyName, Trace, TraceStep
 from tidegate.sim.trace_json import decoded, encoded
 from tidegate_adapters.page import compact
 from tidegate_adapters.page.assembly import MODULES, page, script, style
@@ -469,8 +469,8 @@ def test_a_set_in_the_page_breaks_g5() -> None:
 
 def test_the_head_says_what_the_data_says() -> None:
     """The title, the verdict, the law and the facts stand where they belong, and so does why a step was taken."""
-    data = page_data(attrs.evolve(PLAIN, policy=Policy.SHRUNK))
-    text = page(attrs.evolve(PLAIN, policy=Policy.SHRUNK), FILE)
+    data = page_data(attrs.evolve(PLAIN, policy=PolicyName.SHRUNK))
+    text = page(attrs.evolve(PLAIN, policy=PolicyName.SHRUNK), FILE)
 
     assert f"<title>{data.title} (tidegate)</title>" in text
     assert f'<p class="verdict">{data.verdict}</p>\n<h1>{data.heading}</h1>' in text

@@ -9,7 +9,7 @@ from tidegate.catalogue import shipped
 from tidegate.sim.report import Report, explore
 
 NAMES = tuple(catalogue.CATALOGUE)
-PROGRAMS = tuple(each.name for each in catalogue.PROGRAMS)
+DESIGNS = tuple(each.name for each in catalogue.DESIGNS)
 SPECIMENS = tuple(each.name for each in catalogue.SPECIMENS)
 
 

@@ -18,6 +18,23 @@ from tidegate import ExitCode
 
 NAMES: Final = Path(__file__).with_name("public_names.txt")
 
+BESIDE: Final = frozenset({"laws", "scenarios", "specimens", "strategies"})
+"""What stands beside the modules of a room is named after them, so the same names are meant there."""
+
+QUALIFIED: Final = {
+    ("consumer", "NEXT"),
+    ("consumer", "check_event"),
+    ("consumer", "event_for"),
+    ("consumer", "plan"),
+    ("invocations", "ATTEMPTS"),
+    ("invocations", "PARTS"),
+    ("invocations", "STATUS"),
+    ("payloads", "LIMIT"),
+    ("services", "beat"),
+    ("services", "leave"),
+}
+"""Names, none of a type, that two modules of a room have, so that they are said along with the module: `drain.plan`."""
+
 
 def modules() -> Iterator[ModuleType]:
     yield tidegate
@@ -54,6 +71,20 @@ def test_every_listed_name_is_there_once_and_public() -> None:
         assert len(set(names)) == len(names), module.__name__
         assert all(hasattr(module, name) for name in names), module.__name__
         assert [name for name in names if name[0] == "_"] in ([], ["__version__"]), module.__name__
+
+
+def test_within_a_room_a_name_stands_for_one_thing() -> None:
+    """Or whoever reads it has to look up which is meant."""
+    meant: dict[tuple[str, str], list[object]] = {}
+    for module in modules():
+        _, room, *inner = [*module.__name__.split("."), ""]
+        if BESIDE.isdisjoint(inner):
+            for name in listed(module):
+                things, thing = meant.setdefault((room, name), []), getattr(module, name)
+                if not any(thing is other for other in things):
+                    things.append(thing)
+
+    assert {name for name, things in meant.items() if len(things) > 1} == QUALIFIED
 
 
 def test_the_public_names_are_those_on_record() -> None:

@@ -14,7 +14,7 @@ import attrs
 import pytest
 from tests.length import LONG_COUNTEREXAMPLES, THOROUGH_SCOPES
 from tests.properties.plain_search import plain_search
-from tests.properties.shipped import NAMES, PROGRAMS, report_on
+from tests.properties.shipped import DESIGNS, NAMES, report_on
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
@@ -68,8 +68,8 @@ if THOROUGH_SCOPES:  # it takes minutes
 
 
 def test_every_scope_that_ships_is_on_record() -> None:
-    """Each program in its default and thorough scope, each specimen; and nothing that is gone."""
-    scopes = {f"{each.name}@{scope}" for each in catalogue.PROGRAMS for scope in each.scopes if scope is Scope.THOROUGH}
+    """Each design in its default and thorough scope, each specimen; and nothing that is gone."""
+    scopes = {f"{each.name}@{scope}" for each in catalogue.DESIGNS for scope in each.scopes if scope is Scope.THOROUGH}
     assert COUNTS.keys() == {*NAMES, *scopes}
 
 
@@ -94,20 +94,20 @@ def test_a_scenario_has_scopes() -> None:
 
 
 def test_every_specimen_says_what_it_is_of_and_where_it_was_seen() -> None:
-    """A specimen is meant to be wrong: it names its law, the right program, which has that law too, and its source."""
+    """A specimen is meant to be wrong: it names its law, the design, which has that law too, and its source."""
     for each in catalogue.SPECIMENS:
         scenario = each.scenario()
         assert (scenario.kind, scenario.expect, scenario.name) == (Kind.SPECIMEN, each.law, each.name)
-        assert each.of in PROGRAMS
+        assert each.of in DESIGNS
         assert each.law in laws_of(each.of)
         assert each.source.endswith(".")
         assert scenario.summary
-    assert all((each.scenario().kind, each.scenario().expect) == (Kind.PROGRAM, None) for each in catalogue.PROGRAMS)
+    assert all((each.scenario().kind, each.scenario().expect) == (Kind.DESIGN, None) for each in catalogue.DESIGNS)
 
 
 def test_every_scope_can_be_made() -> None:
     """Whether a larger scope is right is what `make thorough` tells; that it begins is checked here."""
-    for each in catalogue.PROGRAMS:
+    for each in catalogue.DESIGNS:
         for scope in each.scopes:
             assert each.scenario(scope).name == (each.name if scope is Scope.DEFAULT else f"{each.name}@{scope}")
 
@@ -190,7 +190,7 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     assert sum(isinstance(actor, ReducerProcess) for actor in scenario.actors) == 4
     assert sum(isinstance(actor, Crash) for actor in scenario.actors) == 2
     assert set(scenario.eventually) == {partition_states.ALL}
-    struck = {fault for name in PROGRAMS if name.startswith("partition") for fault in report_on(name).faults}
+    struck = {fault for name in DESIGNS if name.startswith("partition") for fault in report_on(name).faults}
     assert struck == {
         Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.DROPPED, Fault.GAVE_UP, Fault.FAILED, Fault.NEVER_RETURNS,
         Fault.COMMIT_REFUSED, Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.REBALANCE, Fault.EVICTED,
@@ -221,9 +221,9 @@ def laws_of(name: str) -> set[str]:
     return {*scenario.always, *scenario.step, *scenario.eventually}
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_each_law_of_a_program_is_broken_by_something(name: str) -> None:
-    """By a specimen of its family, and by no program; a consumer is made of partitions, and has their laws too."""
+@pytest.mark.parametrize("name", DESIGNS)
+def test_each_law_of_a_design_is_broken_by_something(name: str) -> None:
+    """By a specimen of its family, and by no design; a consumer is made of partitions, and has their laws too."""
     families = {name.partition(".")[0]} | ({"partition"} if name.partition(".")[0] == "group" else set())
     assert laws_of(name) <= {each.law for each in catalogue.SPECIMENS if each.of.partition(".")[0] in families}
     assert report_on(name).verdict is Verdict.COMPLETE

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.properties.shipped import PROGRAMS, SPECIMENS, report_on
+from tests.properties.shipped import DESIGNS, SPECIMENS, report_on
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
@@ -29,7 +29,7 @@ GOLDEN: Final = Path(__file__).parent / "golden" / "specimens"
 
 
 def family(name: str) -> str:
-    """Programs of one family share their laws."""
+    """Designs of one family share their laws."""
     first = name.partition(".")[0]
     return {"group": "partition"}.get(first, first)
 
@@ -110,7 +110,7 @@ STRIKES: Final = "| Scenarios | What struck |\n|---|---|\n"
 def test_the_page_on_faults_says_which_strike_where() -> None:
     """By the first word of a scenario's name. TIDEGATE_GOLDEN=write rewrites the table; commit only what is meant."""
     struck: dict[str, set[Fault]] = {}
-    for name in PROGRAMS:
+    for name in DESIGNS:
         struck.setdefault(name.partition(".")[0], set()).update(report_on(name).faults)
     rows = [
         f"| {first} | {', '.join(f'`{kind}`' for kind in Fault if kind in kinds) or 'none'} |"
@@ -124,7 +124,7 @@ def test_the_page_on_faults_says_which_strike_where() -> None:
     assert found.splitlines() == rows
 
 
-def test_each_law_of_a_program_is_broken_by_a_specimen() -> None:
+def test_each_law_of_a_design_is_broken_by_a_specimen() -> None:
     """A law that nothing breaks proves nothing.
 
     Of the counter: Laws CP1, CP2, CP3 and CP4.
@@ -135,14 +135,14 @@ def test_each_law_of_a_program_is_broken_by_a_specimen() -> None:
     Of admission: Laws IP1, IP2 and IP3.
     Of registration: Laws IR1, IR2 and IR3.
     """
-    named = {law for name in PROGRAMS for law in laws_of(name)}
+    named = {law for name in DESIGNS for law in laws_of(name)}
     broken = {f"{family(each.of)}: {each.law}" for each in catalogue.SPECIMENS}
     assert named <= broken
 
 
-def test_each_fault_strikes_in_a_program_that_ships() -> None:
+def test_each_fault_strikes_in_a_design_that_ships() -> None:
     """A fault that strikes nowhere is not known to be survived."""
-    struck = {fault for name in PROGRAMS for fault in report_on(name).faults}
+    struck = {fault for name in DESIGNS for fault in report_on(name).faults}
     assert struck == set(Fault)
 
 
@@ -162,9 +162,9 @@ def parts_of(scenario: Scenario) -> Iterator[str]:
     ) if is_used)  # fmt: skip
 
 
-def test_each_part_of_the_world_is_used_by_a_program_that_ships() -> None:
+def test_each_part_of_the_world_is_used_by_a_design_that_ships() -> None:
     """What only tests use is not known to be of use; and what is explored says what it must reach."""
-    scenarios = [shipped(name) for name in PROGRAMS]
+    scenarios = [shipped(name) for name in DESIGNS]
     assert {part for scenario in scenarios for part in parts_of(scenario)} == {
         "symmetry", "a linearizable history", "a unique index", "drift", "a log", "a hole in a log", "compaction",
         "pause and resume",

@@ -1,4 +1,4 @@
-"""A worker on Kafka: it carries out what `tidegate.consumer.group` and `tidegate.consumer.shutdown` say, and decides nothing.
+"""A worker on Kafka: it carries out what `tidegate.consumer.worker` says, and decides nothing.
 
 Records go to the user's async function with bounded concurrency, complete out of order, and are committed in the
 background, along with what is done beyond the position; polling never waits for a commit. A revocation waits until what
@@ -44,21 +44,21 @@ from tidegate.consumer.commands import (
     Work,
     WorkReported,
 )
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import InFlight
 from tidegate.consumer.fanout import Report, Start, TasksReported
-from tidegate.consumer.group import ConsumerRules, ConsumerState
-from tidegate.consumer.shutdown import (
+from tidegate.consumer.watermark import open_offsets
+from tidegate.consumer.worker import (
     Leave,
     ShutdownCommand,
     ShutdownEvent,
     ShutdownPhase,
     StartLeaveTimer,
-    StopAsked,
+    StopRequested,
     WorkerRules,
     WorkerState,
     event_for,
 )
-from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Failure, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Duration
@@ -75,7 +75,7 @@ from tidegate_adapters.kafka_ports import (
     end,
     listener,
     ours,
-    record,
+    record_of,
     theirs,
 )
 
@@ -93,7 +93,7 @@ Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None
 Estimate: TypeAlias = Callable[[Record], Duration | None]
 
 
-class _Kept(NamedTuple):
+class _Undone(NamedTuple):
     """A record that is not done, and when it came, in seconds of the monotonic clock."""
 
     record: Record
@@ -144,28 +144,32 @@ class Worker:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
         if not callable(handle):
             raise Misuse(f"{handle!r} cannot handle records", todo="pass an async function of one record")
-        if hooks is None and consumer.each.needs_hooks:
+        if hooks is None and consumer.partition.needs_hooks:
             raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
-        self.topics, self.handle, self.bootstrap, self.consumer = tuple(topics), handle, bootstrap, consumer
-        self.hooks, self.expected, self.observe, self.record = hooks, expected, observe, record
-        self.client: Client = client(bootstrap, group, options)
-        self.rules = WorkerRules(consumer)
-        self.held = WorkerState()
-        self.generation = 0
-        self.kept: dict[TopicPartition, dict[int, _Kept]] = {}
-        self.began: dict[Work, float] = {}
-        self.tasks: dict[Effect[object], asyncio.Task[None]] = {}
-        self.interrupted: set[Effect[object]] = set()
-        self.releases: dict[TopicPartition, list[asyncio.Event]] = {}
-        self.is_assigned = asyncio.Event()
-        self.is_assigned.set()
-        self.asked = 0
-        self.is_gone = asyncio.Event()
+        self._topics, self._handle, self._bootstrap, self._consumer = tuple(topics), handle, bootstrap, consumer
+        self._hooks, self._expected, self._observe, self._record = hooks, expected, observe, record
+        self._client: Client = client(bootstrap, group, options)
+        self._rules = WorkerRules(consumer)
+        self._worker = WorkerState()
+        self._generation = 0
+        self._records: dict[TopicPartition, dict[int, _Undone]] = {}
+        """Those that are not done, by offset."""
+        self._began_s: dict[Work, float] = {}
+        """When work began, in seconds of the monotonic clock."""
+        self._tasks: dict[Effect[object], asyncio.Task[None]] = {}
+        self._interrupted: set[Effect[object]] = set()
+        self._releases: dict[TopicPartition, list[asyncio.Event]] = {}
+        """Revocations that wait for the release of their partition."""
+        self._is_assigned = asyncio.Event()
+        self._is_assigned.set()
+        self._stop_calls = 0
+        """How often it was asked to stop."""
+        self._is_gone = asyncio.Event()
 
     @property
     def state(self) -> ConsumerState:
         """Its partitions."""
-        return self.held.consumer
+        return self._worker.consumer
 
     async def run(self) -> None:
         """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
@@ -174,201 +178,209 @@ class Worker:
             TidegateError: the broker cannot be reached at the start.
         """
         try:
-            await self.client.start()
+            await self._client.start()
         except CONNECTION_ERROR as error:
-            await self.client.stop()
+            await self._client.stop()
             raise TidegateError(
-                f"no Kafka broker answers at {self.bootstrap}", todo="check the address, and that the broker runs"
+                f"no Kafka broker answers at {self._bootstrap}", todo="check the address, and that the broker runs"
             ) from error
         try:
-            self.client.subscribe(self.topics, listener=listener(self))
-            while not self.asked:
-                await self.poll()
-            for _ in range(self.asked):
-                self.apply(self.to_stop())
-            await self.is_gone.wait()
+            self._client.subscribe(self._topics, listener=listener(self._revoked, self._assigned))
+            while not self._stop_calls:
+                await self._poll()
+            for _ in range(self._stop_calls):
+                self._apply(self._stop_event())
+            await self._is_gone.wait()
         finally:
-            await self.leave()
+            await self._leave()
 
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""
-        self.asked += 1
-        if self.held.phase is not ShutdownPhase.WORKING:
-            self.apply(self.to_stop())
+        self._stop_calls += 1
+        if self._worker.phase is not ShutdownPhase.WORKING:
+            self._apply(self._stop_event())
 
-    def to_stop(self) -> StopAsked:
-        return StopAsked(tuple(Revoked(part.partition, self.in_flight(part.partition)) for part in self.state.parts))
+    def _stop_event(self) -> StopRequested:
+        return StopRequested(
+            tuple(Revoked(part.partition, self._in_flight(part.partition)) for part in self.state.partitions)
+        )
 
-    async def poll(self) -> None:
+    async def _poll(self) -> None:
         """One turn: measure, pause and resume as planned, fetch, and hand over what came."""
-        self.measure()
-        plan = self.consumer.polling(self.state, tuple(map(ours, self.client.paused())))
-        assigned = set(map(ours, self.client.assignment()))
-        self.client.pause(*(theirs(each) for each in plan.hold if each in assigned))
-        self.client.resume(*(theirs(each) for each in plan.release if each in assigned))
-        fetched = await self.client.getmany(*map(theirs, plan.poll), timeout_ms=_POLL_MS)
-        generation = self.generation  # of the assignment in force as the poll returns
-        await self.is_assigned.wait()
+        self._measure()
+        plan = self._consumer.polling(self.state, tuple(map(ours, self._client.paused())))
+        assigned = set(map(ours, self._client.assignment()))
+        self._client.pause(*(theirs(each) for each in plan.pause if each in assigned))
+        self._client.resume(*(theirs(each) for each in plan.resume if each in assigned))
+        fetched = await self._client.getmany(*map(theirs, plan.poll), timeout_ms=_POLL_MS)
+        generation = self._generation  # of the assignment in force as the poll returns
+        await self._is_assigned.wait()
         for partition, received in fetched.items():
-            self.hand_over(ours(partition), generation, received)
+            self._hand_over(ours(partition), generation, received)
 
-    def hand_over(self, partition: TopicPartition, generation: int, received: Sequence[Received]) -> None:
+    def _hand_over(self, partition: TopicPartition, generation: int, received: Sequence[Received]) -> None:
         now = time.monotonic()
-        self.kept.setdefault(partition, {}).update((each.offset, _Kept(record(each), now)) for each in received)
+        self._records.setdefault(partition, {}).update(
+            (each.offset, _Undone(record_of(each), now)) for each in received
+        )
         offsets = tuple(each.offset for each in received)
-        self.apply(Fetched(partition, generation, offsets, tuple(each.key for each in received)))
+        self._apply(Fetched(partition, generation, offsets, tuple(each.key for each in received)))
 
-    def measure(self) -> None:
+    def _measure(self) -> None:
         """Forget the records that are done, and measure how much the others hold up, where that matters."""
-        now, bounds = time.monotonic(), self.consumer.each.limits
-        for part in self.state.parts:
-            undone, kept = set(open_offsets(part.tracker)), self.kept[part.partition]
-            self.kept[part.partition] = kept = {offset: kept[offset] for offset in kept if offset in undone}
+        now, bounds = time.monotonic(), self._consumer.partition.limits
+        for part in self.state.partitions:
+            undone, records = set(open_offsets(part.tracker)), self._records[part.partition]
+            self._records[part.partition] = records = {
+                offset: records[offset] for offset in records if offset in undone
+            }
             if bounds.size is not None or bounds.age is not None:
-                size = sum(len(each.record.key or b"") + len(each.record.value or b"") for each in kept.values())
-                oldest = min((each.came for each in kept.values()), default=now)
-                self.apply(Measured(part.partition, part.generation, size, round((now - oldest) * SECOND)))
+                size = sum(len(each.record.key or b"") + len(each.record.value or b"") for each in records.values())
+                oldest = min((each.came for each in records.values()), default=now)
+                self._apply(Measured(part.partition, part.generation, size, round((now - oldest) * SECOND)))
 
     # --- what the group says ---
 
-    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+    async def _revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Drain and commit, then let go."""
         waits = {partition: asyncio.Event() for partition in revoked}
         for partition, wait in waits.items():
-            self.releases.setdefault(partition, []).append(wait)
+            self._releases.setdefault(partition, []).append(wait)
         for partition in revoked:
-            self.apply(Revoked(partition, self.in_flight(partition)))
+            self._apply(Revoked(partition, self._in_flight(partition)))
         for wait in waits.values():
             await wait.wait()
 
-    def in_flight(self, partition: TopicPartition) -> tuple[InFlight, ...]:
+    def _in_flight(self, partition: TopicPartition) -> tuple[InFlight, ...]:
         """What is known of the records in work."""
-        if self.expected is None:
+        if self._expected is None:
             return ()
-        now, kept = time.monotonic(), self.kept.get(partition, {})
+        now, records = time.monotonic(), self._records.get(partition, {})
         return tuple(
-            InFlight(offset, round((now - began) * SECOND), self.expected(kept[offset].record))
-            for work, began in self.began.items()
+            InFlight(offset, round((now - began) * SECOND), self._expected(records[offset].record))
+            for work, began in self._began_s.items()
             if work.partition == partition
             for offset in work.offsets
         )
 
-    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+    async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Begin a new generation where the group has committed, with what it knows to be done beyond."""
-        self.generation += 1
-        generation = self.generation
-        self.is_assigned.clear()
+        self._generation += 1
+        generation = self._generation
+        self._is_assigned.clear()
         try:
             for partition in assigned:
-                self.kept[partition] = {}
-                position, metadata = await committed(self.client, partition)
-                log_end = await end(self.client, partition) if metadata else position
-                self.apply(Assigned(partition, generation, position, metadata, log_end))
+                self._records[partition] = {}
+                position, metadata = await committed(self._client, partition)
+                log_end = await end(self._client, partition) if metadata else position
+                self._apply(Assigned(partition, generation, position, metadata, log_end))
         finally:
-            self.is_assigned.set()
+            self._is_assigned.set()
 
     # --- the commands of the reducer ---
 
-    def apply(self, event: ShutdownEvent) -> None:
+    def _apply(self, event: ShutdownEvent) -> None:
         """Step, and begin to carry out the commands."""
-        step = self.rules.step(self.held, event)
-        self.held = step.state
-        if self.record is not None:
-            self.record(event, step.commands)
-        if self.observe is not None and isinstance(event, Event):
-            self.observe(event, self.state)
+        step = self._rules.step(self._worker, event)
+        self._worker = step.state
+        if self._record is not None:
+            self._record(event, step.commands)
+        if self._observe is not None and isinstance(event, Event):
+            self._observe(event, self.state)
         for command in step.commands:
-            self.carry_out(command)
-        if self.held.phase is ShutdownPhase.GONE:
-            self.is_gone.set()
+            self._carry_out(command)
+        if self._worker.phase is ShutdownPhase.GONE:
+            self._is_gone.set()
 
-    def carry_out(self, command: ShutdownCommand) -> None:
+    def _carry_out(self, command: ShutdownCommand) -> None:
         match command:
             case Fetch():
                 pass  # the next turn polls it
             case Work() | Commit() | StartDrainTimer() | Leave() | StartLeaveTimer():
                 if isinstance(command, Work):
-                    self.began[command] = time.monotonic()
-                self.tasks[command] = asyncio.create_task(self.perform(command), name=str(command))
+                    self._began_s[command] = time.monotonic()
+                self._tasks[command] = asyncio.create_task(self._perform(command), name=str(command))
             case Interrupt(work):
-                if task := self.tasks.get(work):
-                    self.interrupted.add(work)
+                if task := self._tasks.get(work):
+                    self._interrupted.add(work)
                     task.cancel()
             case Cancel(effect):
-                self.interrupted.discard(effect)
-                if task := self.tasks.pop(effect, None):
+                self._interrupted.discard(effect)
+                if task := self._tasks.pop(effect, None):
                     task.cancel()
             case Release(partition):
-                for wait in self.releases.pop(partition, ()):
+                for wait in self._releases.pop(partition, ()):
                     wait.set()
 
-    async def perform(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> None:
+    async def _perform(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> None:
         """Do it, and pass on how it ended; of a task that was cancelled, nothing."""
         try:
-            reply = await self.replied(command)
+            reply = await self._replied(command)
         except asyncio.CancelledError:
-            if command not in self.interrupted:
+            if command not in self._interrupted:
                 raise
             reply = Refused("interrupted")
         finally:
-            self.interrupted.discard(command)
+            self._interrupted.discard(command)
             if isinstance(command, Work):
-                self.began.pop(command, None)
-            if self.tasks.get(command) is asyncio.current_task():
-                del self.tasks[command]
+                self._began_s.pop(command, None)
+            if self._tasks.get(command) is asyncio.current_task():
+                del self._tasks[command]
         try:
             event = event_for(command, reply)
         except Misuse as error:  # the user's code has answered something that is not an answer
             log.exception("no answer to %s", command)
             event = event_for(command, error)
         if event is not None:
-            self.apply(event)
+            self._apply(event)
 
-    async def replied(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> object:
+    async def _replied(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> object:
         match command:
-            case Work(partition, _, Start() as task, offsets) if not self.consumer.each.hooks:
-                kept = self.kept[partition]
-                given = [kept[offset].record for offset in offsets]
-                await asyncio.gather(*map(partial(self.handled, command), task.numbers, given))
-                return TasksReported(task.window, (), task.attempt, Report.SUCCEEDED)  # each was reported on its own
+            case Work(partition, _, Start() as start, offsets) if not self._consumer.partition.hooks:
+                records = self._records[partition]
+                given = [records[offset].record for offset in offsets]
+                await asyncio.gather(*map(partial(self._handled, command), start.numbers, given))
+                return TasksReported(start.window, (), start.attempt, Report.SUCCEEDED)  # each was reported on its own
             case Work(partition, _, _, offsets):
-                return await self.hooked(command, tuple(self.kept[partition][offset].record for offset in offsets))
+                return await self._hooked(command, tuple(self._records[partition][offset].record for offset in offsets))
             case Commit(partition, _, position, metadata):
-                return await self.committed(partition, position, metadata)
+                return await self._committed(partition, position, metadata)
             case StartDrainTimer(duration=duration) | StartLeaveTimer(duration):
                 await asyncio.sleep(duration / SECOND)
                 return None
             case Leave():
-                return await self.left()
+                return await self._left()
             case _:
                 assert_never(command)
 
-    async def handled(self, work: Work, number: int, given: Record) -> None:
+    async def _handled(self, work: Work, number: int, given: Record) -> None:
         """Call the handler with a record, and report at once how that ended."""
-        assert isinstance(work.task, Start)
+        assert isinstance(work.request, Start)
         report = Report.SUCCEEDED
         try:
-            await self.handle(given)
+            await self._handle(given)
         except Exception:
             log.exception("handler failed at %s", given)
             report = Report.FAILED
-        self.apply(
+        self._apply(
             WorkReported(
-                work.partition, work.generation, TasksReported(work.task.window, (number,), work.task.attempt, report)
+                work.partition,
+                work.generation,
+                TasksReported(work.request.window, (number,), work.request.attempt, report),
             )
         )
 
-    async def hooked(self, work: Work, given: tuple[Record, ...]) -> object:
-        assert self.hooks is not None, "the rules need none"
+    async def _hooked(self, work: Work, given: tuple[Record, ...]) -> object:
+        assert self._hooks is not None, "the rules need none"
         try:
-            return await self.hooks(work, given)
+            return await self._hooks(work, given)
         except Exception as error:
             log.exception("hook failed: %s", work)
             return error
 
-    async def committed(self, partition: TopicPartition, position: int, metadata: str) -> Failure | None:
+    async def _committed(self, partition: TopicPartition, position: int, metadata: str) -> Failure | None:
         try:
-            await self.client.commit({theirs(partition): (position, metadata)})
+            await self._client.commit({theirs(partition): (position, metadata)})
         except TOO_LARGE as error:
             log.warning("metadata of %s @%s refused: %s", partition, position, type(error).__name__)
             return METADATA_REFUSED
@@ -380,19 +392,19 @@ class Worker:
             return Ambiguous(type(error).__name__)
         return None
 
-    async def left(self) -> Failure | None:
+    async def _left(self) -> Failure | None:
         try:
-            await self.client.stop()
+            await self._client.stop()
         except KAFKA_ERROR as error:
             log.warning("leaving the group unanswered: %s", type(error).__name__)
             return Ambiguous(type(error).__name__)
         return None
 
-    async def leave(self) -> None:
+    async def _leave(self) -> None:
         """Leave nothing running, also after a failure."""
-        tasks = tuple(self.tasks.values())
-        self.tasks.clear()
+        tasks = tuple(self._tasks.values())
+        self._tasks.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.client.stop()
+        await self._client.stop()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, cast
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeAlias, cast
 
 from tidegate.model.errors import MissingExtra
 from tidegate.model.instants import MILLISECOND, Instant
@@ -17,7 +17,7 @@ except ImportError as missing:
 
 __all__ = [
     "CONNECTION_ERROR", "KAFKA_ERROR", "REFUSED", "TOO_LARGE", "Client", "Received", "client", "committed", "end",
-    "listener", "ours", "record", "theirs",
+    "listener", "ours", "record_of", "theirs",
 ]  # fmt: skip
 
 
@@ -42,11 +42,8 @@ class Received(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
-class _Listener(Protocol):
-    """Called when the group rebalances; the client waits for it."""
-
-    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None: ...
-    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None: ...
+_Rebalanced: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[None]]
+"""Called when the group rebalances; the client waits for it."""
 
 
 class Client(Protocol):
@@ -111,15 +108,15 @@ async def end(consumer: Client, partition: TopicPartition) -> int:
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
 
 
-def listener(called: _Listener) -> object:
-    """`called` as aiokafka wants it."""
+def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:
+    """Both as aiokafka wants them."""
 
     class Adapted(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
         async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-            await called.on_partitions_revoked(tuple(map(ours, revoked)))
+            await on_revoked(tuple(map(ours, revoked)))
 
         async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-            await called.on_partitions_assigned(tuple(map(ours, assigned)))
+            await on_assigned(tuple(map(ours, assigned)))
 
     return Adapted()
 
@@ -135,7 +132,7 @@ def theirs(partition: TopicPartition) -> object:
     return aiokafka.TopicPartition(partition.topic, partition.partition)
 
 
-def record(received: Received) -> Record:
+def record_of(received: Received) -> Record:
     """A record of aiokafka as a value; its time in milliseconds, where -1 stands for none, as an instant."""
     at, clock = received.timestamp, BROKER if received.timestamp_type == _LOG_APPEND_TIME else PRODUCER
     return Record(

@@ -34,7 +34,7 @@ from typing import Final, Literal, Self, TypeAlias, final
 from tidegate.model.effects import Effect, Failure
 from tidegate.model.errors import Misuse
 from tidegate.sim import recording
-from tidegate.sim.tagged import Way
+from tidegate.sim.tagged import FieldPath
 from tidegate_adapters.driver import AsyncHandle, Handle
 from tidegate_adapters.printable import redacted
 
@@ -44,7 +44,7 @@ __all__ = ["IsSecret", "Recorder"]
 log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
-IsSecret: TypeAlias = Callable[[Way, object], bool]
+IsSecret: TypeAlias = Callable[[FieldPath, object], bool]
 """The names that lead to a value, outermost first, and the value: must it not be written?"""
 
 _SECRET: Final = re.compile(r"(?i)passw|passphrase|pwd|secret|api_?key|private_?key|credential|authori[sz]ation|cookie")
@@ -54,17 +54,17 @@ _SECRET_TEXT: Final = re.compile(r"(?i)token")
 _LABEL_LENGTH: Final = 12
 
 
-def _nothing_more(way: Way, value: object) -> bool:  # noqa: ARG001  the one that hides nothing more
+def _nothing_more(path: FieldPath, value: object) -> bool:  # noqa: ARG001  the one that hides nothing more
     return False
 
 
-def _looks_secret(way: Way, value: object) -> bool:
+def _looks_secret(path: FieldPath, value: object) -> bool:
     """Does the value look like a secret, by the names that lead to it or by what it says?"""
-    if any(map(_SECRET.search, way)):
+    if any(map(_SECRET.search, path)):
         return True
     if isinstance(value, bytes):
-        return any(map(_SECRET_TEXT.search, way)) or _looks_secret(way, value.decode(errors="replace"))
-    return isinstance(value, str) and (any(map(_SECRET_TEXT.search, way)) or redacted(value) != value)
+        return any(map(_SECRET_TEXT.search, path)) or _looks_secret(path, value.decode(errors="replace"))
+    return isinstance(value, str) and (any(map(_SECRET_TEXT.search, path)) or redacted(value) != value)
 
 
 @final
@@ -162,14 +162,14 @@ class Recorder:
     def _ended(self, effect: Effect[object], error: BaseException) -> None:
         self._write_next(lambda number: recording.ended(number, effect, error, self._hide))
 
-    def _hide(self, way: Way, value: object) -> str | None:
-        if not _looks_secret(way, value) and not self._is_secret(way, value):
+    def _hide(self, path: FieldPath, value: object) -> str | None:
+        if not _looks_secret(path, value) and not self._is_secret(path, value):
             return None
         return hmac.new(self._key, repr(value).encode(errors="replace"), sha256).hexdigest()[:_LABEL_LENGTH]
 
-    def _without_label(self, way: Way, value: object) -> str | None:
+    def _without_label(self, path: FieldPath, value: object) -> str | None:
         """The digest of the arguments must not depend on the key, and must not be guessed from a secret."""
-        return None if self._hide(way, value) is None else ""
+        return None if self._hide(path, value) is None else ""
 
     def _write_next(self, line: Callable[[int], str]) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""All that ships, by name, in the order in which it is explored: programs first, then specimens, room by room.
+"""All that ships, by name, in the order in which it is explored: designs first, then specimens, room by room.
 
 Each room lists its own: SCENARIOS of `Shipped` in its `scenarios`, SPECIMENS of `Specimen` in its `specimens`.
 """
@@ -30,9 +30,9 @@ from tidegate.sinks import specimens as broken_sinks
 from tidegate.triggers import scenarios as triggers
 from tidegate.triggers import specimens as broken_triggers
 
-__all__ = ["CATALOGUE", "PROGRAMS", "SPECIMENS", "shipped"]
+__all__ = ["CATALOGUE", "DESIGNS", "SPECIMENS", "shipped"]
 
-PROGRAMS: Final[tuple[Shipped, ...]] = (
+DESIGNS: Final[tuple[Shipped, ...]] = (
     *leases.SCENARIOS,
     *counters.SCENARIOS,
     *payloads.SCENARIOS,
@@ -54,7 +54,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *broken_consumer.SPECIMENS,
     *broken_sinks.SPECIMENS,
 )
-_EVERYTHING: Final[tuple[Shipped | Specimen, ...]] = (*PROGRAMS, *SPECIMENS)
+_EVERYTHING: Final[tuple[Shipped | Specimen, ...]] = (*DESIGNS, *SPECIMENS)
 CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = {each.name: each for each in _EVERYTHING}
 
 

@@ -7,13 +7,13 @@ same predicates.
 from tidegate.consumer.laws import (
     backpressure,
     commit_metadata,
+    consumer,
     drain,
     explanation,
     fanout,
-    group,
     partition,
-    shutdown,
     watermark,
+    worker,
 )
 from tidegate.counters import laws as counter
 from tidegate.invocations.laws import admission, array_push_lock, recovery, status, transition
@@ -37,9 +37,9 @@ from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 
 __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "change_stream", "chunking",
-    "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "counter", "dead_letters", "debounce", "delivery",
-    "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout", "firing", "group",
-    "history", "lease", "membership", "orphans", "outbox", "partition", "payload_records", "polling", "reactive_task",
-    "reconciliation", "recovery", "retention", "schedule", "shutdown", "snapshot", "status", "tasks", "transition",
-    "trigger", "watermark",
+    "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "debounce",
+    "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout", "firing", "history",
+    "lease", "membership", "orphans", "outbox", "partition", "payload_records", "polling", "reactive_task",
+    "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transition", "trigger",
+    "watermark", "worker",
 ]  # fmt: skip

@@ -168,8 +168,8 @@ class Course:
                 return any(isinstance(command, Fetch) for command in self.others)
             case WorkReported(_, _, what):
                 return any(self.parts(work, what) for work in self.asked)
-            case WorkFailed(_, _, task):
-                return any(work.task == task for work in self.asked)
+            case WorkFailed(_, _, request):
+                return any(work.request == request for work in self.asked)
             case DrainTimerFired(_, _, stage):
                 return any(isinstance(command, StartDrainTimer) and command.stage is stage for command in self.others)
             case Measured():
@@ -181,10 +181,10 @@ class Course:
 
     def parts(self, work: Work, what: FanoutEvent) -> set[int]:
         """Which parts of the work it tells of."""
-        left, task = self.asked[work], work.task
-        if isinstance(what, WindowOpened) or what.window != task.window:
+        left, request = self.asked[work], work.request
+        if isinstance(what, WindowOpened) or what.window != request.window:
             return set()
-        match task, what:
+        match request, what:
             case (Arrange(), WindowArranged() | ArrangeFailed()) | (DeliverWindow(), WindowDelivered()):
                 return left
             case DeliverRecords(), RecordsDelivered(_, offsets):
@@ -192,7 +192,7 @@ class Course:
             case Judge(_, _, attempt), TaskReplaced(_, number, at):
                 return left & {number} if at == attempt else set()
             case ((Start() | Judge() | DeliverTasks()), TasksReported(_, numbers, at, report)):
-                return left & {*numbers} if (at, ANSWERS[report]) == (task.attempt, type(task)) else set()
+                return left & {*numbers} if (at, ANSWERS[report]) == (request.attempt, type(request)) else set()
             case _:
                 return set()
 
@@ -214,8 +214,8 @@ class Course:
                 self.delivered |= {offset for offset in offsets if offset >= self.position}
             case WorkReported(_, _, what):
                 self.reported(what)
-            case WorkFailed(_, _, task):
-                work = next(work for work in self.asked if work.task == task)
+            case WorkFailed(_, _, request):
+                work = next(work for work in self.asked if work.request == request)
                 left = self.asked.pop(work)
                 self.failed(work, left)
             case DrainTimerFired():
@@ -254,7 +254,7 @@ class Course:
 
     def failed(self, work: Work, left: set[int]) -> None:
         """User code has raised: which failures somebody has to answer for."""
-        match work.task:
+        match work.request:
             case Start(_, _, attempt) | DeliverTasks(_, _, attempt):
                 if not self.rules.hooks and attempt > self.rules.fanout.retries_max:
                     self.unanswered |= self.about(work, left)
@@ -266,12 +266,12 @@ class Course:
     def about(self, work: Work, numbers: set[int]) -> set[int]:
         """The records of these parts of the work."""
         assert isinstance(self.state, Owned)
-        task = work.task
-        if isinstance(task, DeliverRecords):
+        request = work.request
+        if isinstance(request, DeliverRecords):
             return numbers
-        if isinstance(task, Start | Judge | DeliverTasks):
-            task = attrs.evolve(task, numbers=tuple(sorted(numbers)))
-        return {*fanout.offsets_of(self.state.windows, task)}
+        if isinstance(request, Start | Judge | DeliverTasks):
+            request = attrs.evolve(request, numbers=tuple(sorted(numbers)))
+        return {*fanout.offsets_of(self.state.windows, request)}
 
     # --- what is commanded
 
@@ -320,15 +320,15 @@ class Course:
     def begins_work(self, work: Work) -> None:
         part = self.state
         opened = {*open_offsets(part.tracker)} if isinstance(part, Owned) else set[int]()
-        task, keys = work.task, dict(self.log)
-        match task:
+        request, keys = work.request, dict(self.log)
+        match request:
             case (
                 Start(window, numbers, attempt)
                 | Judge(window, numbers, attempt)
                 | DeliverTasks(window, numbers, attempt)
             ):
                 parts = {*numbers}
-                if isinstance(task, Start):
+                if isinstance(request, Start):
                     runs = {(window, number, attempt) for number in numbers}
                     self.agrees(not runs & self.runs)
                     self.runs |= runs
@@ -338,13 +338,13 @@ class Course:
                     self.diverted |= {line for each in failed if (line := self.line(each, keys)) is not None}
             case _:
                 parts = {0}
-        new = {*work.offsets} - self.begun if isinstance(task, Arrange | Start | DeliverRecords) else set[int]()
+        new = {*work.offsets} - self.begun if isinstance(request, Arrange | Start | DeliverRecords) else set[int]()
         closed = self.closed(keys)
         for offset in new:
             mine = self.line(offset, keys)
             others = {each for each in self.delivered if mine is not None and self.line(each, keys) == mine}
             self.must("P8", laws.waits_its_turn(offset, others, opened))
-            self.must("P9", laws.is_not_run(offset, task, closed))
+            self.must("P9", laws.is_not_run(offset, request, closed))
         if isinstance(part, Owned) and part.phase is Phase.STOPPED:
             self.must("P4", laws.takes_nothing_behind(new, part.failed))
         self.begun |= new
@@ -372,7 +372,7 @@ class Course:
 
     @property
     def running(self) -> int:
-        return sum(len(left) for work, left in self.asked.items() if isinstance(work.task, Start))
+        return sum(len(left) for work, left in self.asked.items() if isinstance(work.request, Start))
 
     @property
     def position(self) -> int:
@@ -506,13 +506,13 @@ class Course:
 
     def answered(self, work: Work, how: int, rest: Sequence[int]) -> None:
         """User code answers: well or badly, all at once or in part, or it raises."""
-        task, left = work.task, sorted(self.asked.get(work, (0,)))
+        request, left = work.request, sorted(self.asked.get(work, (0,)))
         if how % 6 == 0:
-            self.happens(WorkFailed(TP, work.generation, task))
+            self.happens(WorkFailed(TP, work.generation, request))
             return
         some = tuple(left if how % 6 < 4 else left[: 1 + how // 8 % len(left)])
         what: FanoutEvent
-        match task:
+        match request:
             case Arrange(window):
                 what = ArrangeFailed(window) if how % 6 == 1 else WindowArranged(window, self.tasks(work.offsets, rest))
             case Start(window, _, attempt):
@@ -529,7 +529,7 @@ class Course:
             case DeliverWindow(window):
                 what = WindowDelivered(window)
             case _:
-                assert_never(task)
+                assert_never(request)
         self.happens(WorkReported(TP, work.generation, what))
 
     def tasks(self, offsets: Sequence[int], rest: Sequence[int]) -> Tasks:
@@ -599,9 +599,9 @@ class Course:
             if not commands:
                 break
             command = commands[0]
-            if isinstance(command, Work) and isinstance(command.task, Arrange):
+            if isinstance(command, Work) and isinstance(command.request, Arrange):
                 tasks = Tasks(tuple((offset,) for offset in command.offsets))
-                self.happens(WorkReported(TP, self.generation, WindowArranged(command.task.window, tasks)))
+                self.happens(WorkReported(TP, self.generation, WindowArranged(command.request.window, tasks)))
             else:
                 self.answer(command, 5 if isinstance(command, Work) else 0, (0,) * 5)
         self.has_rested()

@@ -460,7 +460,7 @@ def only_on_a_change(
 ) -> Plan[Partition]:
     """Drakkar's loop: what is assigned while the flag is up, or paused late, is never looked at."""
     todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
-    return todo if verdict.changed else attrs.evolve(todo, hold=(), release=())
+    return todo if verdict.changed else attrs.evolve(todo, pause=(), resume=())
 
 
 def unless_some_are_paused(
@@ -468,7 +468,7 @@ def unless_some_are_paused(
 ) -> Plan[Partition]:
     """Newly assigned partitions are forgotten."""
     todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
-    return attrs.evolve(todo, hold=()) if paused else todo
+    return attrs.evolve(todo, pause=()) if paused else todo
 
 
 def whatever_is_paused(
@@ -491,7 +491,7 @@ def as_they_come(
     verdict: GateVerdict, assigned: Names, paused: Names, held: Names, *, selective: bool
 ) -> Plan[Partition]:
     todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
-    return attrs.evolve(todo, hold=tuple(each for each in assigned if each in todo.hold))
+    return attrs.evolve(todo, pause=tuple(each for each in assigned if each in todo.pause))
 
 
 def one_for_all(
@@ -523,7 +523,7 @@ def resumes_only_what_it_held(
 ) -> Plan[Partition]:
     """What is held on its own account is paused, and nobody resumes it once it is free, unless the gate has just opened."""
     todo = backpressure.plan(verdict, assigned, paused, held, selective=selective)
-    return attrs.evolve(todo, release=todo.release if verdict.changed else ())
+    return attrs.evolve(todo, resume=todo.resume if verdict.changed else ())
 
 
 def polls_what_flows(
@@ -633,13 +633,13 @@ def test_the_gate_closes_at_128_and_opens_at_16() -> None:
 @pytest.mark.parametrize(
     ("expected", "verdict", "assigned", "paused", "held"),
     [
-        (Plan(hold=(5, 7)), Hold(GateReason.ABOVE_LOW), (0, 7, 5), (0,), ()),
+        (Plan(pause=(5, 7)), Hold(GateReason.ABOVE_LOW), (0, 7, 5), (0,), ()),
         (Plan(poll=(0, 5, 7)), Flow(GateReason.BELOW_HIGH), (0, 5, 7), (), ()),
-        (Plan(release=(0, 5), poll=(0, 5)), Flow(GateReason.FELL_TO_LOW), (5, 0), (0, 3, 5), ()),
+        (Plan(resume=(0, 5), poll=(0, 5)), Flow(GateReason.FELL_TO_LOW), (5, 0), (0, 3, 5), ()),
         (Plan(), Hold(GateReason.REACHED_HIGH), (), (3,), ()),
         (Plan(poll=(0, 7)), Flow(GateReason.BELOW_HIGH), (0, 5, 7), (), (5, 9)),
-        (Plan(release=(7,), poll=(7,)), Flow(GateReason.BELOW_HIGH), (0, 7), (0, 7), (0,)),
-        (Plan(hold=(0, 7)), Flow(GateReason.BELOW_HIGH), (0, 7), (), (7, 0)),
+        (Plan(resume=(7,), poll=(7,)), Flow(GateReason.BELOW_HIGH), (0, 7), (0, 7), (0,)),
+        (Plan(pause=(0, 7)), Flow(GateReason.BELOW_HIGH), (0, 7), (), (7, 0)),
     ],
 )
 def test_a_plan_is_made_from_what_is_observed(
@@ -655,7 +655,7 @@ def test_a_client_that_cannot_poll_selectively_pauses_what_is_held() -> None:
     held = backpressure.plan(flow, (0, 5, 7), (), (5,), selective=False)
     free = backpressure.plan(flow, (0, 5, 7), (5,), (), selective=False)
 
-    assert (held, free) == (Plan(hold=(5,), poll=(0, 7)), Plan(release=(5,), poll=(0, 5, 7)))
+    assert (held, free) == (Plan(pause=(5,), poll=(0, 7)), Plan(resume=(5,), poll=(0, 5, 7)))
 
 
 @given(cases())

@@ -40,10 +40,10 @@ from tidegate.consumer.fanout import (
     Report,
     Start,
     Tally,
-    Task,
     TaskReplaced,
     Tasks,
     TasksReported,
+    UserRequest,
     WindowArranged,
     WindowDelivered,
     WindowOpened,
@@ -56,8 +56,8 @@ from tidegate.model.operations import find_one
 FAILURES: Final = (Refused("no"), NotApplied("no"), Ambiguous("no"), NotDurable("no"))
 
 
-def work(task: Task) -> Work:
-    return Work(TP, 3, task, (5,))
+def work(request: UserRequest) -> Work:
+    return Work(TP, 3, request, (5,))
 
 
 TASKS: Final = Tasks(((5,),))
@@ -86,19 +86,19 @@ REPLIES: Final = (
         (Fetch(TP, 3, 5), (), Fetched(TP, 3, ())),
         *((Fetch(TP, 3, 5), failure, Fetched(TP, 3, ())) for failure in FAILURES),
         *(
-            (work(task), failure, WorkFailed(TP, 3, task))
-            for task in ASK
+            (work(request), failure, WorkFailed(TP, 3, request))
+            for request in ASK
             for failure in (*FAILURES, ValueError("user"))
         ),
-        *((work(task), KeyboardInterrupt(), WorkFailed(TP, 3, task)) for task in ASK),
-        *((work(task), reply, WorkReported(TP, 3, reply)) for task in ASK for reply in REPLIES),
+        *((work(request), KeyboardInterrupt(), WorkFailed(TP, 3, request)) for request in ASK),
+        *((work(request), reply, WorkReported(TP, 3, reply)) for request in ASK for reply in REPLIES),
         (work(ASK[0]), TASKS, WorkReported(TP, 3, WindowArranged(0, TASKS))),
         (work(ASK[1]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.SUCCEEDED))),
         *(
-            (work(task), report, WorkReported(TP, 3, TasksReported(0, (0,), 1, report)))
+            (work(request), report, WorkReported(TP, 3, TasksReported(0, (0,), 1, report)))
             for report, kind in ANSWERS.items()
-            for task in ASK
-            if type(task) is kind
+            for request in ASK
+            if type(request) is kind
         ),
         (work(ASK[3]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.DELIVERED))),
         (work(ASK[4]), None, WorkReported(TP, 3, RecordsDelivered(0, (5,)))),
@@ -127,19 +127,19 @@ def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "reply"),
+    ("asked", "reply"),
     [
         (ASK[0], None),
         (ASK[2], None),
-        *((task, 5) for task in ASK),
-        *((task, report) for report, kind in ANSWERS.items() for task in ASK if type(task) is not kind),
-        *((task, WindowOpened((5,))) for task in ASK),
+        *((request, 5) for request in ASK),
+        *((request, report) for report, kind in ANSWERS.items() for request in ASK if type(request) is not kind),
+        *((request, WindowOpened((5,))) for request in ASK),
     ],
 )
-def test_a_wrong_answer_is_refused(task: Task, reply: object) -> None:
+def test_a_wrong_answer_is_refused(asked: UserRequest, reply: object) -> None:
     """Else the partition would wait for ever for the right one: a judgement that says "succeeded", say."""
     with pytest.raises(Misuse, match="is not an answer to"):
-        event_for(work(task), reply)
+        event_for(work(asked), reply)
 
 
 @pytest.mark.parametrize("effect", [Now(), find_one("c", Eq(ID, "x"))])

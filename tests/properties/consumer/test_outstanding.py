@@ -23,10 +23,10 @@ from tidegate.consumer.fanout import (
     Rules,
     Start,
     Tally,
-    Task,
     TaskReplaced,
     Tasks,
     TasksReported,
+    UserRequest,
     WindowArranged,
     WindowDelivered,
     WindowOpened,
@@ -39,13 +39,13 @@ from tidegate.model.records import TopicPartition
 TP: Final = TopicPartition("t", 0)
 
 
-def work(task: Task) -> Work:
-    return Work(TP, 1, task, ())
+def work(request: UserRequest) -> Work:
+    return Work(TP, 1, request, ())
 
 
-def asked(*tasks: Task) -> AllAsked:
+def asked(*requests: UserRequest) -> AllAsked:
     """User code was asked for these, and has answered nothing."""
-    return tuple(Asked(work(task), 1) for task in tasks)
+    return tuple(Asked(work(request), 1) for request in requests)
 
 
 ALL: Final = asked(
@@ -152,10 +152,10 @@ def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: Rules, moves: l
         state = done.state
         if not isinstance(event, WindowOpened):
             left = answered(left, state, event.window)
-        tasks = [output for output in done.commands if isinstance(output, Task)]
-        left = ask(left, state, map(work, tasks))
+        requests = [output for output in done.commands if isinstance(output, UserRequest)]
+        left = ask(left, state, map(work, requests))
 
-        assert all(each.left == fanout.outstanding(state, each.work.task) > 0 for each in left)
+        assert all(each.left == fanout.outstanding(state, each.work.request) > 0 for each in left)
 
 
 def test_nothing_is_running_where_nothing_was_asked_for() -> None:

@@ -30,7 +30,7 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import (
     FanoutEvent,
     Start,
-    Task,
+    UserRequest,
     WindowOpened,
 )
 from tidegate.consumer.outstanding import AllAsked, answer, running
@@ -144,24 +144,24 @@ def keeps_no_order(rules: PartitionRules, state: PartitionState, event: Event) -
 def forgets_what_raised(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
     """Planted bug: nothing follows when user code raises."""
     if isinstance(event, WorkFailed) and isinstance(state, Owned) and event.generation == state.generation:
-        return rules.step(without(state, event.task), SlotFreed(TP))
+        return rules.step(without(state, event.request), SlotFreed(TP))
     return rules.step(state, event)
 
 
 def takes_interrupted_for_failed(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
     """Planted bug: what was interrupted counts as failed."""
     match state, event:
-        case Owned(_, generation, Phase.DRAINING), WorkFailed(_, at, task) if at == generation:
-            failed = {offset for each in state.asked if each.work.task == task for offset in each.work.offsets}
-            part = attrs.evolve(without(state, task), failed=tuple(sorted({*state.failed, *failed})))
+        case Owned(_, generation, Phase.DRAINING), WorkFailed(_, at, request) if at == generation:
+            failed = {offset for each in state.asked if each.work.request == request for offset in each.work.offsets}
+            part = attrs.evolve(without(state, request), failed=tuple(sorted({*state.failed, *failed})))
             return rules.step(part, SlotFreed(TP))
         case _:
             return rules.step(state, event)
 
 
-def without(part: Owned, task: Task) -> Owned:
-    """Without the task in work."""
-    asked = tuple(each for each in part.asked if each.work.task != task)
+def without(part: Owned, request: UserRequest) -> Owned:
+    """Without what is asked for."""
+    asked = tuple(each for each in part.asked if each.work.request != request)
     return attrs.evolve(part, asked=asked, running=running(asked))
 
 

@@ -32,7 +32,7 @@ from tidegate.consumer.commands import (
 from tidegate.consumer.drain import Stage
 from tidegate.consumer.fanout import (
     Start,
-    Task,
+    UserRequest,
     WindowDelivered,
 )
 from tidegate.consumer.partition import (
@@ -52,8 +52,8 @@ from tidegate.model.instants import SECOND
 from tidegate.model.reducer import Step
 
 
-def work(task: Task) -> Work:
-    return Work(TP, 3, task, (5,))
+def work(request: UserRequest) -> Work:
+    return Work(TP, 3, request, (5,))
 
 
 NUMBERS: Final = ("running_max", "window_max", "metadata_max", "replay_max")

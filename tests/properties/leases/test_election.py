@@ -26,12 +26,12 @@ from tidegate.leases.election import (
     Leads,
     Look,
     Request,
+    StartTimer,
     Stopped,
     StopRequested,
     Swap,
     TimerFired,
     Unanswered,
-    WakeIn,
     WorkEnded,
     event_for,
 )
@@ -137,7 +137,7 @@ class World:
             case End():
                 actor.deeds.append(command)
                 actor.is_asked = True
-            case WakeIn(duration):
+            case StartTimer(duration):
                 actor.wake_at = self.now + duration
 
     def apply(self, sent: Sent) -> None:
@@ -446,8 +446,8 @@ def releases_first(candidate: Candidate, state: ElectionState, event: ElectionEv
         return step
     lease = step.state.tenure.lease
     release = Swap(lease.version, changed(lease, holder=None), 0)
-    others = [command for command in step.commands if command not in sent and not isinstance(command, WakeIn)]
-    return Step(attrs.evolve(step.state, flight=Flight(release, event.at)), (*others, release, WakeIn(1)))
+    others = [command for command in step.commands if command not in sent and not isinstance(command, StartTimer)]
+    return Step(attrs.evolve(step.state, flight=Flight(release, event.at)), (*others, release, StartTimer(1)))
 
 
 def stops_without_release(candidate: Candidate, state: ElectionState, event: ElectionEvent) -> ElectionStep:
@@ -460,7 +460,7 @@ def forgets_to_wake(candidate: Candidate, state: ElectionState, event: ElectionE
     step = candidate.step(state, event)
     if not isinstance(step.state, Leading):
         return step
-    return Step(step.state, tuple(command for command in step.commands if not isinstance(command, WakeIn)))
+    return Step(step.state, tuple(command for command in step.commands if not isinstance(command, StartTimer)))
 
 
 def asks_twice(candidate: Candidate, state: ElectionState, event: ElectionEvent) -> ElectionStep:
@@ -677,7 +677,7 @@ def test_what_becomes_of_a_command_is_an_event() -> None:
     assert event_for(Swap(0, lease, 0), lease, at(1)) == Answered(at(1), Swap(0, lease, 0), lease)
     assert event_for(Look(), None, at(1)) == Answered(at(1), Look(), None)
     assert event_for(End(3), None, at(1)) == WorkEnded(at(1), 3)
-    assert event_for(WakeIn(3), None, at(1)) == TimerFired(at(1))
+    assert event_for(StartTimer(3), None, at(1)) == TimerFired(at(1))
     assert event_for(Begin(3), None, at(1)) is None
     with pytest.raises(Misuse, match="was answered a int"):
         event_for(Look(), 1, at(1))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tidegate.consumer.commands import SlotFreed
-from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules, Unassigned
 from tidegate.consumer.partition_state import PartitionState
-from tidegate.consumer.shutdown import LeaveTimerFired, WorkerRules, WorkerState
+from tidegate.consumer.worker import LeaveTimerFired, WorkerRules, WorkerState
 from tidegate.leases.election import Candidate, ElectionState, Stopped, StopRequested
 from tidegate.model.instants import Instant
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Reducer
 from tidegate.reactive.change_stream import consumer as change_stream
-from tidegate.reactive.change_stream.events import StopAsked
+from tidegate.reactive.change_stream import events as stream_events
 from tidegate.sinks.outbox import OutboxRules, OutboxState, TimerFired
 
 S = TypeVar("S")
@@ -41,5 +41,5 @@ def test_every_room_has_reducers_of_one_form() -> None:
     assert ignored(ConsumerRules(), ConsumerState(), SlotFreed(HERE))
     assert ignored(WorkerRules(), WorkerState(), LeaveTimerFired())
     assert ignored(Candidate("ann", "ann-1"), CANDIDATE, StopRequested(Instant(0)))
-    assert ignored(change_stream.ChangeStreamConsumer(), STREAM, StopAsked())
+    assert ignored(change_stream.ChangeStreamConsumer(), STREAM, stream_events.StopRequested())
     assert ignored(OutboxRules(), OutboxState(), TimerFired(Instant(0)))

@@ -20,7 +20,7 @@ from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTas
 from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.task_documents import loaded, record_id
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate.reactive.tasks import Claim, Task, Why, WhyNot
+from tidegate.reactive.tasks import Claim, TaskRules, Why, WhyNot
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform, world_with
 
@@ -34,7 +34,7 @@ TASK: Final = ReactiveTask(
     source="orders",
     records="orders_tasks",
     watched=Projection(("total",)),
-    rules=Task(debounce=Debounce(0, 0), lease=LEASE),
+    rules=TaskRules(debounce=Debounce(0, 0), lease=LEASE),
     policy=Policy(backoff=Fixed(SECOND), attempts_max=2),
     cleaning=CleanUp(keep_for=0),
     attempts=2,

@@ -23,9 +23,9 @@ from tidegate.sim.determinism import (
     Runs,
     Stand,
     difference,
-    executed,
     from_plain,
     judged,
+    scheduled_runs,
     to_plain,
 )
 from tidegate.sim.scenario import Clock, Scenario
@@ -71,7 +71,7 @@ def answers(effect: Effect[object], world: World, who: str) -> Outcomes:  # noqa
 
 
 def runs_of(scenario: Scenario) -> Runs:
-    return executed(scenario, seed="s", runs=4, steps_max=20, seeding=turns)
+    return scheduled_runs(scenario, seed="s", runs=4, steps_max=20, seeding=turns)
 
 
 @pytest.mark.parametrize("make", [partition, lambda: shipped("transition"), lambda: shipped("array_push_lock")])
@@ -170,7 +170,7 @@ async def forks() -> None:
 
 def test_a_program_that_is_torn_within_one_execution_is_found() -> None:
     """It is run again on the same replies and asks for something else: whose program it is, is reported."""
-    runs = executed(two(forks), seed="s", runs=30, steps_max=20, seeding=turns)
+    runs = scheduled_runs(two(forks), seed="s", runs=30, steps_max=20, seeding=turns)
     torn = [stand for run in runs for look in run for stand in look if stand.is_torn]
     assert torn
     assert {stand.process for stand in torn} <= {"p", "q"}
@@ -200,7 +200,7 @@ def test_time_is_part_of_a_schedule() -> None:
 
 def test_a_schedule_is_as_long_as_it_may_be() -> None:
     """Where more could happen."""
-    runs = executed(shipped("transition"), seed="s", runs=2, steps_max=2, seeding=turns)
+    runs = scheduled_runs(shipped("transition"), seed="s", runs=2, steps_max=2, seeding=turns)
     assert [len(run) for run in runs] == [3, 3]
 
 
@@ -225,7 +225,7 @@ def test_whoever_is_torn_is_reported_wherever_it_shows(monkeypatch: pytest.Monke
     else:
         found = determinism.ways  # type: ignore[assignment,attr-defined]
         monkeypatch.setattr(determinism, "ways", tears)
-    runs = executed(two(once), seed="s", runs=1, steps_max=9, seeding=turns)
+    runs = scheduled_runs(two(once), seed="s", runs=1, steps_max=9, seeding=turns)
     assert runs[0][-1] == (Stand("", error.what, is_torn=True),)
 
 
@@ -236,7 +236,7 @@ def test_a_search_that_begins_again_looks_at_programs_that_have_moved_on() -> No
         for turn in range(40):
             await Note(f"turn {turn}", turn)
 
-    runs = executed(two(says_much), seed="s", runs=2, steps_max=100, seeding=turns)
+    runs = scheduled_runs(two(says_much), seed="s", runs=2, steps_max=100, seeding=turns)
     assert all(stand.src for stand in runs[0][0])
     assert len(runs[0]) == 81
     process = Process("p", factory(says_much))

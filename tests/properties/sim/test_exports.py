@@ -22,9 +22,9 @@ from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.documents import Document, Foreign, Value, exactly
 from tidegate.model.instants import ClockName, Instant
 from tidegate.sim.attempts import attempt
-from tidegate.sim.compare import Difference, compared
+from tidegate.sim.compare import RunDifference, compared
 from tidegate.sim.exports.dot import dot, happens_before
-from tidegate.sim.exports.itf import ACTION, NEXT, PROCESS, encoded, itf, variable
+from tidegate.sim.exports.itf import ACTION, NEXT, itf, itf_value, variable
 from tidegate.sim.exports.mermaid import CHARACTERS_MAX, mermaid
 from tidegate.sim.exports.perfetto import perfetto
 from tidegate.sim.exports.text import text
@@ -206,7 +206,7 @@ def meant(read: Any) -> Value:
 @example(-0.5)
 def test_values_are_read_back_from_itf(value: Value) -> None:
     """By the reader of the format's own author: no value is taken for another one."""
-    json_value = json.loads(json.dumps(encoded(value)))
+    json_value = json.loads(json.dumps(itf_value(value)))
     read = itf_py.value_from_json(json_value)
     assert show_nan(exactly(meant(read))) == show_nan(exactly(value))
 
@@ -226,10 +226,10 @@ def test_a_counterexample_is_read_back_from_itf(name: str) -> None:
         assert mine.meta["index"] == number
         for key, value in state.items:
             assert exactly(meant(mine.values[variable(key)])) == exactly(value)
-        absent = set(read.vars) - {variable(key) for key, _ in state.items} - {ACTION, PROCESS, NEXT}
+        absent = set(read.vars) - {variable(key) for key, _ in state.items} - {ACTION, WHO, NEXT}
         assert all(meant(mine.values[key]) is None for key in absent)
     for step, before, after in zip(trace.steps, read.states, read.states[1:], strict=False):
-        assert (after.values[PROCESS], after.values[ACTION]) == (step.process, step.event)
+        assert (after.values[WHO], after.values[ACTION]) == (step.process, step.event)
         could = {(each.process, each.event, each.fault) for each in before.values[NEXT]}
         assert could == {(each.process, each.event, each.fault) for each in step.choice.enabled}
 
@@ -306,7 +306,7 @@ def test_two_runs_part_at_the_first_step_that_differs(left: list[str], right: li
     assert found.left == (one[found.alike] if len(one) > found.alike else None)
     assert found.right == (two[found.alike] if len(two) > found.alike else None)
     assert found.left is None or found.left != found.right
-    assert (found == Difference(len(one), None, None)) == (one == two)
+    assert (found == RunDifference(len(one), None, None)) == (one == two)
 
 
 def test_a_name_cannot_become_a_directive() -> None:

@@ -16,7 +16,7 @@ from tidegate.model.records import TopicPartition
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.group import GROUP, Group, broker
-from tidegate.sim.log import CONTROL, Append, Compaction, Entry, Hole, Pause, Resume, begun, fetched, log
+from tidegate.sim.log import CONTROL, Append, Compaction, Hole, LogEntry, Pause, Resume, begun, fetched, log
 from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario, State
@@ -28,9 +28,9 @@ ENTRIES: Final = st.lists(st.sampled_from([b"a", b"b", None, CONTROL, Hole.COMPA
 
 
 @given(ENTRIES, st.integers(0, 9), st.integers(1, 9))
-def test_what_is_fetched_are_the_next_records(entries: tuple[Entry, ...], position: int, most: int) -> None:
+def test_what_is_fetched_are_the_next_records(entries: tuple[LogEntry, ...], position: int, most: int) -> None:
     """Law LO1: page by page, each record from the position on once, with its key, and no hole."""
-    read: list[tuple[int, Entry]] = []
+    read: list[tuple[int, LogEntry]] = []
     at = position
     while (page := fetched(entries, at, most)) is not None:
         assert 0 < len(page.offsets) <= most
@@ -40,7 +40,7 @@ def test_what_is_fetched_are_the_next_records(entries: tuple[Entry, ...], positi
 
 
 @given(ENTRIES)
-def test_compaction_leaves_the_last_record_of_each_key(entries: tuple[Entry, ...]) -> None:
+def test_compaction_leaves_the_last_record_of_each_key(entries: tuple[LogEntry, ...]) -> None:
     """Laws LO2 and LO3: whatever order it comes in, until there is no more; other offsets are as they were."""
     world: World = begun(0, *entries)
     while steps := list(Compaction((0,)).steps(world)):
@@ -121,7 +121,7 @@ def worked(state: State) -> list[int]:
     return [
         offset
         for command in commands
-        if isinstance(command, Work) and isinstance(command.task, Start)
+        if isinstance(command, Work) and isinstance(command.request, Start)
         for offset in command.offsets
     ]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tidegate import strategies
 from tidegate.consumer import commands, drain, fanout
 from tidegate.consumer.commands import Assigned, Commit, Event, Fetched, Interrupt, Release, Revoked, Work
-from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.model import records
 from tidegate.model.documents import ID, Document, Eq, Field, Put, exactly
 from tidegate.model.effects import (
@@ -37,8 +37,8 @@ from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.records import TopicPartition
 from tidegate.sim import recording
 from tidegate.sim.automaton import Asking, resume
-from tidegate.sim.recording import NOTHING, Other, Recording, Same, executed, read, stepped
-from tidegate.sim.tagged import Way, matches, named_classes, nothing_hidden, tagged, untagged
+from tidegate.sim.recording import NOTHING_MORE, Other, Recording, Same, executed, read, stepped
+from tidegate.sim.tagged import FieldPath, matches, named_classes, nothing_hidden, tagged, untagged
 
 # --- values -------------------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ def test_a_value_matches_what_was_written_of_it_and_no_other(value: object, othe
 CANARY: Final = "c4nary"
 
 
-def hides_canary(way: Way, value: object) -> str | None:  # noqa: ARG001  known by what it says
+def hides_canary(way: FieldPath, value: object) -> str | None:  # noqa: ARG001  known by what it says
     return "x" if CANARY in str(value) else None
 
 
@@ -246,7 +246,7 @@ def test_a_program_that_asks_for_less_or_more_is_caught() -> None:
 
     found = executed(WHOLE, longer(), MINE)
     assert isinstance(found, Other)
-    assert (found.step, found.recorded, found.now) == (9, NOTHING, "note more: 1")
+    assert (found.step, found.recorded, found.now) == (9, NOTHING_MORE, "note more: 1")
 
 
 @given(st.integers(0, len("".join(LINES))))

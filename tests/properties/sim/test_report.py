@@ -121,7 +121,7 @@ def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
     )
     assert json.loads(json.dumps(found.to_json())) == {
         "name": "s",
-        "kind": "program",
+        "kind": "design",
         "expect": "clean",
         "verdict": "complete",
         "law": None,

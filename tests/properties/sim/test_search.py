@@ -15,7 +15,7 @@ from tests import length
 from tests.properties.plain_search import agree
 
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios.partition import GIVES_UP, assignment, partition
+from tidegate.consumer.scenarios.partition import GIVES_UP, group, partition
 from tidegate.invocations.scenarios.transition import transition
 from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Push, exactly
@@ -73,7 +73,7 @@ SMALL: Mapping[str, Callable[[], Scenario]] = {
         if length.GIVES_UP
         else {}
     ),
-    "group": partial(assignment, records=1, rebalances=0, budget=1),
+    "group": partial(group, records=1, rebalances=0, budget=1),
 }
 
 

@@ -22,7 +22,7 @@ from tidegate.sim.sample import Plan, Walks, sample
 from tidegate.sim.scenario import ActorStep, Label, Scenario, State
 from tidegate.sim.search import Search
 from tidegate.sim.shrink import Budget, Run, Shortest, Shrunk, replayed, shrink, shrunk_path
-from tidegate.sim.trace import Policy, Trace, Truth
+from tidegate.sim.trace import PolicyName, Trace, Truth
 from tidegate.sim.tracing import trace_of
 from tidegate.sim.world import Cell, Plain, World, document
 
@@ -49,7 +49,12 @@ def test_what_is_left_is_a_run_that_breaks_the_law_and_is_no_longer(name: str, s
     """Laws SK1, SK2 and SK3: replayed step by step in the scenario; the run that it came from stands in the trace."""
     trace = failing(name, seed)
     short, shrunk = shrink(trace, shipped(name))
-    assert (short.law, short.breach, short.policy, short.seed) == (trace.law, trace.breach, Policy.SHRUNK, trace.seed)
+    assert (short.law, short.breach, short.policy, short.seed) == (
+        trace.law,
+        trace.breach,
+        PolicyName.SHRUNK,
+        trace.seed,
+    )
     assert replay(short, shipped(name)) == Reproduced(len(short.steps))
     assert len(short.steps) == shrunk.run.steps <= shrunk.before == len(trace.steps)
     assert short.original is not None
@@ -125,7 +130,7 @@ def recorded(scenario: Scenario, names: list[str]) -> Trace:
         for name in names:
             stepper = next(stepper for stepper in search.steppers if stepper.name == name)
             path.append(next(after for _, after in stepper.steps(path[-1])))
-        return trace_of(search, tuple(path), law="b", time="time stands", policy=Policy.RANDOM, seed="1.2")
+        return trace_of(search, tuple(path), law="b", time="time stands", policy=PolicyName.RANDOM, seed="1.2")
 
     return attempt(scenario, run)
 

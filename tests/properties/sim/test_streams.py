@@ -18,7 +18,6 @@ from tidegate.reactive import change_stream
 from tidegate.reactive.change_stream import (
     CANNOT_RESUME,
     After,
-    Await,
     Broken,
     ChangeStreamConsumer,
     DocumentChange,
@@ -31,6 +30,7 @@ from tidegate.reactive.change_stream import (
     ResetHistory,
     Save,
     SaveIdle,
+    StartTimer,
 )
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.failover import Failover
@@ -270,7 +270,7 @@ def carried_out(
 
 
 def is_keep(command: Effect[object]) -> bool:
-    return isinstance(command, Await) and isinstance(command.then, SaveIdle)
+    return isinstance(command, StartTimer) and isinstance(command.then, SaveIdle)
 
 
 def consuming(

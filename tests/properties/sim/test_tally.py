@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidegate.catalogue import shipped
 from tidegate.sim.faults import Fault
 from tidegate.sim.sample import Plan, Sampler
-from tidegate.sim.tally import PIECE, Failed, Tally, counted, merged, pieces
+from tidegate.sim.tally import PIECE, FailedRun, Tally, counted, merged, pieces
 
 small = st.integers(0, 9)
 tallies = st.builds(
@@ -26,7 +26,7 @@ tallies = st.builds(
     faults=st.lists(st.tuples(st.sampled_from(Fault), st.integers(1, 9)), max_size=3).map(counted),
     goals=st.frozensets(st.sampled_from("ab")),
     is_absolute=st.booleans(),
-    failed=st.none() | st.none() | st.builds(Failed, small, st.just("law")),
+    failed=st.none() | st.none() | st.builds(FailedRun, small, st.just("law")),
     is_cut=st.sampled_from([False, False, True]),
 )
 

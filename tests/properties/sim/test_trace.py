@@ -31,7 +31,7 @@ from tidegate.sim.causes import commands_of
 from tidegate.sim.compare import decision
 from tidegate.sim.faults import Fault
 from tidegate.sim.lines import decided_at
-from tidegate.sim.nearest import STATES_MAX, nearest_passing
+from tidegate.sim.nearest import NEAREST_STATES_MAX, nearest_passing
 from tidegate.sim.picture import PICTURED_MAX, pictured
 from tidegate.sim.reducers import Machine
 from tidegate.sim.rendering import render, sentence, state_lines
@@ -46,7 +46,7 @@ from tidegate.sim.trace import (
     Mover,
     Option,
     Passing,
-    Policy,
+    PolicyName,
     StepKind,
     Trace,
     TraceStep,
@@ -237,7 +237,7 @@ def test_an_older_trace_is_read() -> None:
     older = decoded(OLDER)
     assert (older.version, older.law, older.seed, older.movers) == ("1", "l", "7", (Mover("p"),))
     assert older.steps == (TraceStep("p", "w", "", (Replaced("/n", 2),)),)
-    assert (older.breach, older.policy, older.laws, older.passing) == (Breach.SAFETY, Policy.RANDOM, (), None)
+    assert (older.breach, older.policy, older.laws, older.passing) == (Breach.SAFETY, PolicyName.RANDOM, (), None)
 
 
 def extended(value: object) -> object:
@@ -484,7 +484,7 @@ def some_run_passes(search: Search) -> bool:
     """Is there a run that breaks no law and comes to rest? All of them are looked at, without any order."""
     seen, todo = {search.first}, [search.first]
     while todo:
-        assert len(seen) < STATES_MAX, "small enough to be seen whole"
+        assert len(seen) < NEAREST_STATES_MAX, "small enough to be seen whole"
         before = todo.pop()
         could = ways(search, before)
         rests = not any(way.step.must for way in could)
@@ -575,7 +575,11 @@ def test_a_replay_goes_on_from_its_last_step() -> None:
     found = beyond(attrs.evolve(whole, steps=whole.steps[:1], law=""), shipped(whole.scenario))
     assert (found.outcome, found.steps) == (Reproduced(1), 1)
     assert found.trace is not None
-    assert (found.trace.steps[0], found.trace.law, found.trace.policy) == (whole.steps[0], whole.law, Policy.REPLAYED)
+    assert (found.trace.steps[0], found.trace.law, found.trace.policy) == (
+        whole.steps[0],
+        whole.law,
+        PolicyName.REPLAYED,
+    )
     assert replay(found.trace, shipped(whole.scenario)) == Reproduced(len(found.trace.steps))
 
 

@@ -12,20 +12,21 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import Final
 
+import attrs
 import pytest
 
 import tidegate
-from tidegate.consumer import commands, drain, fanout, shutdown
+from tidegate.consumer import commands, drain, fanout, worker
 from tidegate.consumer.commands import CommitUnknown, DrainTimerFired, SlotFreed
-from tidegate.consumer.group import ConsumerRules
+from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.shutdown import StopAsked, WorkerRules, WorkerState
+from tidegate.consumer.worker import StopRequested, WorkerRules, WorkerState
 from tidegate.model import documents, effects, instants, operations, records
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Push, Put
 from tidegate.model.effects import Call, Failure, Note, Now, Sleep
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.records import TopicPartition
-from tidegate.sim.recording import Other, Recording, Same, executed, read, stepped
+from tidegate.sim.recording import Other, Recording, Same, executed, header, read, stepped
 from tidegate.sim.tagged import named_classes, tagged, untagged
 from tidegate.sim.type_names import FIELDS, NAMES, RENAMED, ROOMS, name_of, upgraded
 
@@ -79,7 +80,7 @@ def test_a_class_of_the_user_is_called_by_its_module() -> None:
 
 OURS: Final = named_classes(
     each
-    for module in (commands, documents, drain, effects, fanout, instants, operations, records, shutdown)
+    for module in (commands, documents, drain, effects, fanout, instants, operations, records, worker)
     for each in vars(module).values()
 )
 
@@ -121,11 +122,24 @@ def test_an_old_recording_of_a_program_is_executed_again() -> None:
 
 def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
     """Events and commands that were renamed since are among it: a commit of unknown outcome, a drain, a stop."""
-    rules = WorkerRules(ConsumerRules(each=PartitionRules(hooks=True, fanout=fanout.Rules(task_delivery=True))))
+    rules = WorkerRules(ConsumerRules(partition=PartitionRules(hooks=True, fanout=fanout.Rules(task_delivery=True))))
     old = recorded("orders")
     events = {type(untagged(json.loads(each.asked), OURS)) for each in old.entries}
-    assert events >= {CommitUnknown, DrainTimerFired, SlotFreed, StopAsked}
+    assert events >= {CommitUnknown, DrainTimerFired, SlotFreed, StopRequested}
     assert stepped(old, WorkerState(), rules.step, OURS) == Same(28, "")
+
+
+def test_a_recording_from_before_a_field_was_renamed_is_read() -> None:
+    """What was asked for of user code was called a task, also in files of this version."""
+    old = recorded("orders")
+    entries = [attrs.evolve(each, answer=each.answer.replace('"request"', '"task"')) for each in old.entries]
+    assert entries != [*old.entries]
+    lines = [
+        f'{{"i": {number}, "what": "", "event": {each.asked}, "commands": {each.answer}}}'
+        for number, each in enumerate(entries, 1)
+    ]
+    text = "\n".join([header("orders", "reducer", "").rstrip(), *lines, ""])
+    assert [each.answer for each in read(text).entries] == [each.answer for each in old.entries]
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from tidegate.sinks.outbox import (
     OutboxEvent,
     OutboxRules,
     OutboxState,
+    StartTimer,
     Submitted,
     TimerFired,
-    WakeAt,
 )
 
 RIGHT = OutboxRules(CircuitBreaker(threshold=2, cooldown=10 * SECOND), most=2)
@@ -48,7 +48,7 @@ def test_payloads_are_held_back_and_woken(course: list[tuple[int, int, AttemptOu
         before, done = outbox, RIGHT.step(outbox, event)
         outbox = done.state
         for command in done.commands:
-            timer = command.until if isinstance(command, WakeAt) else timer
+            timer = command.until if isinstance(command, StartTimer) else timer
 
         assert laws.settled_was_answered(SUBMITTED, outbox, answered)
         assert laws.is_woken(RIGHT.breaker, outbox, now)
@@ -77,7 +77,8 @@ def test_values_say_what_they_are() -> None:
     """One line each, and what is not a value is refused."""
     assert [
         *map(
-            str, (Deliver(1, 2), WakeAt(at(3)), Submitted((1, 2), at(0)), TimerFired(at(0)), OutboxState(waiting=(1,)))
+            str,
+            (Deliver(1, 2), StartTimer(at(3)), Submitted((1, 2), at(0)), TimerFired(at(0)), OutboxState(waiting=(1,))),
         )
     ] == [
         "deliver payload 1 (era 2)",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidegate.sim.exploration import Exploration
 
 SCOPES: Final = ("default", "thorough", "large")
-ONLY: Final = {"programs": "program", "specimens": "specimen"}
+ONLY: Final = {"designs": "design", "specimens": "specimen"}
 """The scopes and kinds of the simulator, in words, for `--help` must not load it."""
 
 
@@ -81,7 +81,9 @@ def cli() -> None: ...
     show_default=True,
     help="How large the scenarios are that ship; without a TARGET, those that have that scope.",
 )
-@click.option("--only", type=click.Choice(list(ONLY)), help="Only programs, or only specimens.")
+@click.option(
+    "--only", type=click.Choice(list(ONLY)), help="Only designs, which are meant to be right, or only specimens."
+)
 @click.option(
     "--runs", type=click.IntRange(1, 1_000_000), metavar="N", help="Make N random runs, not an exhaustive search."
 )

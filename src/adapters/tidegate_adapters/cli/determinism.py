@@ -18,7 +18,7 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import TidegateError
-from tidegate.sim.determinism import Cause, Difference, Runs, difference, executed, from_plain, judged, to_plain
+from tidegate.sim.determinism import Cause, Difference, Runs, difference, from_plain, judged, scheduled_runs, to_plain
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.failures import CodeRaisedError, NothingSelectedError, origin, raised
 from tidegate_adapters.printable import one_line
@@ -86,7 +86,7 @@ def _checked(targets: Sequence[Target], runs: int) -> dict[str, tuple[Difference
 
 def _here_executed(target: Target, runs: int) -> Runs:
     try:
-        return executed(target.scenario, seed=_SEED, runs=runs, steps_max=_STEPS_MAX, seeding=Random)
+        return scheduled_runs(target.scenario, seed=_SEED, runs=runs, steps_max=_STEPS_MAX, seeding=Random)
     except TidegateError as error:
         error.where = error.where or ", ".join(filter(None, (target.identity, origin(error))))
         raise

@@ -39,7 +39,7 @@ def list_all(terminal: Terminal, *, is_json: bool) -> ExitCode:
 
 
 def _origin(each: Shipped | Specimen) -> dict[str, object]:
-    """Of a specimen: where the bug was seen, and the program that it is a variant of."""
+    """Of a specimen: where the bug was seen, and the design that it is a variant of."""
     return {"of": each.of, "source": each.source} if isinstance(each, Specimen) else {"of": None, "source": None}
 
 

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import cast
 
 import tidegate
-from tidegate.consumer import commands, drain, fanout, shutdown
-from tidegate.consumer.group import ConsumerRules
-from tidegate.consumer.shutdown import ShutdownEvent, ShutdownStep, WorkerRules, WorkerState
+from tidegate.consumer import commands, drain, fanout, worker
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.worker import ShutdownEvent, ShutdownStep, WorkerRules, WorkerState
 from tidegate.exit_codes import ExitCode
 from tidegate.model import documents, effects, instants, operations
 from tidegate.model.effects import Effect, Program
@@ -31,7 +31,7 @@ from tidegate_adapters.targets import attribute, takes_nothing
 __all__ = ["again", "execute_again"]
 
 
-_OURS = (documents, drain, effects, fanout, instants, operations, shutdown, commands)
+_OURS = (documents, drain, effects, fanout, instants, operations, worker, commands)
 
 
 def execute_again(path: Path, text: str, target: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:

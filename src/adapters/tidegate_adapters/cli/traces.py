@@ -11,7 +11,7 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
-from tidegate.sim.compare import Difference, compared
+from tidegate.sim.compare import RunDifference, compared
 from tidegate.sim.exports.dot import happens_before
 from tidegate.sim.exports.itf import itf
 from tidegate.sim.exports.mermaid import mermaid
@@ -112,7 +112,7 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
     return ExitCode.OK
 
 
-def _difference_json(found: Difference) -> dict[str, object]:
+def _difference_json(found: RunDifference) -> dict[str, object]:
     def shown(step: TraceStep | None) -> object:
         return None if step is None else {"process": step.process, "event": step.event, "fault": step.fault}
 

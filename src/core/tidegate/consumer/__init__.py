@@ -11,8 +11,11 @@ Read the questions first, then the machines that put the answers together:
     `outstanding`      What was user code asked for, and has not answered?
     `partition_state`  What is known of a partition.
     `partition`        One partition, from its assignment to its release.
-    `group`            One consumer: its partitions, executors and gate.
-    `shutdown`         A consumer that is asked to stop.
+    `consumer`         One consumer: its partitions, executors and gate.
+    `worker`           The machine that runs: a consumer, until it is asked to stop and has left its group.
+
+So a worker has a consumer, and a consumer has partitions: an event of the one is handed down to the other. The group itself,
+which deals out partitions, is the broker's; `tidegate.sim.group` simulates it.
 
 Beside them stand their `laws`, `strategies`, `scenarios` and `specimens`. The public names of a module are in its `__all__`.
 """

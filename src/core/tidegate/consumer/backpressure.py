@@ -389,14 +389,14 @@ class Plan(Generic[P]):
     """What to do now, so that what flows is what should.
 
     Attributes:
-        hold: The partitions to pause first, in order.
-        release: The partitions to resume first, in order.
+        pause: The partitions to pause first, in order.
+        resume: The partitions to resume first, in order.
         poll: Then poll these and only these, in order; a client that cannot polls all, of which the others are paused.
             Empty: poll all, of which nothing will give anything, to stay a member.
     """
 
-    hold: tuple[P, ...] = ()
-    release: tuple[P, ...] = ()
+    pause: tuple[P, ...] = ()
+    resume: tuple[P, ...] = ()
     poll: tuple[P, ...] = ()
 
 

@@ -30,10 +30,10 @@ from tidegate.consumer.fanout import (
     RecordsDelivered,
     Report,
     Start,
-    Task,
     TaskReplaced,
     Tasks,
     TasksReported,
+    UserRequest,
     WindowArranged,
     WindowDelivered,
 )
@@ -112,15 +112,15 @@ class Work(_OfAssignment, Effect[object]):
     Attributes:
         partition: Which one.
         generation: Of the assignment.
-        task: What is asked for.
+        request: What is asked for.
         offsets: The records that it is about, in order.
     """
 
-    task: Task
+    request: UserRequest
     offsets: tuple[int, ...]
 
     def __str__(self) -> str:
-        return f"{self.task} of {self.partition} @{' '.join(map(str, self.offsets))} (generation {self.generation})"
+        return f"{self.request} of {self.partition} @{' '.join(map(str, self.offsets))} (generation {self.generation})"
 
 
 @final
@@ -256,10 +256,10 @@ class WorkReported(_OfAssignment):
 class WorkFailed(_OfAssignment):
     """User code raised, or was interrupted: nothing came of the work."""
 
-    task: Task
+    request: UserRequest
 
     def __str__(self) -> str:
-        return f"{self.partition} raised at {self.task} (generation {self.generation})"
+        return f"{self.partition} raised at {self.request} (generation {self.generation})"
 
 
 @final
@@ -361,7 +361,7 @@ ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
     Report.DELIVERED: DeliverTasks,
     Report.UNDELIVERED: DeliverTasks,
 }
-"""Which task a report answers."""
+"""Which request a report answers."""
 
 METADATA_REFUSED: Final = Refused("the metadata of the offset is too large")
 """What a broker that does not take the metadata of a commit answers.
@@ -386,9 +386,9 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
             records = reply if isinstance(reply, Records) else Records(reply if isinstance(reply, tuple) else ())
             _check_records(records.offsets, records.keys)
             return Fetched(partition, generation, records.offsets, records.keys)
-        case Work(partition, generation, task):
+        case Work(partition, generation, request):
             if isinstance(reply, BaseException):
-                return WorkFailed(partition, generation, task)
+                return WorkFailed(partition, generation, request)
             return WorkReported(partition, generation, _report_of(command, reply))
         case Commit(partition, generation, position):
             match reply:
@@ -411,7 +411,7 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
 
 def _report_of(work: Work, reply: object) -> FanoutEvent:
     """What user code has reported by its reply."""
-    match work.task, reply:
+    match work.request, reply:
         case (
             _,
             TasksReported()
@@ -431,9 +431,9 @@ def _report_of(work: Work, reply: object) -> FanoutEvent:
                 Start(window, numbers, attempt)
                 | Judge(window, numbers, attempt)
                 | DeliverTasks(window, numbers, attempt)
-            ) as task,
+            ) as request,
             Report(),
-        ) if ANSWERS[reply] is type(task):
+        ) if ANSWERS[reply] is type(request):
             return TasksReported(window, numbers, attempt, reply)
         case DeliverTasks(window, numbers, attempt), None:
             return TasksReported(window, numbers, attempt, Report.DELIVERED)
@@ -451,7 +451,7 @@ def _report_of(work: Work, reply: object) -> FanoutEvent:
 # --- at the entrance ----------------------------------------------------------------------------------------------------
 
 _EVENTS: Final = get_args(Event)
-_TASKS: Final = get_args(Task)
+_REQUESTS: Final = get_args(UserRequest)
 _UNNUMBERED: Final = (Revoked, Lost, SlotFreed)
 """What names no generation."""
 
@@ -480,8 +480,8 @@ def check_event(event: Event) -> None:
             _check_records(offsets, keys)
         case WorkReported(_, _, what):
             fanout.check_event(what)
-        case WorkFailed(_, _, task):
-            check_type(task, _TASKS, "a task for user code")
+        case WorkFailed(_, _, request):
+            check_type(request, _REQUESTS, "a request to user code")
         case (
             Committed(_, _, position)
             | CommitRefused(_, _, position)

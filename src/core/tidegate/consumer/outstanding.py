@@ -29,9 +29,9 @@ from tidegate.consumer.fanout import (
     Judge,
     RecordsDelivered,
     Start,
-    Task,
     TaskReplaced,
     TasksReported,
+    UserRequest,
     WindowArranged,
     WindowDelivered,
     WindowOpened,
@@ -41,7 +41,7 @@ __all__ = [
     "AllAsked", "Asked", "answer", "answered", "ask", "running",
 ]  # fmt: skip
 
-T = TypeVar("T", bound=Task)
+T = TypeVar("T", bound=UserRequest)
 
 
 @final
@@ -66,7 +66,7 @@ AllAsked: TypeAlias = tuple[Asked, ...]
 
 def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> AllAsked:
     """User code is asked for these, too, all of which are under way in the windows."""
-    return (*asked, *(Asked(work, fanout.outstanding(windows, work.task)) for work in works))
+    return (*asked, *(Asked(work, fanout.outstanding(windows, work.request)) for work in works))
 
 
 def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | None:
@@ -75,18 +75,20 @@ def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | N
         case WindowOpened():
             return None  # nobody is asked to
         case WindowArranged(window) | ArrangeFailed(window):
-            return event if _tasks(asked, Arrange, window) else None
+            return event if _requests(asked, Arrange, window) else None
         case WindowDelivered(window):
-            return event if _tasks(asked, DeliverWindow, window) else None
+            return event if _requests(asked, DeliverWindow, window) else None
         case TaskReplaced(window, number, attempt):
-            tasks = _tasks(asked, Judge, window)
-            return event if any(number in task.numbers for task in tasks if task.attempt == attempt) else None
+            requests = _requests(asked, Judge, window)
+            return (
+                event if any(number in request.numbers for request in requests if request.attempt == attempt) else None
+            )
         case TasksReported(window, numbers, attempt, report):
-            runs = _tasks(asked, ANSWERS[report], window)
-            named = _named_in(numbers, [task.numbers for task in runs if task.attempt == attempt])
+            runs = _requests(asked, ANSWERS[report], window)
+            named = _named_in(numbers, [request.numbers for request in runs if request.attempt == attempt])
             return event if named and named == numbers else attrs.evolve(event, numbers=named) if named else None
         case RecordsDelivered(window, offsets):
-            named = _named_in(offsets, [task.offsets for task in _tasks(asked, DeliverRecords, window)])
+            named = _named_in(offsets, [request.offsets for request in _requests(asked, DeliverRecords, window)])
             return event if named and named == offsets else attrs.evolve(event, offsets=named) if named else None
         case _:
             assert_never(event)
@@ -96,21 +98,21 @@ def answered(asked: AllAsked, windows: Fanout, window: int) -> AllAsked:
     """What is left, now that something of the window was answered."""
     left: list[Asked] = []
     for each in asked:
-        if each.work.task.window != window:
+        if each.work.request.window != window:
             left.append(each)
-        elif count := fanout.outstanding(windows, each.work.task):
+        elif count := fanout.outstanding(windows, each.work.request):
             left.append(each if count == each.left else Asked(each.work, count, each.is_interrupted))
     return tuple(left)
 
 
 def running(asked: AllAsked) -> int:
     """How many tasks run."""
-    return sum([each.left for each in asked if type(each.work.task) is Start])
+    return sum([each.left for each in asked if type(each.work.request) is Start])
 
 
-def _tasks(asked: AllAsked, kind: type[T], window: int) -> list[T]:
-    """The tasks of that kind, in that window."""
-    return [task for each in asked if isinstance(task := each.work.task, kind) and task.window == window]
+def _requests(asked: AllAsked, kind: type[T], window: int) -> list[T]:
+    """What is asked for of that kind, in that window."""
+    return [request for each in asked if isinstance(request := each.work.request, kind) and request.window == window]
 
 
 def _named_in(reported: tuple[int, ...], tasks: Collection[tuple[int, ...]]) -> tuple[int, ...]:

@@ -124,9 +124,9 @@ from tidegate.consumer.fanout import (
     Report,
     Rules,
     Start,
-    Task,
     Tasks,
     TasksReported,
+    UserRequest,
     Waits,
     WindowArranged,
     WindowOpened,
@@ -330,8 +330,8 @@ class PartitionRules:
             case WorkReported(_, _, what):
                 named = self.parts.answer(part.asked, what)
                 return Step(part) if named is None else self._advanced(room, *self._followed(part, named))
-            case WorkFailed(_, _, task):
-                return self._work_failed(part, task, room)
+            case WorkFailed(_, _, request):
+                return self._work_failed(part, request, room)
             case Committed(_, _, position) if position == part.committing:
                 tracker = acknowledged(part.tracker, position)
                 return self._advanced(room, attrs.evolve(part, tracker=tracker, committing=None))
@@ -437,7 +437,7 @@ class PartitionRules:
         """Take windows while executors are free, and start what is ready."""
         part, commands = self._started(part, room)
         while part.queued and part.running < room and not part.ready:
-            if self.hooks and any(isinstance(each.work.task, Arrange) for each in part.asked):
+            if self.hooks and any(isinstance(each.work.request, Arrange) for each in part.asked):
                 break
             batch = self._next_window(part, room)
             if not batch:
@@ -472,7 +472,7 @@ class PartitionRules:
     ) -> tuple[Owned, tuple[Command, ...]]:
         """What follows from an event of a window, and what user code is asked for next."""
         windows, ready = part.windows, list(part.ready)
-        tasks: list[Task] = []
+        requests: list[UserRequest] = []
         done: list[int] = []
         failed: list[DeliverRecords] = []
         # What follows from an event may be answered here, without user code, by another event; so these lists grow while
@@ -499,11 +499,11 @@ class PartitionRules:
                             failed.append(DeliverRecords(window, to_dead_letter, to_dead_letter))
                             offsets = tuple(offset for offset in offsets if offset not in {*to_dead_letter})
                         if offsets:
-                            tasks.append(DeliverRecords(window, offsets))
+                            requests.append(DeliverRecords(window, offsets))
                     case RecordsSettled(_, offsets):
                         done += offsets
                     case Arrange() | Judge() | DeliverTasks() | DeliverWindow():
-                        tasks.append(output)
+                        requests.append(output)
                     case _:
                         pass  # nothing follows
         asked = part.asked
@@ -520,51 +520,51 @@ class PartitionRules:
         )
         if is_draining:  # what has failed is left to the next owner; once time presses, so are deliveries
             failed = []
-            tasks = tasks if part.stage is Stage.WAITING else []
+            requests = requests if part.stage is Stage.WAITING else []
         for each in failed:
             part, answers = self._failed(part, each)
-            tasks += answers
-        commands = tuple([_work(part, task) for task in tasks])
+            requests += answers
+        commands = tuple([_work(part, request) for request in requests])
         return _asking(part, commands), commands
 
     # --- failures ---
 
-    def _failed(self, part: Owned, task: DeliverRecords) -> tuple[Owned, list[Task]]:
+    def _failed(self, part: Owned, request: DeliverRecords) -> tuple[Owned, list[UserRequest]]:
         """These records have failed for good: what follows for them, and for the rest of their keys."""
         match self.failure_policy:
             case FailurePolicy.SKIP:
-                return part, [task]
+                return part, [request]
             case FailurePolicy.DIVERT_KEY:
-                return self._closed(part, task.offsets), [task]
+                return self._closed(part, request.offsets), [request]
             case FailurePolicy.STOP:
-                return self.parts.stopped_at(part, self._stuck(part, task)), []
+                return self.parts.stopped_at(part, self._stuck(part, request)), []
             case FailurePolicy.BLOCK_KEY:
-                stuck = self._stuck(part, task)
+                stuck = self._stuck(part, request)
                 part = attrs.evolve(part, failed=_merged(part.failed, stuck))
                 return self._unblocked(self._closed(part, stuck)), []
             case _:
                 assert_never(self.failure_policy)
 
-    def _stuck(self, part: Owned, task: DeliverRecords) -> tuple[int, ...]:
+    def _stuck(self, part: Owned, request: DeliverRecords) -> tuple[int, ...]:
         """The records that are not settled any more if these are not: with a delivery of its own, all of the window."""
         if not self.fanout.window_delivery:
-            return task.offsets
+            return request.offsets
         at = {offset: fanout.record_status(part.windows, offset) for offset in fanout.records(part.windows)}
-        return tuple(offset for offset, status in at.items() if status and status.window == task.window)
+        return tuple(offset for offset, status in at.items() if status and status.window == request.window)
 
     def _closed(self, part: Owned, offsets: tuple[int, ...]) -> Owned:
         """With the keys of these records closed."""
         key = _lines(self.ordering, part)
         return attrs.evolve(part, closed=part.closed | {key[offset] for offset in offsets if offset in key})
 
-    def _work_failed(self, part: Owned, task: Task, room: int) -> PartitionStep:
+    def _work_failed(self, part: Owned, request: UserRequest, room: int) -> PartitionStep:
         """Nothing came of the work: a failure like others, but once it is revoked it is left to the next owner."""
-        asked = next((each for each in part.asked if each.work.task == task), None)
+        asked = next((each for each in part.asked if each.work.request == request), None)
         if asked is None:
             return Step(part)
         if part.phase is Phase.DRAINING:
             return self._advanced(room, _without(part, (asked,)))
-        match task:
+        match request:
             case Arrange(window):
                 what: FanoutEvent = ArrangeFailed(window)
             case Start(window, numbers, attempt):
@@ -585,7 +585,7 @@ class PartitionRules:
             case DeliverWindow():  # nobody is left to answer for it
                 return self._advanced(room, self.parts.stopped_at(_without(part, (asked,)), asked.work.offsets))
             case _:
-                assert_never(task)
+                assert_never(request)
         return self._advanced(room, *self._followed(part, what))
 
     # --- the end ---
@@ -731,8 +731,8 @@ def _lines(ordering: Ordering, part: Owned) -> dict[int, bytes]:
     return dict.fromkeys((*part.queued, *fanout.records(part.windows)), b"")
 
 
-def _work(part: Owned, task: Task) -> Work:
-    return Work(part.partition, part.generation, task, fanout.offsets_of(part.windows, task))
+def _work(part: Owned, request: UserRequest) -> Work:
+    return Work(part.partition, part.generation, request, fanout.offsets_of(part.windows, request))
 
 
 def _asking(part: Owned, works: Sequence[Work]) -> Owned:

@@ -119,7 +119,7 @@ class Owned:
     @property
     def load(self) -> Load:
         """The records that were delivered and are not settled, without those for which nothing is under way any more."""
-        active = {each.work.task.window for each in self.asked} | {start.window for start in self.ready}
+        active = {each.work.request.window for each in self.asked} | {start.window for start in self.ready}
         return Load(waiting=len(self.queued)) + fanout.load(self.windows, active)
 
 

@@ -30,6 +30,7 @@ from tidegate.invocations.admission import (
     Ask,
     Call,
     NoFreePlace,
+    NotAvailable,
     Purpose,
     Reservation,
     Rule,
@@ -47,7 +48,7 @@ from tidegate.model.operations import check_collection, find_one
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "ATTEMPTS", "PARTS", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "PickerParts",
+    "ATTEMPTS", "PARTS", "HasPlace", "HeldBack", "Known", "LookAgain", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "PickerParts", "RunningAdmission",
 ]  # fmt: skip
 
 ATTEMPTS: Final = 8
@@ -85,6 +86,27 @@ class NotPickedUp:
 
 PickOutcome: TypeAlias = PickedUp | HeldBack | NotPickedUp
 
+
+@final
+@attrs.frozen
+class HasPlace:
+    """It has a place, taken now or before, and may go on."""
+
+    def __str__(self) -> str:
+        return "has a place"
+
+
+@final
+@attrs.frozen
+class LookAgain:
+    """Nothing is decided, for what was looked at is no longer so, or not yet whole: look again."""
+
+    def __str__(self) -> str:
+        return "look again"
+
+
+RunningAdmission: TypeAlias = HasPlace | LookAgain | NoFreePlace | NotAvailable
+"""What has become of the wish for a place: `RunningVerdict`, once it is carried out."""
 
 Known: TypeAlias = tuple[tuple[str, StatusRecord | None], ...]
 """Invocations and their records; a tuple of pairs, for a program holds immutable values only."""
@@ -145,16 +167,19 @@ class Picker:
                     return NotPickedUp("there is no such invocation")
                 if places is None:
                     return await self._pending(record)
-                verdict = await self.parts.admit(self, places, record)
+                admission = await self.parts.admit(self, places, record)
             except (Ambiguous, NotApplied, NotDurable):
                 continue
-            if isinstance(verdict, AlreadyAdmitted):
-                return await self._pending(record)
-            if isinstance(verdict, NoFreePlace):
-                answer = await self.parts.move(self, record, verdict.target, None)
-                return HeldBack(verdict.target) if isinstance(answer, Granted) else NotPickedUp(str(answer))
-            if not isinstance(verdict, (Admitted, Ask)):
-                return NotPickedUp(str(verdict))
+            match admission:
+                case HasPlace():
+                    return await self._pending(record)
+                case NoFreePlace(_, target):
+                    answer = await self.parts.move(self, record, target, None)
+                    return HeldBack(target) if isinstance(answer, Granted) else NotPickedUp(str(answer))
+                case NotAvailable():
+                    return NotPickedUp(str(admission))
+                case LookAgain():
+                    pass
         return NotPickedUp(f"no place after {attempt} attempts")
 
     async def _pending(self, record: StatusRecord) -> PickOutcome:
@@ -174,16 +199,23 @@ def _decide(picker: Picker, reservation: Reservation, record: StatusRecord, know
     return decide_running(reservation, picker.key, record, dict(known), at_most=picker.at_most, reroute=picker.reroute)
 
 
-async def _admit(picker: Picker, places: str, record: StatusRecord) -> RunningVerdict:
+async def _admit(picker: Picker, places: str, record: StatusRecord) -> RunningAdmission:
     found = await find_one(picker.places, Eq(ID, places))
     reservation = places_of(found)
     verdict = _decide(picker, reservation, record, ())
     if isinstance(verdict, Ask):
         known = await picker.parts.look(picker, verdict.invocations)
         verdict = _decide(picker, reservation, record, known)
-    if isinstance(verdict, Admitted) and await picker.parts.take(picker.places, places, found, verdict.reservation):
-        return AlreadyAdmitted()
-    return verdict
+    match verdict:
+        case Admitted(wanted):
+            is_taken = await picker.parts.take(picker.places, places, found, wanted)
+            return HasPlace() if is_taken else LookAgain()  # others were faster
+        case AlreadyAdmitted():
+            return HasPlace()
+        case Ask():
+            return LookAgain()  # not all of those who have a place were found
+        case NoFreePlace() | NotAvailable():
+            return verdict
 
 
 async def _look(picker: Picker, invocations: tuple[str, ...]) -> Known:
@@ -207,14 +239,13 @@ class PickerParts:
     """What a picker is made of.
 
     Attributes:
-        admit: Decides, and takes a place if there is one: `AlreadyAdmitted` if it has one. `Admitted` if others were
-            faster: look again.
+        admit: Decides, and takes a place if there is one.
         look: Reads the records of those who have a place, AFTER the places.
         take: Writes the places, if they are still as they were read; False if they are not.
         move: Moves the invocation from the very record that was decided on.
     """
 
-    admit: Callable[[Picker, str, StatusRecord], Program[RunningVerdict]] = _admit
+    admit: Callable[[Picker, str, StatusRecord], Program[RunningAdmission]] = _admit
     look: Callable[[Picker, tuple[str, ...]], Program[Known]] = _look
     take: Callable[[str, str, Document | None, Reservation], Program[bool]] = take_places
     move: Callable[[Picker, StatusRecord, str, str | None], Program[TransitionOutcome]] = _move

@@ -42,6 +42,7 @@ from tidegate.invocations.admission import (
     reservation_id,
 )
 from tidegate.invocations.invocation import REGISTERED
+from tidegate.invocations.picker import HasPlace, LookAgain
 from tidegate.invocations.place_documents import inserted, places_of, take_places
 from tidegate.invocations.transition import viewed
 from tidegate.model.documents import ID, Document, Eq, Field
@@ -51,7 +52,8 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "PARTS", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationOutcome", "Reused",
+    "PARTS", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationAdmission",
+    "RegistrationOutcome", "Reused",
 ]  # fmt: skip
 
 _ATTEMPTS: Final = 8
@@ -94,6 +96,10 @@ class NotRegistered:
 
 
 RegistrationOutcome: TypeAlias = Registered | Reused | NotRegistered
+
+
+RegistrationAdmission: TypeAlias = HasPlace | LookAgain | Reuse | Differs
+"""What has become of the wish for a place: `RegistrationVerdict`, once it is carried out."""
 
 
 @final
@@ -143,16 +149,19 @@ class Registrar:
             attempt += 1
             try:
                 await self._store_call()
-                verdict = await self.parts.admit(self, places)
-                if isinstance(verdict, AlreadyAdmitted):
-                    await self.parts.make(self, self.key)
-                    return Registered(self.key)
-                if isinstance(verdict, Reuse):
-                    if not verdict.is_made:
-                        await self.parts.make(self, verdict.invocation)
-                    return Reused(verdict.invocation, verdict.differing)
-                if isinstance(verdict, Differs):
-                    return NotRegistered(str(verdict))
+                admission = await self.parts.admit(self, places)
+                match admission:
+                    case HasPlace():
+                        await self.parts.make(self, self.key)
+                        return Registered(self.key)
+                    case Reuse(invocation, is_made, differing):
+                        if not is_made:
+                            await self.parts.make(self, invocation)
+                        return Reused(invocation, differing)
+                    case Differs():
+                        return NotRegistered(str(admission))
+                    case LookAgain():
+                        pass
             except (Ambiguous, NotApplied, NotDurable):
                 pass
         return NotRegistered(f"no place after {attempt} attempts")
@@ -167,19 +176,25 @@ class Registrar:
 # --- what it is made of -------------------------------------------------------------------------------------------------
 
 
-async def _admit(registrar: Registrar, places: str | None) -> RegistrationVerdict:
+async def _admit(registrar: Registrar, places: str | None) -> RegistrationAdmission:
     if places is None:
-        return AlreadyAdmitted()
+        return HasPlace()
     found = await find_one(registrar.places, Eq(ID, places))
     reservation = places_of(found)
     verdict = _decide(registrar, reservation, ())
     if isinstance(verdict, Ask):
         known = await _known(registrar, verdict)
         verdict = _decide(registrar, reservation, known)
-    take = registrar.parts.take
-    if isinstance(verdict, Admitted) and await take(registrar.places, places, found, verdict.reservation):
-        return AlreadyAdmitted()
-    return verdict
+    match verdict:
+        case Admitted(wanted):
+            is_taken = await registrar.parts.take(registrar.places, places, found, wanted)
+            return HasPlace() if is_taken else LookAgain()  # others were faster
+        case AlreadyAdmitted():
+            return HasPlace()
+        case Ask():
+            return LookAgain()  # the call of one who has the place was not found
+        case Reuse() | Differs():
+            return verdict
 
 
 async def _known(registrar: Registrar, asked: Ask) -> _Known:
@@ -219,13 +234,12 @@ class RegistrarParts:
     """What a registrar is made of.
 
     Attributes:
-        admit: Decides, and takes the place if it is there: `AlreadyAdmitted` if it has it. `Admitted` if others were
-            faster: look again. Nothing excludes a call that has no document of places.
+        admit: Decides, and takes the place if it is there. Nothing excludes a call that has no document of places.
         take: Writes the places, if they are still as they were read; False if they are not.
         make: Makes the record of an invocation, as registered; it is harmless if it was made before.
     """
 
-    admit: Callable[[Registrar, str | None], Program[RegistrationVerdict]] = _admit
+    admit: Callable[[Registrar, str | None], Program[RegistrationAdmission]] = _admit
     take: Callable[[str, str, Document | None, Reservation], Program[bool]] = take_places
     make: Callable[[Registrar, str], Program[None]] = _make
 

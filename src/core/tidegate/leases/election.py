@@ -17,7 +17,7 @@ or by itself.
 
     End        the work is to end; asked to stop, the candidate renews until it has, and only then releases the lease
     WorkEnded  the work has ended: the lease is looked at, and released if it is still one's own
-    WakeIn     send `TimerFired` after that time; each one takes the place of the one before
+    StartTimer send `TimerFired` after that time; each one takes the place of the one before
 
 What became of a request without an answer is found out: a take that won unnoticed begins a tenure from when it was first sent, or if
 that is over or the candidate is to stop, is released.
@@ -74,8 +74,8 @@ from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
     "Answered", "Begin", "Candidate", "Claim", "DoesNotLead", "ElectionCommand", "ElectionEvent", "ElectionState",
-    "ElectionStep", "End", "Flight", "Following", "Leading", "Leads", "Look", "Request", "StopRequested", "Stopped",
-    "Swap", "TimerFired", "Unanswered", "WakeIn", "WorkEnded", "event_for",
+    "ElectionStep", "End", "Flight", "Following", "Leading", "Leads", "Look", "Request", "StartTimer", "StopRequested",
+    "Stopped", "Swap", "TimerFired", "Unanswered", "WorkEnded", "event_for",
 ]  # fmt: skip
 
 # --- commands -----------------------------------------------------------------------------------------------------------
@@ -136,8 +136,8 @@ class End(Effect[None]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class WakeIn(Effect[None]):
-    """Send `TimerFired` after that time, in microseconds, and not when the last `WakeIn` asked for it."""
+class StartTimer(Effect[None]):
+    """Send `TimerFired` after that time, in microseconds, and not when the last `StartTimer` asked for it."""
 
     duration: Duration
 
@@ -146,7 +146,7 @@ class WakeIn(Effect[None]):
 
 
 Request: TypeAlias = Look | Swap
-ElectionCommand: TypeAlias = Request | Begin | End | WakeIn
+ElectionCommand: TypeAlias = Request | Begin | End | StartTimer
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def event_for(command: Effect[object], reply: object, at: Instant) -> ElectionEv
             raise Misuse(f"{command} was answered a {type(reply).__name__}", todo="answer a Lease, None or a Failure")
         case End(epoch):
             return WorkEnded(at, epoch)
-        case WakeIn():
+        case StartTimer():
             return TimerFired(at)
         case Begin():
             return None
@@ -506,7 +506,7 @@ class Candidate:
         if state.is_stopping and state.claim is None:
             return Step(Stopped())
         left = 0 if state.look_at is None else state.look_at - at
-        return Step(state, (WakeIn(left),)) if left > 0 else self._sent(state, Look(), at)
+        return Step(state, (StartTimer(left),)) if left > 0 else self._sent(state, Look(), at)
 
     def _sent(self, state: Following, request: Request, at: Instant) -> ElectionStep:
         return Step(attrs.evolve(state, flight=Flight(request, at)), (request,))
@@ -563,9 +563,9 @@ class Candidate:
         left = state.tenure.since + (state.tenure.lease.ttl - self.terms.margin) - at
         due = state.next_at - at
         if state.flight is not None or due > 0:
-            return Step(state, (*commands, WakeIn(left if state.flight is not None else min(due, left))))
+            return Step(state, (*commands, StartTimer(left if state.flight is not None else min(due, left))))
         request = Look() if state.is_blind else Swap(state.tenure.lease.version, renewed(state.tenure), 0)
-        return Step(attrs.evolve(state, flight=Flight(request, at)), (*commands, request, WakeIn(left)))
+        return Step(attrs.evolve(state, flight=Flight(request, at)), (*commands, request, StartTimer(left)))
 
 
 _EVENTS: Final = get_args(ElectionEvent)

@@ -42,12 +42,12 @@ from tidegate.leases.election import (
     Leads,
     Look,
     Request,
+    StartTimer,
     Stopped,
     StopRequested,
     Swap,
     TimerFired,
     Unanswered,
-    WakeIn,
     WorkEnded,
     event_for,
 )
@@ -275,4 +275,4 @@ class Leader:
 
 def _wake_in(step: ElectionStep) -> Duration:
     """For how long to sleep; at the end of a step there is a timer, or something else to do (EL5)."""
-    return next(command.duration for command in step.commands if isinstance(command, WakeIn))
+    return next(command.duration for command in step.commands if isinstance(command, StartTimer))

@@ -74,7 +74,7 @@ from tidegate.reactive.tasks import (
 )
 from tidegate.retries import backoff
 
-__all__ = ["PARTS", "Idle", "Later", "Parts", "Ran", "ReactiveTask", "Worked"]
+__all__ = ["PARTS", "Idle", "Later", "Ran", "ReactiveTask", "ReactiveTaskParts", "Worked"]
 
 _ATTEMPTS: Final = 8
 """How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
@@ -132,7 +132,7 @@ _Answer: TypeAlias = str | Later | None
 
 
 def _plan(task: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
-    return tasks.plan(record, seen, task=task.rules, now=now, new_id=new_id)
+    return tasks.plan(record, seen, rules=task.rules, now=now, new_id=new_id)
 
 
 def _clean_up(task: ReactiveTask, record: TaskRecord, seen: Seen, now: Instant) -> RemoveRecord | PlanVerdict:
@@ -147,7 +147,7 @@ def _lapsed(task: ReactiveTask, run: Lapsed, now: Instant) -> NextAttempt:
 def _finalise(
     task: ReactiveTask, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
 ) -> UpdateRecord | Leave:
-    return tasks.finalise(record, claim, outcome, task=task.rules, now=now)
+    return tasks.finalise(record, claim, outcome, rules=task.rules, now=now)
 
 
 def _by_id(task: ReactiveTask, key: str) -> Filter:
@@ -182,7 +182,7 @@ async def _handle(task: ReactiveTask, key: str, claim: Claim) -> object:
 
 @final
 @attrs.frozen
-class Parts:
+class ReactiveTaskParts:
     """What the programs are made of: `PARTS` are the right ones; specimens and tests put others in their place.
 
     The simulator compares programs by their values, and these are part of them: plain functions, and no closures.
@@ -214,7 +214,7 @@ class Parts:
     handle: Callable[[ReactiveTask, str, Claim], Program[object]] = _handle
 
 
-PARTS: Final = Parts()
+PARTS: Final = ReactiveTaskParts()
 
 
 # --- the task ---------------------------------------------------------------------------------------------------------
@@ -243,11 +243,11 @@ class ReactiveTask:
     records: str
     watched: Projection = attrs.field(factory=Projection)
     where: Filter | None = None
-    rules: tasks.Task = attrs.field(factory=tasks.Task)
+    rules: tasks.TaskRules = attrs.field(factory=tasks.TaskRules)
     policy: backoff.Policy = attrs.field(factory=backoff.Policy)
     cleaning: orphans.CleanUp = attrs.field(factory=orphans.CleanUp)
     attempts: int = _ATTEMPTS
-    parts: Parts = attrs.field(default=PARTS, repr=False)
+    parts: ReactiveTaskParts = attrs.field(default=PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "a task")
@@ -255,11 +255,11 @@ class ReactiveTask:
         check_collection(self.records)
         check_type(self.watched, Projection, "what is watched")
         check_type(self.where, (*FILTERS, NoneType), "a filter or None")
-        check_type(self.rules, tasks.Task, "how a task is run")
+        check_type(self.rules, tasks.TaskRules, "how a task is run")
         check_type(self.policy, backoff.Policy, "a policy")
         check_type(self.cleaning, orphans.CleanUp, "when records go")
         check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.parts, Parts, "what programs are made of")
+        check_type(self.parts, ReactiveTaskParts, "what programs are made of")
 
     async def plan_pass(self, keys: tuple[str, ...], request: str) -> tuple[str, ...]:
         """Look at these documents, and write down what is to be done.
@@ -320,7 +320,7 @@ class ReactiveTask:
             try:
                 record = await self._record(key)
                 now = await self.parts.now()
-                verdict = tasks.renew(record, claim, task=self.rules, now=now)
+                verdict = tasks.renew(record, claim, rules=self.rules, now=now)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return verdict.why
             except (Ambiguous, NotApplied, NotDurable):
@@ -380,10 +380,10 @@ class ReactiveTask:
             now = await self.parts.now()
         except (Ambiguous, NotApplied):
             return Idle.NOT_CLAIMED
-        verdict = tasks.claim(record, worker=worker, task=self.rules, now=now)
+        verdict = tasks.claim(record, worker=worker, rules=self.rules, now=now)
         if isinstance(verdict, Lapsed):
             lapsed = self.parts.lapsed(self, verdict, now)
-            verdict = tasks.claim(record, worker=worker, task=self.rules, now=now, lapsed=lapsed)
+            verdict = tasks.claim(record, worker=worker, rules=self.rules, now=now, lapsed=lapsed)
         if isinstance(verdict, UpdateRecord):
             try:
                 await self._written(key, record, verdict)
@@ -429,7 +429,7 @@ class ReactiveTask:
                 is_known = False
                 document = await find_one(self.source, Eq(ID, key))
                 now = await self.parts.now()
-                verdict = tasks.begin(known, claim, self._seen(document), task=self.rules, now=now)
+                verdict = tasks.begin(known, claim, self._seen(document), rules=self.rules, now=now)
                 if isinstance(verdict, Leave):
                     return Idle.STALE
                 if isinstance(verdict, Go):

@@ -8,12 +8,12 @@ import attrs
 
 from tidegate.sim.trace import TraceStep
 
-__all__ = ["Difference", "compared", "decision"]
+__all__ = ["RunDifference", "compared", "decision"]
 
 
 @final
 @attrs.frozen
-class Difference:
+class RunDifference:
     """Where two runs part.
 
     Attributes:
@@ -27,11 +27,11 @@ class Difference:
     right: TraceStep | None
 
 
-def compared(left: tuple[TraceStep, ...], right: tuple[TraceStep, ...]) -> Difference:
+def compared(left: tuple[TraceStep, ...], right: tuple[TraceStep, ...]) -> RunDifference:
     """Where two runs of one beginning part."""
     pairs = zip(map(decision, left), map(decision, right), strict=False)
     same = next((number for number, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(left), len(right)))
-    return Difference(same, *(steps[same] if same < len(steps) else None for steps in (left, right)))
+    return RunDifference(same, *(steps[same] if same < len(steps) else None for steps in (left, right)))
 
 
 def decision(step: TraceStep) -> tuple[object, ...]:

@@ -40,7 +40,7 @@ from tidegate.sim.search import Search
 from tidegate.sim.ways import ways
 
 __all__ = [
-    "Cause", "Difference", "Runs", "Stand", "difference", "executed", "from_plain", "judged", "look", "stand_at",
+    "Cause", "Difference", "Runs", "Stand", "difference", "from_plain", "judged", "look", "scheduled_runs", "stand_at",
     "to_plain",
 ]  # fmt: skip
 
@@ -127,7 +127,7 @@ class Cause(Enum):
 # --- executing ----------------------------------------------------------------------------------------------------------
 
 
-def executed(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seeding: Seeding) -> Runs:
+def scheduled_runs(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seeding: Seeding) -> Runs:
     """Run every program of the scenario along random schedules, from its beginning.
 
     Args:

@@ -46,8 +46,7 @@ from tidegate.consumer.fanout import DeliverRecords, Start
 from tidegate.model.effects import Effect, Refused
 from tidegate.model.records import TopicPartition
 from tidegate.sim.faults import Fault, bound, spent
-from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused
-from tidegate.sim.log import perform as perform_on_log
+from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused, perform_on_log
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.trace import StepKind
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox

@@ -33,8 +33,8 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, perform
 
 __all__ = [
-    "BEGAN", "ENDED", "HISTORY", "Apply", "Began", "Ended", "History", "Linearizable", "Linearized", "NotLinearizable",
-    "Operation", "State", "operations", "recording",
+    "BEGAN", "ENDED", "HISTORY", "Apply", "Began", "Ended", "History", "HistoryState", "Linearizable", "Linearized",
+    "NotLinearizable", "Operation", "operations", "recording",
 ]  # fmt: skip
 
 
@@ -109,7 +109,7 @@ class NotLinearizable:
     left: tuple[Operation, ...]
 
 
-class State(Protocol):
+class HistoryState(Protocol):
     """What a law may look at."""
 
     def read(self, cell: Cell[History], /) -> History: ...
@@ -152,7 +152,7 @@ class Linearizable:
     apply: Apply
     key: Callable[[object], Hashable] = _whole
 
-    def __call__(self, state: State) -> bool:
+    def __call__(self, state: HistoryState) -> bool:
         return isinstance(self.judge(state.read(HISTORY)), Linearized)
 
     def judge(self, history: History) -> Linearized | NotLinearizable:

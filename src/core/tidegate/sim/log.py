@@ -34,8 +34,8 @@ from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world import CELLS_KEPT, Cell, Outcomes, Plain, World
 
 __all__ = [
-    "CONTROL", "Append", "Compaction", "Entries", "Entry", "Hole", "Pause", "Resume", "begun", "fetched", "log",
-    "paused", "perform",
+    "CONTROL", "Append", "Compaction", "Entries", "Hole", "LogEntry", "Pause", "Resume", "begun", "fetched", "log",
+    "paused", "perform_on_log",
 ]  # fmt: skip
 
 
@@ -51,8 +51,8 @@ class Hole(Enum):
 
 
 CONTROL: Final = Hole.CONTROL
-Entry: TypeAlias = Key | Hole
-Entries: TypeAlias = tuple[Entry, ...]
+LogEntry: TypeAlias = Key | Hole
+Entries: TypeAlias = tuple[LogEntry, ...]
 
 
 @lru_cache(CELLS_KEPT)
@@ -67,7 +67,7 @@ def paused(consumer: str) -> Cell[tuple[int, ...]]:
     return Cell(("paused", consumer), ())
 
 
-def begun(partition: int, *entries: Entry, world: Plain | None = None) -> Plain:
+def begun(partition: int, *entries: LogEntry, world: Plain | None = None) -> Plain:
     """A world in which the partition holds that."""
     return (world or Plain()).write(log(partition), entries)
 
@@ -118,7 +118,7 @@ class Resume(Effect[None]):
         return f"resume {self.partition}"
 
 
-def perform(effect: Append | Pause | Resume, world: World, who: str) -> Outcomes:
+def perform_on_log(effect: Append | Pause | Resume, world: World, who: str) -> Outcomes:
     """What it means."""
     number, waits = effect.partition.partition, paused(who)
     match effect:

@@ -6,7 +6,7 @@ that breaks no law is it. What was tried in vain is not tried again from an earl
 one look at each state that it may see.
 
 Known not to work: a scenario that never comes to rest has none; and where the wrong turn is taken early and the scenario
-is large, the search gives up (`STATES_MAX`) and there is none to show.
+is large, the search gives up (`NEAREST_STATES_MAX`) and there is none to show.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tidegate.sim.trace import Passing, Trace
 from tidegate.sim.tracing import Path, is_sound, steps_of, unchosen
 from tidegate.sim.ways import Way, ways
 
-__all__ = ["STATES_MAX", "nearest_passing"]
+__all__ = ["NEAREST_STATES_MAX", "nearest_passing"]
 
 
-STATES_MAX: Final = 1_000
+NEAREST_STATES_MAX: Final = 1_000
 
 
-def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = STATES_MAX) -> Passing | None:
+def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = NEAREST_STATES_MAX) -> Passing | None:
     """The nearest passing run, or None if none was found within the bound.
 
     Args:

@@ -19,9 +19,9 @@ from tidegate.sim.rendering import render
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import SCHEMA, encoded
 
-__all__ = ["STEPS_MAX", "PageData", "page_data", "page_data_of", "windowed"]
+__all__ = ["PAGE_STEPS_MAX", "PageData", "page_data", "page_data_of", "windowed"]
 
-STEPS_MAX: Final = 20_000
+PAGE_STEPS_MAX: Final = 20_000
 """A page holds no more steps; of a longer run it holds those around the violation."""
 
 Object: TypeAlias = dict[str, Json]
@@ -70,7 +70,7 @@ def page_data_of(run: Object, story: str) -> PageData:
     )
 
 
-def windowed(trace: Trace, most: int = STEPS_MAX, step: int = 0) -> Object:
+def windowed(trace: Trace, most: int = PAGE_STEPS_MAX, step: int = 0) -> Object:
     """The encoded trace; of a longer one, the steps around the violation, from the state in which they begin.
 
     Args:

@@ -33,7 +33,7 @@ import attrs
 
 from tidegate.sim.judging import Grew
 from tidegate.sim.packing import Looked, Packed
-from tidegate.sim.space import Entry, Space, Stepper
+from tidegate.sim.space import KnownSteps, Space, Stepper
 from tidegate.sim.world import BUDGET
 
 __all__ = ["LAWS", "Fusion", "Looks", "Own", "unfused"]
@@ -42,7 +42,7 @@ __all__ = ["LAWS", "Fusion", "Looks", "Own", "unfused"]
 LAWS: Final = "laws"
 _CHAIN_MAX: Final = 1_000
 
-Own: TypeAlias = tuple[Entry, int]
+Own: TypeAlias = tuple[KnownSteps, int]
 """An actor's own steps, and the bits that it looked at."""
 
 
@@ -102,7 +102,7 @@ class Fusion:
         """Somebody has taken steps from the state."""
         self.saw(who, at & ~self.used_up(state), _changed(state, successors))
 
-    def fused(self, stepper: _Alone, state: Packed, entry: Entry, looked: Looked) -> Entry:
+    def fused(self, stepper: _Alone, state: Packed, entry: KnownSteps, looked: Looked) -> KnownSteps:
         """The same steps, each as many times as it has ends, and to there; what is looked at on the way is added."""
         kind, steps = entry
         ends = [self.ends(stepper, state + step, looked) for step in steps]

@@ -46,8 +46,8 @@ from tidegate.sim.tagged import Classes, Hide, matches, named_classes, nothing_h
 from tidegate.sim.type_names import upgraded
 
 __all__ = [
-    "NOTHING", "Entry", "Executed", "Kind", "Other", "Recording", "Same", "digest_of", "ended", "executed", "handled",
-    "header", "is_recording", "last", "read", "replied", "stepped",
+    "NOTHING_MORE", "Entry", "Executed", "Other", "Recording", "RecordingKind", "Same", "digest_of", "ended",
+    "executed", "handled", "header", "is_recording", "last", "read", "replied", "stepped",
 ]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ E = TypeVar("E")
 _SCHEMA: Final = "tidegate/recording@2"
 _FIRST_SCHEMA: Final = "tidegate/recording@1"
 """It called classes by their modules, and commands wishes; it is read as what is written today."""
-Kind: TypeAlias = Literal["program", "reducer"]
+RecordingKind: TypeAlias = Literal["program", "reducer"]
 
 
 @final
@@ -95,7 +95,7 @@ class Recording:
     """
 
     program: str
-    kind: Kind
+    kind: RecordingKind
     arguments: str
     version: str
     python: str
@@ -107,7 +107,7 @@ class Recording:
 # --- writing ------------------------------------------------------------------------------------------------------------
 
 
-def header(program: str, kind: Kind, arguments: str) -> str:
+def header(program: str, kind: RecordingKind, arguments: str) -> str:
     """The first line."""
     versions: Json = {"tidegate": tidegate.__version__, "python": PYTHON}
     return _line({"schema": _SCHEMA, "program": program, "kind": kind, "arguments": arguments, "versions": versions})
@@ -181,8 +181,7 @@ def read(text: str) -> Recording:
     """
     first, *rest = text.split("\n")
     head = _parsed(first, 1)
-    is_first = head.get("schema") == _FIRST_SCHEMA
-    if not is_first and head.get("schema") != _SCHEMA:
+    if head.get("schema") not in (_FIRST_SCHEMA, _SCHEMA):
         raise Misuse(f"a recording of version {head.get('schema')!r}", why=f"this tidegate reads {_SCHEMA!r}")
     damage, is_whole = "", False
     entries: list[Entry] = []
@@ -197,7 +196,7 @@ def read(text: str) -> Recording:
             if not is_whole:
                 raise _damaged(number, f"it ends after {found['end']!r} lines, and there are {len(entries)}")
         else:
-            entries.append(_entry(_of_today(found) if is_first else found, number, len(entries) + 1))
+            entries.append(_entry(_of_today(found, number), number, len(entries) + 1))
     kind = head.get("kind")
     if kind not in ("program", "reducer"):
         raise _damaged(1, "it is of no program and of no reducer")
@@ -225,9 +224,12 @@ def _parsed(text: str, number: int) -> dict[str, object]:
     return cast("dict[str, object]", found)
 
 
-def _of_today(found: dict[str, object]) -> dict[str, object]:
-    """A line of the first version, as it is written today."""
-    return {"commands" if key == "wishes" else key: upgraded(item) for key, item in found.items()}
+def _of_today(found: dict[str, object], number: int) -> dict[str, object]:
+    """A line as it is written today: of the first version, or of this one with fields that were renamed since."""
+    try:
+        return {"commands" if key == "wishes" else key: upgraded(item) for key, item in found.items()}
+    except RecursionError as error:
+        raise _damaged(number, str(error)) from error
 
 
 def _entry(found: dict[str, object], number: int, expected: int) -> Entry:
@@ -289,7 +291,7 @@ class Other:
 
 
 Executed: TypeAlias = Same | Other
-NOTHING: Final = "nothing more"
+NOTHING_MORE: Final = "nothing more"
 
 
 def executed(recording: Recording, program: Program[object], classes: Classes) -> Executed:
@@ -326,7 +328,7 @@ def _executed_on(recording: Recording, program: Program[object], classes: Classe
         status = resume(program, untagged(json.loads(each.answer), classes))
     done = len(recording.entries)
     if recording.is_whole and isinstance(status, Asking):
-        return Other(done + 1, NOTHING, one_line(str(status.effect)), awaited_at(program))
+        return Other(done + 1, NOTHING_MORE, one_line(str(status.effect)), awaited_at(program))
     return Same(done, one_line(status_line(status, is_whole=recording.is_whole)))
 
 
@@ -357,7 +359,7 @@ def stepped(
         recorded = json.loads(each.answer)
         if not matches(recorded, [tagged(command) for command in after.commands]):
             return Other(
-                number, "; ".join(_words(recorded, classes)) or NOTHING, _in_list(after.commands), decided_at(step)
+                number, "; ".join(_words(recorded, classes)) or NOTHING_MORE, _in_list(after.commands), decided_at(step)
             )
     return Same(len(recording.entries), "")
 
@@ -368,7 +370,7 @@ def _words(commands: object, classes: Classes) -> Iterator[str]:
 
 
 def _in_list(commands: tuple[Effect[object], ...]) -> str:
-    return "; ".join(one_line(str(command)) for command in commands) or NOTHING
+    return "; ".join(one_line(str(command)) for command in commands) or NOTHING_MORE
 
 
 def digest_of(arguments: object, hide: Hide = nothing_hidden) -> str:

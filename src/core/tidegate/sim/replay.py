@@ -23,7 +23,7 @@ from tidegate.sim.picture import described
 from tidegate.sim.rendering import patch_line
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Bounds, Explored, Proceed, Search
-from tidegate.sim.trace import Policy, Trace, Truth
+from tidegate.sim.trace import PolicyName, Trace, Truth
 from tidegate.sim.tracing import judgements, trace_of
 from tidegate.sim.ways import event, ways
 
@@ -184,7 +184,7 @@ def explored_on(trace: Trace, search: Search, states_max: int, proceed: Proceed)
             path,
             law=broken.law,
             time=timing(search),
-            policy=Policy.REPLAYED,
+            policy=PolicyName.REPLAYED,
             breach=broken.breach,
             why=broken.why,
             loop=broken.loop,

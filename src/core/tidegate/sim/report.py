@@ -30,8 +30,7 @@ from tidegate.sim.policies import Seeding
 from tidegate.sim.sample import Beyond, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
 from tidegate.sim.search import CALLED_OFF, PLAIN, Explored, Proceed, Reductions, Search, go_on
-from tidegate.sim.trace import Breach, Trace
-from tidegate.sim.trace import Policy as Origin
+from tidegate.sim.trace import Breach, PolicyName, Trace
 from tidegate.sim.tracing import trace_of
 
 __all__ = ["Report", "Verdict", "explore", "sampled", "with_absent"]
@@ -54,7 +53,7 @@ class Report:
 
     Attributes:
         scenario: Its name.
-        kind: A program, or a specimen.
+        kind: A design, or a specimen.
         expect: The law that it was expected to break, or None for clean.
         verdict: What came out.
         reason: Why it is inconclusive; or how a law was broken beyond a bound of the search; else "".
@@ -291,7 +290,7 @@ def _traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
     if found.broken is None:
         return None
     search, path = found.search, found.broken.path
-    origin = Origin(found.policy.partition(" ")[0]) if isinstance(found, Sampled) else Origin.EXHAUSTIVE
+    origin = PolicyName(found.policy.partition(" ")[0]) if isinstance(found, Sampled) else PolicyName.EXHAUSTIVE
     breach = found.broken.breach or (Breach.LINEARIZABILITY if _is_of_a_history(found) else None)
     trace = trace_of(
         search,

@@ -42,7 +42,7 @@ from tidegate.sim.policies import NOTHING, PORTFOLIO, UNMEASURED, Menu, Pct, Pic
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Proceed, Progress, Search, go_on
 from tidegate.sim.space import remembered
-from tidegate.sim.tally import Failed, Tally, counted, pieces
+from tidegate.sim.tally import FailedRun, Tally, counted, pieces
 
 __all__ = [
     "STEPS_MAX", "Beyond", "BrokenState", "Plan", "Sampled", "Sampler", "Walks", "portfolio", "runs_of", "sample",
@@ -282,7 +282,7 @@ class Sampler:
                 found.is_absolute = True
             found.add(walked)
             if walked.law:
-                return found.tally(Failed(number, walked.law))
+                return found.tally(FailedRun(number, walked.law))
             if not proceed(found.progress):
                 return found.tally(is_cut=True)
         return found.tally()
@@ -391,7 +391,7 @@ class _Found:
     def progress(self) -> Progress:
         return Progress(max(len(self.seen), self.of_one), self.transitions, self.depth, self.runs)
 
-    def tally(self, failed: Failed | None = None, *, is_cut: bool = False) -> Tally:
+    def tally(self, failed: FailedRun | None = None, *, is_cut: bool = False) -> Tally:
         faults = counted((fault, 1) for fault in self.faults)
         return Tally(
             self.runs,

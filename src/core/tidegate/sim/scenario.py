@@ -187,7 +187,7 @@ class Clock:
 class Kind(StrEnum):
     """Whether what is explored is meant to be right."""
 
-    PROGRAM = "program"
+    DESIGN = "design"
     SPECIMEN = "specimen"
 
 
@@ -207,7 +207,7 @@ class Scenario:
         always, step, eventually, sometimes: Its laws by name. A law in parts holds if all of them do; each part is
             remembered under what it looked at, so one part a process is quicker than one over all of them.
         expect: The law that it is expected to break; None: it is expected to be clean.
-        kind: A program of ours, or a specimen: a faulty variant that the laws must catch.
+        kind: A design, or a specimen: a faulty variant that the laws must catch.
         symmetric: Groups of processes that are interchangeable: they differ in nothing but their names.
     """
 
@@ -223,7 +223,7 @@ class Scenario:
     eventually: Mapping[str, Law] = attrs.field(factory=dict)
     sometimes: Mapping[str, Law] = attrs.field(factory=dict)
     expect: str | None = None
-    kind: Kind = Kind.PROGRAM
+    kind: Kind = Kind.DESIGN
     symmetric: tuple[tuple[str, ...], ...] = attrs.field(default=(), kw_only=True)
 
     def __attrs_post_init__(self) -> None:

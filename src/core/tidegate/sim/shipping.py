@@ -1,4 +1,4 @@
-"""What ships: the scenario of a right program in three scopes, and specimens, each a faulty variant of a program.
+"""What ships: the scenario of a design in three scopes, and specimens, each a faulty variant of a design.
 
 Scopes
     default    complete in about two seconds: what tests and a plain `tidegate explore` see
@@ -38,7 +38,7 @@ class Scope(StrEnum):
 @final
 @attrs.frozen(eq=False)
 class Shipped:
-    """The scenario of a program that is meant to be right, or expected to be.
+    """The scenario of a design: of programs and reducers that are meant to be right, or expected to be.
 
     Attributes:
         name: How it is asked for. What stands before the first dot is its family: those share their laws.
@@ -66,14 +66,14 @@ class Shipped:
 @final
 @attrs.frozen(eq=False)
 class Specimen:
-    """A program that is wrong, in the scenario that shows it.
+    """A faulty variant of a design, in the scenario that shows it.
 
     Attributes:
         name: How it is asked for.
-        make: Makes the scenario: that of the right program, with the bug planted.
+        make: Makes the scenario: that of the design, with the bug planted.
         law: The law that it breaks.
         source: Where the bug was seen, in a sentence.
-        of: The name of the right program's scenario.
+        of: The name of the scenario of the design.
         alone: Judge that law alone, for the bug breaks another one sooner.
     """
 

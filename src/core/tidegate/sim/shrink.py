@@ -51,7 +51,7 @@ from tidegate.sim.replay import Reproduced, followed, replaying
 from tidegate.sim.sample import BrokenState, Walks
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Search
-from tidegate.sim.trace import Policy, Trace
+from tidegate.sim.trace import PolicyName, Trace
 from tidegate.sim.tracing import trace_of
 
 __all__ = ["REPLAYS_MAX", "Budget", "Run", "Shortest", "Shrunk", "replayed", "shrink", "shrunk_path"]
@@ -187,7 +187,7 @@ def _shrunk_trace(trace: Trace, search: Search, budget: Budget) -> tuple[Trace, 
         shrunk.run.path,
         law=trace.law,
         time=timing(search),
-        policy=Policy.SHRUNK,
+        policy=PolicyName.SHRUNK,
         seed=trace.seed,
         breach=trace.breach,
         why=trace.why,

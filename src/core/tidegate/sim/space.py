@@ -19,15 +19,15 @@ from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
 from tidegate.sim.world import MOVES, Cell, World
 
-__all__ = ["IDLE", "Entry", "Space", "Stepper", "View", "remembered"]
+__all__ = ["IDLE", "KnownSteps", "Space", "Stepper", "View", "remembered"]
 
 
 V = TypeVar("V")
 
-Entry: TypeAlias = tuple[int, tuple[int, ...]]
+KnownSteps: TypeAlias = tuple[int, tuple[int, ...]]
 """What kind of steps they are, and the differences that they make."""
 
-IDLE: Final[Entry] = (0, ())
+IDLE: Final[KnownSteps] = (0, ())
 
 
 @final
@@ -133,7 +133,7 @@ class Space:
         for step in actor.steps(Lens(self.packing, state, looked)):
             yield step, cast("Lens", step.world).state
 
-    def entry(self, state: Packed, found: list[tuple[ActorStep, Packed]]) -> Entry:
+    def entry(self, state: Packed, found: list[tuple[ActorStep, Packed]]) -> KnownSteps:
         """The steps as they are remembered."""
         faults = tuple([step.fault for step, _ in found])
         musts = tuple([step.must for step, _ in found])
@@ -173,13 +173,13 @@ class Stepper(Protocol):
     low: int
 
     @property
-    def memo(self) -> Mapping[int, Entry]: ...
-    def learn(self, state: Packed) -> Entry: ...
+    def memo(self) -> Mapping[int, KnownSteps]: ...
+    def learn(self, state: Packed) -> KnownSteps: ...
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]: ...
     def steps(self, state: Packed) -> Iterator[tuple[ActorStep, Packed]]: ...
 
 
-def remembered(stepper: Stepper, state: Packed) -> Entry:
+def remembered(stepper: Stepper, state: Packed) -> KnownSteps:
     """The steps of a stepper in a state, learned if need be; what the loop of `Search.run` does in place."""
     try:
         return stepper.memo[state & stepper.masks[(state >> stepper.shift) & stepper.low]]

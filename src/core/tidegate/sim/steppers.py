@@ -19,7 +19,7 @@ from tidegate.sim.judging import Between, judge_steps
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
 from tidegate.sim.partial_order import Fusion, Own
 from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
-from tidegate.sim.space import IDLE, Entry, Space
+from tidegate.sim.space import IDLE, KnownSteps, Space
 from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, PROCESS
 
 __all__ = ["UNAGED", "Aging", "Overwriting", "Remembering"]
@@ -41,11 +41,11 @@ class Remembering:
         slot = None if actor.place is None else space.packing.slot(actor.place)
         self.shift, self.low = (slot.shift, slot.low) if slot else (0, 0)
         self.masks: list[int] = []
-        self.memo: dict[int, Entry] = {}
+        self.memo: dict[int, KnownSteps] = {}
         self.own_masks: dict[int, int] = {}
         self.own: dict[int, Own] = {}
 
-    def learn(self, state: Packed) -> Entry:
+    def learn(self, state: Packed) -> KnownSteps:
         entry, bits = self.alone(state)
         looked = Looked(bits)
         successors = [state + step for step in entry[1]]
@@ -80,7 +80,7 @@ class Remembering:
 
 
 @final
-class Overwriting(dict[int, Entry]):
+class Overwriting(dict[int, KnownSteps]):
     """An actor that overwrites many cells without reading them (a crash): its memo holds what to clear, and what to put."""
 
     def __init__(self, actor: Actor, space: Space, laws: _StepLaws, fusion: Fusion | None) -> None:
@@ -94,10 +94,10 @@ class Overwriting(dict[int, Entry]):
         self.known: dict[int, tuple[int, tuple[tuple[int, Packed], ...]]] = {}
 
     @property
-    def memo(self) -> Mapping[int, Entry]:
+    def memo(self) -> Mapping[int, KnownSteps]:
         return self
 
-    def learn(self, state: Packed) -> Entry:
+    def learn(self, state: Packed) -> KnownSteps:
         kind, writes = self.known.get(state & self.looked.bits) or self.look(state)
         if not writes:
             return IDLE
@@ -128,7 +128,7 @@ class Overwriting(dict[int, Entry]):
 
 
 @final
-class Aging(dict[int, Entry]):
+class Aging(dict[int, KnownSteps]):
     """Relative time passes: every instant, in cells and in processes, moves back by a quantum."""
 
     def __init__(self, clock: Clock, space: Space, laws: _StepLaws, fusion: Fusion | None) -> None:
@@ -141,10 +141,10 @@ class Aging(dict[int, Entry]):
         self.seen = 0
 
     @property
-    def memo(self) -> Mapping[int, Entry]:
+    def memo(self) -> Mapping[int, KnownSteps]:
         return self
 
-    def learn(self, state: Packed) -> Entry:
+    def learn(self, state: Packed) -> KnownSteps:
         difference = self.later(state)
         if not difference:
             return IDLE

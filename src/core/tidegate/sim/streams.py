@@ -12,7 +12,7 @@ This gives the commands of `tidegate.reactive.change_stream` their meaning, as f
     Read     the next page after the position; an empty one while there is nothing to tell (let it not be `split`)
     Save     one write to the record of the stream, that matches its epoch and history
     ResetHistory   one write to it, that matches its epoch: the next history, no position, and what reconciliation knows is reset
-    Await    it is over at any time; a scenario that counts it as a stall makes it a timer instead
+    StartTimer   it is over at any time; a scenario that counts it as a stall makes it a timer instead
 
 `HandleChanged`, `HandleDeleted` and `Reconcile` are programs of several effects: carry them out by `ReducerProcess(carried_out=...)`.
 
@@ -42,7 +42,6 @@ from tidegate.model.operations import find_one_and_update
 from tidegate.model.values import check_int, check_name
 from tidegate.reactive.change_stream import (
     After,
-    Await,
     Broken,
     DocumentChange,
     Elected,
@@ -53,6 +52,7 @@ from tidegate.reactive.change_stream import (
     Read,
     ResetHistory,
     Save,
+    StartTimer,
 )
 from tidegate.sim.failover import noted
 from tidegate.sim.faults import Fault, spent
@@ -157,7 +157,7 @@ class Stream:
                     yield world, From(_known_end(world))
                 case Read(_, position):
                     yield world, self.read(world, position)
-                case Await():
+                case StartTimer():
                     yield world, None
                 case Save(epoch, history, position):
                     yield from self.fenced(

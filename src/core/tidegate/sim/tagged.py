@@ -41,12 +41,13 @@ from tidegate.model.patches import Json, from_json, to_json
 from tidegate.sim.aging import Attribute
 from tidegate.sim.type_names import name_of
 
-__all__ = ["Classes", "Hide", "Way", "matches", "named_classes", "nothing_hidden", "tagged", "untagged"]
+__all__ = ["Classes", "FieldPath", "Hide", "matches", "named_classes", "nothing_hidden", "tagged", "untagged"]
 
 
-Way: TypeAlias = tuple[str, ...]
-Hide: TypeAlias = Callable[[Way, object], str | None]
-"""The names that lead to a scalar, outermost first, and the scalar -> a label to write instead; None to write it."""
+FieldPath: TypeAlias = tuple[str, ...]
+"""The names that lead to a value, outermost first."""
+Hide: TypeAlias = Callable[[FieldPath, object], str | None]
+"""The path to a scalar, and the scalar -> a label to write instead; None to write it."""
 Classes: TypeAlias = Mapping[str, type]
 """Classes by what they are called: see `tidegate.sim.type_names`."""
 
@@ -57,7 +58,7 @@ _HIDDEN: Final = "$hidden"
 _DOUBLE: Final = struct.Struct(">d")
 
 
-def nothing_hidden(way: Way, value: object) -> str | None:  # noqa: ARG001  the one that hides nothing
+def nothing_hidden(path: FieldPath, value: object) -> str | None:  # noqa: ARG001  the one that hides nothing
     return None
 
 
@@ -74,29 +75,29 @@ def tagged(value: object, hide: Hide = nothing_hidden) -> Json:
     return _tagged(value, (), hide)
 
 
-def _tagged(value: object, way: Way, hide: Hide) -> Json:
-    if len(way) > DEPTH_MAX:
+def _tagged(value: object, path: FieldPath, hide: Hide) -> Json:
+    if len(path) > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where="a recording")
     match value:
         case Enum():
             return {"$name": [name_of(type(value)), value.name]}
         case None | bool() | int() | float() | str() | bytes() | Instant() | Foreign():
-            return _scalar(value, way, hide)
+            return _scalar(value, path, hide)
         case Document(items):
-            plain = {key: _tagged(item, (*way, key), hide) for key, item in items}
+            plain = {key: _tagged(item, (*path, key), hide) for key, item in items}
             return {"$document": plain} if len(plain) == 1 and next(iter(plain)).startswith("$") else plain
         case tuple():
-            return [_tagged(item, (*way, ""), hide) for item in cast("tuple[object, ...]", value)]
+            return [_tagged(item, (*path, ""), hide) for item in cast("tuple[object, ...]", value)]
         case frozenset():
-            return {"$set": sorted((_tagged(item, (*way, ""), hide) for item in value), key=_text)}
+            return {"$set": sorted((_tagged(item, (*path, ""), hide) for item in value), key=_text)}
         case Failure():
-            return {"$failure": [type(value).__name__, _tagged(value.reason, (*way, "reason"), hide)]}
+            return {"$failure": [type(value).__name__, _tagged(value.reason, (*path, "reason"), hide)]}
         case _:
-            return _by_field(value, way, hide)
+            return _by_field(value, path, hide)
 
 
-def _scalar(value: object, way: Way, hide: Hide) -> Json:
-    label = None if value is None or isinstance(value, bool) else hide(way, value)
+def _scalar(value: object, path: FieldPath, hide: Hide) -> Json:
+    label = None if value is None or isinstance(value, bool) else hide(path, value)
     if label is not None:
         return {_HIDDEN: ["bytes" if isinstance(value, bytes) else "text", label]}
     if isinstance(value, float) and not math.isfinite(value):
@@ -106,12 +107,12 @@ def _scalar(value: object, way: Way, hide: Hide) -> Json:
     return cast("Json", value)
 
 
-def _by_field(value: object, way: Way, hide: Hide) -> Json:
+def _by_field(value: object, path: FieldPath, hide: Hide) -> Json:
     kind = type(value)
     fields: tuple[Attribute, ...] | None = getattr(kind, "__attrs_attrs__", None)
     if fields is None:
         return {"$other": name_of(kind)}
-    within = (*way, said) if (said := _name_in(value)) else way
+    within = (*path, said) if (said := _name_in(value)) else path
     return {
         "$value": [
             name_of(kind),

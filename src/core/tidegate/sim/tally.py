@@ -20,7 +20,7 @@ import attrs
 
 from tidegate.sim.faults import Fault
 
-__all__ = ["PIECE", "Failed", "Tally", "counted", "merged", "pieces"]
+__all__ = ["PIECE", "FailedRun", "Tally", "counted", "merged", "pieces"]
 
 
 PIECE: Final = 1_000
@@ -29,7 +29,7 @@ PIECE: Final = 1_000
 
 @final
 @attrs.frozen
-class Failed:
+class FailedRun:
     """The first run that broke a law.
 
     Attributes:
@@ -65,7 +65,7 @@ class Tally:
     faults: tuple[tuple[Fault, int], ...] = ()
     goals: frozenset[str] = frozenset()
     is_absolute: bool = False
-    failed: Failed | None = None
+    failed: FailedRun | None = None
     is_cut: bool = False
 
     @property

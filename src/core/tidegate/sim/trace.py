@@ -34,7 +34,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.patches import Patch, applied
 
 __all__ = [
-    "Breach", "Choice", "Done", "Lane", "LawKind", "Mover", "NamedLaw", "Option", "Passing", "Policy", "StepKind",
+    "Breach", "Choice", "Done", "Lane", "LawKind", "Mover", "NamedLaw", "Option", "Passing", "PolicyName", "StepKind",
     "Trace", "TraceStep", "Truth", "past", "states_of",
 ]  # fmt: skip
 
@@ -113,7 +113,7 @@ class Breach(StrEnum):
 
 @final
 @unique
-class Policy(StrEnum):
+class PolicyName(StrEnum):
     """Where the decisions of a run come from."""
 
     EXHAUSTIVE = "exhaustive"
@@ -267,7 +267,7 @@ class Trace:
     steps: tuple[TraceStep, ...]
     breach: Breach = Breach.NONE
     laws: tuple[NamedLaw, ...] = ()
-    policy: Policy = Policy.EXHAUSTIVE
+    policy: PolicyName = PolicyName.EXHAUSTIVE
     python: str = ""
     fingerprint: str = ""
     passing: Passing | None = None

@@ -7,8 +7,9 @@ The subject is the room, the folder under `tidegate`. Where two classes of a roo
 another room or was renamed, `NAMES` says what it is called. A name that was given once stays: a committed list of all of
 them is compared in a test.
 
-Recordings of the first version called classes by the modules of their time. `upgraded` gives them the names of today, and
-their fields, too; a class that is in none of those modules keeps its name, for it is a user's.
+Recordings of the first version called classes by the modules of their time. `upgraded` gives them the names of today; a
+class that is in none of those modules keeps its name, for it is a user's. Fields get their names of today in recordings of
+any version, since nothing marks when one was renamed.
 """
 
 from __future__ import annotations
@@ -20,9 +21,16 @@ __all__ = ["FIELDS", "NAMES", "RENAMED", "ROOMS", "name_of", "upgraded"]
 
 
 NAMES: Final[Mapping[str, str]] = {
+    "tidegate.consumer.worker.StopRequested": "consumer.StopAsked",
+    "tidegate.leases.election.StartTimer": "leases.WakeIn",
+    "tidegate.reactive.change_stream.commands.StartTimer": "reactive.Await",
+    "tidegate.reactive.change_stream.events.StopRequested": "reactive.StopAsked",
+    "tidegate.reactive.reactive_task.ReactiveTaskParts": "reactive.Parts",
+    "tidegate.reactive.tasks.vocabulary.TaskRules": "reactive.Task",
     "tidegate.retries.polling.AskReason": "retries.Why",
     "tidegate.retries.polling.PollingBounds": "retries.Bounds",
     "tidegate.retries.schedule.ScheduleCell": "retries.Cell",
+    "tidegate.sinks.outbox.StartTimer": "sinks.WakeAt",
 }
 """Names of classes that are called otherwise than by their room and their own name."""
 
@@ -84,6 +92,8 @@ RENAMED: Final[Mapping[str, str]] = {
 _OF_A_COMMAND: Final[Mapping[str, str]] = {"wish": "command"}
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "consumer.DeliverRecords": {"failed": "to_dead_letter"},
+    "consumer.Work": {"task": "request"},
+    "consumer.WorkFailed": {"task": "request"},
     **dict.fromkeys(
         (
             f"reactive.{name}"
@@ -92,7 +102,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         _OF_A_COMMAND,
     ),
 }
-"""Fields that were renamed since, by the class of today."""
+"""Fields that were renamed, by what the class is called in a recording of today."""
 
 
 def name_of(kind: type) -> str:
@@ -103,10 +113,10 @@ def name_of(kind: type) -> str:
 
 
 def upgraded(plain: object) -> object:
-    """What a recording of the first version holds, as it is written today.
+    """What a recording holds, as it is written today.
 
     Args:
-        plain: JSON, as `tidegate.sim.tagged` wrote it then.
+        plain: JSON, as `tidegate.sim.tagged` wrote it then, in the first version or since.
     """
     match plain:
         case {"$value": [str() as name, dict() as fields], **more} if not more:

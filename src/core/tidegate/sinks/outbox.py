@@ -40,7 +40,7 @@ from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitBreaker
 
 __all__ = [
     "AttemptEnded", "CircuitParts", "Deliver", "OutboxCommand", "OutboxEvent", "OutboxRules", "OutboxState",
-    "OutboxStep", "Submitted", "TimerFired", "WakeAt",
+    "OutboxStep", "StartTimer", "Submitted", "TimerFired",
 ]  # fmt: skip
 
 # --- commands and events --------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class Deliver(Effect[object]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class WakeAt(Effect[Instant]):
+class StartTimer(Effect[Instant]):
     """Send `TimerFired` when that time has come."""
 
     until: Instant
@@ -69,7 +69,7 @@ class WakeAt(Effect[Instant]):
         return f"wake at {self.until}"
 
 
-OutboxCommand: TypeAlias = Deliver | WakeAt
+OutboxCommand: TypeAlias = Deliver | StartTimer
 
 
 @final
@@ -214,7 +214,7 @@ class OutboxRules:
             verdict = self.parts.admit(self.breaker, state.circuit, now)
             if isinstance(verdict, HoldBack):
                 if not state.is_timed:
-                    commands.append(WakeAt(verdict.until))
+                    commands.append(StartTimer(verdict.until))
                     state = attrs.evolve(state, is_timed=True)
                 break
             number, *rest = state.waiting

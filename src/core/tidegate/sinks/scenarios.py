@@ -25,9 +25,9 @@ from tidegate.sinks.outbox import (
     OutboxRules,
     OutboxState,
     OutboxStep,
+    StartTimer,
     Submitted,
     TimerFired,
-    WakeAt,
 )
 
 __all__ = ["ALL", "IN_A_ROW", "ONE", "OTHER_ERAS", "RIGHT", "SCENARIOS", "SETTLED", "SHUT", "WAKES", "outbox"]
@@ -54,7 +54,7 @@ def is_delivery(effect: Effect[object]) -> bool:
 def means(effect: Effect[object], world: World, who: str) -> Outcomes:  # noqa: ARG001  there is one worker
     if isinstance(effect, Deliver):
         yield world.write(TAKEN, tuple(sorted({*world.read(TAKEN), effect.number}))), None
-    elif isinstance(effect, WakeAt) and effect.until - NOW <= 0:
+    elif isinstance(effect, StartTimer) and effect.until - NOW <= 0:
         yield world, None
 
 

@@ -29,8 +29,8 @@ from tidegate.sinks.outbox import (
     OutboxRules,
     OutboxState,
     OutboxStep,
+    StartTimer,
     TimerFired,
-    WakeAt,
 )
 from tidegate.sinks.scenarios import ALL, IN_A_ROW, ONE, OTHER_ERAS, RIGHT, SETTLED, SHUT, WAKES, outbox
 
@@ -84,7 +84,7 @@ def waits_for_the_probe(rules: OutboxRules, state: OutboxState, event: OutboxEve
     after = rules.step(state, event)
     if not isinstance(after.state.circuit, HalfOpen):
         return after
-    asleep = tuple(command for command in after.commands if not isinstance(command, WakeAt))
+    asleep = tuple(command for command in after.commands if not isinstance(command, StartTimer))
     return Step(attrs.evolve(after.state, is_timed=False), asleep)
 
 

@@ -14,11 +14,11 @@ from tidegate.model.instants import SECOND
 from tidegate.reactive import change_stream
 from tidegate.reactive.change_stream import (
     After,
-    Await,
     DocumentChange,
     Flush,
     HandleChanged,
     SaveIdle,
+    StartTimer,
     StreamCommand,
 )
 from tidegate.reactive.strategies.change_stream import commands
@@ -38,8 +38,8 @@ def test_changes_and_commands_say_what_they_are() -> None:
     each = (
         DocumentChange("a", 1),
         DocumentChange("a", 1, is_gone=True),
-        Await(Flush(5, 0), SECOND),
-        Await(SaveIdle(5), 1),
+        StartTimer(Flush(5, 0), SECOND),
+        StartTimer(SaveIdle(5), 1),
         HandleChanged(5, 0, "a", (1, 2)),
     )
     assert [str(value) for value in each] == [
@@ -47,7 +47,7 @@ def test_changes_and_commands_say_what_they_are() -> None:
         "deleted a/1",
         "in 1 s: batch 0",
         "in 1 us: save while nothing changes",
-        "plan 2 of a (batch 0)",
+        "handle 2 changed of a (batch 0)",
     ]
 
 

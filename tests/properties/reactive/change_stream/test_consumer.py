@@ -14,7 +14,6 @@ from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
     CANNOT_RESUME,
     After,
-    Await,
     ChangeStreamConsumer,
     CommandDone,
     CommandFailed,
@@ -38,8 +37,9 @@ from tidegate.reactive.change_stream import (
     ResetHistory,
     Save,
     SaveIdle,
-    StopAsked,
+    StartTimer,
     Stopped,
+    StopRequested,
     StreamEvent,
     StreamFailed,
     StreamState,
@@ -88,12 +88,12 @@ def test_a_first_leader_stores_a_position_before_it_reads_and_reads_before_it_re
 def test_whoever_finds_a_position_reads_on_from_there() -> None:
     """And reconciles what is left, once the stream could be read."""
     assert follow().commands == (Read(5, START),)
-    assert follow(received()).commands == (Reconcile(5, 2), Read(5, After("t1")), Await(SaveIdle(5), 10 * SECOND))
+    assert follow(received()).commands == (Reconcile(5, 2), Read(5, After("t1")), StartTimer(SaveIdle(5), 10 * SECOND))
 
 
 def test_a_batch_waits_for_its_time_or_until_it_is_full() -> None:
     """Law CS4. mongodash: 500 ms, or 1,000 documents."""
-    timer = Await(Flush(5, 0), 500 * MILLISECOND)
+    timer = StartTimer(Flush(5, 0), 500 * MILLISECOND)
     one = received(A1)
 
     assert timer in follow(one).commands
@@ -122,7 +122,7 @@ def test_what_was_deleted_is_cleaned_up_before_its_collection_is_planned() -> No
 def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile() -> None:
     """Law CS6. mongodash: three inserts, one makes a computed size fail; none is planned, and the token is saved."""
     full, plan, other = received(A1, A2, B1), HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 0, "b", (1,))
-    again = Await(plan, SECOND)
+    again = StartTimer(plan, SECOND)
 
     assert follow(full, CommandFailed(plan)).commands == (again,)
     assert follow(full, CommandFailed(plan), CommandDone(other)).commands == ()
@@ -144,7 +144,7 @@ def test_it_reads_no_further_than_until_the_next_batch_is_full() -> None:
 def test_a_stream_that_broke_is_read_again_from_where_it_was() -> None:
     """Any other error: what is collected stays."""
     read = Read(5, After("t1"))
-    again = Await(read, SECOND)
+    again = StartTimer(read, SECOND)
     broken = follow(received(A1), StreamFailed(read, 43))
 
     assert broken.commands == (again,)
@@ -160,7 +160,7 @@ def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -
     lost = (received(A1), StreamFailed(Read(5, After("t1")), code))
 
     assert follow(*lost).commands == (forget,)
-    assert follow(*lost, CommandFailed(forget)).commands == (Await(forget, SECOND),)
+    assert follow(*lost, CommandFailed(forget)).commands == (StartTimer(forget, SECOND),)
     begun = (*lost, CommandDone(forget), Located(Locate(5), From("now")))
     assert follow(*begun).commands == (Save(5, 3, From("now")),)
     read = (*begun, CommandDone(Save(5, 3, From("now"))), Received(Read(5, From("now")), Page((), From("now"))))
@@ -169,38 +169,38 @@ def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -
 
 def test_whoever_is_to_stop_flushes_what_it_has_and_saves_where_it_was() -> None:
     """And reads no more."""
-    stopping = follow(received(A1), StopAsked())
+    stopping = follow(received(A1), StopRequested())
 
     assert stopping.commands == (HandleChanged(5, 0, "a", (1,)),)
-    assert follow(received(A1), StopAsked(), CommandDone(HandleChanged(5, 0, "a", (1,)))).commands == (
+    assert follow(received(A1), StopRequested(), CommandDone(HandleChanged(5, 0, "a", (1,)))).commands == (
         Save(5, 2, After("t1")),
     )
     saved = follow(
-        received(A1), StopAsked(), CommandDone(HandleChanged(5, 0, "a", (1,))), CommandDone(Save(5, 2, After("t1")))
+        received(A1), StopRequested(), CommandDone(HandleChanged(5, 0, "a", (1,))), CommandDone(Save(5, 2, After("t1")))
     )
     assert saved == Step(Stopped())
-    assert follow(StopAsked()) == Step(Stopped())
-    assert follow(StopAsked(), start=None) == Step(Stopped())
-    assert follow(received(A1), StopAsked(), CommandFailed(HandleChanged(5, 0, "a", (1,)))) == Step(Stopped())
-    assert follow(received(), StopAsked()).commands == (Save(5, 2, After("t1")),)
+    assert follow(StopRequested()) == Step(Stopped())
+    assert follow(StopRequested(), start=None) == Step(Stopped())
+    assert follow(received(A1), StopRequested(), CommandFailed(HandleChanged(5, 0, "a", (1,)))) == Step(Stopped())
+    assert follow(received(), StopRequested()).commands == (Save(5, 2, After("t1")),)
 
 
 def test_what_waited_to_be_tried_again_is_tried_at_the_stop() -> None:
     """Once more, with no pause; the lease lasts no longer for it."""
     plan = HandleChanged(5, 0, "a", (1, 2))
-    assert follow(received(A1, A2, B1), CommandFailed(plan), StopAsked()).commands == (plan,)
+    assert follow(received(A1, A2, B1), CommandFailed(plan), StopRequested()).commands == (plan,)
 
 
 def test_whoever_does_not_lead_does_nothing() -> None:
     """Law CS7. Also where the end of an epoch arrives before its beginning."""
     assert follow(received(A1), LeadershipLost(5)) == Step(Following(5))
     assert follow(received(A1), LeadershipLost(4)).commands == ()
-    assert follow(received(), StopAsked(), Fenced(Save(5, 2, After("t1")))) == Step(Following(5))
+    assert follow(received(), StopRequested(), Fenced(Save(5, 2, After("t1")))) == Step(Following(5))
     assert CONSUMER.step(Following(), LeadershipLost(5)) == Step(Following(5))
     assert CONSUMER.step(Following(5), Elected(5, 0, None)) == Step(Following(5))
     assert CONSUMER.step(Following(5), LeadershipLost(4)) == Step(Following(5))
     assert CONSUMER.step(Following(5), received()) == Step(Following(5))
-    assert CONSUMER.step(Following(5), StopAsked()) == Step(Stopped())
+    assert CONSUMER.step(Following(5), StopRequested()) == Step(Stopped())
     assert CONSUMER.step(Stopped(), Elected(5, 0, None)) == Step(Stopped())
 
 
@@ -213,7 +213,7 @@ def test_a_later_epoch_begins_anew() -> None:
 
 def test_an_idle_position_is_saved_only_where_nothing_waits() -> None:
     """Law CS9. mongodash: at a heartbeat of 10 s with an empty batch."""
-    keep, flush = Await(SaveIdle(5), 10 * SECOND), Await(Flush(5, 0), 500 * MILLISECOND)
+    keep, flush = StartTimer(SaveIdle(5), 10 * SECOND), StartTimer(Flush(5, 0), 500 * MILLISECOND)
     more = received(A1, after=After("t1"), up_to="t2")
 
     assert follow(received(), TimerFired(keep)).commands == (Save(5, 2, After("t1")),)
@@ -267,6 +267,6 @@ def test_rules_that_mean_nothing_are_refused(broken: dict[str, Any]) -> None:
 def test_what_is_not_a_state_is_refused() -> None:
     """Nor is there an epoch before the first."""
     with pytest.raises(Misuse):
-        CONSUMER.step(None, StopAsked())  # type: ignore[arg-type]
+        CONSUMER.step(None, StopRequested())  # type: ignore[arg-type]
     with pytest.raises(Misuse):
         Following(-1)

@@ -11,7 +11,6 @@ from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.reactive import change_stream
 from tidegate.reactive.change_stream import (
     After,
-    Await,
     Broken,
     ChangeStreamConsumer,
     CommandDone,
@@ -28,6 +27,7 @@ from tidegate.reactive.change_stream import (
     Reconcile,
     ResetHistory,
     Save,
+    StartTimer,
     Stopped,
     StreamFailed,
     TimerFired,
@@ -52,7 +52,7 @@ def test_an_event_says_what_became_of_a_command() -> None:
     assert event_for(read, NotApplied("no connection")) == StreamFailed(read, None)
     assert event_for(locate, START) == Located(locate, START)
     assert event_for(locate, Ambiguous("?")) == CommandFailed(locate)
-    assert event_for(Await(plan, 1), None) == TimerFired(Await(plan, 1))
+    assert event_for(StartTimer(plan, 1), None) == TimerFired(StartTimer(plan, 1))
     assert event_for(Reconcile(1, 0), None) is None
 
 

@@ -17,7 +17,6 @@ from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
     CANNOT_RESUME,
     After,
-    Await,
     Broken,
     ChangeStreamConsumer,
     CommandDone,
@@ -42,8 +41,9 @@ from tidegate.reactive.change_stream import (
     ResetHistory,
     Save,
     SaveIdle,
-    StopAsked,
+    StartTimer,
     Stopped,
+    StopRequested,
     StreamCommand,
     StreamEvent,
     StreamFailed,
@@ -293,7 +293,7 @@ class World:
 
     def serve(self, by: Process, place: int, how: str) -> None:
         """Carry out one of the commands: well, with no answer, not at all, only a part, or late."""
-        requests = [command for command in by.out if not isinstance(command, (Await, Reconcile))]
+        requests = [command for command in by.out if not isinstance(command, (StartTimer, Reconcile))]
         if not requests:
             return
         command = requests[place % len(requests)]
@@ -317,7 +317,7 @@ class World:
         self.tell(by, event)
 
     def time(self, by: Process, place: int) -> None:
-        timers = [command for command in by.out if isinstance(command, Await)]
+        timers = [command for command in by.out if isinstance(command, StartTimer)]
         if timers:
             command = timers[place % len(timers)]
             by.out.remove(command)
@@ -372,7 +372,7 @@ class World:
 
     def crash(self, by: Process, version: int) -> None:
         """What is in memory is lost; what is under way may still arrive."""
-        requests = [command for command in by.out if not isinstance(command, (Await, Reconcile))]
+        requests = [command for command in by.out if not isinstance(command, (StartTimer, Reconcile))]
         was = attrs.evolve(by)
         self.late.extend(partial(self.apply, was, command) for command in requests[:2])
         by.version, by.state, by.out, by.runs, by.asked = version, Following(), [], [], []
@@ -406,7 +406,7 @@ class World:
             case "crash":
                 self.crash(by, much % 2)
             case "stop":
-                self.tell(by, StopAsked())
+                self.tell(by, StopRequested())
             case _:
                 pass
         self.judge_all()
@@ -678,7 +678,7 @@ def tries_at_once(consumer: ChangeStreamConsumer, state: StreamState, event: Str
     """What failed is tried again with no pause."""
     step = consumer.step(state, event)
     if is_awaited(state, event) and isinstance(event, CommandFailed) and isinstance(step.state, Consuming):
-        return consumer.step(step.state, TimerFired(Await(event.command, consumer.pause)))
+        return consumer.step(step.state, TimerFired(StartTimer(event.command, consumer.pause)))
     return step
 
 
@@ -691,7 +691,7 @@ def gives_up(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEv
 
 def believes_whatever(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """An answer counts, whatever is awaited."""
-    if isinstance(state, Consuming) and not isinstance(event, (Elected, LeadershipLost, StopAsked)):
+    if isinstance(state, Consuming) and not isinstance(event, (Elected, LeadershipLost, StopRequested)):
         state = attrs.evolve(state, awaited=state.awaited | {event.command})
     return consumer.step(state, event)
 
@@ -699,7 +699,7 @@ def believes_whatever(consumer: ChangeStreamConsumer, state: StreamState, event:
 def saves_only_changes(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """The position of a stream that is idle is never saved."""
     step = consumer.step(state, event)
-    idle = {each for each in step.commands if isinstance(each, Await) and isinstance(each.then, SaveIdle)}
+    idle = {each for each in step.commands if isinstance(each, StartTimer) and isinstance(each.then, SaveIdle)}
     if not isinstance(step.state, Consuming) or not idle:
         return step
     others = tuple(each for each in step.commands if each not in idle)

@@ -26,12 +26,12 @@ from tidegate.reactive.tasks import (
     NotMatching,
     PlanVerdict,
     Seen,
-    Task,
+    TaskRules,
     TryAgain,
     UpdateRecord,
 )
 
-T: Final = Task(debounce=Debounce(500 * MILLISECOND, 2 * SECOND))
+T: Final = TaskRules(debounce=Debounce(500 * MILLISECOND, 2 * SECOND))
 KEEPING: Final = attrs.evolve(T, resets_on_change=False)
 
 
@@ -55,35 +55,35 @@ class Decisions:
     reset: Callable[..., UpdateRecord] = tasks.reset
 
 
-def first(task: Task = T, **items: object) -> TaskRecord:
+def first(rules: TaskRules = T, **items: object) -> TaskRecord:
     """The record of a document that was just seen."""
-    verdict = tasks.plan(None, Matching(doc(**items)), task=task, now=at(0), new_id="r1")
+    verdict = tasks.plan(None, Matching(doc(**items)), rules=rules, now=at(0), new_id="r1")
     assert isinstance(verdict, InsertRecord)
     return verdict.record
 
 
-def seen(record: TaskRecord, now: Instant, task: Task = T, **items: object) -> TaskRecord:
+def seen(record: TaskRecord, now: Instant, rules: TaskRules = T, **items: object) -> TaskRecord:
     """The record after a look, whether or not that has written anything."""
-    verdict = tasks.plan(record, Matching(doc(**items)), task=task, now=now, new_id="r2")
+    verdict = tasks.plan(record, Matching(doc(**items)), rules=rules, now=now, new_id="r2")
     return verdict.record if isinstance(verdict, UpdateRecord) else record
 
 
 def left(record: TaskRecord, now: Instant) -> TaskRecord:
-    verdict = tasks.plan(record, NotMatching(), task=T, now=now, new_id="r2")
+    verdict = tasks.plan(record, NotMatching(), rules=T, now=now, new_id="r2")
     assert isinstance(verdict, UpdateRecord)
     return verdict.record
 
 
 def taken(
-    record: TaskRecord, now: Instant, task: Task = T, worker: str = "w1", **more: Any
+    record: TaskRecord, now: Instant, rules: TaskRules = T, worker: str = "w1", **more: Any
 ) -> tuple[TaskRecord, Claim]:
-    verdict = tasks.claim(record, worker=worker, task=task, now=now, **more)
+    verdict = tasks.claim(record, worker=worker, rules=rules, now=now, **more)
     assert isinstance(verdict, Claimed), verdict
     return verdict.write.record, verdict.claim
 
 
-def over(record: TaskRecord, claim: Claim, outcome: HandlerOutcome, now: Instant, task: Task = T) -> TaskRecord:
-    verdict = tasks.finalise(record, claim, outcome, task=task, now=now)
+def over(record: TaskRecord, claim: Claim, outcome: HandlerOutcome, now: Instant, rules: TaskRules = T) -> TaskRecord:
+    verdict = tasks.finalise(record, claim, outcome, rules=rules, now=now)
     assert isinstance(verdict, UpdateRecord), verdict
     return verdict.record
 
@@ -92,5 +92,5 @@ def failed(retry_at: int | None, error: str = "it broke") -> Failed:
     return Failed(error, GiveUp() if retry_at is None else TryAgain(at(retry_at)))
 
 
-def begun(record: TaskRecord, claim: Claim, there: Seen, task: Task = T) -> BeginVerdict:
-    return tasks.begin(record, claim, there, task=task, now=at(600))
+def begun(record: TaskRecord, claim: Claim, there: Seen, rules: TaskRules = T) -> BeginVerdict:
+    return tasks.begin(record, claim, there, rules=rules, now=at(600))

@@ -29,7 +29,7 @@ from tidegate.reactive.tasks import (
     NextAttempt,
     PlanVerdict,
     Seen,
-    Task,
+    TaskRules,
     TryAgain,
     UpdateRecord,
     Why,
@@ -91,17 +91,19 @@ def completed_at_sight(record: TaskRecord | None, seen: Seen, **rest: Any) -> An
     return with_other(verdict, status=TaskStatus.COMPLETED, next_run_at=None) if is_over else verdict
 
 
-def for_ever_later(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new_id: str) -> PlanVerdict:
+def for_ever_later(
+    record: TaskRecord | None, seen: Seen, *, rules: TaskRules, now: Instant, new_id: str
+) -> PlanVerdict:
     """mongodash: each change starts the wait again, without a maximum."""
     again = None if record is None else attrs.evolve(record, waiting_since=now if record.waiting_since else None)
     whole = Instant(now.at - now.at % MILLISECOND)
     record = again if again is None or again.waiting_since is None else attrs.evolve(again, waiting_since=whole)
-    return tasks.plan(record, seen, task=task, now=now, new_id=new_id)
+    return tasks.plan(record, seen, rules=rules, now=now, new_id=new_id)
 
 
 def over_any_wait(record: TaskRecord | None, seen: Seen, **rest: Any) -> PlanVerdict:
     """mongodash: a change brings a retry forward in every case."""
-    rest["task"] = attrs.evolve(rest["task"], resets_on_change=True)
+    rest["rules"] = attrs.evolve(rest["rules"], resets_on_change=True)
     return tasks.plan(record, seen, **rest)
 
 
@@ -259,7 +261,7 @@ def with_the_error(record: TaskRecord | None, claim: Claim, outcome: HandlerOutc
 
 def all_of_them(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **rest: Any) -> UpdateRecord | Leave:
     """The history grows without end."""
-    rest["task"] = attrs.evolve(rest["task"], history_max=99)
+    rest["rules"] = attrs.evolve(rest["rules"], history_max=99)
     return tasks.finalise(record, claim, outcome, **rest)
 
 
@@ -267,7 +269,7 @@ def the_first_ones(
     record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **rest: Any
 ) -> UpdateRecord | Leave:
     """A full history takes nothing more."""
-    full = record is not None and len(record.history) >= rest["task"].history_max
+    full = record is not None and len(record.history) >= rest["rules"].history_max
     verdict = tasks.finalise(record, claim, outcome, **rest)
     return with_other(verdict, history=record.history) if full and record is not None else verdict
 

@@ -51,7 +51,7 @@ def test_a_burst_is_one_run_with_the_last_value() -> None:
     """mongodash, 3: an insert and two updates within a debounce of 500 ms; one run, and it sees the last value."""
     record = seen(seen(first(a=1), at(200), a=2), at(400), a=3)
 
-    assert tasks.claim(record, worker="w1", task=T, now=at(899)) == Wait(WhyNot.NOT_DUE, at(900))
+    assert tasks.claim(record, worker="w1", rules=T, now=at(899)) == Wait(WhyNot.NOT_DUE, at(900))
     held, claim = taken(record, at(900))
     assert claim.snapshot == doc(a=3)
     assert over(held, claim, Succeeded(), at(950)).status is TaskStatus.COMPLETED
@@ -95,7 +95,7 @@ def test_it_is_given_up_when_the_policy_says() -> None:
         now += 100 * MILLISECOND
 
     assert (record.status, record.attempts, record.last_error) == (TaskStatus.FAILED, 3, "it broke")
-    assert tasks.claim(record, worker="w1", task=T, now=at(10**6)) == Leave(WhyNot.FINISHED)
+    assert tasks.claim(record, worker="w1", rules=T, now=at(10**6)) == Leave(WhyNot.FINISHED)
 
 
 def test_a_change_while_it_is_processed_runs_again() -> None:
@@ -123,8 +123,8 @@ def test_a_stalled_worker_changes_nothing() -> None:
     held, stalled = taken(first(a=1), at(500))
     other, claim = taken(held, at(60_500), worker="w2", lapsed=TryAgain(at(0)))
     for record in (other, seen(over(other, claim, Succeeded(), at(60_600)), at(60_700), a=2)):
-        assert tasks.finalise(record, stalled, Succeeded(), task=T, now=at(60_800)) == Leave(WhyNot.ANOTHER_CLAIM)
-        assert tasks.renew(record, stalled, task=T, now=at(60_800)) == Leave(WhyNot.ANOTHER_CLAIM)
+        assert tasks.finalise(record, stalled, Succeeded(), rules=T, now=at(60_800)) == Leave(WhyNot.ANOTHER_CLAIM)
+        assert tasks.renew(record, stalled, rules=T, now=at(60_800)) == Leave(WhyNot.ANOTHER_CLAIM)
 
 
 def test_a_worker_that_took_it_twice_holds_it_once() -> None:
@@ -132,7 +132,7 @@ def test_a_worker_that_took_it_twice_holds_it_once() -> None:
     held, stalled = taken(first(a=1), at(500))
     other, claim = taken(held, at(60_500), lapsed=TryAgain(at(0)))
 
-    assert tasks.finalise(other, stalled, Succeeded(), task=T, now=at(60_600)) == Leave(WhyNot.ANOTHER_CLAIM)
+    assert tasks.finalise(other, stalled, Succeeded(), rules=T, now=at(60_600)) == Leave(WhyNot.ANOTHER_CLAIM)
     assert over(other, claim, Succeeded(), at(60_600)).status is TaskStatus.COMPLETED
 
 
@@ -142,26 +142,26 @@ def test_a_run_ends_once() -> None:
     completed = over(held, claim, Succeeded(), at(600))
     other = attrs.evolve(completed, id="r2")
 
-    assert tasks.finalise(completed, claim, failed(700), task=T, now=at(700)) == Leave(WhyNot.ENDED)
-    assert tasks.renew(completed, claim, task=T, now=at(700)) == Leave(WhyNot.ENDED)
-    assert tasks.renew(other, claim, task=T, now=at(700)) == Leave(WhyNot.ANOTHER_RECORD)
-    assert tasks.renew(None, claim, task=T, now=at(700)) == Leave(WhyNot.NO_RECORD)
+    assert tasks.finalise(completed, claim, failed(700), rules=T, now=at(700)) == Leave(WhyNot.ENDED)
+    assert tasks.renew(completed, claim, rules=T, now=at(700)) == Leave(WhyNot.ENDED)
+    assert tasks.renew(other, claim, rules=T, now=at(700)) == Leave(WhyNot.ANOTHER_RECORD)
+    assert tasks.renew(None, claim, rules=T, now=at(700)) == Leave(WhyNot.NO_RECORD)
 
 
 def test_a_lease_is_renewed_until_it_is_taken_over() -> None:
     """mongodash, 6 and 7: the lease moves forward, never back; once it has ended, another run begins."""
     held, claim = taken(first(a=1), at(500))
-    renewed = tasks.renew(held, claim, task=T, now=at(40_500))
+    renewed = tasks.renew(held, claim, rules=T, now=at(40_500))
 
     assert isinstance(renewed, UpdateRecord)
     assert renewed.record.next_run_at == at(100_500)
-    late = tasks.renew(renewed.record, claim, task=T, now=at(200_000))
-    earlier = tasks.renew(renewed.record, claim, task=T, now=at(600))
+    late = tasks.renew(renewed.record, claim, rules=T, now=at(200_000))
+    earlier = tasks.renew(renewed.record, claim, rules=T, now=at(600))
     assert isinstance(late, UpdateRecord)
     assert isinstance(earlier, UpdateRecord)
     assert (late.record.next_run_at, earlier.record.next_run_at) == (at(260_000), at(100_500))
-    assert tasks.claim(held, worker="w2", task=T, now=at(60_499)) == Wait(WhyNot.HELD, at(60_500))
-    assert tasks.claim(held, worker="w2", task=T, now=at(60_500)) == Lapsed(1, at(60_500))
+    assert tasks.claim(held, worker="w2", rules=T, now=at(60_499)) == Wait(WhyNot.HELD, at(60_500))
+    assert tasks.claim(held, worker="w2", rules=T, now=at(60_500)) == Lapsed(1, at(60_500))
 
 
 def test_a_run_that_never_comes_back_is_a_failure() -> None:
@@ -170,7 +170,7 @@ def test_a_run_that_never_comes_back_is_a_failure() -> None:
     record, claim = taken(record, now, worker="w2", lapsed=TryAgain(at(0)))
 
     assert (claim.attempts, claim.failing_since, claim.token) == (2, now, 2)
-    gone = tasks.claim(record, worker="w3", task=T, now=at(200_000), lapsed=GiveUp())
+    gone = tasks.claim(record, worker="w3", rules=T, now=at(200_000), lapsed=GiveUp())
     assert isinstance(gone, UpdateRecord)
     assert (gone.why, gone.record.status, gone.record.attempts) == (Why.GIVEN_UP, TaskStatus.FAILED, 2)
     assert gone.record.last_error == "its lease ran out"
@@ -196,9 +196,9 @@ def test_what_no_longer_matches_completes_without_its_handler() -> None:
         assert isinstance(skipped, UpdateRecord)
         assert (skipped.record.status, skipped.record.snapshot) == (TaskStatus.COMPLETED, None)
         assert skipped.record.history[-1].ended is Ended.SKIPPED
-        again = tasks.plan(skipped.record, Gone(), task=T, now=at(1_300), new_id="r2")
+        again = tasks.plan(skipped.record, Gone(), rules=T, now=at(1_300), new_id="r2")
         assert again == Leave(WhyNot.UNCHANGED)
-    assert tasks.plan(None, Gone(), task=T, now=at(200), new_id="r2") == Leave(WhyNot.NOT_MATCHING)
+    assert tasks.plan(None, Gone(), rules=T, now=at(200), new_id="r2") == Leave(WhyNot.NOT_MATCHING)
 
 
 def test_what_leaves_while_it_is_processed_is_looked_at_again() -> None:
@@ -228,7 +228,7 @@ def test_a_look_at_what_is_processed_makes_a_version() -> None:
     """So that a run that has seen the document before it cannot begin with what is gone."""
     held, claim = taken(first(a=1), at(500))
     stale = begun(held, claim, Matching(doc(a=2)))
-    looked = tasks.plan(held, Matching(doc(a=1)), task=T, now=at(600), new_id="r2")
+    looked = tasks.plan(held, Matching(doc(a=1)), rules=T, now=at(600), new_id="r2")
 
     assert isinstance(stale, Adopt)
     assert isinstance(looked, UpdateRecord)
@@ -250,7 +250,7 @@ def test_a_handler_begins_with_what_is_there() -> None:
     assert (cannot.why, cannot.write.record.snapshot) == (broken, None)
     gave_up = over(cannot.write.record, claim, failed(None), at(700))
     assert seen(gave_up, at(800), a=1).status is TaskStatus.PENDING
-    assert tasks.plan(held, broken, task=T, now=at(600), new_id="r2") == Leave(WhyNot.NOT_COMPUTED)
+    assert tasks.plan(held, broken, rules=T, now=at(600), new_id="r2") == Leave(WhyNot.NOT_COMPUTED)
 
 
 def test_what_a_handler_begins_with_need_not_run_again() -> None:
@@ -309,9 +309,9 @@ def test_a_handler_that_changes_its_own_document_is_given_up_when_it_stops() -> 
 
 def test_a_lost_run_is_a_failure_also_where_something_has_changed() -> None:
     """Where changes do not reset, its streak begins; where they do, the change has ended it."""
-    for task, streak in ((KEEPING, (2, at(60_500), "its lease ran out")), (T, (1, None, None))):
-        dirty = seen(taken(first(task, a=1), at(500), task)[0], at(600), task, a=2)
-        again, _ = taken(dirty, at(60_500), task)
+    for rules, streak in ((KEEPING, (2, at(60_500), "its lease ran out")), (T, (1, None, None))):
+        dirty = seen(taken(first(rules, a=1), at(500), rules)[0], at(600), rules, a=2)
+        again, _ = taken(dirty, at(60_500), rules)
 
         assert (again.attempts, again.first_error_at, again.last_error) == streak
 
@@ -332,10 +332,10 @@ def test_a_success_ends_a_streak_that_changes_keep() -> None:
 def test_what_failed_and_has_changed_is_tried_again_no_earlier() -> None:
     """Where a change does not reset, a retry or a deferral still holds; where it does, the debounce alone counts."""
     ends: tuple[HandlerOutcome, ...] = (failed(9_000), Deferred(at(9_000)))
-    for task, when in ((T, at(1_050)), (KEEPING, at(9_000))):
+    for rules, when in ((T, at(1_050)), (KEEPING, at(9_000))):
         for outcome in ends:
-            held, claim = taken(first(task, a=1), at(500), task)
-            assert over(seen(held, at(550), task, a=2), claim, outcome, at(600), task).next_run_at == when
+            held, claim = taken(first(rules, a=1), at(500), rules)
+            assert over(seen(held, at(550), rules, a=2), claim, outcome, at(600), rules).next_run_at == when
     held, claim = taken(first(KEEPING, a=1), at(500), KEEPING)
     assert over(seen(held, at(550), KEEPING, a=2), claim, failed(None), at(600), KEEPING).next_run_at == at(1_050)
 
@@ -369,11 +369,11 @@ def test_a_reset_counts_anew() -> None:
 def test_the_history_is_as_long_as_it_is_configured_to_be() -> None:
     """mongodash, 29: of ten runs the last five, or three, or none; and the last success is kept beside it."""
     for history_max in (5, 3, 0):
-        task = attrs.evolve(T, history_max=history_max)
-        record, now = first(task, a=1), at(500)
+        rules = attrs.evolve(T, history_max=history_max)
+        record, now = first(rules, a=1), at(500)
         for turn in range(10):
-            record = over(*taken(record, now, task), Succeeded() if turn == 2 else failed(0), now, task)
-            record = seen(record, now, task, a=turn + 2)
+            record = over(*taken(record, now, rules), Succeeded() if turn == 2 else failed(0), now, rules)
+            record = seen(record, now, rules, a=turn + 2)
             now = record.next_run_at or now
 
         assert [run.token for run in record.history] == list(range(11 - history_max, 11))
@@ -385,7 +385,7 @@ def test_ten_records_are_claimed_once_each() -> None:
     """mongodash, 1: ten due records and five workers that all read them before any of them writes."""
     store = {n: attrs.evolve(first(a=n), id=f"r{n}") for n in range(10)}
     verdicts = [
-        (n, tasks.claim(record, worker=f"w{turn}", task=T, now=at(500)))
+        (n, tasks.claim(record, worker=f"w{turn}", rules=T, now=at(500)))
         for turn in range(5)
         for n, record in store.items()
     ]
@@ -431,12 +431,12 @@ def test_two_clocks_are_never_compared() -> None:
     held, claim = taken(record, at(500))
     wall = Instant(10**9, WALL)
     for ask in (
-        lambda: tasks.plan(record, Matching(doc(a=2)), task=T, now=wall, new_id="r2"),
-        lambda: tasks.claim(record, worker="w1", task=T, now=wall),
-        lambda: tasks.begin(held, claim, Matching(doc(a=2)), task=T, now=wall),
-        lambda: tasks.renew(held, claim, task=T, now=wall),
-        lambda: tasks.finalise(held, claim, Succeeded(), task=T, now=wall),
-        lambda: tasks.finalise(held, claim, Deferred(wall), task=T, now=at(600)),
+        lambda: tasks.plan(record, Matching(doc(a=2)), rules=T, now=wall, new_id="r2"),
+        lambda: tasks.claim(record, worker="w1", rules=T, now=wall),
+        lambda: tasks.begin(held, claim, Matching(doc(a=2)), rules=T, now=wall),
+        lambda: tasks.renew(held, claim, rules=T, now=wall),
+        lambda: tasks.finalise(held, claim, Succeeded(), rules=T, now=wall),
+        lambda: tasks.finalise(held, claim, Deferred(wall), rules=T, now=at(600)),
         lambda: tasks.reset(record, now=wall),
     ):
         with pytest.raises(Misuse):

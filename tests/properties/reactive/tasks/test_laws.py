@@ -61,7 +61,7 @@ from tidegate.reactive.tasks import (
 
 def answer(ask: Decisions, kind: str, given: Situation) -> laws.TaskVerdict:
     """What the decision of this kind says."""
-    common = {"task": given.task, "now": given.now}
+    common = {"rules": given.rules, "now": given.now}
     match kind:
         case "plan":
             return ask.plan(given.record, given.seen, **common, new_id="r3")
@@ -143,8 +143,8 @@ LAWS: Final[dict[str, Callable[[Decisions], None]]] = {
     "RE7": check(lambda _, s, v: laws.is_guarded(s.record, v)),
     "RE8": check(of_record(lambda r, s, v: laws.takes_what_is_due(r, s.now, v)), "claim"),
     "RE9": check(lambda _, s, v: laws.completes_what_left(s.seen, v), "begin"),
-    "RE10": check(lambda _, s, v: laws.is_due_as_debounced(s.record, s.task, s.now, v), "plan"),
-    "RE10 end": check(of_record(lambda r, s, v: laws.runs_again_as_debounced(r, s.task, s.outcome, v)), "finalise"),
+    "RE10": check(lambda _, s, v: laws.is_due_as_debounced(s.record, s.rules, s.now, v), "plan"),
+    "RE10 end": check(of_record(lambda r, s, v: laws.runs_again_as_debounced(r, s.rules, s.outcome, v)), "finalise"),
     "RE11": check(of_record(lambda r, s, v: laws.follows_the_policy(r, s.outcome, v)), "finalise"),
     "RE11 lapsed": check(of_record(lambda r, s, v: laws.asks_the_policy(r, s.lapsed, v)), "claim"),
     "RE12": check(lambda _, s, v: laws.keeps_the_streak(s.record, s.now, v)),
@@ -152,7 +152,7 @@ LAWS: Final[dict[str, Callable[[Decisions], None]]] = {
         lambda k, s, v: laws.a_failure_is_in_the_streak(s.record, ended(k, s, v), v), "finalise", "claim"
     ),
     "RE12 success": check(lambda _, s, v: laws.a_success_ends_the_streak(s.outcome, v), "finalise"),
-    "RE13": check(lambda k, s, v: laws.remembers_the_last_runs(s.record, s.task, ended(k, s, v), v)),
+    "RE13": check(lambda k, s, v: laws.remembers_the_last_runs(s.record, s.rules, ended(k, s, v), v)),
     "RE14": check(lambda _, s, v: laws.is_kept_in_milliseconds(s.now, v)),
 }
 

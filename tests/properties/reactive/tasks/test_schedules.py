@@ -50,7 +50,7 @@ from tidegate.reactive.tasks import (
     PlanVerdict,
     Seen,
     Succeeded,
-    Task,
+    TaskRules,
     TryAgain,
     UpdateRecord,
     Why,
@@ -66,16 +66,21 @@ class World:
 
     Args:
         ask: The decisions.
-        task: How the task is run.
+        rules: How the task is run.
         outcomes: How runs end, in turn; those after the last one succeed.
         is_guarded: Whether the store looks at guards.
         is_record_first: Whether records are read BEFORE documents.
     """
 
     def __init__(
-        self, ask: Decisions, task: Task, outcomes: tuple[HandlerOutcome, ...], is_guarded: bool, is_record_first: bool
+        self,
+        ask: Decisions,
+        rules: TaskRules,
+        outcomes: tuple[HandlerOutcome, ...],
+        is_guarded: bool,
+        is_record_first: bool,
     ) -> None:
-        self.ask, self.task, self.outcomes = ask, task, list(outcomes)
+        self.ask, self.rules, self.outcomes = ask, rules, list(outcomes)
         self.is_guarded, self.is_record_first = is_guarded, is_record_first
         self.document: Document | None = doc(a=0)
         self.record: TaskRecord | None = None
@@ -124,7 +129,7 @@ class World:
             record, seen = yield from self.look()
             yield
             self.names += 1
-            verdict = self.ask.plan(record, seen, task=self.task, now=self.now, new_id=f"r{self.names}")
+            verdict = self.ask.plan(record, seen, rules=self.rules, now=self.now, new_id=f"r{self.names}")
             if isinstance(verdict, Leave) or self.carry_out(verdict):
                 return
 
@@ -133,7 +138,7 @@ class World:
         yield
         if record is None:
             return
-        common = {"worker": name, "task": self.task, "now": self.now}
+        common = {"worker": name, "rules": self.rules, "now": self.now}
         verdict = self.ask.claim(record, **common)
         if isinstance(verdict, Lapsed):
             verdict = self.ask.claim(record, **common, lapsed=TryAgain(self.now))
@@ -151,7 +156,7 @@ class World:
         while True:
             record = self.record
             yield
-            ending = self.ask.finalise(record, claim, outcome, task=self.task, now=self.now)
+            ending = self.ask.finalise(record, claim, outcome, rules=self.rules, now=self.now)
             if isinstance(ending, Leave):
                 return
             if self.carry_out(ending):
@@ -163,7 +168,7 @@ class World:
         while True:
             record, seen = yield from self.look()
             yield
-            match self.ask.begin(record, claim, seen, task=self.task, now=self.now):
+            match self.ask.begin(record, claim, seen, rules=self.rules, now=self.now):
                 case Go(begun):
                     assert begun.snapshot is not None
                     self.journal.append(laws.Began(begun.token, begun.snapshot))
@@ -193,7 +198,7 @@ class Schedule:
 
     steps: bytes
     outcomes: tuple[HandlerOutcome, ...] = ()
-    task: Task = T
+    rules: TaskRules = T
 
 
 BROKEN: Final = doc(a="!")
@@ -207,7 +212,7 @@ TIMES: Final = (1, 499, 500, 5_000)
 
 def run(ask: Decisions, schedule: Schedule, *, is_guarded: bool = True, is_record_first: bool = True) -> World:
     """What has become of it once everybody is done, and all that is due has run."""
-    world = World(ask, schedule.task, schedule.outcomes, is_guarded, is_record_first)
+    world = World(ask, schedule.rules, schedule.outcomes, is_guarded, is_record_first)
     processes: list[Process] = [world.planner()]
     for step in schedule.steps:
         which, kind = divmod(step, 16)

@@ -32,7 +32,7 @@ from tidegate.reactive.tasks import (
     Leave,
     Matching,
     PlanVerdict,
-    Task,
+    TaskRules,
     Wait,
     WhyNot,
 )
@@ -53,7 +53,7 @@ from tidegate.reactive.tasks import (
 def test_a_task_that_means_nothing_is_refused(broken: dict[str, Any]) -> None:
     """Checked once, where it is made."""
     with pytest.raises(Misuse):
-        Task(**broken)
+        TaskRules(**broken)
 
 
 TASKS: Final[Any] = tasks
@@ -68,18 +68,18 @@ TASKS: Final[Any] = tasks
         lambda: TASKS.Failed(None, GiveUp()),
         lambda: TASKS.Failed("x", None),
         lambda: TASKS.Deferred(None),
-        lambda: TASKS.plan(1, Gone(), task=T, now=at(0), new_id="r1"),
-        lambda: TASKS.plan(None, None, task=T, now=at(0), new_id="r1"),
-        lambda: TASKS.plan(None, Gone(), task=None, now=at(0), new_id="r1"),
-        lambda: TASKS.plan(None, Gone(), task=T, now=5, new_id="r1"),
-        lambda: TASKS.plan(None, Matching(doc()), task=T, now=at(0), new_id=""),
-        lambda: TASKS.claim(None, worker="w1", task=T, now=at(0)),
-        lambda: TASKS.claim(first(a=1), worker="", task=T, now=at(0)),
-        lambda: TASKS.claim(first(a=1), worker="w1", task=T, now=at(0), lapsed=5),
-        lambda: TASKS.begin(None, None, Gone(), task=T, now=at(0)),
-        lambda: TASKS.begin(None, Claim("r1", "w1", 1, None, 1, None), None, task=T, now=at(0)),
-        lambda: TASKS.renew(1, Claim("r1", "w1", 1, None, 1, None), task=T, now=at(0)),
-        lambda: TASKS.finalise(None, Claim("r1", "w1", 1, None, 1, None), None, task=T, now=at(0)),
+        lambda: TASKS.plan(1, Gone(), rules=T, now=at(0), new_id="r1"),
+        lambda: TASKS.plan(None, None, rules=T, now=at(0), new_id="r1"),
+        lambda: TASKS.plan(None, Gone(), rules=None, now=at(0), new_id="r1"),
+        lambda: TASKS.plan(None, Gone(), rules=T, now=5, new_id="r1"),
+        lambda: TASKS.plan(None, Matching(doc()), rules=T, now=at(0), new_id=""),
+        lambda: TASKS.claim(None, worker="w1", rules=T, now=at(0)),
+        lambda: TASKS.claim(first(a=1), worker="", rules=T, now=at(0)),
+        lambda: TASKS.claim(first(a=1), worker="w1", rules=T, now=at(0), lapsed=5),
+        lambda: TASKS.begin(None, None, Gone(), rules=T, now=at(0)),
+        lambda: TASKS.begin(None, Claim("r1", "w1", 1, None, 1, None), None, rules=T, now=at(0)),
+        lambda: TASKS.renew(1, Claim("r1", "w1", 1, None, 1, None), rules=T, now=at(0)),
+        lambda: TASKS.finalise(None, Claim("r1", "w1", 1, None, 1, None), None, rules=T, now=at(0)),
         lambda: TASKS.reset(None, now=at(0)),
         lambda: TASKS.reset(first(a=1), now=None),
     ],
@@ -104,7 +104,7 @@ def test_all_of_it_prints_on_one_line(
 def test_verdicts_say_why() -> None:
     """In words, for logs."""
     held, claim = taken(first(a=1), at(500))
-    insert = tasks.plan(None, Matching(doc(a=1)), task=T, now=at(0), new_id="r1")
+    insert = tasks.plan(None, Matching(doc(a=1)), rules=T, now=at(0), new_id="r1")
     adopted = begun(held, claim, Matching(doc(a=2)))
 
     assert (

@@ -22,8 +22,8 @@ from tidegate.consumer.fanout.vocabulary import (
     Judge,
     Start,
     Tally,
-    Task,
     TaskId,
+    UserRequest,
 )
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.values import check_type, check_types
@@ -132,49 +132,49 @@ def _open_phases(state: Fanout, window: Window, place: int) -> Iterator[TaskPhas
             yield phase_of(lender, loan.number)
 
 
-def offsets_of(state: Fanout, task: Task) -> tuple[int, ...]:
-    """The offsets of the records that a task is about, in order.
+def offsets_of(state: Fanout, request: UserRequest) -> tuple[int, ...]:
+    """The offsets of the records that a request is about, in order.
 
     Args:
         state: The windows in flight.
-        task: What follows from an event.
+        request: What follows from an event.
 
     Raises:
         Misuse: An argument is of another type.
     """
     check_type(state, Fanout, "a state of windows")
-    check_type(task, get_args(Task), "what somebody is asked for")
-    if isinstance(task, (Arrange, DeliverRecords)):
-        return task.offsets
-    window = window_of(state, task.window)
+    check_type(request, get_args(UserRequest), "what somebody is asked for")
+    if isinstance(request, (Arrange, DeliverRecords)):
+        return request.offsets
+    window = window_of(state, request.window)
     if window is None:
         return ()
-    if isinstance(task, DeliverWindow):
+    if isinstance(request, DeliverWindow):
         return window.roll.offsets
     tasks = window.roll.records
-    numbers = [number for number in task.numbers if number < len(tasks)]
+    numbers = [number for number in request.numbers if number < len(tasks)]
     own = picked(window.roll.offsets, bits_of({place for number in numbers for place in tasks[number]}))
     if not bits_of(numbers) & window.roll.lent:
         return own
     return tuple(sorted({*own, *chain.from_iterable(heirs_of(state, window, number) for number in numbers)}))
 
 
-def outstanding(state: Fanout, task: Task) -> int:
+def outstanding(state: Fanout, request: UserRequest) -> int:
     """How many parts of it (tasks, records, or a window) are not answered yet.
 
     Args:
         state: The windows in flight.
-        task: What follows from an event.
+        request: What follows from an event.
 
     Raises:
         Misuse: An argument is of another type.
     """
     check_type(state, Fanout, "a state of windows")
-    check_type(task, get_args(Task), "what somebody is asked for")
-    window = window_of(state, task.window)
+    check_type(request, get_args(UserRequest), "what somebody is asked for")
+    window = window_of(state, request.window)
     if window is None:
         return 0
-    match task:
+    match request:
         case Arrange():
             return int(window.stage is WindowStage.ARRANGING)
         case DeliverWindow():
@@ -185,9 +185,9 @@ def outstanding(state: Fanout, task: Task) -> int:
             places = [place_of(window.roll, offset) for offset in offsets]
             return (window.delivering & bits_of({place for place in places if place is not None})).bit_count()
         case Start() | Judge() | DeliverTasks():
-            return in_phase(window, task.numbers, task.attempt, _PHASE_OF[type(task)]).bit_count()
+            return in_phase(window, request.numbers, request.attempt, _PHASE_OF[type(request)]).bit_count()
         case _:
-            assert_never(task)
+            assert_never(request)
 
 
 def in_flight(state: Fanout) -> tuple[TaskId, ...]:

@@ -15,9 +15,9 @@ from tidegate.model.values import check_int, check_type
 
 __all__ = [
     "Arrange", "ArrangeFailed", "Bar", "DeliverRecords", "DeliverTasks", "DeliverWindow", "FanoutEvent", "Ignored",
-    "Judge", "Output", "Reason", "RecordsDelivered", "RecordsSettled", "Report", "Rules", "Start", "Tally", "Task",
-    "TaskGivenUp", "TaskId", "TaskReplaced", "Tasks", "TasksReported", "WindowArranged", "WindowDelivered",
-    "WindowOpened", "WindowSettled", "check_event",
+    "Judge", "Output", "Reason", "RecordsDelivered", "RecordsSettled", "Report", "Rules", "Start", "Tally",
+    "TaskGivenUp", "TaskId", "TaskReplaced", "Tasks", "TasksReported", "UserRequest", "WindowArranged",
+    "WindowDelivered", "WindowOpened", "WindowSettled", "check_event",
 ]  # fmt: skip
 
 
@@ -396,10 +396,10 @@ class Ignored:
         return f"ignored {self.window}/{ranges(self.what)}: {self.reason.value}"
 
 
-Task: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
+UserRequest: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
 """What somebody is asked for."""
 
-Output: TypeAlias = Task | TaskGivenUp | RecordsSettled | WindowSettled | Ignored
+Output: TypeAlias = UserRequest | TaskGivenUp | RecordsSettled | WindowSettled | Ignored
 
 
 # --- at the entrance ----------------------------------------------------------------------------------------------------

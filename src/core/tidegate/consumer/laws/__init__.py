@@ -3,15 +3,23 @@
 from tidegate.consumer.laws import (
     backpressure,
     commit_metadata,
+    consumer,
     drain,
     explanation,
     fanout,
-    group,
     partition,
-    shutdown,
     watermark,
+    worker,
 )
 
 __all__ = [
-    "backpressure", "commit_metadata", "drain", "explanation", "fanout", "group", "partition", "shutdown", "watermark",
-]  # fmt: skip
+    "backpressure",
+    "commit_metadata",
+    "consumer",
+    "drain",
+    "explanation",
+    "fanout",
+    "partition",
+    "watermark",
+    "worker",
+]

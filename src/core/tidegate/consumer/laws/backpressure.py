@@ -28,7 +28,7 @@ __all__ = [
 
 def carried_out(todo: Plan[P], held: Collection[P]) -> frozenset[P]:
     """What is held once the plan is carried out."""
-    return (frozenset(held) | frozenset(todo.hold)) - frozenset(todo.release)
+    return (frozenset(held) | frozenset(todo.pause)) - frozenset(todo.resume)
 
 
 def does_not_flap(thresholds: Thresholds, gate: Gate, load: int, verdict: GateVerdict) -> bool:
@@ -72,17 +72,17 @@ def outlives_no_reason(
 
 def leaves_nothing_to_do(again: Plan[P]) -> bool:
     """Law B4: the plan that is made after a plan was carried out pauses and resumes nothing."""
-    return not again.hold and not again.release
+    return not again.pause and not again.resume
 
 
 def reports_what_is_wrong(todo: Plan[P], assigned: Collection[P], paused: Collection[P]) -> bool:
     """Law B5: only assigned partitions, only those that are not as they should be, each once and in order."""
     flowing = frozenset(assigned) - frozenset(paused)
     return (
-        flowing.issuperset(todo.hold)
-        and (frozenset(assigned) & frozenset(paused)).issuperset(todo.release)
+        flowing.issuperset(todo.pause)
+        and (frozenset(assigned) & frozenset(paused)).issuperset(todo.resume)
         and frozenset(assigned).issuperset(todo.poll)
-        and all(list(each) == sorted(set(each)) for each in (todo.hold, todo.release, todo.poll))
+        and all(list(each) == sorted(set(each)) for each in (todo.pause, todo.resume, todo.poll))
     )
 
 
@@ -111,15 +111,15 @@ def holds_for_its_signals(
 def leaves_the_others_alone(todo: Plan[P], alone: Plan[P], assigned: Collection[P], held: Collection[P]) -> bool:
     """Law B8: what is held is not polled; of the others, as much is polled and resumed as if it were not there."""
     stopped = frozenset(assigned) & frozenset(held)
-    return (todo.poll, todo.release) == (
+    return (todo.poll, todo.resume) == (
         tuple(each for each in alone.poll if each not in stopped),
-        tuple(each for each in alone.release if each not in stopped),
+        tuple(each for each in alone.resume if each not in stopped),
     )
 
 
 def throws_nothing_away(todo: Plan[P]) -> bool:
     """Law B9: of a client that polls selectively, nothing is paused while anything is polled."""
-    return not todo.poll or not todo.hold
+    return not todo.poll or not todo.pause
 
 
 def flows_exactly(todo: Plan[P], assigned: Collection[P], paused: Collection[P]) -> bool:

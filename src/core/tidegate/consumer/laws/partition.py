@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from tidegate.consumer.backpressure import Free, PartitionHold
 from tidegate.consumer.commands import Commit, Fetch, Work
-from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Start, Task
+from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Start, UserRequest
 from tidegate.consumer.partition import Owned, PartitionState, PartitionStep, Phase
 from tidegate.consumer.watermark import done_offsets
 from tidegate.model.effects import Effect
@@ -68,7 +68,7 @@ def only_the_owner_handles(commands: Iterable[Effect[object]], generation: int) 
 def starts_nothing(command: Effect[object]) -> bool:
     """Law P5: no command of a revoked partition starts anything: it delivers what ends, and no more."""
     return not isinstance(command, Fetch) and not (
-        isinstance(command, Work) and isinstance(command.task, Arrange | Start | Judge)
+        isinstance(command, Work) and isinstance(command.request, Arrange | Start | Judge)
     )
 
 
@@ -91,7 +91,7 @@ def is_released(asked: Collection[Work], commits: Collection[Commit], ready: int
 
 def tasks_are_bounded(commands: Iterable[Effect[object]], running_max: int) -> bool:
     """Law P6: no more tasks run than may."""
-    tasks = (command.task for command in commands if isinstance(command, Work))
+    tasks = (command.request for command in commands if isinstance(command, Work))
     return sum(len(task.numbers) for task in tasks if isinstance(task, Start)) <= running_max
 
 
@@ -116,15 +116,15 @@ def waits_its_turn(offset: int, line: Iterable[int], opened: Collection[int]) ->
     return not any(other in opened for other in line if other < offset)
 
 
-def is_not_run(offset: int, task: Task, closed: Collection[int]) -> bool:
+def is_not_run(offset: int, request: UserRequest, closed: Collection[int]) -> bool:
     """Law P9: of the rest of a key that is held back or diverted nothing is run; what is diverted is answered for.
 
     Args:
         offset: The record.
-        task: What user code is asked for about it.
+        request: What user code is asked for about it.
         closed: The offsets of the keys that are held back or diverted.
     """
-    return offset not in closed or (isinstance(task, DeliverRecords) and offset in task.to_dead_letter)
+    return offset not in closed or (isinstance(request, DeliverRecords) and offset in request.to_dead_letter)
 
 
 def nothing_else_waits(opened: Iterable[int], failed: Collection[int], held_back: Collection[int]) -> bool:

@@ -22,8 +22,8 @@ from tidegate.consumer.commands import (
     Work,
     event_for,
 )
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Rules, Start, Tasks
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import (
     FailurePolicy,
     Ordering,
@@ -79,16 +79,15 @@ from tidegate.model.records import TopicPartition
 from tidegate.sim.actors import Network
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, dead, end, processed
-from tidegate.sim.log import CONTROL, Compaction, Entries, Pause, Resume, begun, paused
-from tidegate.sim.log import perform as perform_on_log
+from tidegate.sim.log import CONTROL, Compaction, Entries, Pause, Resume, begun, paused, perform_on_log
 from tidegate.sim.reducers import Crash, EventFor, ReducerProcess, Stepping
 from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
-    "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client",
-    "assignment", "is_commit", "is_delivery", "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
+    "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client", "group",
+    "is_commit", "is_delivery", "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
 ]  # fmt: skip
 
 _NOBODY: Final = ("",) * len(NUMBERS)
@@ -108,7 +107,7 @@ def _is_work(effect: Effect[object]) -> bool:
 
 def is_delivery(effect: Effect[object]) -> bool:
     """It goes to a sink."""
-    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and not effect.task.to_dead_letter
+    return isinstance(effect, Work) and isinstance(effect.request, DeliverRecords) and not effect.request.to_dead_letter
 
 
 def is_timer(effect: Effect[object]) -> bool:
@@ -329,7 +328,7 @@ def partition(
     )
 
 
-def assignment(
+def group(
     *,
     polling: _ConsumerPolling = ConsumerRules.polling,
     summary: str = "two whole consumers with executors and a gate: the same, and the load is bounded",
@@ -349,7 +348,9 @@ def assignment(
         pauses: Whether a client of each pauses and resumes partitions, as the plan for a poll says, before it polls; then
             records come one by one.
     """
-    consumer = ConsumerRules(executors=1, thresholds=Thresholds(high=2, low=1), each=PartitionRules(metadata_max=0))
+    consumer = ConsumerRules(
+        executors=1, thresholds=Thresholds(high=2, low=1), partition=PartitionRules(metadata_max=0)
+    )
     plan = partial(polling, consumer)
     entries: Entries = (None,) * records if pauses else ()
     means = _polled_as_planned(plan, broker(None, most=1)) if pauses else _gated(plan, broker(records))
@@ -448,7 +449,7 @@ def _polled_as_planned(polling: Polling, means: Meaning) -> Meaning:
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         if isinstance(effect, Fetch):
             now = planned(polling, world.read(place(who)), world.read(paused(who)))
-            if now.hold or now.release or effect.partition not in now.poll:
+            if now.pause or now.resume or effect.partition not in now.poll:
                 return
         yield from means(effect, world, who)
 
@@ -477,8 +478,8 @@ class Client:
     def steps(self, world: World) -> Iterator[ActorStep]:
         now = planned(self.polling, world.read(place(self.of)), world.read(paused(self.of)))
         asked: tuple[Pause | Resume, ...] = (
-            *(Pause(each) for each in now.hold),
-            *(Resume(each) for each in now.release),
+            *(Pause(each) for each in now.pause),
+            *(Resume(each) for each in now.resume),
         )
         for effect in asked[:1]:
             for after, _ in perform_on_log(effect, world, self.of):
@@ -687,21 +688,21 @@ SCENARIOS: Final = (
     ),
     Shipped(
         "group",
-        partial(assignment, budget=0),
-        thorough=assignment,
-        large=partial(assignment, records=4, rebalances=3, budget=3),
+        partial(group, budget=0),
+        thorough=group,
+        large=partial(group, records=4, rebalances=3, budget=3),
     ),
     Shipped(
         "group.pauses",
         partial(
-            assignment,
+            group,
             summary="the same where a client pauses what the gate holds, and resumes it: all records come in the end",
             records=3,
             rebalances=0,
             budget=0,
             pauses=True,
         ),
-        thorough=partial(assignment, records=3, rebalances=0, pauses=True),
-        large=partial(assignment, records=4, rebalances=2, budget=2, pauses=True),
+        thorough=partial(group, records=3, rebalances=0, pauses=True),
+        large=partial(group, records=4, rebalances=2, budget=2, pauses=True),
     ),
 )

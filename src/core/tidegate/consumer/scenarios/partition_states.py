@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 from tidegate.consumer import laws
 from tidegate.consumer.backpressure import Held, Hold, Plan
 from tidegate.consumer.commands import Work
-from tidegate.consumer.fanout import DeliverRecords, Task
-from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.fanout import DeliverRecords, UserRequest
 from tidegate.consumer.partition import Ordering, Owned, Phase, Unassigned
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Effect
@@ -106,14 +106,14 @@ def is_bounded(name: str, running_max: int) -> Law:
     return holds
 
 
-def _in_work(state: State, name: str) -> Iterator[tuple[Owned, Task, int]]:
+def _in_work(state: State, name: str) -> Iterator[tuple[Owned, UserRequest, int]]:
     """What user code is asked for in this generation, record by record, and the partition that asks."""
     machine = state.status(name)
     if isinstance(machine, Machine) and isinstance(machine.state, Owned):
         for command in machine.commands:
             if isinstance(command, Work) and command.generation == machine.state.generation:
                 for offset in command.offsets:
-                    yield machine.state, command.task, offset
+                    yield machine.state, command.request, offset
 
 
 def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
@@ -132,8 +132,8 @@ def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
 def runs_nothing_diverted(name: str) -> Law:
     """Where all records of the partition have one key."""
     return lambda state: all(
-        laws.partition.is_not_run(offset, task, (offset,) if part.closed else ())
-        for part, task, offset in _in_work(state, name)
+        laws.partition.is_not_run(offset, request, (offset,) if part.closed else ())
+        for part, request, offset in _in_work(state, name)
     )
 
 
@@ -141,7 +141,7 @@ def is_loaded_less(name: str, rules: ConsumerRules, batch: int) -> Law:
     def holds(state: State) -> bool:
         match state.status(name):
             case Machine(ConsumerState() as consumer):
-                return laws.group.load_is_bounded(rules, consumer, batch)
+                return laws.consumer.load_is_bounded(rules, consumer, batch)
             case _:
                 return True
 
@@ -220,7 +220,7 @@ def _paused_by(state: State, name: str) -> tuple[int, ...]:
 
 def pauses_and_resumes(polling: Polling) -> Mapping[str, Law]:
     def resumes(state: State) -> bool:
-        return any(planned(polling, state.status(name), _paused_by(state, name)).release for name in CONSUMERS)
+        return any(planned(polling, state.status(name), _paused_by(state, name)).resume for name in CONSUMERS)
 
     return {
         "a client pauses": lambda state: any(_paused_by(state, name) for name in CONSUMERS),
@@ -282,7 +282,9 @@ def holds_back(state: State) -> bool:
 
 def is_answer(effect: Effect[object]) -> bool:
     """It answers for failures: a dead letter, say."""
-    return isinstance(effect, Work) and isinstance(effect.task, DeliverRecords) and bool(effect.task.to_dead_letter)
+    return (
+        isinstance(effect, Work) and isinstance(effect.request, DeliverRecords) and bool(effect.request.to_dead_letter)
+    )
 
 
 def planned(polling: Polling, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:

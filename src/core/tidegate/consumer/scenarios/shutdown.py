@@ -1,4 +1,4 @@
-"""A worker of a group is asked to stop, over the reducer of `tidegate.consumer.shutdown`: rebalances, refusals, and no time left.
+"""A worker of a group is asked to stop, over the reducer of `tidegate.consumer.worker`: rebalances, refusals, and no time left.
 
 Time may be over at any point, so that each deadline comes before and after whatever else happens, and no run depends on
 how long anything takes.
@@ -14,23 +14,23 @@ import attrs
 
 from tidegate.consumer import laws
 from tidegate.consumer.commands import Commit, CommitRefused, Interrupt, Release, Revoked, StartDrainTimer, Work
+from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget, Stage
 from tidegate.consumer.fanout import DeliverRecords, Rules, Start
-from tidegate.consumer.group import ConsumerRules
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.consumer.scenarios.partition import is_commit, is_delivery
 from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FALLS
-from tidegate.consumer.shutdown import (
+from tidegate.consumer.worker import (
     Leave,
     ShutdownEvent,
     ShutdownPhase,
     ShutdownStep,
     StartLeaveTimer,
+    StopRequested,
     WorkerRules,
     WorkerState,
     event_for,
 )
-from tidegate.consumer.shutdown import StopAsked as AskedToStop
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
@@ -146,7 +146,7 @@ class Signals:
         asked = world.read(_ASKED)
         if asked < self.most and not world.read(dead(self.worker)):
             after = world.write(_ASKED, asked + 1).write(
-                inbox(self.worker), (*world.read(inbox(self.worker)), AskedToStop())
+                inbox(self.worker), (*world.read(inbox(self.worker)), StopRequested())
             )
             if asked:
                 after = after.write(_EXCUSED, value=True)
@@ -181,7 +181,7 @@ class _Exit:
 
 ShutdownStepping: TypeAlias = Callable[[WorkerRules, WorkerState, ShutdownEvent], ShutdownStep]
 
-_RIGHT: Final = WorkerRules(ConsumerRules(executors=2, each=SINKS))
+_RIGHT: Final = WorkerRules(ConsumerRules(executors=2, partition=SINKS))
 
 
 def shutdown(
@@ -268,7 +268,7 @@ def _leaves_nothing(state: State) -> bool:
     machine = state.status(_STOPS)
     match machine:
         case Machine(WorkerState() as worker, commands, _, stuck):
-            return laws.shutdown.leaves_nothing_behind(worker, (*commands, *stuck))
+            return laws.worker.leaves_nothing_behind(worker, (*commands, *stuck))
         case _:
             return True
 
@@ -287,8 +287,8 @@ def _releases_what_is_wanted(state: State) -> bool:
     if any(isinstance(event, Revoked) for event in state.read(inbox(_STOPS))):
         return True  # it is not there yet
     done = (Release(partition),) if 0 in group.released else ()
-    owned = [part.partition for part in worker.consumer.parts]
-    return laws.shutdown.releases_what_is_wanted((partition,), owned, done)
+    owned = [part.partition for part in worker.consumer.partitions]
+    return laws.worker.releases_what_is_wanted((partition,), owned, done)
 
 
 def _never_falls(before: State, after: State) -> bool:
@@ -299,7 +299,7 @@ def _begins_nothing(before: State, after: State) -> bool:
     match before.status(_STOPS), after.status(_STOPS):
         case Machine(WorkerState() as worker, commands), Machine(WorkerState() as then, now):
             begun = [command for command in now if command not in commands]
-            return laws.shutdown.begins_nothing(worker, then, begun)
+            return laws.worker.begins_nothing(worker, then, begun)
         case _:
             return True
 
@@ -311,8 +311,8 @@ def _saves_what_is_finished(before: State, after: State) -> bool:
     match before.status(_STOPS):
         case Machine(WorkerState(ShutdownPhase.DRAINING, consumer), _, events) if not any(map(_is_refusal, events)):
             position = after.read(committed(0))
-            own = [after.read(finished(part.generation)) for part in consumer.parts]
-            return all(laws.shutdown.finished_is_committed(position, done) for done in own)
+            own = [after.read(finished(part.generation)) for part in consumer.partitions]
+            return all(laws.worker.finished_is_committed(position, done) for done in own)
         case _:
             return True
 
@@ -324,10 +324,10 @@ def _is_refusal(event: object) -> bool:
 def _begins_anew(before: State, after: State) -> bool:
     for name in (_STAYS, _STOPS):
         worker, then = _worker_of(before.status(name)), _worker_of(after.status(name))
-        if worker is None or then is None or worker.consumer.parts:
+        if worker is None or then is None or worker.consumer.partitions:
             continue
-        for part in then.consumer.parts:
-            if not laws.shutdown.begins_at_the_committed(part.tracker.floor, before.read(committed(0))):
+        for part in then.consumer.partitions:
+            if not laws.worker.begins_at_the_committed(part.tracker.floor, before.read(committed(0))):
                 return False
     return True
 
@@ -362,7 +362,7 @@ def _is_rebalanced_while_draining(state: State) -> bool:
     return (
         worker is not None
         and worker.phase is ShutdownPhase.DRAINING
-        and bool(worker.consumer.parts)
+        and bool(worker.consumer.partitions)
         and state.read(GROUP).rebalancing
     )
 

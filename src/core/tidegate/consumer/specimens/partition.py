@@ -22,9 +22,9 @@ from tidegate.consumer.commands import (
     WorkFailed,
     WorkReported,
 )
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Report, Start, TasksReported
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import (
     PARTS,
     FailurePolicy,
@@ -42,7 +42,7 @@ from tidegate.consumer.scenarios.partition import (
     HOLES,
     SINKS,
     SINKS_FAIL,
-    assignment,
+    group,
     is_commit,
     is_timer,
     one_by_one,
@@ -193,7 +193,7 @@ def never_resumes(
     rules: ConsumerRules, state: ConsumerState, paused: Collection[TopicPartition]
 ) -> Plan[TopicPartition]:
     """What was paused is polled again when the gate opens, and still paused."""
-    return attrs.evolve(rules.polling(state, paused), release=())
+    return attrs.evolve(rules.polling(state, paused), resume=())
 
 
 AT_ONCE: Final = Budget(30 * SECOND)
@@ -427,7 +427,7 @@ SPECIMENS: Final = (
     planted(
         "gate_is_ignored",
         paused_once,
-        partial(assignment, polling=paused_once, records=3, rebalances=0),
+        partial(group, polling=paused_once, records=3, rebalances=0),
         LOAD,
         "Drakkar 0.11.1 pauses once; partitions that are assigned afterwards are polled all the same.",
         of="group",
@@ -435,7 +435,7 @@ SPECIMENS: Final = (
     planted(
         "never_resumes",
         never_resumes,
-        partial(assignment, polling=never_resumes, records=3, rebalances=0, budget=0, pauses=True),
+        partial(group, polling=never_resumes, records=3, rebalances=0, budget=0, pauses=True),
         ALL,
         "Planted: Kafka's clients give no records of what is paused, whoever polls, until it is resumed.",
         of="group.pauses",

@@ -1,4 +1,4 @@
-"""Ten ways to get a shutdown wrong. Each differs from `tidegate.consumer.shutdown`, or from the partition in it, in one place."""
+"""Ten ways to get a shutdown wrong. Each differs from `tidegate.consumer.worker`, or from the partition in it, in one place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from tidegate.consumer.commands import Assigned, Command, DrainTimerFired, Release
-from tidegate.consumer.group import ConsumerRules
+from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import PARTS, Owned, PartitionParts, PartitionRules, Phase
 from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FALLS
 from tidegate.consumer.scenarios.shutdown import (
@@ -22,7 +22,8 @@ from tidegate.consumer.scenarios.shutdown import (
     ShutdownStepping,
     shutdown,
 )
-from tidegate.consumer.shutdown import (
+from tidegate.consumer.watermark import committable, completed
+from tidegate.consumer.worker import (
     Leave,
     LeaveTimerFired,
     ShutdownEvent,
@@ -32,7 +33,6 @@ from tidegate.consumer.shutdown import (
     WorkerRules,
     WorkerState,
 )
-from tidegate.consumer.watermark import committable, completed
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import Duration
 from tidegate.model.reducer import Step
@@ -134,7 +134,7 @@ def planted(
     """The scenario with the bug in its place."""
     make = partial(
         shutdown,
-        WorkerRules(ConsumerRules(executors=2, each=attrs.evolve(SINKS, parts=parts))),
+        WorkerRules(ConsumerRules(executors=2, partition=attrs.evolve(SINKS, parts=parts))),
         step=step,
         summary=(bug.__doc__ or "").partition("\n")[0],
         records=records,

@@ -23,7 +23,7 @@ from tidegate.consumer.commands import (
     WorkReported,
 )
 from tidegate.consumer.drain import Stage
-from tidegate.consumer.fanout import Arrange, DeliverRecords, DeliverTasks, DeliverWindow, Judge, Start, Task
+from tidegate.consumer.fanout import Arrange, DeliverRecords, DeliverTasks, DeliverWindow, Judge, Start, UserRequest
 from tidegate.consumer.strategies import drain, fanout
 from tidegate.model.records import TopicPartition
 
@@ -46,7 +46,7 @@ def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
         st.builds(Assigned, where, generation, position),
         some.flatmap(lambda offsets: st.builds(Fetched, where, generation, st.just(offsets), _keys(len(offsets)))),
         st.builds(WorkReported, where, generation, fanout.events()),
-        st.builds(WorkFailed, where, generation, _tasks()),
+        st.builds(WorkFailed, where, generation, _requests()),
         *(st.builds(kind, where, generation, position) for kind in answers),
         st.builds(DrainTimerFired, where, generation, st.sampled_from(Stage)),
         st.builds(Measured, where, generation, position, position),
@@ -55,7 +55,7 @@ def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
     )
 
 
-def _tasks() -> SearchStrategy[Task]:
+def _requests() -> SearchStrategy[UserRequest]:
     window, some = st.integers(0, 2), st.lists(st.integers(0, 9), max_size=3).map(tuple)
     return st.one_of(
         st.builds(Arrange, window, some),

@@ -7,9 +7,9 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.admission import AlreadyAdmitted, NoFreePlace, Place, Reservation, RunningVerdict
+from tidegate.invocations.admission import NoFreePlace, Place, Reservation
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.picker import PARTS, Known, Picker, PickerParts
+from tidegate.invocations.picker import PARTS, HasPlace, Known, Picker, PickerParts, RunningAdmission
 from tidegate.invocations.place_documents import PLACES, kept
 from tidegate.invocations.scenarios.admission import AT_MOST, HELD_BACK, PICKED, admission
 from tidegate.invocations.status import StatusRecord
@@ -28,13 +28,13 @@ def are_running(found: tuple[Document, ...]) -> bool:
     return any(record is not None and record.status in RUNNING for record in records)
 
 
-async def looks_and_goes(picker: Picker, places: str, record: StatusRecord) -> RunningVerdict:
+async def looks_and_goes(picker: Picker, places: str, record: StatusRecord) -> RunningAdmission:
     """It looks whether another one is there, and goes on if not: two that look at once both run."""
     found = await find_all(picker.records, limit=100)
     if are_running(found):
         return NoFreePlace((Place(places, 1),), "concurrency_controlled_final")
     del record
-    return AlreadyAdmitted()
+    return HasPlace()
 
 
 async def places_not_compared(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:

@@ -7,9 +7,10 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.admission import AlreadyAdmitted, RegistrationVerdict, Reuse
+from tidegate.invocations.admission import Reuse
 from tidegate.invocations.invocation import REGISTERED as IS_REGISTERED
-from tidegate.invocations.registration import PARTS, Registrar, RegistrarParts
+from tidegate.invocations.picker import HasPlace
+from tidegate.invocations.registration import PARTS, Registrar, RegistrarParts, RegistrationAdmission
 from tidegate.invocations.scenarios.registration import ANSWERED, AT_MOST, REGISTERED, registration
 from tidegate.invocations.specimens.admission import places_not_compared
 from tidegate.invocations.transition import viewed
@@ -26,12 +27,12 @@ def registered(found: tuple[Document, ...]) -> tuple[str, ...]:
     return tuple(key for key, record in records if record is not None and record.status == IS_REGISTERED)
 
 
-async def looks_and_registers(registrar: Registrar, places: str | None) -> RegistrationVerdict:
+async def looks_and_registers(registrar: Registrar, places: str | None) -> RegistrationAdmission:
     """It looks whether one is registered, and registers its own if not: two that look at once both do."""
     del places
     found = await find_all(registrar.records, limit=100)
     there = registered(found)
-    return Reuse(there[0], is_made=True, differing=()) if there else AlreadyAdmitted()
+    return Reuse(there[0], is_made=True, differing=()) if there else HasPlace()
 
 
 async def place_is_enough(registrar: Registrar, key: str) -> None:
@@ -42,7 +43,7 @@ async def place_is_enough(registrar: Registrar, key: str) -> None:
         return
 
 
-async def name_is_enough(registrar: Registrar, places: str | None) -> RegistrationVerdict:
+async def name_is_enough(registrar: Registrar, places: str | None) -> RegistrationAdmission:
     """Whoever has the place answers the call, whether it has come to be made or not."""
     verdict = await PARTS.admit(registrar, places)
     return attrs.evolve(verdict, is_made=True) if isinstance(verdict, Reuse) else verdict

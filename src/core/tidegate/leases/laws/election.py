@@ -14,10 +14,10 @@ from tidegate.leases.election import (
     Following,
     Leading,
     Look,
+    StartTimer,
     Stopped,
     Swap,
     Unanswered,
-    WakeIn,
     WorkEnded,
 )
 
@@ -105,7 +105,7 @@ def _holds_it(before: ElectionState, answer: Answered) -> bool:
 
 def awaits_something(step: ElectionStep) -> bool:
     """Law EL5: a candidate that has not stopped awaits an answer, the end of its work, or its timer."""
-    wakes = any(isinstance(command, WakeIn) for command in step.commands)
+    wakes = any(isinstance(command, StartTimer) for command in step.commands)
     if isinstance(step.state, Following):
         return step.state.flight is not None or wakes
     return isinstance(step.state, Stopped) or step.state.is_over or wakes

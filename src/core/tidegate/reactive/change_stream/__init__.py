@@ -71,7 +71,6 @@ Known not to work
 from tidegate.reactive.change_stream.commands import (
     CANNOT_RESUME,
     After,
-    Await,
     Broken,
     DocumentChange,
     Flush,
@@ -88,6 +87,7 @@ from tidegate.reactive.change_stream.commands import (
     ResetHistory,
     Save,
     SaveIdle,
+    StartTimer,
     StreamCommand,
 )
 from tidegate.reactive.change_stream.consumer import (
@@ -108,7 +108,7 @@ from tidegate.reactive.change_stream.events import (
     LeadershipLost,
     Located,
     Received,
-    StopAsked,
+    StopRequested,
     StreamEvent,
     StreamFailed,
     TimerFired,
@@ -116,9 +116,9 @@ from tidegate.reactive.change_stream.events import (
 )
 
 __all__ = [
-    "CANNOT_RESUME", "After", "Answer", "Await", "Broken", "ChangeStreamConsumer", "CommandDone", "CommandFailed",
-    "Consuming", "DocumentChange", "Elected", "Fenced", "Flush", "Flushing", "Following", "From", "HandleChanged",
-    "HandleDeleted", "LeadershipLost", "Locate", "Located", "Page", "Pass", "Position", "Read", "Received", "Reconcile",
-    "Request", "ResetHistory", "Save", "SaveIdle", "StopAsked", "Stopped", "StreamCommand", "StreamEvent",
+    "CANNOT_RESUME", "After", "Answer", "Broken", "ChangeStreamConsumer", "CommandDone", "CommandFailed", "Consuming",
+    "DocumentChange", "Elected", "Fenced", "Flush", "Flushing", "Following", "From", "HandleChanged", "HandleDeleted",
+    "LeadershipLost", "Locate", "Located", "Page", "Pass", "Position", "Read", "Received", "Reconcile", "Request",
+    "ResetHistory", "Save", "SaveIdle", "StartTimer", "StopRequested", "Stopped", "StreamCommand", "StreamEvent",
     "StreamFailed", "StreamState", "StreamStep", "TimerFired", "event_for",
 ]  # fmt: skip

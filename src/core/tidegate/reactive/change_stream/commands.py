@@ -15,9 +15,9 @@ from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_name, check_tuple, check_type
 
 __all__ = [
-    "CANNOT_RESUME", "POSITIONS", "After", "Await", "Broken", "DocumentChange", "Flush", "From", "HandleChanged",
+    "CANNOT_RESUME", "POSITIONS", "After", "Broken", "DocumentChange", "Flush", "From", "HandleChanged",
     "HandleDeleted", "Locate", "Page", "Pass", "Position", "Read", "Reconcile", "Request", "ResetHistory", "Save",
-    "SaveIdle", "StreamCommand",
+    "SaveIdle", "StartTimer", "StreamCommand",
 ]  # fmt: skip
 
 CANNOT_RESUME: Final = frozenset({260, 280, 286, 10334})
@@ -142,7 +142,7 @@ class HandleDeleted(Effect[None]):
     ids: tuple[Value, ...] = attrs.field(eq=exactly)
 
     def __str__(self) -> str:
-        return f"clean up after {len(self.ids)} of {self.collection} (batch {self.batch})"
+        return f"handle {len(self.ids)} deleted of {self.collection} (batch {self.batch})"
 
 
 @final
@@ -156,7 +156,7 @@ class HandleChanged(Effect[None]):
     ids: tuple[Value, ...] = attrs.field(eq=exactly)
 
     def __str__(self) -> str:
-        return f"plan {len(self.ids)} of {self.collection} (batch {self.batch})"
+        return f"handle {len(self.ids)} changed of {self.collection} (batch {self.batch})"
 
 
 @final
@@ -229,7 +229,7 @@ Request: TypeAlias = Locate | Read | Pass | Save | ResetHistory
 
 @final
 @attrs.frozen(cache_hash=True)
-class Await(Effect[None]):
+class StartTimer(Effect[None]):
     """Wait for this duration, in microseconds: then it is time for this."""
 
     then: Request | Flush | SaveIdle
@@ -239,4 +239,4 @@ class Await(Effect[None]):
         return f"in {seconds(self.duration)}: {self.then}"
 
 
-StreamCommand: TypeAlias = Request | Reconcile | Await
+StreamCommand: TypeAlias = Request | Reconcile | StartTimer

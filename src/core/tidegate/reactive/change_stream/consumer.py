@@ -13,7 +13,6 @@ from tidegate.model.values import check_int
 from tidegate.reactive.change_stream._batches import collected, free, passes
 from tidegate.reactive.change_stream.commands import (
     CANNOT_RESUME,
-    Await,
     DocumentChange,
     Flush,
     HandleChanged,
@@ -28,6 +27,7 @@ from tidegate.reactive.change_stream.commands import (
     ResetHistory,
     Save,
     SaveIdle,
+    StartTimer,
     StreamCommand,
 )
 from tidegate.reactive.change_stream.events import (
@@ -39,7 +39,7 @@ from tidegate.reactive.change_stream.events import (
     LeadershipLost,
     Located,
     Received,
-    StopAsked,
+    StopRequested,
     StreamEvent,
     StreamFailed,
     TimerFired,
@@ -191,7 +191,7 @@ class ChangeStreamConsumer:
                 return self._onward(Consuming(epoch, history, position, position, position))
             case LeadershipLost(epoch):
                 return Step(Following(max(epoch, state.epoch)))
-            case StopAsked():
+            case StopRequested():
                 return Step(Stopped())
             case _:
                 return Step(state)  # what comes of an epoch that is over
@@ -202,7 +202,7 @@ class ChangeStreamConsumer:
                 return self._following(Following(state.epoch), event) if epoch > state.epoch else Step(state)
             case LeadershipLost(epoch):
                 return Step(Following(epoch)) if epoch >= state.epoch else Step(state)
-            case StopAsked():
+            case StopRequested():
                 # What waits for a timer is tried at once, and what would be read from now on is for the next leader.
                 kept = frozenset(
                     command for command in state.awaited if isinstance(command, (HandleDeleted, HandleChanged, Save))
@@ -243,7 +243,7 @@ class ChangeStreamConsumer:
     def _failed(self, state: Consuming, command: Request) -> StreamStep:
         if state.is_stopping:
             return Step(Stopped())  # what is not saved is reported to the next leader
-        again = Await(command, self.pause)
+        again = StartTimer(command, self.pause)
         return self._onward(attrs.evolve(state, awaited=state.awaited | {again}), again)
 
     # what follows from a state
@@ -254,7 +254,7 @@ class ChangeStreamConsumer:
         if state.is_stopping and _is_over(state):
             return Step(Stopped(), already)
         # A request that waits for its timer is held by that timer: it is not asked for twice.
-        held = {command.then for command in state.awaited if isinstance(command, Await)} | state.awaited
+        held = {command.then for command in state.awaited if isinstance(command, StartTimer)} | state.awaited
         commands = tuple(command for command in self._wanted(state) if command not in held)
         return Step(attrs.evolve(state, awaited=state.awaited.union(commands)), already + commands)
 
@@ -281,9 +281,9 @@ class ChangeStreamConsumer:
         if state.saved is not None and len(state.changes) < self.size:
             wanted.append(Read(state.epoch, state.read))
         if state.changes and not state.is_due:
-            wanted.append(Await(Flush(state.epoch, state.batch), self.wait))
+            wanted.append(StartTimer(Flush(state.epoch, state.batch), self.wait))
         if not state.is_pending and state.read != state.safe:
-            wanted.append(Await(SaveIdle(state.epoch), self.idle))
+            wanted.append(StartTimer(SaveIdle(state.epoch), self.idle))
         return wanted
 
 
@@ -305,7 +305,7 @@ def _done(state: Consuming, command: Pass | Save | ResetHistory) -> Consuming:
             assert_never(command)
 
 
-def _timed(state: Consuming, command: Await) -> Consuming:
+def _timed(state: Consuming, command: StartTimer) -> Consuming:
     match command.then:
         case Flush(batch=batch):
             return attrs.evolve(state, is_due=state.is_due or batch == state.batch)
@@ -321,4 +321,6 @@ def _is_over(state: Consuming) -> bool:
 
 def _is_saving(state: Consuming) -> bool:
     """One save at a time, also of those that wait to be tried again, or else the earlier one may be the last."""
-    return any(isinstance(command.then if isinstance(command, Await) else command, Save) for command in state.awaited)
+    return any(
+        isinstance(command.then if isinstance(command, StartTimer) else command, Save) for command in state.awaited
+    )

@@ -15,7 +15,6 @@ from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.change_stream.commands import (
     POSITIONS,
-    Await,
     Broken,
     HandleChanged,
     HandleDeleted,
@@ -27,11 +26,12 @@ from tidegate.reactive.change_stream.commands import (
     Reconcile,
     ResetHistory,
     Save,
+    StartTimer,
 )
 
 __all__ = [
-    "Answer", "CommandDone", "CommandFailed", "Elected", "Fenced", "LeadershipLost", "Located", "Received", "StopAsked",
-    "StreamEvent", "StreamFailed", "TimerFired", "check_event", "event_for",
+    "Answer", "CommandDone", "CommandFailed", "Elected", "Fenced", "LeadershipLost", "Located", "Received",
+    "StopRequested", "StreamEvent", "StreamFailed", "TimerFired", "check_event", "event_for",
 ]  # fmt: skip
 
 
@@ -61,7 +61,7 @@ class LeadershipLost:
 
 @final
 @attrs.frozen
-class StopAsked:
+class StopRequested:
     """The consumer is to stop."""
 
 
@@ -121,11 +121,11 @@ class Fenced:
 class TimerFired:
     """The time of a wait is over."""
 
-    command: Await
+    command: StartTimer
 
 
 Answer: TypeAlias = Located | Received | StreamFailed | CommandDone | CommandFailed | Fenced | TimerFired
-StreamEvent: TypeAlias = Elected | LeadershipLost | StopAsked | Answer
+StreamEvent: TypeAlias = Elected | LeadershipLost | StopRequested | Answer
 
 _WRITES = (HandleDeleted, HandleChanged, Save, ResetHistory)
 
@@ -139,7 +139,7 @@ def check_event(event: object) -> None:
             check_type(position, (*POSITIONS, NoneType), "a position")
         case LeadershipLost(epoch):
             check_int(epoch, "an epoch", 1, INT64_MAX)
-        case StopAsked():
+        case StopRequested():
             pass
         case Located(command, position):
             check_type(command, Locate, "a question where the stream stands")
@@ -158,7 +158,7 @@ def check_event(event: object) -> None:
         case Fenced(command):
             check_type(command, (Save, ResetHistory), "a request under an epoch")
         case TimerFired(command):
-            check_type(command, Await, "a wait")
+            check_type(command, StartTimer, "a wait")
         case _:
             raise Misuse(f"a {type(event).__name__} is not an event of a consumer")
 
@@ -176,7 +176,7 @@ def event_for(command: Effect[object], reply: object) -> StreamEvent | None:
     match command:
         case Reconcile():
             return None
-        case Await():
+        case StartTimer():
             return TimerFired(command)
         case Read():
             if isinstance(reply, Page):

@@ -13,7 +13,6 @@ from tidegate.model.documents import exactly
 from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
     Answer,
-    Await,
     ChangeStreamConsumer,
     CommandDone,
     CommandFailed,
@@ -29,6 +28,7 @@ from tidegate.reactive.change_stream import (
     Reconcile,
     Save,
     SaveIdle,
+    StartTimer,
     StreamEvent,
     StreamFailed,
     StreamState,
@@ -100,9 +100,9 @@ def starts_its_time_once(before: StreamState, step: StreamStep) -> bool:
     after = step.state
     if not isinstance(after, Consuming):
         return True
-    begins = any(isinstance(command, Await) and isinstance(command.then, Flush) for command in step.commands)
+    begins = any(isinstance(command, StartTimer) and isinstance(command.then, Flush) for command in step.commands)
     runs = after.is_due or any(
-        isinstance(command, Await) and command.then == Flush(after.epoch, after.batch) for command in after.awaited
+        isinstance(command, StartTimer) and command.then == Flush(after.epoch, after.batch) for command in after.awaited
     )
     is_first = not isinstance(before, Consuming) or not before.changes
     return (is_first or not begins) and (runs or not after.changes or after.is_stopping)
@@ -118,7 +118,8 @@ def one_save_is_under_way(state: StreamState) -> bool:
     if not isinstance(state, Consuming):
         return True
     return (
-        sum(isinstance(command.then if isinstance(command, Await) else command, Save) for command in state.awaited) <= 1
+        sum(isinstance(command.then if isinstance(command, StartTimer) else command, Save) for command in state.awaited)
+        <= 1
     )
 
 
@@ -131,7 +132,7 @@ def tries_again(before: StreamState, event: StreamEvent, step: StreamStep) -> bo
     """Law CS6: what failed is asked for again after a pause, except at the stop."""
     if not isinstance(event, CommandFailed) or not isinstance(before, Consuming) or event.command not in before.awaited:
         return True
-    is_later = any(isinstance(command, Await) and command.then == event.command for command in step.commands)
+    is_later = any(isinstance(command, StartTimer) and command.then == event.command for command in step.commands)
     return before.is_stopping or is_later
 
 
@@ -139,7 +140,7 @@ def is_silent_when_over(step: StreamStep) -> bool:
     """Law CS7: who does not lead emits no command, and who leads emits none under another epoch than its own."""
     if not isinstance(step.state, Consuming):
         return step.commands == ()
-    epochs = {(command.then if isinstance(command, Await) else command).epoch for command in step.commands}
+    epochs = {(command.then if isinstance(command, StartTimer) else command).epoch for command in step.commands}
     return epochs <= {step.state.epoch}
 
 
@@ -177,7 +178,7 @@ def keeps_the_position(
     if isinstance(event, TimerFired) and isinstance(event.command.then, SaveIdle) and _is_awaited(before, event):
         return after.safe == after.read
     waits = any(
-        isinstance(command, Await) and command == Await(SaveIdle(after.epoch), consumer.idle)
+        isinstance(command, StartTimer) and command == StartTimer(SaveIdle(after.epoch), consumer.idle)
         for command in after.awaited
     )
     return after.read == after.safe or waits

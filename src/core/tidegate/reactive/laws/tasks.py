@@ -31,7 +31,7 @@ from tidegate.reactive.tasks import (
     PlanVerdict,
     Seen,
     Succeeded,
-    Task,
+    TaskRules,
     TryAgain,
     UpdateRecord,
     Wait,
@@ -193,29 +193,29 @@ def completes_what_left(seen: Seen, verdict: BeginVerdict) -> bool:
     return isinstance(verdict, UpdateRecord) and write is not None and _is_forgotten(write.record)
 
 
-def is_due_as_debounced(before: TaskRecord | None, task: Task, now: Instant, verdict: PlanVerdict) -> bool:
+def is_due_as_debounced(before: TaskRecord | None, rules: TaskRules, now: Instant, verdict: PlanVerdict) -> bool:
     """Law RE10: a change is due when its debounce says; where it does not reset, no earlier than a retry."""
     write = write_of(verdict)
     if write is None or write.why is Why.LOOKED_AT:
         return True
     after, waiting = write.record, None if before is None else before.waiting_since
-    when = _rounded_up(due(task.debounce, now if waiting is None else waiting, now))
+    when = _rounded_up(due(rules.debounce, now if waiting is None else waiting, now))
     if before is None or before.next_run_at is None:
         return after.next_run_at == after.due_at == when
     if before.status in PROCESSED:
         return (after.next_run_at, after.due_at) == (before.next_run_at, when)
-    held_back = when if task.resets_on_change else before.next_run_at
+    held_back = when if rules.resets_on_change else before.next_run_at
     return after.due_at == when and after.next_run_at == _latest(when, held_back)
 
 
 def runs_again_as_debounced(
-    before: TaskRecord, task: Task, outcome: HandlerOutcome, verdict: UpdateRecord | Leave
+    before: TaskRecord, rules: TaskRules, outcome: HandlerOutcome, verdict: UpdateRecord | Leave
 ) -> bool:
     """Law RE10, of the end of a run: what changed meanwhile is due when its debounce says, or at a retry after that."""
     if isinstance(verdict, Leave) or verdict.why is not Why.RUNS_AGAIN:
         return True
     assert before.waiting_since is not None
-    when = _rounded_up(due(task.debounce, before.waiting_since, before.changed_at))
+    when = _rounded_up(due(rules.debounce, before.waiting_since, before.changed_at))
     if before.attempts and isinstance(outcome, Deferred):
         when = _latest(when, _rounded_up(outcome.until))
     if before.attempts and isinstance(outcome, Failed) and isinstance(outcome.retry, TryAgain):
@@ -278,7 +278,9 @@ def a_success_ends_the_streak(outcome: HandlerOutcome, verdict: UpdateRecord | L
     return is_over and (after.status is TaskStatus.COMPLETED or after.attempts == 0)
 
 
-def remembers_the_last_runs(before: TaskRecord | None, task: Task, ended: Ended | None, verdict: TaskVerdict) -> bool:
+def remembers_the_last_runs(
+    before: TaskRecord | None, rules: TaskRules, ended: Ended | None, verdict: TaskVerdict
+) -> bool:
     """Law RE13: the history is that before, and the end of this run if it had one, as far as it is remembered."""
     write = write_of(verdict)
     if write is None:
@@ -290,7 +292,7 @@ def remembers_the_last_runs(before: TaskRecord | None, task: Task, ended: Ended 
     if any((run.token, run.ended) != (None if before is None else before.token, ended) for run in added):
         return False
     every = (*known, *added)
-    return write.record.history == every[len(every) - min(len(every), task.history_max) :]
+    return write.record.history == every[len(every) - min(len(every), rules.history_max) :]
 
 
 def is_kept_in_milliseconds(now: Instant, verdict: TaskVerdict) -> bool:

@@ -19,7 +19,6 @@ from tidegate.model.effects import Effect, Program
 from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, find_one, update_one
 from tidegate.reactive import laws
 from tidegate.reactive.change_stream import (
-    Await,
     ChangeStreamConsumer,
     Consuming,
     Following,
@@ -28,6 +27,7 @@ from tidegate.reactive.change_stream import (
     LeadershipLost,
     Read,
     Reconcile,
+    StartTimer,
     StreamEvent,
     StreamState,
     StreamStep,
@@ -308,7 +308,7 @@ def change_stream(
             event_for,
             Faults(kinds),
             means,
-            split=lambda command: not isinstance(command, (Read, Await)),
+            split=lambda command: not isinstance(command, (Read, StartTimer)),
             carried_out=carried_out,
         )
         for name in CONSUMERS

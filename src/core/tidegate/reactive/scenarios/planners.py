@@ -16,7 +16,7 @@ from tidegate.model.documents import ID, AllOf, Document, Eq, Filter
 from tidegate.model.effects import Call, Effect, Refused, duplicate_key, is_duplicate
 from tidegate.model.operations import Unique, insert_one
 from tidegate.reactive.orphans import RemoveRecord
-from tidegate.reactive.reactive_task import PARTS, Parts, ReactiveTask
+from tidegate.reactive.reactive_task import PARTS, ReactiveTask, ReactiveTaskParts
 from tidegate.reactive.scenarios.reactive_task import (
     FAULTS,
     KEPT,
@@ -114,7 +114,7 @@ def is_kept(state: State) -> bool:
 
 
 def planners(
-    parts: Parts = INDEXED,
+    parts: ReactiveTaskParts = INDEXED,
     *,
     summary: str = "two planners see one document for the first time: a unique index lets one in, and the other looks again",
     unique: Unique = INDEX,

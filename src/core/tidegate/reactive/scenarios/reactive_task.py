@@ -19,11 +19,11 @@ from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_on
 from tidegate.reactive import laws
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
-from tidegate.reactive.reactive_task import PARTS, Parts, ReactiveTask
+from tidegate.reactive.reactive_task import PARTS, ReactiveTask, ReactiveTaskParts
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
-from tidegate.reactive.tasks import Claim, InsertRecord, Matching, Task, plan
+from tidegate.reactive.tasks import Claim, InsertRecord, Matching, TaskRules, plan
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sim.actors import Network, Process, stuck
 from tidegate.sim.automaton import Asking
@@ -155,7 +155,7 @@ def around(task: ReactiveTask) -> Meaning:
 def planned(task: ReactiveTask, doc: Document) -> Document:
     """The record of a document that was seen for the first time."""
     seen = Matching(Document((("total", doc[TOTAL]),)))
-    verdict = plan(None, seen, task=task.rules, now=Instant(0), new_id="first")
+    verdict = plan(None, seen, rules=task.rules, now=Instant(0), new_id="first")
     assert isinstance(verdict, InsertRecord)
     return stored(verdict.record, NAME, KEY)
 
@@ -296,14 +296,14 @@ async def renewing(task: ReactiveTask, key: str, claim: Claim) -> object:
 RENEWING: Final = attrs.evolve(PARTS, handle=renewing)
 
 
-def bill(parts: Parts) -> ReactiveTask:
+def bill(parts: ReactiveTaskParts) -> ReactiveTask:
     """The task, whose programs are made of these parts."""
     return ReactiveTask(
         name=NAME,
         source=SOURCE,
         records=RECORDS,
         watched=Projection(("total",)),
-        rules=Task(debounce=Debounce(0, 0), lease=LEASE, history_max=0),
+        rules=TaskRules(debounce=Debounce(0, 0), lease=LEASE, history_max=0),
         policy=Policy(backoff=Fixed(0), attempts_max=ATTEMPTS_MAX),
         cleaning=CleanUp(keep_for=0),
         attempts=3,
@@ -312,7 +312,7 @@ def bill(parts: Parts) -> ReactiveTask:
 
 
 def reactive_task(
-    parts: Parts = PARTS,
+    parts: ReactiveTaskParts = PARTS,
     *,
     plans: Callable[[ReactiveTask, int], Program[object]] = planner,
     works: Callable[[ReactiveTask, str], Program[object]] = worker,

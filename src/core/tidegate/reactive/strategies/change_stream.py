@@ -8,7 +8,6 @@ from hypothesis.strategies import SearchStrategy
 from tidegate.model.instants import MILLISECOND
 from tidegate.reactive.change_stream import (
     After,
-    Await,
     ChangeStreamConsumer,
     CommandDone,
     CommandFailed,
@@ -31,7 +30,8 @@ from tidegate.reactive.change_stream import (
     ResetHistory,
     Save,
     SaveIdle,
-    StopAsked,
+    StartTimer,
+    StopRequested,
     StreamCommand,
     StreamEvent,
     StreamFailed,
@@ -86,11 +86,11 @@ def reads() -> SearchStrategy[Read]:
     return st.builds(Read, _EPOCHS, positions())
 
 
-def waits() -> SearchStrategy[Await]:
+def waits() -> SearchStrategy[StartTimer]:
     """Waits for everything that there is to wait for."""
     timers = st.one_of(st.builds(Flush, _EPOCHS, _SMALL), _EPOCHS.map(SaveIdle))
     then = st.one_of(timers, _EPOCHS.map(Locate), reads(), passes(), stores())
-    return st.builds(Await, then, st.integers(0, 99))
+    return st.builds(StartTimer, then, st.integers(0, 99))
 
 
 def commands() -> SearchStrategy[StreamCommand]:
@@ -105,7 +105,7 @@ def events() -> SearchStrategy[StreamEvent]:
     return st.one_of(
         st.builds(Elected, _EPOCHS, _SMALL, positions_or_none),
         _EPOCHS.map(LeadershipLost),
-        st.just(StopAsked()),
+        st.just(StopRequested()),
         st.builds(Located, _EPOCHS.map(Locate), positions()),
         st.builds(Received, reads(), pages()),
         st.builds(StreamFailed, reads(), st.sampled_from((None, 43, 280, 286))),

@@ -28,7 +28,7 @@ from tidegate.reactive.tasks import (
     PlanVerdict,
     Seen,
     Succeeded,
-    Task,
+    TaskRules,
     TryAgain,
     claim,
     plan,
@@ -36,7 +36,7 @@ from tidegate.reactive.tasks import (
 
 __all__ = [
     "Situation", "claimings", "claims", "guards", "outcomes", "plans", "records", "retries", "seens", "situations",
-    "snapshots", "tasks", "times",
+    "snapshots", "task_rules", "times",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -88,14 +88,14 @@ def snapshots() -> SearchStrategy[Document]:
     return st.sampled_from(_DOCUMENTS)
 
 
-def tasks() -> SearchStrategy[Task]:
+def task_rules() -> SearchStrategy[TaskRules]:
     """How tasks are run, with short leases, short histories, and snapshots that are kept or not."""
-    return _drawn(_task)
+    return _drawn(_rules)
 
 
-def _task(dice: _Dice) -> Task:
+def _rules(dice: _Dice) -> TaskRules:
     quiet = dice.choose(range(1_500))
-    return Task(
+    return TaskRules(
         debounce=Debounce(
             quiet * MILLISECOND + dice.choose((0, 0, 7)), (quiet + 1 + dice.choose(_TIMES)) * MILLISECOND
         ),
@@ -217,7 +217,7 @@ class Situation:
         seen: What the document says.
         outcome: How the run ended.
         lapsed: What the policy says of a run whose lease ran out; None where it was not asked.
-        task: How the task is run.
+        rules: How the task is run.
         now: The time.
     """
 
@@ -226,7 +226,7 @@ class Situation:
     seen: Seen
     outcome: HandlerOutcome
     lapsed: NextAttempt | None
-    task: Task
+    rules: TaskRules
     now: Instant
 
 
@@ -246,7 +246,7 @@ def _situation(dice: _Dice, record: TaskRecord) -> Situation:
         seen=dice.choose(_SEEN),
         outcome=_outcome(dice),
         lapsed=dice.choose((None, _retry(dice))),
-        task=_task(dice),
+        rules=_rules(dice),
         now=dice.time() + dice.choose((0, 0, 1, 999)),
     )
 
@@ -260,11 +260,11 @@ def guards() -> SearchStrategy[Guard]:
 def plans(draw: DrawFn) -> PlanVerdict:
     """What a look may come to."""
     record = draw(st.one_of(st.none(), records()))
-    return plan(record, draw(seens()), task=draw(tasks()), now=draw(times()), new_id="r3")
+    return plan(record, draw(seens()), rules=draw(task_rules()), now=draw(times()), new_id="r3")
 
 
 @st.composite
 def claimings(draw: DrawFn) -> ClaimVerdict:
     """What an attempt to claim may come to."""
     lapsed = draw(st.one_of(st.none(), retries()))
-    return claim(draw(records()), worker="w3", task=draw(tasks()), now=draw(times()), lapsed=lapsed)
+    return claim(draw(records()), worker="w3", rules=draw(task_rules()), now=draw(times()), lapsed=lapsed)

@@ -92,7 +92,7 @@ from tidegate.reactive.tasks.vocabulary import (
     PlanVerdict,
     Seen,
     Succeeded,
-    Task,
+    TaskRules,
     TryAgain,
     UpdateRecord,
     Wait,
@@ -103,6 +103,6 @@ from tidegate.reactive.tasks.vocabulary import (
 __all__ = [
     "ERROR_MAX", "Adopt", "BeginVerdict", "CannotRun", "Claim", "ClaimVerdict", "Claimed", "Deferred", "Failed",
     "GiveUp", "Go", "Gone", "HandlerOutcome", "InsertRecord", "Lapsed", "Leave", "Matching", "NextAttempt",
-    "NotMatching", "PlanVerdict", "Seen", "Succeeded", "Task", "TryAgain", "UpdateRecord", "Wait", "Why", "WhyNot",
+    "NotMatching", "PlanVerdict", "Seen", "Succeeded", "TaskRules", "TryAgain", "UpdateRecord", "Wait", "Why", "WhyNot",
     "begin", "claim", "claim_of", "finalise", "plan", "renew", "reset",
 ]  # fmt: skip

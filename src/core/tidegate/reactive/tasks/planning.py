@@ -21,7 +21,7 @@ from tidegate.reactive.tasks.vocabulary import (
     NotMatching,
     PlanVerdict,
     Seen,
-    Task,
+    TaskRules,
     UpdateRecord,
     Why,
     WhyNot,
@@ -30,13 +30,13 @@ from tidegate.reactive.tasks.vocabulary import (
 __all__ = ["plan", "reset"]
 
 
-def plan(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new_id: str) -> PlanVerdict:
+def plan(record: TaskRecord | None, seen: Seen, *, rules: TaskRules, now: Instant, new_id: str) -> PlanVerdict:
     """What a look at a document means for its record.
 
     Args:
         record: The record as it was read, BEFORE the document; None where there is none.
         seen: The document as it was read.
-        task: How the task is run.
+        rules: How the task is run.
         now: The time, by the store's clock.
         new_id: The id of a new record, which no record has ever had.
 
@@ -49,7 +49,7 @@ def plan(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new
     """
     check_type(record, (TaskRecord, NoneType), "a record")
     check_type(seen, (Matching, NotMatching, Gone, NotComputed), "what was seen")
-    check_type(task, Task, "a task")
+    check_type(rules, TaskRules, "the rules of a task")
     check_type(now, Instant, "the time")
     if isinstance(seen, NotComputed):
         return Leave(WhyNot.NOT_COMPUTED)
@@ -57,22 +57,22 @@ def plan(record: TaskRecord | None, seen: Seen, *, task: Task, now: Instant, new
     if record is None:
         if snapshot is None:
             return Leave(WhyNot.NOT_MATCHING)
-        return InsertRecord(_first(snapshot, task, now, new_id), Why.FIRST_SEEN)
+        return InsertRecord(_first(snapshot, rules, now, new_id), Why.FIRST_SEEN)
     if not is_same(record.snapshot, snapshot):
-        after = _changed(record, snapshot, task, now)
+        after = _changed(record, snapshot, rules, now)
         return UpdateRecord(record.guard, after, Why.LEFT if snapshot is None else Why.CHANGED)
     if record.status in PROCESSED:  # a run that has seen the document before may be about to write
         return UpdateRecord(record.guard, attrs.evolve(record, version=record.version + 1), Why.LOOKED_AT)
     return Leave(WhyNot.UNCHANGED)
 
 
-def _first(snapshot: Document, task: Task, now: Instant, new_id: str) -> TaskRecord:
-    at, when = rounded_down(now), rounded_up(due(task.debounce, now, now))
+def _first(snapshot: Document, rules: TaskRules, now: Instant, new_id: str) -> TaskRecord:
+    at, when = rounded_down(now), rounded_up(due(rules.debounce, now, now))
     return TaskRecord(
         id=new_id,
         version=1,
         status=TaskStatus.PENDING,
-        snapshot=remembered(snapshot, task.snapshot_bytes_max),
+        snapshot=remembered(snapshot, rules.snapshot_bytes_max),
         next_run_at=when,
         due_at=when,
         changed_at=at,
@@ -81,11 +81,11 @@ def _first(snapshot: Document, task: Task, now: Instant, new_id: str) -> TaskRec
     )
 
 
-def _changed(record: TaskRecord, snapshot: Document | None, task: Task, now: Instant) -> TaskRecord:
+def _changed(record: TaskRecord, snapshot: Document | None, rules: TaskRules, now: Instant) -> TaskRecord:
     first = now if record.waiting_since is None else record.waiting_since
-    when = rounded_up(due(task.debounce, first, now))
+    when = rounded_up(due(rules.debounce, first, now))
     status = ONCE_MORE[record.status]
-    resets = task.resets_on_change or record.status is TaskStatus.COMPLETED  # a success has ended the streak
+    resets = rules.resets_on_change or record.status is TaskStatus.COMPLETED  # a success has ended the streak
     if record.next_run_at is None or (resets and status is TaskStatus.PENDING):
         next_run_at = when
     elif status is TaskStatus.PENDING:
@@ -96,7 +96,7 @@ def _changed(record: TaskRecord, snapshot: Document | None, task: Task, now: Ins
         counted_anew(record) if resets else record,
         version=record.version + 1,
         status=status,
-        snapshot=None if snapshot is None else remembered(snapshot, task.snapshot_bytes_max),
+        snapshot=None if snapshot is None else remembered(snapshot, rules.snapshot_bytes_max),
         next_run_at=next_run_at,
         due_at=when,
         changed_at=rounded_down(now),

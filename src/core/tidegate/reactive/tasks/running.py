@@ -34,7 +34,7 @@ from tidegate.reactive.tasks.vocabulary import (
     NotMatching,
     Seen,
     Succeeded,
-    Task,
+    TaskRules,
     TryAgain,
     UpdateRecord,
     Wait,
@@ -49,14 +49,14 @@ __all__ = ["begin", "claim", "claim_of", "finalise", "renew"]
 
 
 def claim(
-    record: TaskRecord, *, worker: str, task: Task, now: Instant, lapsed: NextAttempt | None = None
+    record: TaskRecord, *, worker: str, rules: TaskRules, now: Instant, lapsed: NextAttempt | None = None
 ) -> ClaimVerdict:
     """Whether a worker may run a record now.
 
     Args:
         record: The record as it was read.
         worker: Who asks; another name for each process that may run at a time.
-        task: How the task is run.
+        rules: How the task is run.
         now: The time, by the store's clock.
         lapsed: What the policy says of the run whose lease has ended, where the verdict was `Lapsed`. When it would be
             tried again does not matter: the lease was the wait.
@@ -69,7 +69,7 @@ def claim(
         Misuse: An argument is of another type or empty, or the clocks differ.
     """
     check_type(record, TaskRecord, "a record")
-    check_type(task, Task, "a task")
+    check_type(rules, TaskRules, "the rules of a task")
     check_type(now, Instant, "the time")
     check_type(lapsed, (TryAgain, GiveUp, NoneType), "what the policy says")
     check_name(worker, "a worker")
@@ -78,27 +78,27 @@ def claim(
     if now - record.next_run_at < 0:
         return Wait(WhyNot.NOT_DUE if record.owner is None else WhyNot.HELD, record.next_run_at)
     if record.owner is None:
-        return _claimed(record.guard, record, worker=worker, task=task, now=now, why=Why.DUE)
-    failing = _failing(_ended(record, _run(record, Ended.LOST, now), task), now, Ended.LOST.value)
+        return _claimed(record.guard, record, worker=worker, rules=rules, now=now, why=Why.DUE)
+    failing = _failing(_ended(record, _run(record, Ended.LOST, now), rules), now, Ended.LOST.value)
     if record.status is TaskStatus.PROCESSING_DIRTY:  # the change has not been run with yet
-        return _claimed(record.guard, failing, worker=worker, task=task, now=now, why=Why.TAKEN_OVER)
+        return _claimed(record.guard, failing, worker=worker, rules=rules, now=now, why=Why.TAKEN_OVER)
     match lapsed:
         case None:
             return Lapsed(record.attempts, _failing_since(record, now))
         case GiveUp():
             return UpdateRecord(record.guard, attrs.evolve(failing, status=TaskStatus.FAILED), Why.GIVEN_UP)
         case TryAgain():
-            return _claimed(record.guard, failing, worker=worker, task=task, now=now, why=Why.TAKEN_OVER)
+            return _claimed(record.guard, failing, worker=worker, rules=rules, now=now, why=Why.TAKEN_OVER)
         case _:
             assert_never(lapsed)
 
 
-def _claimed(on: Guard, record: TaskRecord, *, worker: str, task: Task, now: Instant, why: Why) -> Claimed:
+def _claimed(on: Guard, record: TaskRecord, *, worker: str, rules: TaskRules, now: Instant, why: Why) -> Claimed:
     after = attrs.evolve(
         record,
         version=on.version + 1,
         status=TaskStatus.PROCESSING,
-        next_run_at=rounded_up(now + task.lease),
+        next_run_at=rounded_up(now + rules.lease),
         waiting_since=None,
         attempts=record.attempts + 1,
         token=record.token + 1,
@@ -120,7 +120,7 @@ def claim_of(record: TaskRecord) -> Claim:
     return Claim(record.id, record.owner, record.token, record.snapshot, record.attempts, record.first_error_at)
 
 
-def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, task: Task, now: Instant) -> BeginVerdict:
+def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, rules: TaskRules, now: Instant) -> BeginVerdict:
     """Whether the handler runs under a claim, now that its document was read.
 
     Args:
@@ -128,7 +128,7 @@ def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, task: Task, no
             will do. None where there is none any more.
         claim: The run.
         seen: The document as it was read.
-        task: How the task is run.
+        rules: How the task is run.
         now: The time, by the store's clock.
 
     Returns:
@@ -140,7 +140,7 @@ def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, task: Task, no
         Misuse: An argument is of another type, or the clocks differ.
     """
     check_type(seen, (Matching, NotMatching, Gone, NotComputed), "what was seen")
-    held = _held(record, claim, task, now)
+    held = _held(record, claim, rules, now)
     if isinstance(held, Leave):
         return held
     match seen:
@@ -148,19 +148,19 @@ def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, task: Task, no
             forgotten = attrs.evolve(held, version=held.version + 1, snapshot=None)
             return CannotRun(UpdateRecord(held.guard, forgotten, Why.NOT_COMPUTED), seen)
         case NotMatching() | Gone():
-            over = _without_streak(_ended(held, _run(held, Ended.SKIPPED, now), task))
+            over = _without_streak(_ended(held, _run(held, Ended.SKIPPED, now), rules))
             left = attrs.evolve(over, snapshot=None, changed_at=rounded_down(now), waiting_since=None)
             return UpdateRecord(held.guard, left, Why.LEFT)
         case Matching(snapshot):
             is_known = is_same(held.snapshot, snapshot)
             if is_known and held.status is TaskStatus.PROCESSING:
                 return Go(claim_of(held))
-            resets = task.resets_on_change and not is_known
+            resets = rules.resets_on_change and not is_known
             after = attrs.evolve(
                 counted_anew(held) if resets else held,
                 version=held.version + 1,
                 status=TaskStatus.PROCESSING,
-                snapshot=remembered(snapshot, task.snapshot_bytes_max),
+                snapshot=remembered(snapshot, rules.snapshot_bytes_max),
                 changed_at=held.changed_at if is_known else rounded_down(now),
                 waiting_since=None,
                 attempts=1 if resets else max(held.attempts, 1),
@@ -170,13 +170,13 @@ def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, task: Task, no
             assert_never(seen)
 
 
-def renew(record: TaskRecord | None, claim: Claim, *, task: Task, now: Instant) -> UpdateRecord | Leave:
+def renew(record: TaskRecord | None, claim: Claim, *, rules: TaskRules, now: Instant) -> UpdateRecord | Leave:
     """Whether a run may go on.
 
     Args:
         record: The record as it was read; None where there is none any more.
         claim: The run.
-        task: How the task is run.
+        rules: How the task is run.
         now: The time, by the store's clock.
 
     Returns:
@@ -186,16 +186,16 @@ def renew(record: TaskRecord | None, claim: Claim, *, task: Task, now: Instant) 
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
     """
-    held = _held(record, claim, task, now)
+    held = _held(record, claim, rules, now)
     if isinstance(held, Leave):
         return held
-    lease = rounded_up(now + task.lease)
+    lease = rounded_up(now + rules.lease)
     until = lease if held.next_run_at is None else later(held.next_run_at, lease)
     return UpdateRecord(held.guard, attrs.evolve(held, version=held.version + 1, next_run_at=until), Why.RENEWED)
 
 
 def finalise(
-    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, *, task: Task, now: Instant
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, *, rules: TaskRules, now: Instant
 ) -> UpdateRecord | Leave:
     """What the end of a run means for its record.
 
@@ -203,7 +203,7 @@ def finalise(
         record: The record as it was read; None where there is none any more.
         claim: The run.
         outcome: How it ended.
-        task: How the task is run.
+        rules: How the task is run.
         now: The time, by the store's clock.
 
     Returns:
@@ -213,13 +213,13 @@ def finalise(
         Misuse: An argument is of another type, or the clocks differ.
     """
     check_type(outcome, (Succeeded, Failed, Deferred), "the end of a run")
-    held = _held(record, claim, task, now)
+    held = _held(record, claim, rules, now)
     if isinstance(held, Leave):
         return held
-    over = _over(held, outcome, task, now)
+    over = _over(held, outcome, rules, now)
     # First of all whether something changed meanwhile: then the end completes nothing and fails nothing (RE3).
     if held.status is TaskStatus.PROCESSING_DIRTY:
-        again = _pending(over, _due_again(held, outcome, task))
+        again = _pending(over, _due_again(held, outcome, rules))
         counted = 0 if isinstance(outcome, Succeeded) else again.attempts  # a success ends the streak
         return UpdateRecord(held.guard, attrs.evolve(again, attempts=counted), Why.RUNS_AGAIN)
     match outcome:
@@ -235,25 +235,25 @@ def finalise(
             assert_never(outcome)
 
 
-def _over(held: TaskRecord, outcome: HandlerOutcome, task: Task, now: Instant) -> TaskRecord:
+def _over(held: TaskRecord, outcome: HandlerOutcome, rules: TaskRules, now: Instant) -> TaskRecord:
     """The record after its run, with what the outcome says of the attempts; completed, unless the caller says more."""
     match outcome:
         case Succeeded():
             run = _run(held, Ended.SUCCEEDED, now)
-            return attrs.evolve(_without_streak(_ended(held, run, task)), last_success=run)
+            return attrs.evolve(_without_streak(_ended(held, run, rules)), last_success=run)
         case Failed(error):
-            return _failing(_ended(held, _run(held, Ended.FAILED, now, error), task), now, error)
+            return _failing(_ended(held, _run(held, Ended.FAILED, now, error), rules), now, error)
         case Deferred():
-            over = _ended(held, _run(held, Ended.SKIPPED, now), task)
+            over = _ended(held, _run(held, Ended.SKIPPED, now), rules)
             return attrs.evolve(over, attempts=max(held.attempts - 1, 0), history=held.history)
         case _:
             assert_never(outcome)
 
 
-def _due_again(held: TaskRecord, outcome: HandlerOutcome, task: Task) -> Instant:
+def _due_again(held: TaskRecord, outcome: HandlerOutcome, rules: TaskRules) -> Instant:
     """When what changed while it was processed is due."""
     first = held.changed_at if held.waiting_since is None else held.waiting_since
-    when = rounded_up(due(task.debounce, first, held.changed_at))
+    when = rounded_up(due(rules.debounce, first, held.changed_at))
     match outcome:
         case Failed(_, TryAgain(at)) | Deferred(at) if held.attempts:  # without, it was reset while it ran
             return later(when, rounded_up(at))
@@ -261,11 +261,11 @@ def _due_again(held: TaskRecord, outcome: HandlerOutcome, task: Task) -> Instant
             return when
 
 
-def _held(record: TaskRecord | None, claim: Claim, task: Task, now: Instant) -> TaskRecord | Leave:
+def _held(record: TaskRecord | None, claim: Claim, rules: TaskRules, now: Instant) -> TaskRecord | Leave:
     """The record if the claim holds it, or why it does not."""
     check_type(record, (TaskRecord, NoneType), "a record")
     check_type(claim, Claim, "a claim")
-    check_type(task, Task, "a task")
+    check_type(rules, TaskRules, "the rules of a task")
     check_type(now, Instant, "the time")
     if record is None:
         return Leave(WhyNot.NO_RECORD)
@@ -278,7 +278,7 @@ def _held(record: TaskRecord | None, claim: Claim, task: Task, now: Instant) -> 
     return record if record.owner == claim.owner else Leave(WhyNot.ANOTHER_CLAIM)
 
 
-def _ended(record: TaskRecord, run: RunEnd, task: Task) -> TaskRecord:
+def _ended(record: TaskRecord, run: RunEnd, rules: TaskRules) -> TaskRecord:
     """The record after a run, completed and one version further, whatever the end."""
     history = (*record.history, run)
     return attrs.evolve(
@@ -288,7 +288,7 @@ def _ended(record: TaskRecord, run: RunEnd, task: Task) -> TaskRecord:
         next_run_at=None,
         owner=None,
         finalised_at=run.at,
-        history=history[max(len(history) - task.history_max, 0) :],
+        history=history[max(len(history) - rules.history_max, 0) :],
     )
 
 

@@ -22,7 +22,7 @@ from tidegate.reactive.task_records import Guard, TaskRecord
 __all__ = [
     "ERROR_MAX", "Adopt", "BeginVerdict", "CannotRun", "Claim", "ClaimVerdict", "Claimed", "Deferred", "Failed",
     "GiveUp", "Go", "Gone", "HandlerOutcome", "InsertRecord", "Lapsed", "Leave", "Matching", "NextAttempt",
-    "NotMatching", "PlanVerdict", "Seen", "Succeeded", "Task", "TryAgain", "UpdateRecord", "Wait", "Why", "WhyNot",
+    "NotMatching", "PlanVerdict", "Seen", "Succeeded", "TaskRules", "TryAgain", "UpdateRecord", "Wait", "Why", "WhyNot",
 ]  # fmt: skip
 
 ERROR_MAX: Final = 1_000
@@ -31,7 +31,7 @@ ERROR_MAX: Final = 1_000
 
 @final
 @attrs.frozen(kw_only=True)
-class Task:
+class TaskRules:
     """How a task is run.
 
     Invariants: 1 <= lease; 0 <= history_max; 0 <= snapshot_bytes_max.

@@ -26,13 +26,13 @@ from tidegate.model.instants import Instant
 from tidegate.model.patches import Json
 from tidegate.sim.trace import Option, Trace, TraceStep
 
-__all__ = ["ACTION", "NEXT", "PROCESS", "encoded", "itf", "variable"]
+__all__ = ["ACTION", "NEXT", "WHO", "itf", "itf_value", "variable"]
 
 
 _NULL: Final[Json] = {"tag": "Null", "value": "U_OF_UNIT"}
 ACTION: Final = "mbt::actionTaken"
 """What Quint calls it, and its tools look for."""
-PROCESS: Final = "mbt::process"
+WHO: Final = "mbt::process"
 NEXT: Final = "mbt::enabled"
 
 
@@ -50,12 +50,12 @@ def itf(trace: Trace) -> dict[str, Json]:
             "description": f"breaks the law: {trace.law}" if trace.law else "no law is broken",
         },
         "params": [],
-        "vars": [*(variable(name) for name in names), PROCESS, ACTION, NEXT],
+        "vars": [*(variable(name) for name in names), WHO, ACTION, NEXT],
         "states": [
             {
                 "#meta": {"index": number},
-                **{variable(name): encoded(state[name]) if name in state else _NULL for name in names},
-                PROCESS: "" if step is None else step.process,
+                **{variable(name): itf_value(state[name]) if name in state else _NULL for name in names},
+                WHO: "" if step is None else step.process,
                 ACTION: "init" if step is None else step.event,
                 NEXT: {"#set": [_option(each) for each in could]},
             }
@@ -78,7 +78,7 @@ def _option(each: Option) -> Json:
     return {"process": each.process, "event": each.event, "fault": each.fault}
 
 
-def encoded(value: Value) -> Json:
+def itf_value(value: Value) -> Json:
     """A value in ITF."""
     match value:
         case bool() | str():
@@ -92,9 +92,9 @@ def encoded(value: Value) -> Json:
         case bytes():
             return {"tag": "Bytes", "value": value.hex()}
         case tuple():
-            return [encoded(item) for item in value]
+            return [itf_value(item) for item in value]
         case Document(items):
-            return {"#map": [[key, encoded(item)] for key, item in items]}
+            return {"#map": [[key, itf_value(item)] for key, item in items]}
         case Instant(at, clock):
             return {"tag": "Instant", "value": {"at": {"#bigint": str(at)}, "clock": clock}}
         case Foreign(kind, payload):

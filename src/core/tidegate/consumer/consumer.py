@@ -63,30 +63,30 @@ class ConsumerState:
     Invariants: the partitions are in order, each once.
 
     Attributes:
-        parts: Those that are owned.
+        partitions: Those that are owned.
         verdict: Whether new records are taken.
     """
 
-    parts: tuple[Owned, ...] = ()
+    partitions: tuple[Owned, ...] = ()
     verdict: GateVerdict = Flow(GateReason.BELOW_HIGH)
 
     def __str__(self) -> str:
-        return "; ".join([str(self.verdict), *(f"{part.partition} {part}" for part in self.parts)])
+        return "; ".join([str(self.verdict), *(f"{part.partition} {part}" for part in self.partitions)])
 
     def __getitem__(self, partition: TopicPartition) -> PartitionState:
-        at = bisect_left(self.parts, partition, key=_PARTITION)
-        is_ours = at < len(self.parts) and self.parts[at].partition == partition
-        return self.parts[at] if is_ours else Unassigned()
+        at = bisect_left(self.partitions, partition, key=_PARTITION)
+        is_ours = at < len(self.partitions) and self.partitions[at].partition == partition
+        return self.partitions[at] if is_ours else Unassigned()
 
     @property
     def running(self) -> int:
         """How many tasks run."""
-        return sum(part.running for part in self.parts)
+        return sum(part.running for part in self.partitions)
 
     @property
     def load(self) -> int:
         """How many records were delivered and are not settled."""
-        return sum(part.load.records for part in self.parts)
+        return sum(part.load.records for part in self.partitions)
 
 
 ConsumerStep: TypeAlias = Step[ConsumerState, Command]
@@ -102,7 +102,7 @@ class ConsumerRules:
     Attributes:
         executors: How many tasks may run, over all partitions.
         thresholds: The load at which the gate closes, and that at which it opens again; by default as in Drakkar.
-        each: What each partition does; its `running_max` stays the default, for here it is what the others leave of the
+        partition: What each partition does; its `running_max` stays the default, for here it is what the others leave of the
             executors.
     """
 
@@ -110,15 +110,15 @@ class ConsumerRules:
     thresholds: Thresholds = attrs.field(
         default=attrs.Factory(lambda self: for_executors(self.executors), takes_self=True)
     )
-    each: PartitionRules = PartitionRules()
+    partition: PartitionRules = PartitionRules()
 
     def __attrs_post_init__(self) -> None:
         check_int(self.executors, "a number of executors", 1)
         check_type(self.thresholds, Thresholds, "the thresholds of a gate")
-        check_type(self.each, PartitionRules, "what a partition does")
-        if self.each.running_max != RUNNING_MAX:
+        check_type(self.partition, PartitionRules, "what a partition does")
+        if self.partition.running_max != RUNNING_MAX:
             raise Misuse(
-                f"running_max={self.each.running_max} for each partition of a consumer",
+                f"running_max={self.partition.running_max} for each partition of a consumer",
                 why="the executors are shared out: a partition may run what the others leave",
                 todo="leave running_max out, and set executors",
             )
@@ -139,12 +139,12 @@ class ConsumerRules:
         check_type(state, ConsumerState, "the partitions of a consumer")
         check_event(event)
         state, commands = self._stepped(state, event, 0)  # who made room does not take it before the others
-        for partition in _turns(state.parts, event.partition):
+        for partition in _turns(state.partitions, event.partition):
             if state.running >= self.executors:
                 break
             state, more = self._stepped(state, SlotFreed(partition), self._room(state, partition))
             commands = (*commands, *more)
-        return Step(ConsumerState(state.parts, decide(self.thresholds, state.verdict.gate, state.load)), commands)
+        return Step(ConsumerState(state.partitions, decide(self.thresholds, state.verdict.gate, state.load)), commands)
 
     def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         """Which partitions to poll now, and what to pause and resume first.
@@ -157,16 +157,16 @@ class ConsumerRules:
             Misuse: An argument is of another type.
         """
         check_type(state, ConsumerState, "the partitions of a consumer")
-        held = [part.partition for part in state.parts if part.fetching is None or isinstance(part.hold, Held)]
-        return plan(state.verdict, [part.partition for part in state.parts], paused, held)
+        held = [part.partition for part in state.partitions if part.fetching is None or isinstance(part.hold, Held)]
+        return plan(state.verdict, [part.partition for part in state.partitions], paused, held)
 
     def _stepped(self, state: ConsumerState, event: Event, room: int) -> tuple[ConsumerState, tuple[Command, ...]]:
         """The event goes to its partition, which may then have `room` tasks running."""
-        at = bisect_left(state.parts, event.partition, key=_PARTITION)
-        done = self.each._stepped(state[event.partition], event, room)  # noqa: SLF001  the event is checked
+        at = bisect_left(state.partitions, event.partition, key=_PARTITION)
+        done = self.partition._stepped(state[event.partition], event, room)  # noqa: SLF001  the event is checked
         own = (done.state,) if isinstance(done.state, Owned) else ()
-        behind = state.parts[at:] if isinstance(state[event.partition], Unassigned) else state.parts[at + 1 :]
-        return ConsumerState((*state.parts[:at], *own, *behind), state.verdict), done.commands
+        behind = state.partitions[at:] if isinstance(state[event.partition], Unassigned) else state.partitions[at + 1 :]
+        return ConsumerState((*state.partitions[:at], *own, *behind), state.verdict), done.commands
 
     def _room(self, state: ConsumerState, partition: TopicPartition) -> int:
         """How many tasks of the partition may run: with its own, those that the others leave."""
@@ -174,9 +174,9 @@ class ConsumerRules:
         return self.executors - state.running + (part.running if isinstance(part, Owned) else 0)
 
 
-def _turns(parts: Iterable[Owned], after: TopicPartition) -> tuple[TopicPartition, ...]:
+def _turns(partitions: Iterable[Owned], after: TopicPartition) -> tuple[TopicPartition, ...]:
     """The partitions with something waiting, in turn: those behind the given one first."""
-    waiting = [part.partition for part in parts if part.queued or part.ready]
+    waiting = [part.partition for part in partitions if part.queued or part.ready]
     return (*(each for each in waiting if each > after), *(each for each in waiting if each <= after))
 
 

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.consumer.group`."""
+"""Laws of `tidegate.consumer.consumer`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from tidegate.consumer.backpressure import Plan
 from tidegate.consumer.commands import Work
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Start
-from tidegate.consumer.group import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Owned, Phase
 from tidegate.model.records import TopicPartition
 
@@ -35,13 +35,13 @@ def load_is_bounded(consumer: ConsumerRules, state: ConsumerState, batch: int) -
 def no_executor_waits(consumer: ConsumerRules, state: ConsumerState) -> bool:
     """Law AS3: while an executor is free, no flowing partition has a record queued that may be taken."""
     free = state.running < consumer.executors
-    return not (free and any(_waits(consumer, part) for part in state.parts))
+    return not (free and any(_waits(consumer, part) for part in state.partitions))
 
 
 def others_are_left_alone(before: ConsumerState, after: ConsumerState, partition: TopicPartition) -> bool:
     """Law AS4: an event of one partition changes of others no more than how many of their tasks run."""
-    rest = {part.partition: part for part in before.parts if part.partition != partition}
-    now = {part.partition: part for part in after.parts if part.partition != partition}
+    rest = {part.partition: part for part in before.partitions if part.partition != partition}
+    now = {part.partition: part for part in after.partitions if part.partition != partition}
     return rest.keys() == now.keys() and all(
         (old.generation, old.phase, old.tracker, old.committing)
         == (now[key].generation, now[key].phase, now[key].tracker, now[key].committing)
@@ -54,26 +54,26 @@ def holds_what_is_not_polled(
     state: ConsumerState, paused: Collection[TopicPartition], poll: Plan[TopicPartition]
 ) -> bool:
     """Law AS5: either some partitions are polled and none of them stays paused, or all are held."""
-    held = (set(paused) | set(poll.hold)) - set(poll.release)
-    return not held & set(poll.poll) and (bool(poll.poll) or held >= {part.partition for part in state.parts})
+    held = (set(paused) | set(poll.pause)) - set(poll.resume)
+    return not held & set(poll.poll) and (bool(poll.poll) or held >= {part.partition for part in state.partitions})
 
 
 def slots_go_round(
     consumer: ConsumerRules, before: ConsumerState, after: ConsumerState, partition: TopicPartition
 ) -> bool:
     """Law AS6: whoever made room takes it only where no other partition could."""
-    waits = [part for part in after.parts if _waits(consumer, part) and not _begun(before, part)]
+    waits = [part for part in after.partitions if _waits(consumer, part) and not _begun(before, part)]
     own = after[partition]
     return not (isinstance(own, Owned) and _begun(before, own) and any(part.partition != partition for part in waits))
 
 
 def _waits(consumer: ConsumerRules, part: Owned) -> bool:
     """Whether the partition could take a record if it had one executor more."""
-    return part.phase is Phase.FLOWING and bool(consumer.each.next_window(part, part.running + 1))
+    return part.phase is Phase.FLOWING and bool(consumer.partition.next_window(part, part.running + 1))
 
 
 def _begun(before: ConsumerState, part: Owned) -> bool:
     """Whether the partition has begun a task since."""
     earlier = before[part.partition]
     asked = {each.work for each in earlier.asked} if isinstance(earlier, Owned) else set[Work]()
-    return any(isinstance(each.work.task, Start) and each.work not in asked for each in part.asked)
+    return any(isinstance(each.work.request, Start) and each.work not in asked for each in part.asked)

@@ -1,4 +1,4 @@
-"""A worker is asked to stop. In which order does it let everything go, so that nothing is lost and it ends in time?
+"""A worker is a consumer that is asked to stop one day. How does it let everything go, losing nothing, and end in time?
 
 A process that is asked to stop has until it is killed: 30 s with Kubernetes, 10 s with Docker. What it holds is let go
 one thing after the other:
@@ -8,7 +8,7 @@ one thing after the other:
                  each partition drains,          the next owner begins at once
                  commits, and is let go
 
-This is the reducer of a consumer (`tidegate.consumer.group`) with an end; while it works, it is that reducer and nothing else.
+This is the reducer of a consumer (`tidegate.consumer.consumer`) with an end; while it works, it is that reducer and nothing else.
 A partition drains as it does when the group wants it back (`tidegate.consumer.drain`): the same budget, the same order. So the
 worker is gone within the budget of a drain and the time to leave, whatever user code, sinks and the broker do. Whoever is
 asked a second time waits for nothing any more: what runs is given up, and the group is informed.
@@ -61,7 +61,7 @@ from tidegate.consumer.commands import (
     MetadataRefused,
     Revoked,
 )
-from tidegate.consumer.group import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Owned
 from tidegate.model.effects import Cancel, Effect
 from tidegate.model.instants import SECOND, Duration, seconds
@@ -71,7 +71,7 @@ from tidegate.retries.backoff import check_delay
 
 __all__ = [
     "Leave", "LeaveAnswered", "LeaveTimerFired", "ShutdownCommand", "ShutdownEvent", "ShutdownPhase", "ShutdownStep",
-    "StartLeaveTimer", "StopAsked", "WorkerRules", "WorkerState", "event_for",
+    "StartLeaveTimer", "StopRequested", "WorkerRules", "WorkerState", "event_for",
 ]  # fmt: skip
 
 _LEAVE: Final = 5 * SECOND
@@ -104,7 +104,7 @@ ShutdownCommand: TypeAlias = commands.Command | Leave | StartLeaveTimer
 
 @final
 @attrs.frozen
-class StopAsked:
+class StopRequested:
     """Somebody wants the worker to stop; the second time, at once.
 
     Attributes:
@@ -135,7 +135,7 @@ class LeaveTimerFired:
         return "time to leave is over"
 
 
-ShutdownEvent: TypeAlias = commands.Event | StopAsked | LeaveAnswered | LeaveTimerFired
+ShutdownEvent: TypeAlias = commands.Event | StopRequested | LeaveAnswered | LeaveTimerFired
 
 
 def event_for(command: Effect[object], reply: object) -> ShutdownEvent | None:
@@ -221,7 +221,7 @@ class WorkerRules:
     @property
     def total(self) -> Duration:
         """How long it takes from the first time it is asked until it is gone, at most."""
-        return self.consumer.each.drain.total + self.leave
+        return self.consumer.partition.drain.total + self.leave
 
     def step(self, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
         """What follows from an event for the worker.
@@ -239,7 +239,7 @@ class WorkerRules:
         check_type(state, WorkerState, "a worker")
         check_type(event, _EVENTS, "an event of a worker")
         match event:
-            case StopAsked(known):
+            case StopRequested(known):
                 check_tuple(known, Revoked, "what is known of a partition")
                 for each in known:
                     commands.check_event(each)
@@ -261,7 +261,7 @@ class WorkerRules:
 
     def _asked(self, state: WorkerState, known: tuple[Revoked, ...]) -> ShutdownStep:
         """The first time, drain; then give up what drains, and at last the leaving itself."""
-        owned = tuple(part.partition for part in state.consumer.parts)
+        owned = tuple(part.partition for part in state.consumer.partitions)
         match state.phase:
             case ShutdownPhase.WORKING:
                 named = {each.partition: each for each in known}
@@ -280,12 +280,14 @@ class WorkerRules:
         self, state: WorkerState, events: tuple[Revoked | Lost, ...]
     ) -> tuple[WorkerState, tuple[ShutdownCommand, ...]]:
         """What each partition does when it ends. None makes room for another, so one after the other is enough."""
-        each = self.consumer.each
+        each = self.consumer.partition
         done = [
             each._stepped(part, event, 0)  # noqa: SLF001  the events are checked, or our own
-            for part, event in zip(state.consumer.parts, events, strict=True)
+            for part, event in zip(state.consumer.partitions, events, strict=True)
         ]
-        left = attrs.evolve(state.consumer, parts=tuple(step.state for step in done if isinstance(step.state, Owned)))
+        left = attrs.evolve(
+            state.consumer, partitions=tuple(step.state for step in done if isinstance(step.state, Owned))
+        )
         verdict = decide(self.consumer.thresholds, left.verdict.gate, left.load)
         asked = tuple(command for step in done for command in step.commands)
         return _committing(state, attrs.evolve(left, verdict=verdict), state.commits, asked), asked
@@ -297,7 +299,7 @@ class WorkerRules:
 
     def _settled(self, state: WorkerState, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
         """Leave when nothing is owned any more."""
-        if state.phase is not ShutdownPhase.DRAINING or state.consumer.parts:
+        if state.phase is not ShutdownPhase.DRAINING or state.consumer.partitions:
             return Step(state, asked)
         given_up = tuple(map(Cancel, state.commits))
         return Step(

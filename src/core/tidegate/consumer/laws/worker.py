@@ -1,4 +1,4 @@
-"""Laws of `tidegate.consumer.shutdown`."""
+"""Laws of `tidegate.consumer.worker`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from tidegate.consumer.commands import Release
 from tidegate.consumer.laws.partition import starts_nothing
-from tidegate.consumer.shutdown import Leave, ShutdownPhase, StartLeaveTimer, WorkerRules, WorkerState
+from tidegate.consumer.worker import Leave, ShutdownPhase, StartLeaveTimer, WorkerRules, WorkerState
 from tidegate.model.effects import Effect
 from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition
@@ -27,9 +27,9 @@ def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effe
     """
     if before.phase is ShutdownPhase.WORKING:
         return True
-    owned = {(part.partition, part.generation) for part in before.consumer.parts}
+    owned = {(part.partition, part.generation) for part in before.consumer.partitions}
     return all(map(starts_nothing, begun)) and all(
-        (part.partition, part.generation) in owned for part in after.consumer.parts
+        (part.partition, part.generation) in owned for part in after.consumer.partitions
     )
 
 
@@ -37,7 +37,7 @@ def leaves_nothing_behind(worker: WorkerState, in_flight: Iterable[Effect[object
     """Law SD2: whoever leaves, or is gone, owns nothing, and waits for nothing but the group's answer."""
     if worker.phase in (ShutdownPhase.WORKING, ShutdownPhase.DRAINING):
         return True
-    return not worker.consumer.parts and all(isinstance(command, Leave | StartLeaveTimer) for command in in_flight)
+    return not worker.consumer.partitions and all(isinstance(command, Leave | StartLeaveTimer) for command in in_flight)
 
 
 def finished_is_committed(committed: int, finished: Collection[int]) -> bool:

@@ -26,7 +26,7 @@ from tidegate.consumer.commands import (
     Work,
     event_for,
 )
-from tidegate.consumer.group import ConsumerRules, ConsumerState, ConsumerStep
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
 from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, Unassigned
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Refused
 from tidegate.model.errors import Misuse
@@ -37,7 +37,7 @@ P = tuple(TopicPartition("t", number) for number in range(3))
 BOUNDS = PartitionLimits(span=Thresholds(high=5, low=2), metadata=Thresholds(high=6, low=3))
 EACH = PartitionRules(limits=BOUNDS, replay_max=1)
 IN_ORDER = attrs.evolve(EACH, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
-RULES = ConsumerRules(executors=2, thresholds=Thresholds(high=4, low=1), each=EACH)
+RULES = ConsumerRules(executors=2, thresholds=Thresholds(high=4, low=1), partition=EACH)
 KEYS = (b"a", b"b", None)
 
 # A script is what a random world does: an event of the group, or which command comes true, and how.
@@ -141,33 +141,33 @@ def holds(check: Check, machine: Machine) -> None:
 
 def as1(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
-    return laws.group.executors_bound_the_running(machine.rules, after)
+    return laws.consumer.executors_bound_the_running(machine.rules, after)
 
 
 def as2(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
-    return laws.group.nothing_is_polled_at_high(machine.rules, after, machine.plan(after, ()))
+    return laws.consumer.nothing_is_polled_at_high(machine.rules, after, machine.plan(after, ()))
 
 
 def as3(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
-    return laws.group.no_executor_waits(machine.rules, after)
+    return laws.consumer.no_executor_waits(machine.rules, after)
 
 
 def as4(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del machine
-    return laws.group.others_are_left_alone(before, after, event.partition)
+    return laws.consumer.others_are_left_alone(before, after, event.partition)
 
 
 def as5(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
     del before, event
     return all(
-        laws.group.holds_what_is_not_polled(after, paused, machine.plan(after, paused)) for paused in ((), P, P[:1])
+        laws.consumer.holds_what_is_not_polled(after, paused, machine.plan(after, paused)) for paused in ((), P, P[:1])
     )
 
 
 def as6(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
-    return laws.group.slots_go_round(machine.rules, before, after, event.partition)
+    return laws.consumer.slots_go_round(machine.rules, before, after, event.partition)
 
 
 LAWS = {"AS1": as1, "AS2": as2, "AS3": as3, "AS4": as4, "AS5": as5, "AS6": as6}
@@ -177,7 +177,7 @@ LAWS = {"AS1": as1, "AS2": as2, "AS3": as3, "AS4": as4, "AS5": as5, "AS6": as6}
 @pytest.mark.parametrize("each", [EACH, IN_ORDER])
 def test_whatever_happens_the_laws_hold(law: str, each: PartitionRules) -> None:
     """Laws AS1 to AS6, over random scripts of the group, of records and of user code."""
-    holds(LAWS[law], Machine(attrs.evolve(RULES, each=each)))
+    holds(LAWS[law], Machine(attrs.evolve(RULES, partition=each)))
 
 
 def runs_twice_as_many(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
@@ -206,18 +206,18 @@ def resumes_nothing(
     rules: ConsumerRules, state: ConsumerState, paused: Collection[TopicPartition]
 ) -> Plan[TopicPartition]:
     """What was paused stays paused."""
-    return attrs.evolve(rules.polling(state, paused), release=())
+    return attrs.evolve(rules.polling(state, paused), resume=())
 
 
 def keeps_its_slot(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
     """A partition takes the slot that it made free, and the others wait until it has nothing more."""
     own = state[event.partition]
     room = rules.executors - state.running + (own.running if isinstance(own, Owned) else 0)
-    done = attrs.evolve(rules.each, running_max=room).step(own, event)
-    parts = [part for part in state.parts if part.partition != event.partition]
+    done = attrs.evolve(rules.partition, running_max=room).step(own, event)
+    parts = [part for part in state.partitions if part.partition != event.partition]
     if isinstance(done.state, Owned):
         parts.append(done.state)
-    kept = attrs.evolve(state, parts=tuple(sorted(parts, key=attrgetter("partition"))))
+    kept = attrs.evolve(state, partitions=tuple(sorted(parts, key=attrgetter("partition"))))
     again = rules.step(kept, SlotFreed(event.partition))
     return Step(again.state, (*done.commands, *again.commands))
 
@@ -277,7 +277,7 @@ def test_a_partition_that_is_held_is_not_polled_while_others_are() -> None:
     big = attrs.evolve(RULES, thresholds=Thresholds(high=99, low=9))
     state = big.step(state, Fetched(P[0], 1, tuple(range(6)))).state
     plan = big.polling(state, ())
-    assert (plan.poll, plan.hold, plan.release) == ((P[1],), (), ())
+    assert (plan.poll, plan.pause, plan.resume) == ((P[1],), (), ())
 
 
 def test_by_default_the_gate_is_for_the_executors() -> None:
@@ -295,4 +295,4 @@ def test_bounds_that_are_none_are_refused(executors: int) -> None:
 def test_a_number_of_tasks_that_would_be_ignored_is_refused() -> None:
     """The executors are shared out, so what each partition may run is not for the user to say."""
     with pytest.raises(Misuse, match="running_max=5"):
-        ConsumerRules(each=PartitionRules(running_max=5))
+        ConsumerRules(partition=PartitionRules(running_max=5))

@@ -19,18 +19,18 @@ from tidegate.consumer.commands import (
     StartDrainTimer,
     Work,
 )
+from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget, InFlight
-from tidegate.consumer.group import ConsumerRules
-from tidegate.consumer.laws import shutdown as laws
+from tidegate.consumer.laws import worker as laws
 from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.shutdown import (
+from tidegate.consumer.worker import (
     Leave,
     LeaveAnswered,
     LeaveTimerFired,
     ShutdownEvent,
     ShutdownPhase,
     StartLeaveTimer,
-    StopAsked,
+    StopRequested,
     WorkerRules,
     WorkerState,
     event_for,
@@ -42,7 +42,9 @@ from tidegate.model.records import TopicPartition
 
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(2))
 BUDGET = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
-RIGHT = WorkerRules(ConsumerRules(executors=3, each=PartitionRules(drain=BUDGET, metadata_max=0)), leave=5 * SECOND)
+RIGHT = WorkerRules(
+    ConsumerRules(executors=3, partition=PartitionRules(drain=BUDGET, metadata_max=0)), leave=5 * SECOND
+)
 
 
 @attrs.define
@@ -72,7 +74,7 @@ class Life:
             elif not isinstance(command, Interrupt):
                 self.in_flight[command] = self.now
                 begun.append(command)
-        owned = [part.partition for part in self.worker.consumer.parts]
+        owned = [part.partition for part in self.worker.consumer.partitions]
         assert laws.begins_nothing(before, self.worker, begun)
         assert laws.leaves_nothing_behind(self.worker, self.in_flight)
         assert laws.releases_what_is_wanted(self.wanted, owned, ())
@@ -118,7 +120,7 @@ def events() -> st.SearchStrategy[ShutdownEvent]:
         st.builds(Assigned, partitions, st.integers(1, 3), st.integers(0, 3)),
         st.builds(Revoked, partitions),
         st.builds(Lost, partitions),
-        st.sampled_from((StopAsked(), LeaveAnswered(), LeaveTimerFired())),
+        st.sampled_from((StopRequested(), LeaveAnswered(), LeaveTimerFired())),
     )
 
 
@@ -150,7 +152,7 @@ def test_whoever_was_asked_is_gone_in_time(finishes: bool, answers: bool, record
     """Law SD4. With user code that never ends, a broker and a group that never answer; the bound is reached."""
     life = Life()
     life.works(records)
-    life.receives(StopAsked())
+    life.receives(StopRequested())
     for kind in (*((Work,) if finishes else ()), *((Commit,) if answers else ())):
         while command := next((each for each in life.in_flight if isinstance(each, kind)), None):
             life.is_answered(command, None)
@@ -168,7 +170,7 @@ def test_what_was_finished_is_committed_before_it_leaves() -> None:
     life = Life()
     life.receives(Assigned(PARTITIONS[0], 1, 0))
     life.is_answered(one(life, Fetch), (0, 1))
-    life.receives(StopAsked())
+    life.receives(StopRequested())
     first = next(command for command in life.in_flight if isinstance(command, Work) and command.offsets == (0,))
     life.is_answered(first, None)
     life.is_answered(one(life, Commit), Ambiguous("no reply"))  # so it is committed again
@@ -188,13 +190,13 @@ def test_whoever_is_asked_again_waits_for_nothing() -> None:
     """What runs is given up, then the leaving; a fourth time changes nothing."""
     life = Life()
     life.works()
-    life.receives(StopAsked())
+    life.receives(StopRequested())
     assert life.is_at(ShutdownPhase.DRAINING)
-    life.receives(StopAsked())
+    life.receives(StopRequested())
     assert life.is_at(ShutdownPhase.LEAVING)
-    life.receives(StopAsked())
+    life.receives(StopRequested())
     assert (life.worker.phase, life.in_flight, life.now) == (ShutdownPhase.GONE, {}, 0)
-    assert RIGHT.step(life.worker, StopAsked()).state is life.worker
+    assert RIGHT.step(life.worker, StopRequested()).state is life.worker
 
 
 def test_what_is_known_of_records_shortens_the_drain() -> None:
@@ -202,7 +204,7 @@ def test_what_is_known_of_records_shortens_the_drain() -> None:
     life = Life()
     life.works(1)
     known = InFlight(0, expected=60 * SECOND, stoppable=False)
-    life.receives(StopAsked((Revoked(PARTITIONS[0], (known,)), Revoked(PARTITIONS[1], (known,)))))
+    life.receives(StopRequested((Revoked(PARTITIONS[0], (known,)), Revoked(PARTITIONS[1], (known,)))))
     assert (life.worker.phase, life.now) == (ShutdownPhase.LEAVING, 0)
 
 
@@ -226,7 +228,7 @@ def test_a_refused_commit_ends_the_drain() -> None:
     life = Life()
     life.receives(Assigned(PARTITIONS[0], 1, 0))
     life.is_answered(one(life, Fetch), (0,))
-    life.receives(StopAsked())
+    life.receives(StopRequested())
     life.is_answered(one(life, Work), None)
     life.is_answered(one(life, Commit), Refused("illegal generation"))
     assert life.is_at(ShutdownPhase.LEAVING)
@@ -234,7 +236,7 @@ def test_a_refused_commit_ends_the_drain() -> None:
 
 def test_values_say_what_they_are() -> None:
     """One line each, and what is not a value is refused."""
-    assert [*map(str, (Leave(), StartLeaveTimer(SECOND), StopAsked(), LeaveAnswered(), LeaveTimerFired()))] == [
+    assert [*map(str, (Leave(), StartLeaveTimer(SECOND), StopRequested(), LeaveAnswered(), LeaveTimerFired()))] == [
         "leave the group", "wait 1 s to leave the group", "asked to stop", "left the group", "time to leave is over",
     ]  # fmt: skip
     assert str(WorkerState()) == "working; flow: the load is below high"
