@@ -24,7 +24,7 @@ from tidegate.model.instants import ClockName, Instant
 from tidegate.sim.attempts import attempt
 from tidegate.sim.compare import RunDifference, compared
 from tidegate.sim.exports.dot import dot, happens_before
-from tidegate.sim.exports.itf import ACTION, NEXT, itf, itf_value, variable
+from tidegate.sim.exports.itf import ACTION, NEXT, WHO, itf, itf_value, variable
 from tidegate.sim.exports.mermaid import CHARACTERS_MAX, mermaid
 from tidegate.sim.exports.perfetto import perfetto
 from tidegate.sim.exports.text import text
