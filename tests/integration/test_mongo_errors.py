@@ -368,6 +368,12 @@ def test_the_table_has_a_row_for_everything(error: DriverError, outcome: type[Fa
     assert type(failure(error, retries=True)) is retried
 
 
+@pytest.mark.parametrize("code", [2, 9, 13, 14, 15, 18, 20, 52, 121, 171, 10334, 14031, 17419, 17420])
+def test_what_was_refused_was_not_done(code: int) -> None:
+    """Whatever the driver may have tried before."""
+    assert type(failure(OperationFailure(str(code), code, {"code": code}), retries=False)) is Refused
+
+
 @pytest.mark.parametrize("error", [InvalidOperation("closed"), OverflowError("8 bytes")], ids=repr)
 def test_what_could_not_be_asked_is_a_misuse(error: DriverError) -> None:
     """It is raised to the caller, not raised into the program."""

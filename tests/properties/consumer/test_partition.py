@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.properties.consumer.partition_helpers import (
     TP,
     after,
@@ -24,6 +25,7 @@ from tidegate.consumer.commands import (
     StartDrainTimer,
     Work,
 )
+from tidegate.consumer.commit_metadata import encoded, surveyed
 from tidegate.consumer.drain import Budget, Stage
 from tidegate.consumer.fanout import (
     Arrange,
@@ -42,8 +44,11 @@ from tidegate.consumer.fanout import (
     WindowDelivered,
 )
 from tidegate.consumer.partition import (
+    Owned,
     PartitionRules,
+    Unassigned,
 )
+from tidegate.consumer.watermark import OffsetTracker, completed, delivered, done_offsets
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import SECOND
 
@@ -85,6 +90,23 @@ def test_a_life_from_assignment_to_release() -> None:
             Release(TP),
         ),
     ]
+
+
+def test_a_window_is_taken_when_an_executor_is_free() -> None:
+    """What is not needed yet stays queued: a revocation lets it go at once."""
+    rules = PartitionRules(1)
+    state = rules.step(rules.step(Unassigned(), Assigned(TP, 1, 0)).state, Fetched(TP, 1, (0, 1))).state
+    assert isinstance(state, Owned)
+    assert (state.running, state.queued, state.ready) == (1, (1,), ())
+
+
+@pytest.mark.parametrize("metadata_max", [0, 4096])
+def test_what_a_former_owner_wrote_is_read_where_metadata_is_used(metadata_max: int) -> None:
+    """Without, whatever stands there is somebody else's."""
+    text = encoded(surveyed(completed(delivered(OffsetTracker(0), range(3)), (1,))), limit=4096).text
+    taken = PartitionRules(metadata_max=metadata_max).step(Unassigned(), Assigned(TP, 1, 0, metadata=text, end=3)).state
+    assert isinstance(taken, Owned)
+    assert tuple(done_offsets(taken.tracker)) == ((1,) if metadata_max else ())
 
 
 def test_a_partition_that_is_assigned_while_it_is_owned_has_a_new_life() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 
 import attrs
 import pytest
@@ -32,6 +33,13 @@ from tidegate.invocations.strategies.status import (
 from tidegate.model.errors import Misuse
 
 Decide = Callable[[StatusTable, StatusRecord | None, str, str | None], TransitionVerdict]
+
+
+class Shade(StrEnum):
+    """Of an enum: no store gives it back as it is."""
+
+    X = "x"
+
 
 FREE = StatusDefinition("free", {"taken", "gone"}, available=True, releases_owner=True)
 TAKEN = StatusDefinition("taken", {"free", "kept", "seized"}, acquires_owner=True, requires_owner=True)
@@ -346,6 +354,7 @@ def test_a_new_record_that_is_acquired_needs_a_runner() -> None:
         (lambda: StatusDefinition(""), "cannot name a status"),
         (lambda: StatusTable({"x"}, (StatusDefinition("x", {"y", "z"}),)), "no definition of 'y', 'z'"),
         (lambda: StatusTable({"y"}, (StatusDefinition("x"),)), "no definition of 'y'"),
+        (lambda: StatusTable({Shade.X}, (StatusDefinition("x"),)), "cannot name a status"),
         (lambda: StatusTable({"x"}, (StatusDefinition("x"), StatusDefinition("x"))), "defined twice: 'x', 'x'"),
         (lambda: StatusTable({"x"}, (StatusDefinition("x"), StatusDefinition("y", {"x"}))), "nothing leads to 'y'"),
         (lambda: StatusTable(set[str](), (StatusDefinition("x"),)), "nothing leads to 'x'"),

@@ -939,6 +939,7 @@ def test_every_case_is_drawn(case: type) -> None:
         {"start_fraction_ppm": -1},
         {"start_fraction_ppm": PPM + 1},
         {"start_fraction_ppm": 0.5},
+        {"interval": 0, "spread": 0},
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, int]) -> None:

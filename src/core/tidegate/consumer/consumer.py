@@ -17,7 +17,8 @@ Laws (AS: what a consumer has is its assignment)
     AS3  A free executor does not wait: while fewer than `executors` tasks run, no flowing partition has a record queued
          that may be taken.
     AS4  Partitions do not see each other's events, generations or failures.
-    AS5  Either some partitions are polled and none of them stays paused, or all are held.
+    AS5  Either some partitions are polled and none of them stays paused, or all are held; whichever is polled asked for
+         records, and is not held on its own account.
     AS6  A slot goes to the next partition in turn: whoever made room takes it only where no other partition could.
 """
 

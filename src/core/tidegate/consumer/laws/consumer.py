@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tidegate.consumer.backpressure import Plan
+from tidegate.consumer.backpressure import Free, Plan
 from tidegate.consumer.commands import Work
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Start
@@ -53,9 +53,14 @@ def others_are_left_alone(before: ConsumerState, after: ConsumerState, partition
 def holds_what_is_not_polled(
     state: ConsumerState, paused: Collection[TopicPartition], poll: Plan[TopicPartition]
 ) -> bool:
-    """Law AS5: either some partitions are polled and none of them stays paused, or all are held."""
+    """Law AS5: some are polled and none of them stays paused, or all are held; whichever is polled waits for records."""
+    wait = {part.partition for part in state.partitions if part.fetching is not None and isinstance(part.hold, Free)}
     held = (set(paused) | set(poll.pause)) - set(poll.resume)
-    return not held & set(poll.poll) and (bool(poll.poll) or held >= {part.partition for part in state.partitions})
+    return (
+        set(poll.poll) <= wait
+        and not held & set(poll.poll)
+        and (bool(poll.poll) or held >= {part.partition for part in state.partitions})
+    )
 
 
 def slots_go_round(
