@@ -38,8 +38,8 @@ from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "change_stream", "chunking",
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "debounce",
-    "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout", "firing", "history",
-    "lease", "membership", "orphans", "outbox", "partition", "payload_records", "polling", "reactive_task",
-    "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transition", "trigger",
-    "watermark", "worker",
+    "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
+    "firing", "history", "lease", "membership", "orphans", "outbox", "partition", "payload_records", "polling",
+    "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transition",
+    "trigger", "watermark", "worker",
 ]  # fmt: skip

@@ -103,7 +103,7 @@ class ConsumerRules:
     Attributes:
         executors: How many tasks may run, over all partitions.
         thresholds: The load at which the gate closes, and that at which it opens again; by default as in Drakkar.
-        partition: What each partition does; its `running_max` stays the default, for here it is what the others leave of the
+        partition: What each does; its `running_max` stays the default, for here it is what the others leave of the
             executors.
     """
 

@@ -39,7 +39,7 @@ from tidegate.invocations.admission import (
     reservation_id,
 )
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.place_documents import places_of, take_places
+from tidegate.invocations.place_documents import HasPlace, LookAgain, places_of, take_places
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome, viewed
 from tidegate.model.documents import ID, Document, Eq
@@ -48,7 +48,8 @@ from tidegate.model.operations import check_collection, find_one
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "ATTEMPTS", "PARTS", "HasPlace", "HeldBack", "Known", "LookAgain", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "PickerParts", "RunningAdmission",
+    "ATTEMPTS", "PARTS", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "PickerParts",
+    "RunningAdmission",
 ]  # fmt: skip
 
 ATTEMPTS: Final = 8
@@ -85,24 +86,6 @@ class NotPickedUp:
 
 
 PickOutcome: TypeAlias = PickedUp | HeldBack | NotPickedUp
-
-
-@final
-@attrs.frozen
-class HasPlace:
-    """It has a place, taken now or before, and may go on."""
-
-    def __str__(self) -> str:
-        return "has a place"
-
-
-@final
-@attrs.frozen
-class LookAgain:
-    """Nothing is decided, for what was looked at is no longer so, or not yet whole: look again."""
-
-    def __str__(self) -> str:
-        return "look again"
 
 
 RunningAdmission: TypeAlias = HasPlace | LookAgain | NoFreePlace | NotAvailable

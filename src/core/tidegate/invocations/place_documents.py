@@ -7,7 +7,9 @@ Whoever takes a place changes the document by compare-and-set, from the version 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
+
+import attrs
 
 from tidegate.invocations.admission import Place, Reservation
 from tidegate.invocations.transition import VERSION
@@ -18,11 +20,29 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_tuple, check_type
 
 __all__ = [
-    "PLACES", "inserted", "kept", "places_of", "take_places",
+    "PLACES", "HasPlace", "LookAgain", "inserted", "kept", "places_of", "take_places",
 ]  # fmt: skip
 
 PLACES: Final = Field[tuple[Document, ...]]("places")
 _INVOCATION_ID: Final = Field[str]("invocation")
+
+
+@final
+@attrs.frozen
+class HasPlace:
+    """It has a place, taken now or before, and may go on."""
+
+    def __str__(self) -> str:
+        return "has a place"
+
+
+@final
+@attrs.frozen
+class LookAgain:
+    """Nothing is decided, for what was looked at is no longer so, or not yet whole: look again."""
+
+    def __str__(self) -> str:
+        return "look again"
 
 
 def places_of(record: Document | None) -> Reservation:

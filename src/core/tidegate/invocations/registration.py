@@ -42,8 +42,7 @@ from tidegate.invocations.admission import (
     reservation_id,
 )
 from tidegate.invocations.invocation import REGISTERED
-from tidegate.invocations.picker import HasPlace, LookAgain
-from tidegate.invocations.place_documents import inserted, places_of, take_places
+from tidegate.invocations.place_documents import HasPlace, LookAgain, inserted, places_of, take_places
 from tidegate.invocations.transition import viewed
 from tidegate.model.documents import ID, Document, Eq, Field
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program

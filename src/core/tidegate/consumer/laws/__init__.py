@@ -13,13 +13,5 @@ from tidegate.consumer.laws import (
 )
 
 __all__ = [
-    "backpressure",
-    "commit_metadata",
-    "consumer",
-    "drain",
-    "explanation",
-    "fanout",
-    "partition",
-    "watermark",
-    "worker",
-]
+    "backpressure", "commit_metadata", "consumer", "drain", "explanation", "fanout", "partition", "watermark", "worker",
+]  # fmt: skip

@@ -9,8 +9,8 @@ import attrs
 
 from tidegate.invocations.admission import NoFreePlace, Place, Reservation
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.picker import PARTS, HasPlace, Known, Picker, PickerParts, RunningAdmission
-from tidegate.invocations.place_documents import PLACES, kept
+from tidegate.invocations.picker import PARTS, Known, Picker, PickerParts, RunningAdmission
+from tidegate.invocations.place_documents import PLACES, HasPlace, kept
 from tidegate.invocations.scenarios.admission import AT_MOST, HELD_BACK, PICKED, admission
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import VERSION, Granted, Transition, TransitionOutcome, viewed

@@ -9,7 +9,7 @@ import attrs
 
 from tidegate.invocations.admission import Reuse
 from tidegate.invocations.invocation import REGISTERED as IS_REGISTERED
-from tidegate.invocations.picker import HasPlace
+from tidegate.invocations.place_documents import HasPlace
 from tidegate.invocations.registration import PARTS, Registrar, RegistrarParts, RegistrationAdmission
 from tidegate.invocations.scenarios.registration import ANSWERED, AT_MOST, REGISTERED, registration
 from tidegate.invocations.specimens.admission import places_not_compared
