@@ -265,6 +265,13 @@ def test_a_handler_may_ask_to_be_called_later() -> None:
     assert [claim.attempts for claim in store.calls] == [1, 1]
 
 
+def test_later_may_be_at_once_and_not_before() -> None:
+    """Time does not run backwards."""
+    assert Later(0).after == 0
+    with pytest.raises(Misuse):
+        Later(-1)
+
+
 def test_a_worker_that_never_comes_back_is_given_up() -> None:
     """Law RT5: its attempts were counted when it claimed, and the next one to look asks the policy."""
     task = attrs.evolve(TASK, policy=Policy(backoff=Fixed(0), attempts_max=1))

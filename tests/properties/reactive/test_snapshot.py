@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import pytest
 from hypothesis import example, given
@@ -396,6 +396,13 @@ def test_computed_instants_are_cut_to_milliseconds() -> None:
     assert taken(doc(), Projection.of({"late": Computed(late)})) == doc(late=(Instant(1_000), (Instant(-1_000),), 1))
 
 
+class Pair(NamedTuple):
+    """A tuple that would come back as a plain one."""
+
+    a: int
+    b: int
+
+
 def gives(value: object) -> Computed:
     return Computed(lambda _: cast("Value", value))
 
@@ -450,6 +457,7 @@ def test_a_planted_bug_breaks_n10(planted: Callable[[Document, Projection], Docu
     [
         (FAILING, "its function raised KeyError"),
         (gives([1]), "its function gave a list that MongoDB cannot keep"),
+        (gives(Pair(1, 2)), "its function gave a Pair that MongoDB cannot keep"),
         (gives({"a": 1}), "its function gave a dict that MongoDB cannot keep"),
         (gives(2**63), "its function gave a int that MongoDB cannot keep"),
         (gives(nested(DEPTH_MAX - 1)), "its function gave a tuple that MongoDB cannot keep"),
