@@ -125,8 +125,8 @@ class Process:
     def has_raised(self) -> bool:
         return self.behaviour.has_raised
 
-    def run_again(self) -> None:
-        self.behaviour.run_again()
+    def confirm(self) -> None:
+        self.behaviour.confirm()
 
     def goes(self, world: World, node: int) -> World:
         """Stand at the node; to stand before a sleep is to sleep."""

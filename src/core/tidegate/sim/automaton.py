@@ -4,15 +4,21 @@
 if both are the same value (`tidegate.sim.fingerprint`), else a new one. So the program that is explored is the program
 that runs; nothing is re-implemented. Programs that stand at one node are interchangeable, so they are parked there
 and used again; a program is replayed from its replies only when none is left. A replay that asks for something else than
-before shows state hidden outside of the program, and is an error (`Nondeterministic`); where a search has ended, some
-ways are run once more, so that it shows where nothing had to be replayed.
+before shows state hidden outside of the program, and is an error (`Nondeterministic`).
+
+State that is hidden outside of the frames (a global, a class, a cache, a context variable, what `is` compares) makes a merge
+wrong without any replay. So where a search has ended, merges are confirmed: a fresh program goes the second way into a
+node, and on from there by what was learned on the first. What is promised: of each node, up to `_SECOND_WAYS` further
+ways are tried in the order in which they were found, each `_BEYOND` replies beyond the merge, until as many replies were
+given as the search itself gave. A search at length (`Exploration.confirm`) tries them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import FrameType
-from typing import Final, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 import attrs
 
@@ -23,6 +29,7 @@ from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.sim.aging import holds_instant
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
+from tidegate.sim.lines import awaited_at
 
 __all__ = [
     "Asking", "Birth", "Cancelled", "Crashed", "Failed", "HoldsInstant", "ProcessStatus", "ProgramAutomaton", "Raised",
@@ -92,8 +99,13 @@ class Cancelled:
         return "cancelled"
 
 
-_RUN_AGAIN: Final = 20
-"""Ways that are run once more when a search has ended: the last ones, which are long and lead through many others."""
+_BEYOND: Final = 40
+"""How many replies a program is given beyond the merge that it confirms."""
+_REPLIES_MIN: Final = 300
+"""How many replies are given to confirm merges, if that is more than the search gave."""
+_ENDS: Final = 20
+_GOLDEN: Final = 2_654_435_769
+"""Its multiples modulo 2**32 are spread evenly (Knuth, The Art of Computer Programming, 6.4)."""
 
 ProcessStatus: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
 Birth: TypeAlias = Callable[[int], Program[object]]
@@ -104,18 +116,29 @@ class HoldsInstant(Exception):  # noqa: N818  control flow of the search, never 
     """Relative time does not fit: a program keeps an instant, or reads its clock. Its argument says where it stands."""
 
 
+class _Came(NamedTuple):
+    """From which node, by which reply."""
+
+    node: int
+    reply: object
+
+
 @final
 @attrs.define(eq=False)
 class _Node:
-    """A suspended program, and one way there: the nodes before it, each with the reply that it was left on."""
+    """A suspended program, and how it was first reached: from which node by which reply; None where it begins."""
 
     status: ProcessStatus
     exact: object
     life: int
-    way: tuple[tuple[int, object], ...]
+    came: _Came | None
     is_timed: bool
     unmerged: str
+    src: str
+    """Which line asks."""
     parked: list[Program[object]] = attrs.field(factory=list)
+    edges: dict[Hashable, tuple[object, int]] = attrs.field(factory=dict)
+    """By the key of a reply: the reply, and the node where the program stands after it."""
 
 
 @final
@@ -124,9 +147,10 @@ class ProgramAutomaton:
 
     def __init__(self, birth: Birth) -> None:
         self.birth = birth
-        self.nodes = [_Node(end, None, 0, (), is_timed=False, unmerged="") for end in (Crashed(), Cancelled())]
+        self.nodes = [
+            _Node(end, None, 0, None, is_timed=False, unmerged="", src="") for end in (Crashed(), Cancelled())
+        ]
         self.known: dict[Hashable, int] = {}
-        self.edges: dict[tuple[int, Hashable], int] = {}
         self.births: dict[int, int] = {}
         self.canon = Canon()
         self.has_raised = False  # has any run of it raised an error so far?
@@ -141,7 +165,7 @@ class ProgramAutomaton:
         """The node where a new run of the program first stands."""
         if life not in self.births:
             program = self.birth(life)
-            self.births[life] = self.park(program, resume(program, None), life, ())
+            self.births[life] = self.park(program, resume(program, None), life, None)
         return self.births[life]
 
     def after(self, node: int, reply: object) -> int:
@@ -149,11 +173,11 @@ class ProgramAutomaton:
         key = self.canon.key(reply)
         if key is None:
             must_be_value(reply, "a reply")
-        edge = (node, key)
-        found = self.edges.get(edge)
+        edges = self.nodes[node].edges
+        found = edges.get(key)
         if found is None:
-            found = self.edges[edge] = self.run(node, reply)
-        return found
+            found = edges[key] = (reply, self.run(node, reply))
+        return found[1]
 
     def later(self, node: int) -> int:
         """The node when time has moved on: itself, for a program that holds no instant."""
@@ -166,74 +190,128 @@ class ProgramAutomaton:
         """Where the program could not be merged, and why."""
         return tuple(dict.fromkeys(node.unmerged for node in self.nodes if node.unmerged))
 
-    def run(self, node: int, reply: object) -> int:
-        at = self.nodes[node]
-        program = at.parked.pop() if at.parked else self.replayed(at)
-        assert isinstance(at.status, Asking), at.status
-        return self.park(program, resume(program, reply), at.life, (*at.way, (node, reply)))
+    def run(self, number: int, reply: object) -> int:
+        life, program = self.nodes[number].life, self.standing(number).pop()
+        return self.park(program, resume(program, reply), life, _Came(number, reply))
 
-    def replayed(self, node: _Node) -> Program[object]:
-        program = self.birth(node.life)
-        status = resume(program, None)
-        for passed, reply in node.way:
-            self.compare(self.nodes[passed], status)
-            status = resume(program, reply)
-        self.compare(node, status)
-        return program
+    def standing(self, number: int) -> list[Program[object]]:
+        """At least one program that stands at the node, for whoever looks at it or takes it away."""
+        node = self.nodes[number]
+        assert isinstance(node.status, Asking), node.status
+        if not node.parked:
+            node.parked.append(self.replayed(self.way(number), node.life))
+        return node.parked
 
-    def run_again(self) -> None:
-        """Run the program anew on the ways to its last nodes, for a search that never had to replay it has compared nothing.
+    def way(self, number: int) -> list[int]:
+        """The nodes through which the program first came to one, that one included."""
+        way = [number]
+        while (came := self.nodes[way[-1]].came) is not None:
+            way.append(came.node)
+        return way[::-1]
+
+    def replayed(self, way: Sequence[int], life: int) -> Program[object]:
+        """A fresh program that went the same way.
 
         Raises:
             Nondeterministic: It asks for something else than it did.
         """
-        ran = [
-            node
-            for node in self.nodes[ProgramAutomaton.CANCELLED + 1 :]
-            if node.parked or not isinstance(node.status, Asking)
-        ]
-        for node in ran[
-            -_RUN_AGAIN:
-        ]:  # a program that stands where none was left to stand may not like to be dropped there
-            node.parked.append(self.replayed(node))
+        program = self.birth(life)
+        status = resume(program, None)
+        for number in way:
+            node = self.nodes[number]
+            if node.came is not None:
+                status = resume(program, node.came.reply)
+            self.compare(node, status)
+        return program
+
+    def confirm(self, *, everything: bool = False) -> None:
+        """Let fresh programs go the further ways into nodes, and on from there: they must stand where others stood.
+
+        Args:
+            everything: Go all of them, however long it takes; without, as far as as many replies reach as the search gave.
+
+        Raises:
+            Nondeterministic: One asks for something else.
+        """
+        left = max(sum(len(node.edges) for node in self.nodes), _REPLIES_MIN)
+        walked: Counter[tuple[int, Hashable]] = Counter()
+        for life, way, key in self.further_ways():
+            if left <= 0 and not everything:
+                return
+            program, at = self.replayed(way, life), way[-1]
+            left -= len(way)
+            for _ in range(_BEYOND):
+                edges = self.nodes[at].edges
+                if key is None:
+                    if not edges:
+                        break
+                    key = min(edges, key=lambda each: walked[at, each])
+                walked[at, key] += 1
+                reply, to = edges[key]
+                self.compare(self.nodes[to], resume(program, reply))
+                at, key, left = to, None, left - 1
+            if isinstance(self.nodes[at].status, Asking):
+                self.nodes[at].parked.append(program)  # it may not like to be dropped there
+
+    def further_ways(self) -> Iterator[tuple[int, list[int], Hashable | None]]:
+        """Besides the first one to each node: the life, the way to the node before it, the reply there if there is one.
+
+        Before them the last few ways that end: where nothing is merged, they show whether a program does the same again.
+        """
+        ends = [number for number, node in enumerate(self.nodes) if number > self.CANCELLED and not node.edges]
+        for number in ends[-_ENDS:]:
+            yield self.nodes[number].life, self.way(number), None
+        into: dict[int, list[tuple[int, int, Hashable | None]]] = {}
+        for life, to in self.births.items():
+            if self.nodes[to].came is not None or self.nodes[to].life != life:
+                into.setdefault(to, []).append((life, to, None))
+        for number, node in enumerate(self.nodes):
+            for key, (reply, to) in node.edges.items():
+                if self.nodes[to].came != (number, reply):
+                    into.setdefault(to, []).append((node.life, number, key))
+        spread = sorted(into, key=lambda to: to * _GOLDEN % 2**32)  # so that what is left out is everywhere
+        for nth in range(max(map(len, into.values()), default=0)):
+            for to in spread:
+                if nth < len(into[to]):
+                    life, number, key = into[to][nth]
+                    yield life, self.way(number), key
 
     def compare(self, node: _Node, status: ProcessStatus) -> None:
         if self.canon.key(status) != node.exact:
             raise Nondeterministic(
                 f"with the same replies a program was first {node.status} and then stood at: {status}",
-                why="it depends on something besides its arguments and replies: a global, a clock, a random number",
-                todo="pass it as an argument, or ask for it with an effect",
+                why="it depends on something besides its arguments and replies: a global, a class, a cache, a clock, `is`",
+                todo="keep it in a local of an immutable kind, pass it as an argument, or ask for it with an effect",
             )
 
-    def park(
-        self, program: Program[object], status: ProcessStatus, life: int, way: tuple[tuple[int, object], ...]
-    ) -> int:
-        """Let the program stand where it is; `way` is how it came there."""
+    def park(self, program: Program[object], status: ProcessStatus, life: int, came: _Came | None) -> int:
+        """Let the program stand where it is; `came` is how it came there."""
         exact = self.canon.key(status)
         if exact is None:
             _must_be_immutable(status)
         place: object = fingerprint(program, self.canon) if isinstance(status, Asking) else ()
-        replies = tuple(reply for _, reply in way) if isinstance(place, Unmergeable) else ()
-        key = (exact, life, self.canon.key(replies)) if isinstance(place, Unmergeable) else (exact, place)
-        number = self.known.setdefault(key, len(self.nodes))
+        if isinstance(place, Unmergeable):
+            number = len(self.nodes)  # each (node, reply) leads to a node of its own
+        else:
+            number = self.known.setdefault((exact, place), len(self.nodes))
         if number == len(self.nodes):
             unmerged = place.reason if isinstance(place, Unmergeable) else ""
             self.has_raised = self.has_raised or isinstance(status, Raised)
-            is_timed = holds_instant(status) or self.is_timed(program, status, place, replies)
-            self.nodes.append(_Node(status, exact, life, way, is_timed, unmerged))
+            is_timed = holds_instant(status) or self.is_timed(program, status, place, came)
+            self.nodes.append(_Node(status, exact, life, came, is_timed, unmerged, awaited_at(program)))
         if isinstance(status, Asking):
             self.nodes[number].parked.append(program)
         return number
 
-    def is_timed(
-        self, program: Program[object], status: ProcessStatus, place: object, replies: tuple[object, ...]
-    ) -> bool:
+    def is_timed(self, program: Program[object], status: ProcessStatus, place: object, came: _Came | None) -> bool:
         """Does the program hold an instant, or is it about to read its clock? Where its locals are not known, it may."""
         if isinstance(status, Asking) and isinstance(status.effect, Now):
             return True
-        if isinstance(place, Unmergeable):
-            return any(map(holds_instant, replies)) or _was_given_instant(program)
-        return _names_instant(place)
+        if not isinstance(place, Unmergeable):
+            return _names_instant(place)
+        if came is not None and (self.nodes[came.node].is_timed or holds_instant(came.reply)):
+            return True
+        return _was_given_instant(program)
 
 
 def _was_given_instant(program: Program[object]) -> bool:

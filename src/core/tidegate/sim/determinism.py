@@ -31,7 +31,6 @@ from tidegate.model.errors import Nondeterministic
 from tidegate.sim.actors import Process
 from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Asking
-from tidegate.sim.lines import awaited_at
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import status
 from tidegate.sim.policies import Generator, Seeding
@@ -190,11 +189,9 @@ def look(search: Search, state: Packed, known: _Known) -> _Look:
 def stand_at(process: Process, node: int) -> Stand:
     at = process.behaviour.nodes[node]
     what = one_line(str(at.status))
-    if isinstance(at.status, Asking) and not at.parked:
-        at.parked.append(process.behaviour.replayed(at))
-    if not at.parked:
+    if not isinstance(at.status, Asking):
         return Stand(process.name, what)
-    return Stand(process.name, what, awaited_at(at.parked[-1]), _named_by(at.parked[-1]))
+    return Stand(process.name, what, at.src, _named_by(process.behaviour.standing(node)[-1]))
 
 
 def _torn(search: Search, state: Packed, seen: _Look, error: Nondeterministic) -> _Look:

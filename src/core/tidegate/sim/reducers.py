@@ -160,9 +160,9 @@ class ReducerProcess:
     def has_raised(self) -> bool:
         return any(each.has_raised for each in self.behaviours.values())
 
-    def run_again(self) -> None:
+    def confirm(self) -> None:
         for each in self.behaviours.values():
-            each.run_again()
+            each.confirm()
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         machine = world.read(self.place)

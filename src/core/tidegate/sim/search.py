@@ -276,7 +276,7 @@ class Search:
             broken = self.judged(layer)
         if broken is None:  # else its programs are run again to tell how
             for process in self.space.processes.values():
-                process.run_again()
+                process.confirm()
         return Explored(
             search=self,
             broken=broken,

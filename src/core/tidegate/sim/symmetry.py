@@ -107,9 +107,8 @@ class Renaming:
             names = process, self.names.get(process, process)
             own, other = (cast("Process", self.space.processes[name]) for name in names)
             at = own.behaviour.nodes[node]
-            if at.way:
-                before, reply = at.way[-1]
-                found = other.behaviour.after(self.node(process, before), self.value(reply))
+            if at.came is not None:
+                found = other.behaviour.after(self.node(process, at.came.node), self.value(at.came.reply))
             else:
                 found = other.behaviour.start(at.life)
             stands = other.behaviour.nodes[found]

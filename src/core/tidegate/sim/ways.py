@@ -7,10 +7,10 @@ from typing import Final, NamedTuple, cast, final
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
 from tidegate.sim.actors import Network, Process, Ticks
-from tidegate.sim.automaton import Asking, ProgramAutomaton
+from tidegate.sim.automaton import Asking
 from tidegate.sim.failover import Failover
 from tidegate.sim.group import Coordinator
-from tidegate.sim.lines import awaited_at, decided_at
+from tidegate.sim.lines import decided_at
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.scenario import ActorStep, Delivers, Label
@@ -19,7 +19,7 @@ from tidegate.sim.space import Stepper
 from tidegate.sim.streams import Forgetful
 from tidegate.sim.trace import Lane
 
-__all__ = ["Way", "awaiting", "effect_of", "event", "lane_of", "source", "ways"]
+__all__ = ["Way", "effect_of", "event", "lane_of", "source", "ways"]
 
 
 _LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
@@ -87,23 +87,13 @@ def source(search: Search, state: Packed, way: Way) -> str:
     match actor:
         case Process():
             node = cast("int", Lens(search.space.packing, state, Looked()).read(actor.place))
-            return awaiting(actor.behaviour, node)
+            return actor.behaviour.nodes[node].src
         case ReducerProcess():
             machine = Lens(search.space.packing, state, Looked()).read(actor.place)
             for running in machine.running if isinstance(machine, Machine) else ():
                 status = actor.at(running)
                 if isinstance(status, Asking) and status.effect == way.step.label.what:
-                    return awaiting(actor.behaviour(running.command), running.node)
+                    return actor.behaviour(running.command).nodes[running.node].src
             return decided_at(actor.step)
         case _:
             return ""
-
-
-def awaiting(behaviour: ProgramAutomaton, node: int) -> str:
-    """Where the program stands at a node of its automaton."""
-    at = behaviour.nodes[node]
-    if not isinstance(at.status, Asking):
-        return ""
-    if not at.parked:
-        at.parked.append(behaviour.replayed(at))
-    return awaited_at(at.parked[-1])
