@@ -29,7 +29,6 @@ from tidegate.sim.determinism import (
     to_plain,
 )
 from tidegate.sim.scenario import Clock, Scenario
-from tidegate.sim.ways import awaiting
 from tidegate.sim.world import Outcomes, Plain, World
 
 
@@ -243,6 +242,6 @@ def test_a_search_that_begins_again_looks_at_programs_that_have_moved_on() -> No
     node = process.behaviour.start(0)
     stand = determinism.stand_at(process, node)
     process.behaviour.nodes[node].parked.clear()
-    assert awaiting(process.behaviour, node) == stand.src
+    assert determinism.stand_at(process, node) == stand
     process.behaviour.nodes[node].parked.clear()
     assert determinism.stand_at(process, node) == stand

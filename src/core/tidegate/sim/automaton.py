@@ -16,7 +16,7 @@ given as the search itself gave. A search at length (`Exploration.confirm`) trie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -235,23 +235,26 @@ class ProgramAutomaton:
         """
         left = max(sum(len(node.edges) for node in self.nodes), _REPLIES_MIN)
         walked: Counter[tuple[int, Hashable]] = Counter()
-        for life, way, key in self.further_ways():
+        for life, way, first in self.further_ways():
             if left <= 0 and not everything:
                 return
-            program, at = self.replayed(way, life), way[-1]
-            left -= len(way)
-            for _ in range(_BEYOND):
-                edges = self.nodes[at].edges
-                if key is None:
-                    if not edges:
-                        break
-                    key = min(edges, key=lambda each: walked[at, each])
-                walked[at, key] += 1
-                reply, to = edges[key]
-                self.compare(self.nodes[to], resume(program, reply))
-                at, key, left = to, None, left - 1
-            if isinstance(self.nodes[at].status, Asking):
-                self.nodes[at].parked.append(program)  # it may not like to be dropped there
+            left -= len(way) + self.walked_on(self.replayed(way, life), way[-1], first, walked)
+
+    def walked_on(
+        self, program: Program[object], at: int, first: Hashable | None, walked: Counter[tuple[int, Hashable]]
+    ) -> int:
+        """Let a program go on by what was learned, wherever fewest went before; how many replies it was given."""
+        for given in range(_BEYOND):
+            edges = self.nodes[at].edges
+            key = first if first is not None and not given else _least(edges, at, walked)
+            if key is None:
+                break
+            walked[at, key] += 1
+            reply, at = edges[key]
+            self.compare(self.nodes[at], resume(program, reply))
+        if isinstance(self.nodes[at].status, Asking):
+            self.nodes[at].parked.append(program)  # it may not like to be dropped there
+        return given
 
     def further_ways(self) -> Iterator[tuple[int, list[int], Hashable | None]]:
         """Besides the first one to each node: the life, the way to the node before it, the reply there if there is one.
@@ -312,6 +315,11 @@ class ProgramAutomaton:
         if came is not None and (self.nodes[came.node].is_timed or holds_instant(came.reply)):
             return True
         return _was_given_instant(program)
+
+
+def _least(edges: Iterable[Hashable], at: int, walked: Counter[tuple[int, Hashable]]) -> Hashable | None:
+    """The way on from a node that was gone least; None where none is known."""
+    return min(edges, key=lambda key: walked[at, key], default=None)
 
 
 def _was_given_instant(program: Program[object]) -> bool:

@@ -285,6 +285,7 @@ class Sampler:
                 return found.tally(FailedRun(number, walked.law))
             if not proceed(found.progress):
                 return found.tally(is_cut=True)
+        walks.search.confirm()
         return found.tally()
 
     def sampled(self, tally: Tally, seed: str) -> Sampled:

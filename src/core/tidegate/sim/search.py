@@ -275,8 +275,7 @@ class Search:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
         if broken is None:  # else its programs are run again to tell how
-            for process in self.space.processes.values():
-                process.confirm()
+            self.confirm()
         return Explored(
             search=self,
             broken=broken,
@@ -395,6 +394,15 @@ class Search:
             looked += [each for law in self.step_laws for each in (law.looked, law.footprint)]
             for each in looked:
                 self.fusion.saw(LAWS, each.bits, 0)
+
+    def confirm(self) -> None:
+        """Let fresh programs try what was merged.
+
+        Raises:
+            Nondeterministic: One does not do as those did that were taken for the same.
+        """
+        for process in self.space.processes.values():
+            process.confirm()
 
     def is_at_rest(self, state: Packed) -> bool:
         must = any(step.must for stepper in self.steppers for step, _ in stepper.steps(state))
