@@ -309,6 +309,46 @@ SYMMETRIC: Mapping[str, Callable[[], Scenario]] = {
 }
 
 
+async def wins(me: str) -> None:
+    """Who is first says so, and nobody else looks at what it says then."""
+    if await find_one_and_update("locks", Eq(LEADER, ""), Put(LEADER, me)) is not None:
+        for number in (1, 2, 3):
+            await Note("turn", number)
+
+
+def rivals(**laws: object) -> Scenario:
+    """Two that are interchangeable, and laws about one of them."""
+    pair = ("a", "b")
+    world = world_with({"locks": (Document.of({"_id": "lock", "leader": ""}),)})
+    actors = tuple(Process(name, factory(wins, name)) for name in pair)
+    return Scenario(name="rivals", summary="", world=world, actors=actors, symmetric=(pair,), **laws)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("who", ["a", "b"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_what_a_law_sees_of_one_is_not_private_to_another(who: str, number: int) -> None:
+    """Of two that are the same only one is kept, and its private steps would be taken at once."""
+    law = {"never said": lambda state: state.read(notes(who)) != (("turn", number),)}
+    found, plain = agree_reduced(rivals(always=law))
+    assert found.broken is not None
+    assert plain.broken == {"never said": len(found.broken.path) - 1}
+    assert agree_reduced(rivals(sometimes=law))[0].goals == {"never said": True}
+
+
+def test_a_law_over_steps_that_singles_somebody_out_is_kept_without_symmetry() -> None:
+    """A step is judged for one naming only."""
+
+    def leader(state: State) -> str:
+        doc = state.read(document("locks", "lock"))
+        assert doc is not None
+        return doc[LEADER]
+
+    report = explore(
+        rivals(step={"b does not take it": lambda before, after: leader(after) != "b" or leader(before) == "b"})
+    )
+    assert (report.verdict, report.reductions) == (Verdict.VIOLATED, ())
+
+
 @pytest.mark.parametrize("name", SYMMETRIC)
 @pytest.mark.parametrize("fusion", [False, True], ids=["", "fused"])
 def test_a_search_up_to_names_agrees(name: str, *, fusion: bool) -> None:

@@ -197,7 +197,7 @@ class Search:
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
         self.sizing = Sizing(self.steppers)
-        has_symmetry = reductions.symmetry and scenario.symmetric
+        has_symmetry = reductions.symmetry and scenario.symmetric and not scenario.step
         self.symmetry = Symmetry(space, scenario.symmetric, self.steppers) if has_symmetry else None
         self.graph = Graph(space, self.steppers, None if self.symmetry is None else self.symmetry.least)
         self.reached_by: Search | None = None
@@ -393,7 +393,9 @@ class Search:
             looked = [law.looked for law in (*self.laws, *self.goals)]
             looked += [each for law in self.step_laws for each in (law.looked, law.footprint)]
             for each in looked:
-                self.fusion.saw(LAWS, each.bits, 0)
+                # A law that looks at one process is judged for the others in its place, so theirs is not private either.
+                seen = each.bits if self.symmetry is None else self.symmetry.spread(each.bits)
+                self.fusion.saw(LAWS, seen, 0)
 
     def confirm(self) -> None:
         """Let fresh programs try what was merged.

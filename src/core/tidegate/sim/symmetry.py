@@ -15,8 +15,8 @@ Laws
     SY3  What the search with symmetry tells as a run is a run, with everybody's own name all the way.
 
 Known not to work: numbers that stand for processes are not renamed, so use names; a program that sorts by name, or takes the
-first that a scan finds, is not symmetric; a step law that singles somebody out is judged for one naming only. The
-number of renamings is the product of factorials, so it is for groups of two to five.
+first that a scan finds, is not symmetric. The number of renamings is the product of factorials, so it is for groups of two
+to five. A step is judged as it is taken, for one naming only, so a scenario with laws over steps is searched without symmetry.
 """
 
 from __future__ import annotations
@@ -129,9 +129,14 @@ class Renaming:
             renamed += table[at] if at in table else self.number(table, slot, at)
         return renamed
 
+    def cell(self, slot: Slot) -> tuple[str, ...]:
+        """The name of the cell in which stands for the other what stands in this one."""
+        kind, *rest = slot.name
+        return (kind, *map(self.text, rest))
+
     def number(self, table: dict[int, int], slot: Slot, at: int) -> int:
         kind, *rest = slot.name
-        name = (kind, *map(self.text, rest))
+        name = self.cell(slot)
         cell = Cell[object](name, slot.values[0])
         target = slot if name == slot.name else self.space.packing.slot(cell)
         value = slot.values[at]
@@ -161,7 +166,7 @@ class Symmetry:
     """
 
     def __init__(self, space: Space, groups: tuple[tuple[str, ...], ...], steppers: Sequence[Stepper]) -> None:
-        self.steppers = steppers
+        self.space, self.steppers = space, steppers
         self.renamings = [Renaming(space, names) for names in _others(groups)]
         for renaming in self.renamings:
             if renaming.state(space.first) != space.first:
@@ -175,6 +180,17 @@ class Symmetry:
     def least(self, state: Packed) -> Packed:
         """The same for all states that differ in names only."""
         return min(state, *self.images(state))
+
+    def spread(self, bits: Packed) -> Packed:
+        """The bits, and those in which is held for others what they hold for one."""
+        slots = self.space.packing.slots
+        spread = bits
+        for slot in list(slots.values()):
+            if bits >> slot.shift & slot.low:
+                for renaming in self.renamings:
+                    other = slots.get(renaming.cell(slot))
+                    spread |= 0 if other is None else other.low << other.shift
+        return spread
 
     def check(self, layer: list[Packed]) -> None:
         """Compare for some states what can happen next, under every renaming.
