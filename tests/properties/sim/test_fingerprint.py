@@ -630,6 +630,15 @@ def test_these_are_not_values(thing: object) -> None:
         must_be_value(thing, "it")
 
 
+def test_what_is_remembered_of_values_is_bounded() -> None:
+    """A program that makes a new one at each turn does not fill the memory."""
+    canon = Canon()
+    kept = [float(number) for number in range(10_010)]
+    for each in kept:
+        canon.key(each)
+    assert 0 < len(canon.known) <= 10_000
+
+
 def test_functions_are_the_same_if_they_would_do_the_same() -> None:
     """By their code and their defaults, for each run of a program makes functions of its own."""
     makes: Callable[[], object] = lambda: lambda number=1: number  # noqa: E731  each call makes another one
