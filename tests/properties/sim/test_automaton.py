@@ -274,6 +274,24 @@ def test_a_program_that_ends_early_in_a_replay_is_not_deterministic() -> None:
         explore(scenario(ends_early, 1, 2))
 
 
+def test_a_life_that_begins_where_another_one_came_to_is_no_hidden_state() -> None:
+    """Its first node was reached by a reply first: a fresh program of that life is given none there."""
+
+    async def from_where(life: int) -> object:
+        while life < 3:
+            await Note("tick", 0)
+            life += 1
+        return life
+
+    automaton = ProgramAutomaton(from_where)
+    first = automaton.start(0)
+    second = automaton.after(first, None)
+    assert automaton.start(1) == second
+    third = automaton.after(second, None)
+    assert automaton.status(automaton.after(third, None)) == Returned(3)
+    automaton.confirm()
+
+
 # --- time ---------------------------------------------------------------------------------------------------------------
 
 

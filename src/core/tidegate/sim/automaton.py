@@ -7,16 +7,15 @@ and used again; a program is replayed from its replies only when none is left. A
 before shows state hidden outside of the program, and is an error (`Nondeterministic`).
 
 State that is hidden outside of the frames (a global, a class, a cache, a context variable, what `is` compares) makes a merge
-wrong without any replay. So where a search has ended, merges are confirmed: a fresh program goes the second way into a
-node, and on from there by what was learned on the first. What is promised: of each node, up to `_SECOND_WAYS` further
-ways are tried in the order in which they were found, each `_BEYOND` replies beyond the merge, until as many replies were
-given as the search itself gave. A search at length (`Exploration.confirm`) tries them all.
+wrong without any replay. So where a search has ended, merges are confirmed: a fresh program goes a further way into a
+node, and on from there by what was learned on the first. What is promised: one further way of each node is tried, then a
+second one of each, and so on, `_BEYOND` replies beyond the merge, until as many replies were given as the search gave.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import FrameType
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -217,18 +216,15 @@ class ProgramAutomaton:
         """
         program = self.birth(life)
         status = resume(program, None)
-        for number in way:
+        for nth, number in enumerate(way):
             node = self.nodes[number]
-            if node.came is not None:
+            if nth and node.came is not None:  # the first one is where it begins, wherever others came from
                 status = resume(program, node.came.reply)
             self.compare(node, status)
         return program
 
-    def confirm(self, *, everything: bool = False) -> None:
-        """Let fresh programs go the further ways into nodes, and on from there: they must stand where others stood.
-
-        Args:
-            everything: Go all of them, however long it takes; without, as far as as many replies reach as the search gave.
+    def confirm(self) -> None:
+        """Let fresh programs go further ways into nodes, and on from there: they must stand where others stood.
 
         Raises:
             Nondeterministic: One asks for something else.
@@ -236,30 +232,33 @@ class ProgramAutomaton:
         left = max(sum(len(node.edges) for node in self.nodes), _REPLIES_MIN)
         walked: Counter[tuple[int, Hashable]] = Counter()
         for life, way, first in self.further_ways():
-            if left <= 0 and not everything:
+            if left <= 0:
                 return
-            left -= len(way) + self.walked_on(self.replayed(way, life), way[-1], first, walked)
+            left -= len(way) + self.walk_on(self.replayed(way, life), way[-1], first, walked)
 
-    def walked_on(
+    def walk_on(
         self, program: Program[object], at: int, first: Hashable | None, walked: Counter[tuple[int, Hashable]]
     ) -> int:
         """Let a program go on by what was learned, wherever fewest went before; how many replies it was given."""
-        for given in range(_BEYOND):
-            edges = self.nodes[at].edges
-            key = first if first is not None and not given else _least(edges, at, walked)
-            if key is None:
-                break
+        key, given = first if first is not None else self.least_walked(at, walked), 0
+        while key is not None and given < _BEYOND:
             walked[at, key] += 1
-            reply, at = edges[key]
+            reply, at = self.nodes[at].edges[key]
             self.compare(self.nodes[at], resume(program, reply))
+            key, given = self.least_walked(at, walked), given + 1
         if isinstance(self.nodes[at].status, Asking):
             self.nodes[at].parked.append(program)  # it may not like to be dropped there
         return given
 
-    def further_ways(self) -> Iterator[tuple[int, list[int], Hashable | None]]:
-        """Besides the first one to each node: the life, the way to the node before it, the reply there if there is one.
+    def least_walked(self, at: int, walked: Counter[tuple[int, Hashable]]) -> Hashable | None:
+        """The key of the reply after which fewest went on from there; None where none is known."""
+        return min(self.nodes[at].edges, key=lambda key: walked[at, key], default=None)
 
-        Before them the last few ways that end: where nothing is merged, they show whether a program does the same again.
+    def further_ways(self) -> Iterator[tuple[int, list[int], Hashable | None]]:
+        """In which life, by which nodes, and by which reply from the last of them; None where they are the whole way.
+
+        First the last few ways that end: where nothing is merged, they show whether a program does the same again. Then
+        all that lead to where another way led first.
         """
         ends = [number for number, node in enumerate(self.nodes) if number > self.CANCELLED and not node.edges]
         for number in ends[-_ENDS:]:
@@ -270,14 +269,15 @@ class ProgramAutomaton:
                 into.setdefault(to, []).append((life, to, None))
         for number, node in enumerate(self.nodes):
             for key, (reply, to) in node.edges.items():
-                if self.nodes[to].came != (number, reply):
+                came = self.nodes[to].came
+                if came is None or came.node != number or came.reply is not reply:  # equal replies may be of two types
                     into.setdefault(to, []).append((node.life, number, key))
         spread = sorted(into, key=lambda to: to * _GOLDEN % 2**32)  # so that what is left out is everywhere
         for nth in range(max(map(len, into.values()), default=0)):
             for to in spread:
                 if nth < len(into[to]):
                     life, number, key = into[to][nth]
-                    yield life, self.way(number), key
+                    yield life, [to] if key is None else self.way(number), key
 
     def compare(self, node: _Node, status: ProcessStatus) -> None:
         if self.canon.key(status) != node.exact:
@@ -315,11 +315,6 @@ class ProgramAutomaton:
         if came is not None and (self.nodes[came.node].is_timed or holds_instant(came.reply)):
             return True
         return _was_given_instant(program)
-
-
-def _least(edges: Iterable[Hashable], at: int, walked: Counter[tuple[int, Hashable]]) -> Hashable | None:
-    """The way on from a node that was gone least; None where none is known."""
-    return min(edges, key=lambda key: walked[at, key], default=None)
 
 
 def _was_given_instant(program: Program[object]) -> bool:

@@ -185,7 +185,7 @@ class Symmetry:
         """The bits, and those in which is held for others what they hold for one."""
         slots = self.space.packing.slots
         spread = bits
-        for slot in list(slots.values()):
+        for slot in slots.values():
             if bits >> slot.shift & slot.low:
                 for renaming in self.renamings:
                     other = slots.get(renaming.cell(slot))
