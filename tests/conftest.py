@@ -23,3 +23,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
     if skipped:
         terminalreporter.section("the page was not tested in a browser", yellow=True)
         terminalreporter.write_line(f"{len(skipped)} tests were skipped: the page {HOW_TO}.")
+
+
+def pytest_unconfigure() -> None:
+    """The collector need not look through all that is left, several times, before the process ends: that took ten seconds."""
+    gc.freeze()

@@ -45,6 +45,8 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.instants import WALL, Instant
 from tidegate.triggers.conditions import Composite, Logic, OnEvent
 
+pytestmark = pytest.mark.xdist_group("bad input")  # its values are made once, in one process
+
 OUTSIDE: Final = frozenset(
     {"sim", "catalogue", "scenarios", "specimens", "strategies", "laws", "outstanding", "__main__"}
 )
@@ -422,12 +424,14 @@ def hint_of(callee: Callable[..., object], name: str) -> Any:
     return object
 
 
-POOL: Final = Pool()
+@cache
+def pool() -> Pool:
+    return Pool()
 
 
 def choices_of(function: Callable[..., object]) -> dict[str, list[Sample]]:
     """The valid arguments of each parameter; where none is known, None."""
-    found = {name: varied(POOL.typed(hint)) or [None] for name, hint in parameters(function).items()}
+    found = {name: varied(pool().typed(hint)) or [None] for name, hint in parameters(function).items()}
     return {
         name: [Sample(f"valid {place}", value) for place, value in enumerate(values)] for name, values in found.items()
     }
@@ -437,7 +441,7 @@ def classes_in(hint: Any) -> Iterator[type]:
     """The classes of tidegate that a hint names, and those below them."""
     named = get_origin(hint) or hint
     if isinstance(named, type) and named is not object:
-        yield from (each for each in POOL.found if named in each.__mro__)
+        yield from (each for each in pool().found if named in each.__mro__)
     for arg in get_args(hint):
         for one in arg if isinstance(arg, list) else (arg,):
             yield from classes_in(one)
@@ -452,6 +456,7 @@ def is_used(member: object) -> bool:
     )
 
 
+@cache
 def taken() -> frozenset[object]:
     """The classes whose values somebody gives to tidegate: to a function, to a driver, or within one of those."""
     waiting = [each for each in ASKED.values() if is_used(each)]
@@ -462,9 +467,6 @@ def taken() -> frozenset[object]:
             waiting += more
             found |= more
     return frozenset(found)
-
-
-TAKEN: Final = taken()
 
 
 # --- what comes back ----------------------------------------------------------------------------------------------------
@@ -530,7 +532,7 @@ def unusable(function: Callable[..., object], value: object) -> str | None:
 
     What is an answer of tidegate, and nowhere taken, is made by the function that gives it, and not checked again.
     """
-    if not attrs.has(type(value)) or (function is type(value) and function not in TAKEN):
+    if not attrs.has(type(value)) or (function is type(value) and function not in taken()):
         return None
     if f"{type(value).__module__}.{type(value).__name__}".removeprefix("tidegate.") in CARRYING:
         return None
@@ -668,7 +670,7 @@ def test_everything_public_is_asked() -> None:
 
 def test_every_class_has_valid_values() -> None:
     """For else its functions would be asked with nothing but wrong arguments."""
-    without = {each for each, values in POOL.found.items() if not values and (is_checked(each) or each in TAKEN)}
+    without = {each for each, values in pool().found.items() if not values and (is_checked(each) or each in taken())}
 
     assert {each.__name__ for each in without} <= {"MissingExtra"}
 

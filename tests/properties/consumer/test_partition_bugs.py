@@ -10,7 +10,7 @@ import attrs
 import pytest
 from hypothesis import Phase as Stages
 from tests.properties.consumer.partition_course import ANY_MODE, check_all
-from tests.properties.consumer.partition_helpers import ALL, FLAT, SLOW, TP, Machine
+from tests.properties.consumer.partition_helpers import ALL, FLAT, RETRIED, SLOW, TP, Machine
 from tests.properties.consumer.partition_plain import check_plain
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
@@ -213,7 +213,11 @@ IN_SOME_MODE: Final[Mapping[str, tuple[Machine, str, Mapping[str, object]]]] = {
         "P3",
         {"hooks": False, "fanout": FLAT, "running_max": 3, "failure_policy": FailurePolicy.SKIP},
     ),
-    "takes any report": (parts(answer=takes_any_report), "P3", {"drain": Budget(9, commit=9), "running_max": 2}),
+    "takes any report": (
+        parts(answer=takes_any_report),
+        "P3",
+        {"drain": Budget(9, commit=9), "running_max": 2, "fanout": RETRIED},
+    ),
     "commits failures": (COMMITS_FAILURES, "P4", {"failure_policy": FailurePolicy.STOP}),
     "drops what is before": (
         parts(stopped_at=drops_what_is_before),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from random import Random  # noqa: TID251  seeded by Hypothesis
 from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests import length
-from tests.properties.plain_search import agree
+from tests.properties.plain_search import Found, agree, plain_search
 
 from tidegate.catalogue import shipped
 from tidegate.consumer.scenarios.partition import GIVES_UP, group, partition
@@ -77,10 +77,18 @@ SMALL: Mapping[str, Callable[[], Scenario]] = {
 }
 
 
+@cache
+def small(name: str) -> tuple[Scenario, Found]:
+    """A small scope, and what a plain search of it finds, once in a test run, whichever tests ask for it."""
+    scenario = SMALL[name]()
+    return scenario, plain_search(scenario)
+
+
+@pytest.mark.xdist_group("small scopes")
 @pytest.mark.parametrize("name", SMALL)
 def test_both_searches_find_the_same_in_small_scopes(name: str) -> None:
     """States, transitions, depth, rest, faults, goals, broken laws and the length of the shortest way there."""
-    found = agree(SMALL[name]())
+    found = agree(*small(name))
     assert found.states > 100 or found.broken is not None
 
 
