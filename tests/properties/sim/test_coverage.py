@@ -8,11 +8,11 @@ import pytest
 
 from tidegate.model.effects import Call, Note, Sleep
 from tidegate.model.instants import SECOND
-from tidegate.sim.actors import Process, factory
+from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Clock, Law, Scenario
 from tidegate.sim.world import Plain, calling, notes
 
@@ -60,6 +60,40 @@ def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None
 
     assert explore(scenario(actors=(once,))).uncovered == ()
     assert explore(scenario(actors=(alone,), budget=2)).uncovered == ("fault restart never struck",)
+
+
+def test_without_a_network_what_is_late_is_said_to_be_lost() -> None:
+    """Nothing else delivers what is under way."""
+    faults = Faults.of(Fault.LATE, Fault.DUPLICATE, on=lambda effect: isinstance(effect, Call))
+    late = Process("p", factory(says), faults, calling({"ask": (1,)}))
+    told = explore(scenario(actors=(late,)), Exploration(require_sometimes=True))
+    assert told.verdict is Verdict.INCONCLUSIVE
+    assert [line.partition(" here:")[0] for line in told.uncovered] == [
+        "fault late is a loss",
+        "fault duplicate is a loss",
+    ]
+    assert explore(scenario(actors=(late, Network(calling({"ask": (1,)}))))).uncovered == ()
+
+
+def test_a_fault_that_is_declared_may_strike_once_unless_another_budget_is_said() -> None:
+    """A scenario that forgets its budget would be clean whatever crashes."""
+
+    def crashing(**changes: object) -> Report:
+        crashes = Process("p", factory(says), Faults.of(Fault.CRASH_BEFORE), calling({"ask": (1,)}))
+        law = {"it says it is done": lambda state: state.status("p") == Returned("done")}
+        made: dict[str, object] = {
+            "name": "s",
+            "summary": "",
+            "world": Plain(),
+            "actors": (crashes,),
+            "eventually": law,
+        }
+        return explore(Scenario(**made, **changes))  # type: ignore[arg-type]
+
+    assert (crashing().verdict, crashing().budget) == (Verdict.VIOLATED, 1)
+    assert crashing(budget=0).verdict is Verdict.COMPLETE
+    assert scenario(actors=(Process("p", factory(says)),)).budget == 1  # as it was said
+    assert Scenario("s", "", Plain(), (Process("p", factory(says)),)).budget == 0
 
 
 def test_a_goal_that_is_never_reached_is_reported() -> None:

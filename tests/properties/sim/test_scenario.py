@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import attrs
@@ -14,9 +14,11 @@ from tidegate.model.effects import Note, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import find_one, insert_one
-from tidegate.sim.actors import Network, Ticks
+from tidegate.sim.actors import Network, Process, Ticks, factory
+from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, bound
-from tidegate.sim.scenario import Clock, Label, Scenario, Trouble
+from tidegate.sim.report import Verdict, explore
+from tidegate.sim.scenario import Clock, Label, Scenario, State, Trouble
 from tidegate.sim.world import Plain
 
 
@@ -103,3 +105,50 @@ def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
     assert allowed == [whole, whole, whole, {FAULTS: 2}, {FAULTS: 0}]
     with pytest.raises(Misuse, match="a budget of -1 faults"):
         bounded.at_most(-1)
+
+
+# --- what a law answers -------------------------------------------------------------------------------------------------
+
+
+async def awaits(state: State) -> bool:
+    return state.status("p") != Returned("bad")
+
+
+def yields(state: State) -> Iterator[bool]:
+    yield state.status("p") != Returned("bad")
+
+
+ALWAYS_TRUE: Mapping[str, Callable[[State], object]] = {
+    "a coroutine": lambda state: awaits(state),  # noqa: PLW0108  a function that is no `async def`
+    "a generator": lambda state: (holds for holds in (state.status("p") != Returned("bad"),)),
+    "a function": lambda state: lambda: state.status("p") != Returned("bad"),
+    "a tuple": lambda state: (state.status("p") != Returned("bad"),),
+    "a text": lambda _: "no",
+    "nothing": lambda _: None,
+    "a number": lambda _: 1,
+}
+
+
+def judged(kind: str, law: Callable[..., object]) -> Verdict:
+    laws = {kind: {"L": (lambda _, after: law(after)) if kind == "step" else law}}
+    return explore(Scenario("s", "", Plain(), (Process("p", factory(says_bad)),), **laws)).verdict  # type: ignore[arg-type]
+
+
+async def says_bad() -> str:
+    await Note("m", 0)
+    return "bad"
+
+
+@pytest.mark.parametrize("answer", ALWAYS_TRUE)
+@pytest.mark.parametrize("kind", ["always", "step", "eventually", "sometimes"])
+def test_a_law_that_answers_no_bool_is_misuse_that_names_it(kind: str, answer: str) -> None:
+    """It would be true, or false, whatever happens."""
+    with pytest.raises(Misuse, match="the law 'L' answered"):
+        judged(kind, ALWAYS_TRUE[answer])
+
+
+@pytest.mark.parametrize("law", [awaits, yields])
+def test_a_law_that_is_a_coroutine_function_or_a_generator_is_refused_at_once(law: Callable[..., object]) -> None:
+    """Before anything is explored."""
+    with pytest.raises(Misuse, match="the law 'L' is"):
+        Scenario("s", "", Plain(), (), always={"L": law})  # type: ignore[dict-item]

@@ -29,7 +29,7 @@ from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Crashed, Returned
 from tidegate.sim.causes import commands_of
 from tidegate.sim.compare import decision
-from tidegate.sim.faults import Fault
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.lines import decided_at
 from tidegate.sim.nearest import NEAREST_STATES_MAX, nearest_passing
 from tidegate.sim.picture import PICTURED_MAX, pictured
@@ -662,6 +662,19 @@ def test_relative_time_passes_by_quanta() -> None:
         (StepKind.SLEEP, 2_000),
     ]
     assert trace.steps[-1].causes == (2,)
+
+
+def test_a_counterexample_with_a_value_that_does_not_equal_itself_is_told() -> None:
+    """What a step looked at is found by what happened in it, in words."""
+
+    async def notes_nan() -> None:
+        await Note("k", float("nan"))
+
+    crashes = Process("p", factory(notes_nan), Faults.of(Fault.CRASH_BEFORE))
+    law = {"it lives": lambda state: state.status("p") != Crashed()}
+    trace = explore(Scenario("nan", "", world_with({}), (crashes,), always=law)).trace
+    assert trace is not None
+    assert [step.event for step in trace.steps] == ["crashes before it could note k: nan"]
 
 
 def test_a_law_that_raises_is_an_error_unless_another_one_is_broken() -> None:

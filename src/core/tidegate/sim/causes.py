@@ -24,7 +24,7 @@ from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import ActorStep
 from tidegate.sim.search import Search
 from tidegate.sim.trace import Done, Lane
-from tidegate.sim.ways import Way, effect_of, lane_of
+from tidegate.sim.ways import Way, effect_of, event, lane_of
 from tidegate.sim.world import BUDGET, CLOCK, DOCUMENTS, FLIGHT, IDS, WAKES
 
 __all__ = ["caused_by", "commands_of", "done_in", "touched_by"]
@@ -68,10 +68,11 @@ def _looked_at(state: Packed, way: Way) -> int:
     An actor is asked for all of its steps, one after the other. What it looks at before it tells the first of those that
     are about one thing (an effect that happens, and the faults that may strike it) serves all of these.
     """
+    happened = event(way.step)  # in words, for a value need not equal itself
     return next(
         bits
         for step, after, bits in _looking(state, way)
-        if after == way.after and step.fault is way.step.fault and step.label == way.step.label
+        if after == way.after and step.fault is way.step.fault and event(step) == happened
     )
 
 

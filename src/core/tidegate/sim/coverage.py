@@ -1,7 +1,7 @@
 """What a search, or random runs, did not cover: states, faults, goals, laws. A verdict that hides it would promise more than was seen.
 
     states   that were reached and not looked beyond, where a bound stopped the search
-    faults   that some process allows, that the budgets allow, and that never struck
+    faults   that some process allows, that the budgets allow, and that never struck; or that nobody brings to an end
     goals    that were never reached
     laws     about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
              the clock had no moves left; all, where none is stated, or where nothing ever happens
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Final
 
+from tidegate.sim.actors import Network
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Looked
@@ -55,8 +56,15 @@ def _untimely(found: Explored) -> tuple[str, ...]:
 def missed(found: Explored | Sampled) -> tuple[str, ...]:
     """That nothing can be found; goals that were never reached, and faults that never struck."""
     goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
-    kinds = [kind for kind in _possible(found.search.scenario) if not found.faults.get(kind)]
-    return (*_vacuous(found), *goals, *(f"fault {kind} never struck" for kind in kinds))
+    possible = _possible(found.search.scenario)
+    kinds = [f"fault {kind} never struck" for kind in possible if not found.faults.get(kind)]
+    lost = [] if any(isinstance(actor, Network) for actor in found.search.scenario.actors) else _DELIVERED
+    undelivered = [
+        f"fault {kind} is a loss here: what is under way never arrives without a Network among the actors"
+        for kind in possible
+        if kind in lost and found.faults.get(kind)
+    ]
+    return (*_vacuous(found), *goals, *kinds, *undelivered)
 
 
 def _vacuous(found: Explored | Sampled) -> tuple[str, ...]:
@@ -99,6 +107,10 @@ def absent(scenario: Scenario, kinds: Iterable[Fault], struck: Container[Fault])
 
 _AFTER_ANOTHER: Final = frozenset({Fault.RESTART})
 """What strikes only where a fault has struck before: who starts again has crashed."""
+
+
+_DELIVERED: Final = (Fault.LATE, Fault.DUPLICATE)
+"""What leaves a request under way, which a network delivers."""
 
 
 def _possible(scenario: Scenario) -> tuple[Fault, ...]:

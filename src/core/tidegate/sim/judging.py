@@ -9,17 +9,30 @@ step                 judged when a step is learned, where it touches what the la
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import CoroutineType
 from typing import Final, final
 
 import attrs
 
+from tidegate.model.errors import Misuse, shown
 from tidegate.sim.automaton import Raised
 from tidegate.sim.packing import Looked, Packed
 from tidegate.sim.scenario import Law, StepLaw
 from tidegate.sim.space import Space, View
 from tidegate.sim.trace import Breach
 
-__all__ = ["NO_ERROR", "Always", "Between", "Broken", "BrokenStep", "Grew", "judge_steps", "negated", "raises_nothing"]
+__all__ = [
+    "NO_ERROR",
+    "Always",
+    "Between",
+    "Broken",
+    "BrokenStep",
+    "Grew",
+    "answered",
+    "judge_steps",
+    "negated",
+    "raises_nothing",
+]
 
 
 NO_ERROR: Final = "no program raises an error"
@@ -44,7 +57,7 @@ class Always:
             fresh = {state & mask for state in states} - self.good
             for state in states if fresh else ():
                 if state & mask in fresh and state & self.looked.bits not in self.good:
-                    if not self.holds(self.space.view(state, self.looked)):
+                    if not answered(self.name, self.holds(self.space.view(state, self.looked))):
                         return state
                     self.good.add(state & self.looked.bits)
         return None
@@ -76,7 +89,8 @@ class Between:
             return
         mask = self.looked.bits
         if (before & mask, after & mask) not in self.good:
-            if not self.holds(self.space.view(before, self.looked), self.space.view(after, self.looked)):
+            views = self.space.view(before, self.looked), self.space.view(after, self.looked)
+            if not answered(self.name, self.holds(*views)):
                 raise BrokenStep(self.name, before, after)
             self.good.add((before & self.looked.bits, after & self.looked.bits))
         looked.bits |= self.looked.bits
@@ -117,5 +131,22 @@ def raises_nothing(process: str) -> Law:
     return lambda state: not isinstance(state.status(process), Raised)
 
 
-def negated(holds: Law) -> Callable[[View], bool]:
-    return lambda view: not holds(view)
+def negated(name: str, holds: Law) -> Callable[[View], bool]:
+    return lambda view: not answered(name, holds(view))
+
+
+def answered(law: str, answer: object) -> bool:
+    """What a law answered, which must be a bool: a coroutine, say, would count as true whatever it is about.
+
+    Raises:
+        Misuse: It is anything else.
+    """
+    if answer is True or answer is False:
+        return answer
+    if isinstance(answer, CoroutineType):
+        answer.close()  # it was never awaited, and need not say so
+    raise Misuse(
+        f"the law {law!r} answered {shown(answer)}",
+        why="a law answers a bool: anything else would count as true or false whatever it is about",
+        todo="write a plain `def` that returns True or False; wrap what it yields in all(...) or any(...)",
+    )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum, unique
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import NoneType
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar, final
 
@@ -28,7 +29,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration
 from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.values import check_callable, check_tuple, check_type
-from tidegate.sim.faults import FAULTS, Fault, bound
+from tidegate.sim.faults import FAULTS, Fault, Faults, bound
 from tidegate.sim.world import Cell, Flying, Plain, World
 
 __all__ = [
@@ -182,6 +183,23 @@ class Clock:
             raise Misuse(f"{self.moves} moves of a clock")
 
 
+def _check_answers(law: object, name: str, scenario: str) -> None:
+    """Raise Misuse if what the law answers is always true: a coroutine, or a generator."""
+    kinds: tuple[tuple[str, Callable[[object], bool], str], ...] = (
+        ("an `async def`", iscoroutinefunction, "write a plain `def`: a law awaits nothing"),
+        ("a generator", isgeneratorfunction, "write `return all(...)` instead of `yield`"),
+        ("an asynchronous generator", isasyncgenfunction, "write a plain `def` that returns a bool"),
+    )
+    for kind, is_one, todo in kinds:
+        if is_one(law):
+            raise Misuse(
+                f"the law {name!r} is {kind}",
+                where=f"scenario {scenario}",
+                why="what it answers is always true",
+                todo=todo,
+            )
+
+
 @final
 @unique
 class Kind(StrEnum):
@@ -201,7 +219,7 @@ class Scenario:
         summary: One line for people.
         world: How it begins.
         actors: Whatever moves.
-        budget: How many faults may strike, all kinds together.
+        budget: How many faults may strike, all kinds together; unless it is said, one where an actor declares faults, else 0.
         budgets: How many of one kind may, where that is fewer; 0 for never.
         clock: How time passes; None: it stands.
         always, step, eventually, sometimes: Its laws by name. A law in parts holds if all of them do; each part is
@@ -215,7 +233,7 @@ class Scenario:
     summary: str
     world: Plain
     actors: tuple[Actor, ...]
-    budget: int = 0
+    budget: int = attrs.field()
     budgets: Mapping[Fault, int] = attrs.field(factory=dict, kw_only=True)
     clock: Clock | None = None
     always: Mapping[str, Law | tuple[Law, ...]] = attrs.field(factory=dict)
@@ -225,6 +243,12 @@ class Scenario:
     expect: str | None = None
     kind: Kind = Kind.DESIGN
     symmetric: tuple[tuple[str, ...], ...] = attrs.field(default=(), kw_only=True)
+
+    @budget.default
+    def _(self) -> int:
+        actors: object = self.actors  # it is looked at below
+        declared = (getattr(actor, "faults", None) for actor in actors) if isinstance(actors, tuple) else ()
+        return int(any(isinstance(faults, Faults) and faults.kinds for faults in declared))
 
     def __attrs_post_init__(self) -> None:
         self._check_types()
@@ -269,6 +293,7 @@ class Scenario:
                 check_type(name, str, "the name of a law")
                 for part in law if isinstance(law, tuple) else (law,):
                     check_callable(part, "a law")
+                    _check_answers(part, name, self.name)
         check_type(self.expect, (str, NoneType), "the name of a law")
         check_type(self.kind, Kind, "a kind of scenario")
         check_tuple(self.symmetric, tuple, "a group of processes")

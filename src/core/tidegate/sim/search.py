@@ -193,7 +193,7 @@ class Search:
         ]
         self.errors = {name: Always(NO_ERROR, raises_nothing(name), space) for name in space.processes}
         self.rest_laws = [Always(name, holds, space) for name, holds in scenario.eventually.items()]
-        self.goals = [Always(name, negated(holds), space) for name, holds in scenario.sometimes.items()]
+        self.goals = [Always(name, negated(name, holds), space) for name, holds in scenario.sometimes.items()]
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
         self.sizing = Sizing(self.steppers)

@@ -28,7 +28,7 @@ from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
 from tidegate.sim.faults import Fault
 from tidegate.sim.fingerprint import PYTHON
-from tidegate.sim.judging import NO_ERROR
+from tidegate.sim.judging import NO_ERROR, answered
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import described
 from tidegate.sim.reducers import ReducerProcess
@@ -172,27 +172,27 @@ def judgements(
     scenario = search.scenario
     was, view = search.space.view(before, Looked()), search.space.view(after, Looked())
 
-    def holds(law: Law | tuple[Law, ...]) -> Truth:
-        return truth(holds=all(part(view) for part in (law if isinstance(law, tuple) else (law,))))
+    def holds(name: str, law: Law | tuple[Law, ...]) -> Truth:
+        return truth(holds=all(answered(name, part(view)) for part in (law if isinstance(law, tuple) else (law,))))
 
     def raises_nothing() -> Truth:
         return truth(holds=not any(isinstance(view.status(name), Raised) for name in search.space.processes))
 
-    def steps_well(law: StepLaw) -> Truth:
-        return truth(holds=law(was, view))
+    def steps_well(name: str, law: StepLaw) -> Truth:
+        return truth(holds=answered(name, law(was, view)))
 
-    def rests_well(law: Law) -> Truth:
-        return truth(holds=law(view)) if is_at_rest else Truth.OPEN
+    def rests_well(name: str, law: Law) -> Truth:
+        return truth(holds=answered(name, law(view))) if is_at_rest else Truth.OPEN
 
-    def is_reached(goal: Law) -> Truth:
-        return Truth.REACHED if goal(view) else Truth.OPEN
+    def is_reached(name: str, goal: Law) -> Truth:
+        return Truth.REACHED if answered(name, goal(view)) else Truth.OPEN
 
-    yield from ((name, partial(holds, law)) for name, law in scenario.always.items())
+    yield from ((name, partial(holds, name, law)) for name, law in scenario.always.items())
     if search.space.processes:
         yield NO_ERROR, raises_nothing
-    yield from ((name, partial(steps_well, law)) for name, law in scenario.step.items())
-    yield from ((name, partial(rests_well, law)) for name, law in scenario.eventually.items())
-    yield from ((name, partial(is_reached, goal)) for name, goal in scenario.sometimes.items())
+    yield from ((name, partial(steps_well, name, law)) for name, law in scenario.step.items())
+    yield from ((name, partial(rests_well, name, law)) for name, law in scenario.eventually.items())
+    yield from ((name, partial(is_reached, name, goal)) for name, goal in scenario.sometimes.items())
 
 
 def truth(*, holds: bool) -> Truth:

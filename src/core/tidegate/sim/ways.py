@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, cast, final
 
-from tidegate.model.documents import one_line
+from tidegate.model.documents import exactly, one_line
 from tidegate.model.effects import Effect
 from tidegate.sim.actors import Network, Process, Ticks
 from tidegate.sim.automaton import Asking
@@ -92,7 +92,7 @@ def source(search: Search, state: Packed, way: Way) -> str:
             machine = Lens(search.space.packing, state, Looked()).read(actor.place)
             for running in machine.running if isinstance(machine, Machine) else ():
                 status = actor.at(running)
-                if isinstance(status, Asking) and status.effect == way.step.label.what:
+                if isinstance(status, Asking) and exactly(status.effect) == exactly(way.step.label.what):
                     return actor.behaviour(running.command).nodes[running.node].src
             return decided_at(actor.step)
         case _:
