@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine
 from random import Random  # noqa: TID251  seeded by Hypothesis
+from typing import Final
 
 import attrs
 import pytest
@@ -26,22 +27,36 @@ from tidegate.model.documents import (
     PutServerTime,
     exactly,
 )
-from tidegate.model.effects import Call, Effect, Now, Sleep
+from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, WALL, Duration, Instant
-from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.model.instants import SECOND, STORE, WALL, Duration, Instant
+from tidegate.model.operations import StoreTime, find_all, find_one, find_one_and_update, update_one
 from tidegate.model.reducer import Step
+from tidegate.sim import automaton
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.aging import aged, holds_instant
 from tidegate.sim.automaton import Returned
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.replay import Reproduced, replay
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.search import Explored
 from tidegate.sim.steppers import UNAGED
-from tidegate.sim.world import CLOCK, MOVES, Cell, Outcomes, Plain, World, document, inbox, perform, world_with
+from tidegate.sim.world import (
+    CLOCK,
+    MOVES,
+    Cell,
+    Outcomes,
+    Plain,
+    World,
+    contents,
+    document,
+    inbox,
+    perform,
+    world_with,
+)
 
 HOLDER = Field[str]("holder")
 AT = Field[Instant]("at")
@@ -401,10 +416,11 @@ async def reads_its_clock() -> object:
 
 
 @pytest.mark.parametrize(
-    ("program", "where"), [(keeps_an_instant, "about to sleep 1 s"), (reads_its_clock, "about to read the clock")]
+    ("program", "why"),
+    [(keeps_an_instant, "a program holds an instant in `row` at "), (reads_its_clock, "a program reads its clock at ")],
 )
 def test_a_program_with_an_instant_falls_back_to_absolute_time_and_the_report_says_why(
-    program: Callable[[], Coroutine[Effect[object], object, object]], where: str
+    program: Callable[[], Coroutine[Effect[object], object, object]], why: str
 ) -> None:
     """An instant in the memory of a program would not move with the others, so time is what it is, and bounded."""
     scenario = attrs.evolve(
@@ -414,9 +430,139 @@ def test_a_program_with_an_instant_falls_back_to_absolute_time_and_the_report_sa
     )
     report = explore(scenario)
     assert report.verdict is Verdict.COMPLETE
-    assert report.time == f"absolute time, 4 moves of 1 s, for a program holds an instant where it is {where}"
-    with pytest.raises(Misuse, match=f"relative time does not fit: {where}"):
+    assert report.time.startswith(f"absolute time, 4 moves of 1 s, for {why}")
+    assert f" {program.__name__}" in report.time
+    with pytest.raises(Misuse, match=f"relative time does not fit: {why}"):
         explore(attrs.evolve(scenario, clock=Clock(SECOND, horizon=SECOND)))
+
+
+STAMP: Final = Field[Instant]("stamp")
+STAMPED: Final = {"stamps": (Document.of({"_id": "x"}), Document.of({"_id": "y"}))}
+
+
+async def stamps() -> None:
+    await update_one("stamps", Eq(ID, "x"), PutServerTime(STAMP))
+    await update_one("stamps", Eq(ID, "y"), PutServerTime(STAMP))
+
+
+async def apart() -> int | None:
+    found = await find_all("stamps", limit=2)
+    return found[1][STAMP] - found[0][STAMP] if all(doc.has(STAMP) for doc in found) else None
+
+
+async def compares_two_stamps_beyond_the_horizon() -> object:
+    between = await apart()
+    return "bad" if between is not None and between >= 5 * SECOND else None
+
+
+async def compares_two_stamps_exactly() -> object:
+    return "bad" if await apart() == 3 * SECOND else None
+
+
+async def takes_a_remainder() -> object:
+    return "bad" if (await StoreTime()).at // SECOND % 3 == 1 else None
+
+
+async def keeps_the_number_of_an_instant() -> object:
+    first = (await StoreTime()).at
+    second = (await StoreTime()).at
+    return "bad" if second - first >= SECOND else None
+
+
+async def keeps_the_text_of_an_instant() -> object:
+    first = str(await StoreTime())
+    await Note("between", 0)
+    return None if first == str(await StoreTime()) else "bad"
+
+
+LOOKS_AT_MORE: Final = (
+    compares_two_stamps_beyond_the_horizon,
+    compares_two_stamps_exactly,
+    takes_a_remainder,
+    keeps_the_number_of_an_instant,
+    keeps_the_text_of_an_instant,
+)
+
+
+def looking(program: Callable[[], Coroutine[Effect[object], object, object]], clock: Clock) -> Scenario:
+    return Scenario(
+        name="looking",
+        summary="",
+        world=world_with(STAMPED),
+        actors=(Process("w", factory(stamps)), Process("p", factory(program))),
+        clock=clock,
+        always={"nothing is bad": lambda state: state.status("p") != Returned("bad")},
+    )
+
+
+@pytest.mark.parametrize("runs", [False, True], ids=["whole", "random runs"])
+@pytest.mark.parametrize("program", LOOKS_AT_MORE)
+def test_whoever_looks_at_more_than_ages_is_noticed(
+    program: Callable[[], Coroutine[Effect[object], object, object]], *, runs: bool
+) -> None:
+    """Its verdict is that of absolute time, or there is none."""
+    how = Exploration(seed="1", runs=1_000) if runs else Exploration()
+    absolute = explore(looking(program, Clock(SECOND, moves=7)), how, seeding=Random)
+    assert absolute.verdict is Verdict.VIOLATED
+    fallen_back = explore(looking(program, Clock(SECOND, horizon=2 * SECOND, moves=7)), how, seeding=Random)
+    assert fallen_back.verdict is Verdict.VIOLATED
+    assert fallen_back.time.startswith("absolute time, 7 moves of 1 s, for a program that asked at ")
+    with pytest.raises(Misuse, match="looks at more than ages up to 2 s"):
+        explore(looking(program, Clock(SECOND, horizon=2 * SECOND)), how, seeding=Random)
+
+
+def test_without_other_times_a_wrong_verdict_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: nobody is asked again."""
+    monkeypatch.setattr(automaton, "ELSEWHEN", ())
+    report = explore(looking(takes_a_remainder, Clock(SECOND, horizon=2 * SECOND)))
+    assert report.verdict is Verdict.COMPLETE
+
+
+def test_a_law_that_compares_stamps_beyond_the_horizon_is_noticed() -> None:
+    """Within the horizon it is judged."""
+
+    def within(longest: Duration) -> Callable[[State], bool]:
+        def holds(state: State) -> bool:
+            x, y = contents(state, "stamps")
+            return not (x.has(STAMP) and y.has(STAMP)) or y[STAMP] - x[STAMP] <= longest
+
+        return holds
+
+    def judged(longest: Duration, clock: Clock) -> Report:
+        scenario = looking(stamps, clock)
+        return explore(attrs.evolve(scenario, actors=scenario.actors[:1], always={"L": within(longest)}))
+
+    far = Clock(SECOND, horizon=2 * SECOND, moves=6)
+    assert judged(4 * SECOND, far).verdict is Verdict.VIOLATED
+    assert judged(4 * SECOND, far).time.startswith("absolute time, 6 moves of 1 s, for the law 'L' looks at more")
+    with pytest.raises(Misuse, match="the law 'L' looks at more than ages up to the horizon"):
+        judged(4 * SECOND, attrs.evolve(far, moves=0))
+
+
+@attrs.frozen
+class Seen:
+    """An event that says when."""
+
+    at: Instant
+
+
+def test_a_reducer_that_looks_at_more_than_ages_is_noticed() -> None:
+    """A remainder of an instant that its event brings."""
+
+    def step(state: int, event: Seen) -> Step[object, Effect[object]]:
+        return Step(event.at.at // SECOND % 3 + state, ())
+
+    tells = ReducerProcess("r", 0, step, lambda _, __: None)
+    scenario = Scenario(
+        name="remainders",
+        summary="",
+        world=Plain().write(inbox("r"), (Seen(Instant(0, STORE)),)),
+        actors=(tells,),
+        clock=Clock(SECOND, horizon=2 * SECOND),
+        always={"L": lambda _: True},
+    )
+    with pytest.raises(Misuse, match="the reducer r looks at more than ages up to 2 s"):
+        explore(scenario)
 
 
 def test_absolute_time_that_is_asked_for_is_said_to_be() -> None:

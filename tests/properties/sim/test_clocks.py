@@ -145,7 +145,7 @@ def test_sleeps_of_machines_that_drift_keep_time_relative(drift: int) -> None:
 def test_whoever_reads_a_skewed_clock_makes_time_absolute() -> None:
     """And the verdict says so."""
     report = explore(in_relative_time(scenario(Host(skew=SECOND), budget=1)))
-    assert report.time.startswith("absolute time, 2 moves of 1 s, for a program holds an instant")
+    assert report.time.startswith("absolute time, 2 moves of 1 s, for a program reads its clock at ")
 
 
 def in_relative_time(scenario: Scenario) -> Scenario:

@@ -128,6 +128,9 @@ class Process:
     def confirm(self) -> None:
         self.behaviour.confirm()
 
+    def at_other_times(self, quantum: Duration, horizon: Duration) -> None:
+        self.behaviour.at_other_times(quantum, horizon)
+
     def goes(self, world: World, node: int) -> World:
         """Stand at the node; to stand before a sleep is to sleep."""
         world = world.write(self.place, node)

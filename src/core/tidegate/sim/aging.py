@@ -1,17 +1,33 @@
 """Time passes for a value: every instant in it moves, so that now stays where it is.
 
 Instants kept relative to now, and equal once they lie further back than the largest age that is ever compared, make time
-unbounded and the states finite. That is exact as long as nothing but differences to now is ever looked at.
+unbounded and the states finite. That is exact as long as nothing but differences to now is ever looked at, and no
+difference beyond the horizon. So whoever looks at instants (a program, a reducer, a law) is asked again with all of them at
+other times (`ELSEWHEN`): it must answer the same, with the instants in the answer moved as those that it was given.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import Final, Protocol, cast, final
+
+import attrs
 
 from tidegate.model.documents import Document, Value
 from tidegate.model.instants import Duration, Instant
 
-__all__ = ["Attribute", "aged", "holds_instant"]
+__all__ = ["ELSEWHEN", "Attribute", "Elsewhen", "HoldsInstant", "aged", "holds_instant"]
+
+
+class HoldsInstant(Exception):  # noqa: N818  control flow of the search, never seen outside
+    """Relative time does not fit. Its arguments: who looks at more than ages, and what to write instead."""
+
+    @property
+    def todo(self) -> str:
+        return str(self.args[1])
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Attribute(Protocol):
@@ -27,26 +43,67 @@ class Attribute(Protocol):
 
 def aged(value: object, by: Duration, horizon: Duration) -> object:
     """The value with every instant in it moved back by `by`, none further back than `horizon` before now, which is 0."""
+    return _at_instants(value, lambda at: max(at - by, -horizon))
+
+
+def _at_instants(value: object, change: Callable[[int], int]) -> object:
+    """The value with every instant in it changed."""
     match value:
         case Instant(at, clock):
-            return Instant(max(at - by, -horizon), clock)
+            return Instant(change(at), clock)
         case Document(items):
-            return Document(tuple((key, cast("Value", aged(item, by, horizon))) for key, item in items))
+            return Document(tuple((key, cast("Value", _at_instants(item, change))) for key, item in items))
         case tuple():
-            return tuple(aged(item, by, horizon) for item in value)
+            return tuple(_at_instants(item, change) for item in value)
         case frozenset():
-            return frozenset(aged(item, by, horizon) for item in value)
+            return frozenset(_at_instants(item, change) for item in value)
         case _:
-            return _with_fields_aged(value, by, horizon)
+            return _with_fields_changed(value, change)
 
 
-def _with_fields_aged(value: object, by: Duration, horizon: Duration) -> object:
+def _with_fields_changed(value: object, change: Callable[[int], int]) -> object:
     if not holds_instant(value):
         return value
     fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
     kept = {field.alias or field.name: getattr(value, field.name) for field in fields if field.init}
-    changed = {name: aged(item, by, horizon) for name, item in kept.items()}
+    changed = {name: _at_instants(item, change) for name, item in kept.items()}
     return type(value)(**changed)
+
+
+@final
+@attrs.frozen
+class Elsewhen:
+    """Another time at which the same might happen.
+
+    Attributes:
+        later: By how many quanta now is later.
+        beyond: By how many quanta what lies at the horizon, where all ages are the same, lies further back; the second
+            document of a reply by twice as many, and so on, for what is equal there need not be. With a horizon of 0 that
+            is not asked: what has passed could be now.
+    """
+
+    later: int
+    beyond: int
+
+    def moved(self, value: object, quantum: Duration, horizon: Duration) -> object:
+        """The value as it would be then."""
+        if not holds_instant(value):
+            return value
+        if isinstance(value, tuple):
+            return tuple(
+                _moved(item, self.later * quantum, self.beyond * quantum * nth, horizon)
+                for nth, item in enumerate(value, 1)
+            )
+        return _moved(value, self.later * quantum, self.beyond * quantum, horizon)
+
+
+ELSEWHEN: Final = (Elsewhen(1, 1), Elsewhen(2, 3), Elsewhen(7, 2), Elsewhen(7_919, 1_009))
+"""Small ones, for what counts quanta one by one; odd and even ones, for remainders; far ones, for bounds."""
+
+
+def _moved(value: object, by: Duration, beyond: Duration, horizon: Duration) -> object:
+    """Every instant later by `by`, but for those at the horizon earlier by `beyond`."""
+    return _at_instants(value, lambda at: at + by - (beyond if horizon and at <= -horizon else 0))
 
 
 def holds_instant(value: object) -> bool:

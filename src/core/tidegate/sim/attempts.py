@@ -14,7 +14,7 @@ from typing import Final, TypeVar, final
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import seconds
-from tidegate.sim.automaton import HoldsInstant
+from tidegate.sim.aging import HoldsInstant
 from tidegate.sim.judging import Grew
 from tidegate.sim.packing import NARROW, Overflow, Packing
 from tidegate.sim.scenario import Scenario
@@ -87,10 +87,10 @@ def why_absolute(scenario: Scenario, held: HoldsInstant) -> str:
         raise Misuse(
             f"relative time does not fit: {held}",
             where=f"scenario {scenario.name}",
-            why="a program keeps an instant, or reads its clock, so time is absolute, and the clock has no moves",
-            todo="give the clock moves, or let the store judge ages in a filter",
+            why="so time is absolute, and the clock has no moves",
+            todo=f"{held.todo}; let the store judge ages in a filter; or give the clock moves (docs/time.md)",
         ) from held
-    return f", for a program holds an instant where it is {held}"
+    return f", for {held}"
 
 
 def timing(search: Search) -> str:

@@ -10,6 +10,9 @@ State that is hidden outside of the frames (a global, a class, a cache, a contex
 wrong without any replay. So where a search has ended, merges are confirmed: a fresh program goes a further way into a
 node, and on from there by what was learned on the first. What is promised: one further way of each node is tried, then a
 second one of each, and so on, `_BEYOND` replies beyond the merge, until as many replies were given as the search gave.
+
+In relative time a program must look at nothing but ages. So all ways are gone once more with the instants in the replies moved
+(`tidegate.sim.aging.ELSEWHEN`): a number made of an instant, kept across an await, shows, and so does an age beyond the horizon.
 """
 
 from __future__ import annotations
@@ -25,13 +28,13 @@ from tidegate.model.documents import Document, show
 from tidegate.model.effects import Effect, Failure, Now, Program, checked_effect
 from tidegate.model.errors import Nondeterministic, TidegateError
 from tidegate.model.immutable import must_be_value
-from tidegate.model.instants import Instant
-from tidegate.sim.aging import holds_instant
+from tidegate.model.instants import Duration, Instant, seconds
+from tidegate.sim.aging import ELSEWHEN, Elsewhen, HoldsInstant, aged, holds_instant
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
-from tidegate.sim.lines import awaited_at
+from tidegate.sim.lines import awaited_at, holders
 
 __all__ = [
-    "Asking", "Birth", "Cancelled", "Crashed", "Failed", "HoldsInstant", "ProcessStatus", "ProgramAutomaton", "Raised",
+    "Asking", "Birth", "Cancelled", "Crashed", "Failed", "ProcessStatus", "ProgramAutomaton", "Raised",
     "Returned", "checked_effect", "resume",
 ]  # fmt: skip
 
@@ -111,10 +114,6 @@ Birth: TypeAlias = Callable[[int], Program[object]]
 """Which life (0, then 1 after a restart, ...) -> a new run of the program."""
 
 
-class HoldsInstant(Exception):  # noqa: N818  control flow of the search, never seen outside
-    """Relative time does not fit: a program keeps an instant, or reads its clock. Its argument says where it stands."""
-
-
 class _Came(NamedTuple):
     """From which node, by which reply."""
 
@@ -181,8 +180,82 @@ class ProgramAutomaton:
     def later(self, node: int) -> int:
         """The node when time has moved on: itself, for a program that holds no instant."""
         if self.nodes[node].is_timed:
-            raise HoldsInstant(str(self.nodes[node].status))
+            raise self.held(node)
         return node
+
+    def held(self, number: int) -> HoldsInstant:
+        """Who keeps an instant there, and what to write instead."""
+        node = self.nodes[number]
+        if not isinstance(node.status, Asking):
+            return HoldsInstant(
+                f"a program {node.status}, which holds an instant", "let it return an age, or nothing of it"
+            )
+        if isinstance(node.status.effect, Now):
+            return HoldsInstant(
+                f"a program reads its clock at {node.src}", "ask for StoreTime(), or filter by OlderThan"
+            )
+        held = ", ".join(f"`{name}`" for name in holders(self.standing(number)[-1], holds_instant))
+        return HoldsInstant(
+            f"a program holds an instant in {held or 'its memory'} at {node.src}, where it is {node.status}",
+            f"`del {held.replace('`', '')}` before that await, or keep an age" if held else "keep an age instead",
+        )
+
+    def at_other_times(self, quantum: Duration, horizon: Duration) -> None:
+        """Let fresh programs go all ways with all instants in their replies moved: they must ask for the same.
+
+        Where time passes nothing that they hold across an await is an instant, so each reply may be of a time of its own.
+
+        Raises:
+            HoldsInstant: One looks at more than ages within the horizon.
+        """
+        if not any(holds_instant(reply) for node in self.nodes for reply, _ in node.edges.values()):
+            return
+        for elsewhen in ELSEWHEN:
+            walked: Counter[tuple[int, Hashable]] = Counter()
+            for number in range(len(self.nodes) - 1, self.CANCELLED, -1):  # what came late lies deep
+                for key in self.nodes[number].edges:
+                    if not walked[number, key]:
+                        self.walk_elsewhen(number, key, elsewhen, walked, quantum, horizon)
+
+    def walk_elsewhen(  # noqa: PLR0917
+        self,
+        number: int,
+        key: Hashable,
+        elsewhen: Elsewhen,
+        walked: Counter[tuple[int, Hashable]],
+        quantum: Duration,
+        horizon: Duration,
+    ) -> None:
+        """Let a fresh program go to a node, by a reply from there, and on by what was learned, all at other times."""
+        way = self.way(number)
+        if any(self.nodes[each].is_timed for each in way):
+            return  # in the runs that came there no time passed
+        replies = [
+            self.canon.key(came.reply) for came in (self.nodes[each].came for each in way[1:]) if came is not None
+        ]
+        program, at = self.birth(self.nodes[number].life), way[0]
+        resume(program, None)
+        steps, onward = [*replies, key], 0
+        while onward < _BEYOND:
+            if not steps:
+                onward += 1
+                if (further := self.least_walked(at, walked)) is None:
+                    break
+                steps = [further]
+            key, steps = steps[0], steps[1:]
+            walked[at, key] += 1
+            if (asked := self.nodes[at]).is_timed:
+                return
+            reply, to = asked.edges[key]
+            then = attrs.evolve(elsewhen, later=elsewhen.later * (1 + walked.total() % 5))
+            status = aged(resume(program, then.moved(reply, quantum, horizon)), then.later * quantum, horizon)
+            if self.canon.key(status) != self.nodes[to].exact:
+                raise HoldsInstant(
+                    f"a program that asked at {asked.src} looks at more than ages up to {seconds(horizon)}: with the "
+                    f"same ages at another time it would not be {self.nodes[to].status}, but {status}",
+                    "compare instants by their difference to now, within the horizon; or let the horizon reach further",
+                )
+            at = to
 
     @property
     def unmerged(self) -> tuple[str, ...]:

@@ -8,16 +8,17 @@ step                 judged when a step is learned, where it touches what the la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import CoroutineType
 from typing import Final, final
 
 import attrs
 
 from tidegate.model.errors import Misuse, shown
+from tidegate.sim.aging import HoldsInstant
 from tidegate.sim.automaton import Raised
 from tidegate.sim.packing import Looked, Packed
-from tidegate.sim.scenario import Law, StepLaw
+from tidegate.sim.scenario import Law, State, StepLaw
 from tidegate.sim.space import Space, View
 from tidegate.sim.trace import Breach
 
@@ -44,10 +45,13 @@ class Always:
     """A predicate over states, run once per distinct value of the bits that it has been seen to look at."""
 
     name: str
-    holds: Callable[[View], bool]
+    holds: Law
     space: Space
     looked: Looked = attrs.field(factory=Looked)
     good: set[int] = attrs.field(factory=set)
+
+    def asked(self, views: Sequence[State]) -> bool:
+        return self.holds(views[0])
 
     def broken_by(self, states: list[Packed]) -> Packed | None:
         """The first of the states that breaks it."""
@@ -57,7 +61,7 @@ class Always:
             fresh = {state & mask for state in states} - self.good
             for state in states if fresh else ():
                 if state & mask in fresh and state & self.looked.bits not in self.good:
-                    if not answered(self.name, self.holds(self.space.view(state, self.looked))):
+                    if not judged(self.name, self.asked, self.space, self.space.view(state, self.looked)):
                         return state
                     self.good.add(state & self.looked.bits)
         return None
@@ -90,7 +94,7 @@ class Between:
         mask = self.looked.bits
         if (before & mask, after & mask) not in self.good:
             views = self.space.view(before, self.looked), self.space.view(after, self.looked)
-            if not answered(self.name, self.holds(*views)):
+            if not judged(self.name, lambda then: self.holds(*then), self.space, *views):
                 raise BrokenStep(self.name, before, after)
             self.good.add((before & self.looked.bits, after & self.looked.bits))
         looked.bits |= self.looked.bits
@@ -131,8 +135,28 @@ def raises_nothing(process: str) -> Law:
     return lambda state: not isinstance(state.status(process), Raised)
 
 
-def negated(name: str, holds: Law) -> Callable[[View], bool]:
+def negated(name: str, holds: Law) -> Law:
     return lambda view: not answered(name, holds(view))
+
+
+def judged(law: str, asked: Callable[[Sequence[State]], object], space: Space, *views: View) -> bool:
+    """What a law answers, whatever the time is.
+
+    Raises:
+        HoldsInstant: It answers something else where all ages are the same.
+    """
+    answer = answered(law, asked(views))
+    for then in space.elsewhen(*views):
+        try:
+            same = answered(law, asked(then)) is answer
+        except Exception:  # noqa: BLE001  it need not be able to judge what never happens
+            same = False
+        if not same:
+            raise HoldsInstant(
+                f"the law {law!r} looks at more than ages up to the horizon",
+                "let it compare instants by their difference to now, or let the horizon reach further",
+            )
+    return answer
 
 
 def answered(law: str, answer: object) -> bool:

@@ -5,7 +5,7 @@ Nothing of the directories of the machine is shown.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CodeType, FrameType, MethodType
 from typing import cast
@@ -13,7 +13,7 @@ from typing import cast
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
 
-__all__ = ["awaited_at", "decided_at"]
+__all__ = ["awaited_at", "decided_at", "holders"]
 
 
 def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
@@ -24,6 +24,17 @@ def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
         found = _placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
         inner = getattr(inner, "cr_await", None)
     return found
+
+
+def holders(program: Coroutine[Effect[object], object, object], holds: Callable[[object], bool]) -> tuple[str, ...]:
+    """The names of the locals of a program, of all its frames, that hold something."""
+    found: list[str] = []
+    inner = cast("object", program)
+    while (frame := getattr(inner, "cr_frame", None)) is not None:
+        assert isinstance(frame, FrameType)
+        found += [name for name, value in frame.f_locals.items() if holds(value)]
+        inner = getattr(inner, "cr_await", None)
+    return tuple(dict.fromkeys(found))
 
 
 def decided_at(decide: object) -> str:

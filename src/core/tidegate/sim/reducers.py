@@ -32,9 +32,9 @@ import attrs
 from tidegate.model.documents import exactly, show
 from tidegate.model.effects import Cancel, Effect, Program, Sleep
 from tidegate.model.immutable import must_be_value
-from tidegate.model.instants import Duration, Instant
+from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.reducer import Step
-from tidegate.sim.aging import aged
+from tidegate.sim.aging import ELSEWHEN, HoldsInstant, aged, holds_instant
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.requests import Asker, replies, troubled
@@ -136,6 +136,8 @@ class ReducerProcess:
     place: Cell[object] = attrs.field(init=False)
     behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict)
     blind: bool = attrs.field(init=False, default=False)
+    timed: dict[Hashable, tuple[object, object]] = attrs.field(init=False, factory=dict)
+    """The states and events with instants in them that it took."""
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults))
@@ -163,6 +165,23 @@ class ReducerProcess:
     def confirm(self) -> None:
         for each in self.behaviours.values():
             each.confirm()
+
+    def at_other_times(self, quantum: Duration, horizon: Duration) -> None:
+        for each in self.behaviours.values():
+            each.at_other_times(quantum, horizon)
+        for elsewhen in ELSEWHEN:
+            for state, event in self.timed.values():
+                then, now = (
+                    self.step(elsewhen.moved(state, quantum, horizon), elsewhen.moved(event, quantum, horizon)),
+                    self.step(state, event),
+                )
+                back = (aged(part, elsewhen.later * quantum, horizon) for part in (then.state, *then.commands))
+                if tuple(map(exactly, back)) != tuple(map(exactly, (now.state, *now.commands))):
+                    raise HoldsInstant(
+                        f"the reducer {self.name} looks at more than ages up to {seconds(horizon)} when it receives "
+                        f"{event}: with the same ages at another time it would do something else",
+                        "compare instants by their difference to now, within the horizon; or let the horizon reach further",
+                    )
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         machine = world.read(self.place)
@@ -283,6 +302,8 @@ class ReducerProcess:
     def take(self, world: World, machine: Machine, event: object) -> World:
         step = self.step(machine.state, event)
         must_be_value(step.state, "the state of a reducer")
+        if holds_instant(machine.state) or holds_instant(event):
+            self.timed[exactly(machine.state), exactly(event)] = (machine.state, event)
         after = attrs.evolve(machine, state=step.state)
         begun: list[Effect[object]] = []
         for command in step.commands:

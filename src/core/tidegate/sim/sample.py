@@ -33,8 +33,8 @@ import attrs
 
 from tidegate.model.errors import Misuse
 from tidegate.model.values import check_int, check_type
+from tidegate.sim.aging import HoldsInstant
 from tidegate.sim.attempts import Attempts, why_absolute
-from tidegate.sim.automaton import HoldsInstant
 from tidegate.sim.faults import Fault
 from tidegate.sim.judging import Always, Broken, BrokenStep, Grew
 from tidegate.sim.packing import Packed
@@ -285,6 +285,11 @@ class Sampler:
                 return found.tally(FailedRun(number, walked.law))
             if not proceed(found.progress):
                 return found.tally(is_cut=True)
+        try:
+            walks.search.at_other_times()
+        except HoldsInstant as held:  # so do all runs need absolute time
+            self.at_first = self.later(held)
+            return attrs.evolve(self.tally(runs, proceed), is_absolute=True)
         walks.search.confirm()
         return found.tally()
 

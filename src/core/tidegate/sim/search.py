@@ -274,6 +274,7 @@ class Search:
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
+        self.at_other_times()
         if broken is None:  # else its programs are run again to tell how
             self.confirm()
         return Explored(
@@ -396,6 +397,17 @@ class Search:
                 # A law that looks at one process is judged for the others in its place, so theirs is not private either.
                 seen = each.bits if self.symmetry is None else self.symmetry.spread(each.bits)
                 self.fusion.saw(LAWS, seen, 0)
+
+    def at_other_times(self) -> None:
+        """Let programs and reducers look at the same ages at other times, if time is relative.
+
+        Raises:
+            HoldsInstant: One looks at more than ages within the horizon.
+        """
+        clock = self.scenario.clock
+        if clock is not None and clock.horizon is not None and self.space.relative:
+            for process in self.space.processes.values():
+                process.at_other_times(clock.quantum, clock.horizon)
 
     def confirm(self) -> None:
         """Let fresh programs try what was merged.

@@ -42,8 +42,8 @@ from typing import Final, TypeAlias, cast, final
 import attrs
 
 from tidegate.model.errors import Misuse
+from tidegate.sim.aging import HoldsInstant
 from tidegate.sim.attempts import timing
-from tidegate.sim.automaton import HoldsInstant
 from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import Decision

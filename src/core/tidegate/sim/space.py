@@ -6,12 +6,14 @@ search that is made of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
 from tidegate.model.effects import Sleep
+from tidegate.sim.aging import ELSEWHEN, Elsewhen
 from tidegate.sim.automaton import Asking
 from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Lens, Looked, Packed, Packing
@@ -19,7 +21,7 @@ from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
 from tidegate.sim.world import MOVES, Cell, World
 
-__all__ = ["IDLE", "KnownSteps", "Space", "Stepper", "View", "remembered"]
+__all__ = ["IDLE", "Elsewhere", "KnownSteps", "Space", "Stepper", "View", "remembered"]
 
 
 V = TypeVar("V")
@@ -45,6 +47,31 @@ class View:
         actor = self.processes[process]
         assert actor.place is not None
         return actor.status(self.lens.read(actor.place))
+
+
+@final
+@attrs.define(eq=False)
+class Elsewhere:
+    """What a law would see at another time: all instants moved, at which it looks.
+
+    Attributes:
+        seen: Were there any?
+    """
+
+    view: View
+    move: Callable[[object], object]
+    seen: bool = False
+
+    def read(self, cell: Cell[V]) -> V:
+        return cast("V", self.moved(self.view.read(cell)))
+
+    def status(self, process: str) -> object:
+        return self.moved(self.view.status(process))
+
+    def moved(self, value: object) -> object:
+        then = self.move(value)
+        self.seen = self.seen or then is not value
+        return then
 
 
 @final
@@ -127,6 +154,21 @@ class Space:
     def view(self, state: Packed, looked: Looked) -> View:
         """The state as laws see it; what they look at is added to `looked`."""
         return View(Lens(self.packing, state, looked), self.processes)
+
+    def elsewhen(self, *views: View) -> Iterator[tuple[Elsewhere, ...]]:
+        """The same with what lies at the horizon further back, for as long as a law looks at instants; none in absolute time.
+
+        Now stays where it is, at 0: a law has no other way to know it.
+        """
+        clock = self.scenario.clock
+        if not self.relative or clock is None or clock.horizon is None:
+            return
+        for time in ELSEWHEN:
+            move = partial(Elsewhen(0, time.beyond).moved, quantum=clock.quantum, horizon=clock.horizon)
+            then = tuple(Elsewhere(view, move) for view in views)
+            yield then
+            if not any(view.seen for view in then):
+                return
 
     def steps(self, actor: Actor, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         """What the actor may do in the state, and the state after; what it looks at is added to `looked`."""
