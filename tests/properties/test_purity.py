@@ -32,6 +32,7 @@ VALUES: Final = {
     "functools": "partial application, and the caches listed below",
     "gc": "what lies on the value stack of a suspended program, see sim.fingerprint",
     "hashlib": "digests of values",
+    "inspect": "what kind of function a law is",
     "itertools": "iteration",
     "json": "the text of a dead letter, and of a trace in a page",
     "math": "NaN and infinity",

@@ -294,6 +294,35 @@ async def counts_in_a_closure() -> object:
     return count
 
 
+async def loops_over_what_may_change() -> object:
+    names = ["a", "b"]
+    seen = 0
+    for name in names:
+        for other in {"c": 1, "d": 2}.items():
+            for third in ("e",):
+                seen = len(name + other[0] + third) + await row()
+    for name in reversed(["a", "b"]):
+        seen = len(name) + await row()
+    for name in (name + "c" for name in ("a", "b")):
+        seen = len(name) + await row()
+    for length in map(len, filter(None, ["a", "b"])):
+        seen = length + await row()
+    return seen
+
+
+async def asks_in_a_function_of_its_own() -> object:
+    count = 0
+
+    async def asks() -> int:
+        nonlocal count
+        count += 1
+        return await row()
+
+    for _ in [1, 2]:
+        count = min(count, await asks())
+    return count
+
+
 async def keeps_a_lambda() -> object:
     for _ in range(2):
         double: Callable[[int], int] = lambda number: 2 * number  # noqa: E731  a function as a value
@@ -345,11 +374,11 @@ async def awaits_a_generator() -> object:
 MERGED: tuple[Coded, ...] = (
     straight, polls_a_bounded_number_of_times, loops_over_a_tuple, loops_in_a_loop, dead_locals, passes_arguments, tries,
     tries_again, nested, keeps_parts_on_the_stack, cleans_up_without_asking, within_a_value, keeps_a_lambda, keeps_a_method, awaits_a_generator,
-    handles_while_it_asks, handles_deep_down, looks_at_the_context, cleans_up,
+    handles_while_it_asks, handles_deep_down, looks_at_the_context, cleans_up, comprehends, counts_in_a_closure,
+    unpacks_while_it_asks, loops_over_what_may_change, asks_in_a_function_of_its_own,
 )  # fmt: skip
 UNMERGED: tuple[Coded, ...] = (
-    handles_what_has_a_cause, handles_two, within_a_generator, collects,
-    comprehends, iterates, counts_in_a_closure, keeps_an_object, unpacks_while_it_asks, awaits_an_iterator,
+    handles_what_has_a_cause, handles_two, within_a_generator, collects, iterates, keeps_an_object, awaits_an_iterator,
 )  # fmt: skip
 
 
@@ -359,13 +388,13 @@ def by_name(program: Coded) -> str:
 
 @pytest.mark.parametrize("program", MERGED, ids=by_name)
 def test_these_programs_are_values(program: Coded) -> None:
-    """Loops over tuples, ranges, enumerations and zips, nested programs, try, handled failures, frozen contexts, functions."""
+    """Loops over whatever nobody else can name, comprehensions, closures, nested programs, try, handled failures, frozen contexts, functions."""
     assert not explore(scenario(program)).unmerged
 
 
 @pytest.mark.parametrize("program", UNMERGED, ids=by_name)
 def test_these_programs_are_not_values_and_the_report_says_where(program: Coded) -> None:
-    """Handled exceptions with a cause or a context, contexts that are not values, lists, closures, asynchronous iterators, objects."""
+    """Handled exceptions with a cause or a context, contexts that are not values, lists, asynchronous iterators, objects."""
     unmerged = explore(scenario(program)).unmerged
     assert unmerged
     assert all(re.match(r"p: (test_fingerprint\.py:[0-9]+ \w+|it awaits a \w+)", where) for where in unmerged)
@@ -540,6 +569,47 @@ async def on_the_stack() -> object:
     return (await ask(), await row())[0]
 
 
+async def iterates_over_what_it_was_told() -> object:
+    for number in [await ask(), 0]:
+        await row()
+        if number:
+            return number
+    return 0
+
+
+async def is_further_in_a_list() -> object:
+    numbers = iter([1, 2])
+    for number in numbers if await ask() == 1 else [2]:
+        await row()
+        if number:
+            return number
+    return 0
+
+
+async def draws_from_one_or_from_two() -> object:
+    one, other = iter((0,) * 4), iter((0,) * 4)
+    if await ask() == 1:
+        other = one
+    else:
+        next(one)
+        next(other)
+    rounds = -1
+    for _ in zip(one, other, strict=False):
+        await row()
+        rounds += 1
+    return rounds
+
+
+def made_elsewhere(number: int) -> Callable[[], int]:
+    return lambda: number
+
+
+async def keeps_a_function_of_another_one() -> object:
+    chosen = made_elsewhere(await ask())
+    await row()
+    return chosen()
+
+
 TOLD_APART: Mapping[Coded, frozenset[object]] = {
     named_tuples: frozenset({"Won", "Lost"}),
     text_and_enum: frozenset({"str", "Colour"}),
@@ -552,6 +622,10 @@ TOLD_APART: Mapping[Coded, frozenset[object]] = {
     functions_with_defaults: frozenset({1, 2}),
     functions_with_notes: frozenset({1, 2}),
     on_the_stack: frozenset({1, 2}),
+    iterates_over_what_it_was_told: frozenset({1, 2}),
+    is_further_in_a_list: frozenset({1, 2}),
+    draws_from_one_or_from_two: frozenset({1, 2}),
+    keeps_a_function_of_another_one: frozenset({1, 2}),
 }
 
 

@@ -6,7 +6,8 @@ read again would keep states apart (24 to 44 times more states on the array-push
 
 A program is not a value (`Unmergeable`, with the reason) where
     - an exception that is not a value is being handled across the await: one with a cause, a context, or state of its own;
-    - a frame keeps something unknown on its value stack across the await;
+    - a frame keeps something on its value stack across the await that is no value: a context manager, say. What it iterates
+      over, and a list, set or dict that it is about to fill, is read as what it holds, for nobody else can name it;
     - a live local is not known to be immutable: a list, a dict, an object of a class that is not frozen;
     - the chain ends in something other than a coroutine or a generator, or the code is compiled;
     - the Python version is not one whose bytecode is known here (3.11 to 3.13).
@@ -24,9 +25,9 @@ from __future__ import annotations
 import dis
 import gc
 import sys
-from collections.abc import Coroutine, Hashable, Iterable
+from collections.abc import Coroutine, Generator, Hashable, Iterable, Mapping, Reversible
 from functools import cache
-from types import CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
+from types import CellType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 import attrs
@@ -38,7 +39,7 @@ __all__ = ["PYTHON", "Canon", "Unmergeable", "fingerprint", "suspensions", "uses
 
 
 SLASH, BACKSLASH = "/", "\\"
-_UNBOUND: Final = ("unbound",)
+_UNBOUND: Final = object()
 PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 """Which one runs."""
 _KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
@@ -47,7 +48,16 @@ _ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_
 _HANDLED: Final = {"PUSH_EXC_INFO": 1, "POP_EXCEPT": -1}
 _LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
 """Who calls one of these may read any local."""
-_ITERATORS: Final = (type(iter(())), type(iter(range(0))), enumerate, zip)
+_REVERSIBLE: Final[tuple[Reversible[object], ...]] = ((), [], {}, {}.items(), {}.values(), range(0), range(2**64))
+_ITERATED: Final[tuple[Iterable[object], ...]] = (*_REVERSIBLE, set(), "", "\xff", b"")
+_ITERATORS: Final[tuple[type, ...]] = (
+    *(type(iter(each)) for each in _ITERATED),
+    *(type(reversed(each)) for each in _REVERSIBLE),
+    *(enumerate, filter, map, zip),
+)
+"""What is rebuilt from its arguments and its position; `__reduce__` tells both, and moves nothing."""
+_IMPLICIT: Final = ".0"
+"""What a comprehension iterates over is a local of its frame, by a name that nobody can write."""
 _KNOWN_MAX: Final = 10_000
 _Key: TypeAlias = Hashable
 
@@ -69,7 +79,9 @@ class _Suspension(NamedTuple):
     handled: int  # exceptions that are being handled
 
 
-def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[_Key, ...] | Unmergeable:
+def fingerprint(
+    program: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], canon: Canon
+) -> tuple[_Key, ...] | Unmergeable:
     """The value of a suspended program, or why it has none.
 
     Args:
@@ -79,6 +91,7 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[_Key, 
     if sys.version_info[:2] not in _KNOWN_PYTHONS:
         return Unmergeable(f"the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known")
     frames: list[_Key] = []
+    seen: dict[int, int] = {}
     inner: object = program
     while inner is not None:
         match inner:
@@ -98,15 +111,13 @@ def fingerprint(program: Coroutine[Any, Any, Any], canon: Canon) -> tuple[_Key, 
         if handled is not None and canon.key(handled) is None:
             return Unmergeable(f"{name}: it awaits while it handles a {type(handled).__name__}, which is not a value")
         held = frame.f_locals
-        lying = _stacked(inner, code, len(held), point) if point.hidden else ()
-        stack = (
-            None
-            if lying is None
-            else tuple(("awaited",) if item is awaited else _resting(item, canon) for item in lying)
-        )
-        if stack is None or None in stack:
-            return Unmergeable(f"{name}: something on the value stack is not a value (an await inside with?)")
-        keys = [canon.key(held.get(local, _UNBOUND)) for local in point.live]
+        if code.co_cellvars or code.co_freevars:
+            seen |= {id(cell): len(seen) + nth for nth, cell in enumerate(_cells(inner)) if id(cell) not in seen}
+        lying = _stacked(inner, code, _bound(code, held), point) if point.hidden else ()
+        stack = tuple(("awaited",) if item is awaited else _resting(item, canon, seen) for item in lying)
+        if None in stack:
+            return Unmergeable(f"{name}: {_across(lying[stack.index(None)])}")
+        keys = [_kept(local, held.get(local, _UNBOUND), canon, seen) for local in point.live]
         if None in keys:
             local = point.live[keys.index(None)]
             return Unmergeable(f"{name}: local {local} is a {type(held[local]).__name__}, which is not immutable")
@@ -120,25 +131,73 @@ def _being_handled(program: object) -> object:
     return gc.get_referents(program)[-1]
 
 
-def _stacked(program: object, code: CodeType, bound: int, point: _Suspension) -> tuple[object, ...] | None:
+def _bound(code: CodeType, held: Mapping[str, object]) -> int:
+    """How many locals the collector sees: those that are bound, and every cell, whether anything is in it or not."""
+    cells = {*code.co_cellvars, *code.co_freevars}
+    return len(cells) + sum(name not in cells for name in held)
+
+
+def _stacked(program: object, code: CodeType, bound: int, point: _Suspension) -> tuple[object, ...]:
     """The value stack: what the collector sees of the frame after its code and its bound locals."""
-    if code.co_cellvars or code.co_freevars:
-        return None
     seen = gc.get_referents(program)
     start = max(index for index, item in enumerate(seen) if item is code) + 1 + bound
     return tuple(seen[start : start + point.height])
 
 
-def _resting(item: object, canon: Canon) -> _Key | None:
-    """An iterator as what it would be rebuilt from; None if it is not known to be a value."""
-    if isinstance(item, range):
-        return ("range", item)
-    if not isinstance(item, _ITERATORS):
-        key = canon.key(item)
-        return None if key is None else ("value", key)
-    builder, arguments, *position = cast("tuple[object, tuple[object, ...], object]", item.__reduce__())
-    parts = [_resting(part, canon) for part in (*arguments, *position)]
-    return None if None in parts else (builder, *parts)
+def _cells(program: object) -> list[object]:
+    """What its frame shares with functions that were made in it, or with the function that it was made in."""
+    return [item for item in gc.get_referents(program) if isinstance(item, CellType)]
+
+
+def _kept(local: str, item: object, canon: Canon, seen: dict[int, int]) -> _Key | None:
+    """A local. A function that was made here is what it does, if all that it shares is shared with frames of the program."""
+    if item is _UNBOUND:
+        return item
+    if local == _IMPLICIT:
+        return _resting(item, canon, seen)
+    if isinstance(item, FunctionType) and item.__closure__ and not item.__kwdefaults__ and not vars(item):
+        shared = [seen.get(id(cell)) for cell in item.__closure__]  # their contents are locals, and looked at as such
+        defaults = canon.key(item.__defaults__)
+        return None if None in shared or defaults is None else (FunctionType, item.__code__, defaults, *shared)
+    return canon.key(item)
+
+
+def _across(item: object) -> str:
+    """What a frame keeps on its value stack, for people."""
+    if getattr(item, "__name__", "") in {"__exit__", "__aexit__"}:
+        return f"it awaits inside a `with` of a {type(getattr(item, '__self__', item)).__name__}"
+    return f"it keeps a {type(item).__name__} across the await, which is not known to be immutable"
+
+
+def _resting(item: object, canon: Canon, seen: dict[int, int]) -> _Key | None:
+    """An iterator, or what is being filled, as what it would be rebuilt from; None if it is not known to be a value.
+
+    Args:
+        item: It.
+        canon: Makes keys of values.
+        seen: Those that were met in this program, for it matters whether two are one.
+    """
+    parts: Iterable[object]
+    builder: object = type(item)
+    match item:
+        case range():
+            return ("range", item.start, item.stop, item.step)
+        case list() | set():
+            parts = item
+        case dict():
+            parts = [part for pair in item.items() for part in pair]
+        case GeneratorType():
+            inside = fingerprint(item, canon)
+            return None if isinstance(inside, Unmergeable) else ("generator", inside)
+        case _ if isinstance(item, _ITERATORS):
+            builder, arguments, *position = cast("tuple[object, tuple[object, ...], object]", item.__reduce__())
+            parts = (*arguments, *position)
+        case _:
+            key = canon.key(item)
+            return None if key is None else ("value", key)
+    number = seen.setdefault(id(item), len(seen))
+    keys = [_resting(part, canon, seen) for part in parts]
+    return None if None in keys else (builder, number, *keys)
 
 
 @final
