@@ -142,6 +142,27 @@ def test_keys_do_not_concern_each_other() -> None:
             assert explains(verdict.order)
 
 
+@pytest.mark.parametrize("hard_first", [True, False])
+def test_a_key_that_fails_soon_does_not_wait_for_one_that_takes_long(*, hard_first: bool) -> None:
+    """Of the one, thirty writes never end, and a read wants what nobody wrote: their orders are more than can be tried."""
+    applied = 0
+
+    def counted(state: Hashable, what: object) -> tuple[Hashable, object]:
+        nonlocal applied
+        applied += 1
+        assert applied < 100_000, "it waits"
+        return register(state, what)
+
+    hard: History = (
+        *(Began(f"p{number}", ("write", "hard", number)) for number in range(30)),
+        *(Began("q", ("read", "hard")), Ended("q", -1)),
+    )
+    soon: History = (Began("r", ("read", "soon")), Ended("r", -1))
+    verdict = Linearizable(0, counted, key).judge((*hard, *soon) if hard_first else (*soon, *hard))
+    assert isinstance(verdict, NotLinearizable)
+    assert verdict.key == "soon"
+
+
 def test_a_long_history_is_judged_in_no_time() -> None:
     """Two thousand operations of three processes, where nothing but the memory keeps a search from trying all orders."""
     history = tuple(

@@ -6,7 +6,8 @@ each as it was answered. An operation without an answer may have happened at any
 
 After Herlihy and Wing 1990; the search is that of Wing and Gong 1993 with the memory of Lowe 2017, as in Porcupine. Keys are
 judged apart, for a history is linearizable exactly if that of each key is (Herlihy and Wing, locality); so the model must
-not let one key depend on another.
+not let one key depend on another. They are judged side by side, a little of each in turn: a key that is soon seen to fail
+does not wait for one that takes long.
 
 Programs record with notes, which adapters ignore: `await Note(BEGAN, what)` before an operation and `await Note(ENDED, reply)`
 after it. In the simulator the meaning `recording` keeps them in one cell, so that states with different histories stay
@@ -24,6 +25,7 @@ Known not to work: a history with many operations that overlap and never end tak
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from itertools import islice
 from typing import Final, Protocol, TypeAlias, final
 
 import attrs
@@ -38,6 +40,8 @@ __all__ = [
 ]  # fmt: skip
 
 
+_TURN: Final = 1_000
+"""How many steps a key is judged before it is another one's turn."""
 BEGAN: Final = "began"
 ENDED: Final = "ended"
 
@@ -156,18 +160,24 @@ class Linearizable:
         return isinstance(self.judge(state.read(HISTORY)), Linearized)
 
     def judge(self, history: History) -> Linearized | NotLinearizable:
-        """Judge the operations of each key; the first key that fails is reported."""
+        """Judge the operations of each key; the key that is first seen to fail is reported."""
         by_key: dict[Hashable, list[Operation]] = {}
         for operation in operations(history):
             by_key.setdefault(self.key(operation.what), []).append(operation)
-        orders: list[tuple[Operation, ...]] = []
-        for key, each in by_key.items():
-            order, is_whole = _longest_order(each, self.first, self.apply)
-            if not is_whole:
-                left = tuple(operation for operation in each if operation.end is not None and operation not in order)
-                return NotLinearizable(key, order, left)
-            orders.append(order)
-        return Linearized(_merged(orders))
+        searches = {key: _longest_order(each, self.first, self.apply) for key, each in by_key.items()}
+        orders: dict[Hashable, tuple[Operation, ...]] = {}
+        while searches:
+            for key, search in [*searches.items()]:
+                for found in islice(search, _TURN):
+                    if found is None:
+                        continue
+                    del searches[key]
+                    orders[key], is_whole = found
+                    if not is_whole:
+                        done = {operation.begin for operation in orders[key]}
+                        left = (each for each in by_key[key] if each.end is not None and each.begin not in done)
+                        return NotLinearizable(key, orders[key], tuple(left))
+        return Linearized(_merged([orders[key] for key in by_key]))
 
 
 def operations(history: History) -> tuple[Operation, ...]:
@@ -193,8 +203,10 @@ def operations(history: History) -> tuple[Operation, ...]:
     return tuple(found)
 
 
-def _longest_order(operations: list[Operation], first: Hashable, apply: Apply) -> tuple[tuple[Operation, ...], bool]:
-    """A longest possible order of the operations, and whether all that have ended are in it.
+def _longest_order(
+    operations: list[Operation], first: Hashable, apply: Apply
+) -> Iterator[tuple[tuple[Operation, ...], bool] | None]:
+    """A longest possible order of the operations, and whether all that have ended are in it; None for each step before.
 
     Depth first over (which are done, state of the model); what was tried in vain is not tried again.
     """
@@ -207,9 +219,11 @@ def _longest_order(operations: list[Operation], first: Hashable, apply: Apply) -
     stack = [(done, state, _following(operations, done))]
     while stack:
         if done & ended == ended:
-            return tuple(operations[index] for index in order), True
+            yield tuple(operations[index] for index in order), True
+            return
         if (done & ended).bit_count() > best_ended:
             best, best_ended = [*order], (done & ended).bit_count()
+        yield None
         done, state, could = stack[-1]
         for index in could:
             after, reply = apply(state, operations[index].what)
@@ -224,7 +238,7 @@ def _longest_order(operations: list[Operation], first: Hashable, apply: Apply) -
             stack.pop()
             if order:
                 order.pop()
-    return tuple(operations[index] for index in best), False
+    yield tuple(operations[index] for index in best), False
 
 
 def _following(operations: list[Operation], done: int) -> Iterator[int]:
