@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from itertools import count
 from typing import cast
 
@@ -229,6 +229,47 @@ def test_a_reply_that_may_change_is_misuse(reply: object) -> None:
     """So is what a meaning answers."""
     with pytest.raises(Misuse, match=r"a reply is a .*not known to be immutable"):
         explore(scenario(passes_on, reply))
+
+
+class NoEffect:
+    """What an event loop would understand: it can be awaited, and asks for no effect."""
+
+    def __await__(self) -> Iterator[object]:
+        yield None
+
+
+async def sleeps_in_an_event_loop() -> None:
+    await cast("Awaitable[None]", NoEffect())
+
+
+async def asks_wrongly() -> None:
+    await Sleep(-1)
+
+
+@pytest.mark.parametrize("program", [sleeps_in_an_event_loop, asks_wrongly])
+def test_misuse_inside_a_program_says_in_which_line(program: Coded) -> None:
+    """Also before its first effect."""
+    with pytest.raises(Misuse) as raised:
+        explore(scenario(program))
+    line = program.__code__.co_firstlineno + 1
+    assert f"test_automaton.py:{line} {program.__name__}" in raised.value.where
+
+
+def test_of_an_endless_recursion_the_last_calls_are_told() -> None:
+    """Not a thousand of them."""
+
+    def calls_itself() -> None:
+        calls_itself()
+
+    async def recurses() -> None:
+        calls_itself()
+
+    automaton = ProgramAutomaton(lambda _: recurses())
+    status = automaton.status(automaton.start(0))
+    assert isinstance(status, Raised)
+    assert status.error.startswith("RecursionError")
+    assert status.where.endswith("calls_itself, from ...")
+    assert status.where.count(", from ") == 8
 
 
 # --- hidden state -------------------------------------------------------------------------------------------------------

@@ -738,6 +738,10 @@ async def raises_at_once() -> None:
 
 async def raises_then() -> None:
     await insert_one("rows", Document.of({"_id": "x"}))
+    looks_up()
+
+
+def looks_up() -> None:
     raise LookupError("what is not there")
 
 
@@ -750,13 +754,17 @@ def test_the_story_of_an_error_says_what_was_raised_and_where() -> None:
         assert trace is not None
         return render(trace).splitlines()
 
+    def line_of(function: Callable[[], object], below: int) -> str:
+        return f"test_trace.py:{function.__code__.co_firstlineno + below} {function.__name__}"
+
     first = story(raises_at_once)
-    assert '      /processes/p = "raised LookupError: what is not there"' in first
+    error = "raised LookupError: what is not there at tests/properties/sim/"
+    assert f'      /processes/p = "{error}{line_of(raises_at_once, 1)}"' in first
     assert first[-1].endswith("<- no program raises an error: broken here")
-    line = raises_then.__code__.co_firstlineno + 1
     last = story(raises_then)
-    assert '/processes/p := "raised LookupError: what is not there"' in last[-2]
-    assert last[-1].endswith(f"test_trace.py:{line} raises_then")
+    calls = f"{line_of(looks_up, 1)}, from tests/properties/sim/{line_of(raises_then, 2)}"
+    assert f'/processes/p := "{error}{calls}"' in last[-2]
+    assert last[-1].endswith(line_of(raises_then, 1))
 
 
 def test_changes_read_as_sentences() -> None:

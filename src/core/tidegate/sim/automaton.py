@@ -26,12 +26,12 @@ import attrs
 
 from tidegate.model.documents import Document, show
 from tidegate.model.effects import Effect, Failure, Now, Program, checked_effect
-from tidegate.model.errors import Nondeterministic, TidegateError
+from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.sim.aging import ELSEWHEN, Elsewhen, HoldsInstant, aged, holds_instant
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
-from tidegate.sim.lines import awaited_at, holders
+from tidegate.sim.lines import awaited_at, holders, raised_at
 
 __all__ = [
     "Asking", "Birth", "Cancelled", "Crashed", "Failed", "ProcessStatus", "ProgramAutomaton", "Raised",
@@ -75,12 +75,18 @@ class Failed:
 @final
 @attrs.frozen
 class Raised:
-    """The program raised an error of its own: a bug, and against the law `NO_ERROR` of every scenario."""
+    """The program raised an error of its own: a bug, and against the law `NO_ERROR` of every scenario.
+
+    Attributes:
+        error: Its type and what it says.
+        where: Which line raised it, and from which lines of the program it was called, the innermost first.
+    """
 
     error: str
+    where: str = ""
 
     def __str__(self) -> str:
-        return f"raised {self.error}"
+        return f"raised {self.error}" + (f" at {self.where}" if self.where else "")
 
 
 @final
@@ -429,10 +435,15 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
         asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
     except StopIteration as stop:
         return Returned(stop.value)
-    except TidegateError:
+    except TidegateError as error:
+        error.where = error.where or raised_at(error)
         raise
     except Failure as failure:
         return Failed(failure.fresh())
     except Exception as error:  # noqa: BLE001  a bug in the program is a finding, not the end of the search
-        return Raised(f"{type(error).__name__}: {error}")
-    return Asking(checked_effect(asked))
+        return Raised(f"{type(error).__name__}: {error}", raised_at(error))
+    try:
+        return Asking(checked_effect(asked))
+    except UnknownEffect as unknown:
+        unknown.where = awaited_at(program)
+        raise

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CodeType, FrameType, MethodType
-from typing import cast
+from typing import Final, cast
 
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
 
-__all__ = ["awaited_at", "decided_at", "holders"]
+__all__ = ["awaited_at", "decided_at", "holders", "raised_at"]
+
+_CALLS_MAX: Final = 8
+"""How many calls are told of an error; of an endless recursion, say, there are a thousand."""
 
 
 def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
@@ -35,6 +38,21 @@ def holders(program: Coroutine[Effect[object], object, object], holds: Callable[
         found += [name for name, value in frame.f_locals.items() if holds(value)]
         inner = getattr(inner, "cr_await", None)
     return tuple(dict.fromkeys(found))
+
+
+def raised_at(error: BaseException) -> str:
+    """Which line raised it, and the lines from which that was called, the innermost first; "" for none.
+
+    The frame that caught it is left out, and so are those that only pass an effect on.
+    """
+    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    found: list[str] = []
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        if not module.startswith("tidegate.model."):
+            found.append(_placed(module, trace.tb_frame.f_code, trace.tb_lineno))
+        trace = trace.tb_next
+    return ", from ".join([*reversed(found[-_CALLS_MAX:]), *(["..."] if len(found) > _CALLS_MAX else [])])
 
 
 def decided_at(decide: object) -> str:
