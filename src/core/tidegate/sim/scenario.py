@@ -159,8 +159,9 @@ class Clock:
     """How time passes while processes stand: by one quantum, at any point.
 
     Relative: instants are kept relative to now and are equal beyond the horizon, so time is unbounded. It fits as long as
-    no program holds an instant across an await. Absolute: instants are what they are, and the number of moves is bounded.
-    Relative is used where it fits, unless `horizon` is None; else absolute, and the verdict says why.
+    no program holds an instant across an await, and nobody looks at more than ages within the horizon, which is checked.
+    Absolute: instants are what they are, and the number of moves is bounded. Relative is used where it fits, unless
+    `horizon` is None; else absolute, and the verdict says why (docs/time.md).
 
     Attributes:
         quantum: In microseconds; whole milliseconds.
