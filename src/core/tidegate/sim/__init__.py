@@ -8,6 +8,7 @@ run be replayed, shrunk, explained and shown? The names below are for those who 
                                           what is explored: cells, actors, laws, budgets, time
     automaton, lines, fingerprint, determinism
                                           a suspended program as a value, and which line of it asks
+    apart                                 that programs share nothing but the world
     actors, reducers, requests, failover  who moves, and what may become of a request
     group, log, streams                   simulated servers: a Kafka group, a partitioned log, a change stream
     packing, space, judging, steppers     a state as an int; laws and steps, remembered

@@ -29,6 +29,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration
 from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.values import check_callable, check_tuple, check_type
+from tidegate.sim.apart import check_apart
 from tidegate.sim.faults import FAULTS, Fault, Faults, bound
 from tidegate.sim.world import Cell, Flying, Plain, World
 
@@ -257,6 +258,8 @@ class Scenario:
         names = [actor.name for actor in self.actors]
         if len(set(names)) != len(names):
             raise Misuse(f"two actors have one name: {names}", where=f"scenario {self.name}")
+        births = [(actor.name, birth) for actor in self.actors if (birth := getattr(actor, "birth", None)) is not None]
+        check_apart(births, f"scenario {self.name}")
         laws = [*self.always, *self.step, *self.eventually]
         if len(set(laws)) != len(laws):
             raise Misuse(f"two laws have one name: {laws}", where=f"scenario {self.name}")

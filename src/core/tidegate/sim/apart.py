@@ -1,0 +1,73 @@
+"""Processes share nothing but the world. A list that two programs reach would be a channel between them that no effect
+uses, so no step would show what goes through it.
+
+What is looked through is what a program is made of: the arguments that it is given, the variables around it, its defaults.
+Globals are not, for a table that nobody changes is one, too; what is hidden there shows where merges are confirmed
+(`tidegate.sim.automaton`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Final
+
+from tidegate.model.errors import Misuse
+
+__all__ = ["check_apart"]
+
+_CHANGEABLE: Final = (list, dict, set, bytearray, deque)
+
+
+def check_apart(births: Iterable[tuple[str, object]], where: str) -> None:
+    """Raise Misuse if two programs share something that can change.
+
+    Args:
+        births: By the name of its process, what makes a run of it.
+        where: The scenario, for the message.
+    """
+    owners: dict[int, tuple[str, str]] = {}
+    for process, birth in births:
+        for name, item in _reached(birth, "", set()):
+            owner, known = owners.setdefault(id(item), (process, name))
+            if owner != process:
+                names = " and ".join(f"`{each}`" for each in dict.fromkeys((known, name)))
+                raise Misuse(
+                    f"{owner} and {process} share a {type(item).__name__} ({names})",
+                    where=where,
+                    why="what one puts there the other sees at once, and no step shows it",
+                    todo="keep it in the world; or give each its own; or make it a tuple, a frozenset or frozen attrs",
+                )
+
+
+def _reached(item: object, name: str, seen: set[int]) -> Iterator[tuple[str, object]]:
+    """What can change, of all that a function is made of, with the variable that holds it."""
+    if id(item) in seen:
+        return
+    seen.add(id(item))
+    match item:
+        case FunctionType():
+            for variable, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
+                try:
+                    held: object = cell.cell_contents
+                except ValueError:  # nothing is in it yet
+                    continue
+                yield from _reached(held, variable, seen)
+            for default in (*(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()):
+                yield from _reached(default, item.__name__, seen)
+        case MethodType():
+            yield from _reached(item.__func__, name, seen)
+        case partial():
+            for part in (item.func, *item.args, *item.keywords.values()):
+                yield from _reached(part, name or "arguments", seen)
+        case tuple():
+            for part in item:
+                yield from _reached(part, name, seen)
+        case _ if isinstance(item, _CHANGEABLE):
+            yield name, item
+            for part in (*item, *item.values()) if isinstance(item, dict) else item:
+                yield from _reached(part, name, seen)
+        case _:
+            pass
