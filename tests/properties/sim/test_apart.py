@@ -86,15 +86,13 @@ def test_what_two_programs_could_both_change_is_refused(shared: str) -> None:
 
 def test_whoever_has_its_own_shares_nothing() -> None:
     """Equal ones are two; what cannot change is no channel; nor is a variable that is empty so far."""
-    later: Coded
-
     def calls_what_is_defined_below() -> Coroutine[Effect[object], object, object]:
         return later()
 
     async def later() -> object:
         return await takes((1, frozenset({2}), "a"))
 
-    assert scenario((factory(takes, [1]), factory(takes, [1])))
+    assert explore(scenario((factory(takes, [1]), factory(takes, [1])))).verdict is Verdict.COMPLETE
     assert explore(scenario((lambda _: calls_what_is_defined_below(), factory(later)))).verdict is Verdict.COMPLETE
 
 
@@ -102,4 +100,4 @@ def test_one_program_may_reach_a_list_twice() -> None:
     """It is its own."""
     box: list[int] = []
     births = (factory(takes, (box, box)), factory(takes, ()))
-    assert scenario(births)
+    assert explore(scenario(births)).verdict is Verdict.COMPLETE
