@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.properties.on_documents import done, is_read_or_misuse
 
 from tidegate.model.documents import Document
@@ -41,6 +43,36 @@ def test_whoever_has_left_is_not_a_member_again() -> None:
         )
     ((_, records),) = perform(everybody(MEMBERS), left, "a")
     assert records == (left.read(document(MEMBERS, "a")),)
+
+
+@pytest.mark.parametrize("back", [1_000, 2_000_000])
+def test_a_member_is_read_where_the_clock_of_the_store_was_set_back(back: int) -> None:
+    """Law MP3: it beats, and it joins again, under a primary whose clock is behind; later beats count again."""
+    zero = Instant(0)
+    failed_over = joined().write(CLOCK, Instant(-back))
+    for again in (
+        done(failed_over, beat(MEMBERS, "a")),
+        done(failed_over, announce(MEMBERS, "a"), begin(MEMBERS, "a")),
+    ):
+        record = again.read(document(MEMBERS, "a"))
+        assert record is not None
+        assert membership_of((record,), 1).members == (
+            Member(id="a", name="a", life=1, runner=None, created=zero, joined=zero, seen=zero),
+        )
+    caught_up = done(done(failed_over, beat(MEMBERS, "a")).write(CLOCK, Instant(5_000)), beat(MEMBERS, "a"))
+    record = caught_up.read(document(MEMBERS, "a"))
+    assert record is not None
+    assert membership_of((record,), 1).by_id["a"].seen == Instant(5_000)
+
+
+@given(st.integers(-9, 9), st.integers(-9, 9), st.integers(-9, 9))
+def test_whatever_the_clock_has_shown_is_a_member(created: int, since: int, seen: int) -> None:
+    """Law MP3: no instant comes before the one that it followed, and none is earlier than it was written."""
+    times = {"created": Instant(created * 1_000), "joined": Instant(since * 1_000), "seen": Instant(seen * 1_000)}
+    found = member_of(Document.of(times | {"_id": "a", "departed": False}))
+    assert found is not None
+    in_order = (created, max(created, since), max(created, since, seen))
+    assert tuple(each.at // 1_000 for each in (found.created, found.joined, found.seen)) == in_order
 
 
 def test_what_is_not_a_member_is_misuse() -> None:

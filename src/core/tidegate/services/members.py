@@ -10,6 +10,7 @@ replies what the store's clock showed: so a process knows the time that judges f
 Laws
     MP1  A join that is done again, after a lost reply, changes nothing: a life begins once.
     MP2  Who has left is not a member again.
+    MP3  What these commands have written is a member, also where the store's clock was set back in between.
 
 Known not to work: see `tidegate.services.membership`. A beat that is under way for as long as its sender is silent
 makes it alive again: there is no `younger than` in a filter.
@@ -39,6 +40,9 @@ _MEMBERS_MAX: Final = 1_000
 def member_of(record: Document) -> Member | None:
     """The member that a record holds; None if the store has not written when it joined.
 
+    A primary whose clock is behind that of the last one writes instants that come before those that are there. Each
+    counts as no earlier than the one that it followed.
+
     Raises:
         Misuse: It is not the record of a member.
     """
@@ -47,16 +51,23 @@ def member_of(record: Document) -> Member | None:
     if created is None:
         return None
     who = needed(record, ID)
+    joined = _no_earlier(created, needed(record, _JOINED))
     return Member(
         id=who,
         name=who,
         life=1,
         runner=None,
         created=created,
-        joined=needed(record, _JOINED),
-        seen=needed(record, SEEN),
+        joined=joined,
+        seen=_no_earlier(joined, needed(record, SEEN)),
         departed=needed(record, _DEPARTED),
     )
+
+
+def _no_earlier(than: Instant, found: Instant) -> Instant:
+    for each in (than, found):
+        check_type(each, Instant, "an instant")
+    return found if found - than > 0 else than
 
 
 def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Membership:
