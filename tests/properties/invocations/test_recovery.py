@@ -130,7 +130,7 @@ def check_rc4(recoverer: Recoverer) -> None:
     @example("concurrency_controlled", None, PATIENCE)
     def holds(status: str, owner: str | None, patience: Patience) -> None:
         found = item(status, owner if status in OWNED else None)
-        known = Membership((runner("a"), runner("gone", departed=True)))
+        known = Membership((runner("a"), runner("gone", left=START)))
         now, path = START, list[RecoveryVerdict]()
         for _ in range(laws.STEPS_MAX + 1):
             now += 2 * DEAD_AFTER
@@ -494,7 +494,7 @@ GROUP = Membership(
     (
         runner("alive", seen=START + DEAD_AFTER),
         runner("silent"),
-        runner("left", departed=True),
+        runner("left", left=START),
         runner("old", name="pod"),
         runner("new", name="pod", life=2, seen=START + DEAD_AFTER),
         runner("worker", runner="left", seen=START + DEAD_AFTER),
@@ -568,7 +568,7 @@ def test_everything_has_an_answer() -> None:
 
 def test_a_pending_invocation_is_taken_at_the_limit_and_no_sooner() -> None:
     """Older than the limit is listed, a fresh one is not (pynenc, case 32); at once if its owner is known to be gone."""
-    known = Membership((runner("a"), runner("b", departed=True)))
+    known = Membership((runner("a"), runner("b", left=START)))
     slow, dead = item("pending", "a"), item("pending", "b")
 
     assert decide_recovery(slow, known, START + 5 * SECOND) == InHand(START + MINUTE)
@@ -626,7 +626,7 @@ def test_one_that_began_to_run_in_between_stops_no_other() -> None:
 
 def test_what_stays_half_way_is_found_by_the_next() -> None:
     """A recoverer crashes after each of its writes; the invocation comes back to the queue all the same."""
-    known = Membership((runner("a", departed=True),))
+    known = Membership((runner("a", left=START),))
     found, now, lines = item("paused", "a", version=4), START, list[str]()
     for _ in range(3):
         now += 10 * MINUTE

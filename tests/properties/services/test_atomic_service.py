@@ -784,12 +784,20 @@ def test_grace_is_reported_to_every_caller() -> None:
 
 
 def test_a_runner_that_joins_takes_the_rest_of_the_cycle() -> None:
-    """A is cleared alone, then b joins and owns the second half: the gate must hold (pynenc, case 23, its pure part)."""
+    """By lists of the moment a is cleared alone, then b owns the second half: the gate must hold (pynenc, case 23)."""
     service = AtomicService(interval=MINUTE, spread=0)
 
     assert isinstance(asked("a", listed("a"), service, 0).verdict, Assigned)
     assert asked("a", AB, service, 30).verdict == NotAssignedSlot()
     assert isinstance(asked("b", AB, service, 30).verdict, Assigned)
+
+
+@pytest.mark.parametrize(("now", "start"), [(0, 0), (299, 0), (300, 300), (-1, -300)])
+def test_a_cycle_begins_at_a_multiple_of_the_interval(now: int, start: int) -> None:
+    """Before the epoch too, and on the clock that was read; a claim says the same."""
+    at = Instant(now * SECOND, WALL)
+    assert AtomicService().cycle_start(at) == Instant(start * SECOND, WALL)
+    assert asked("a", AB, AtomicService(), now).cycle_start == Instant(start * SECOND)
 
 
 def test_ten_slots_of_four_runners_have_a_winner_each() -> None:

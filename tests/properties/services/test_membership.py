@@ -65,7 +65,7 @@ class Service:
     runners: Callable[[Membership, Instant], tuple[Runner, ...]] = runners
     join: Join = join
     beat: Callable[[Membership, str, Instant], Beaten | Gone | Unseen] = beat
-    leave: Callable[[Membership, str], Left | Unseen] = leave
+    leave: Callable[[Membership, str, Instant], Left | Unseen] = leave
     forgettable: Callable[[Membership, Instant, Duration], tuple[str, ...]] = forgettable
 
     def found(self, known: Membership, now: Instant) -> dict[str, Liveness]:
@@ -163,7 +163,7 @@ def play(service: Service, happened: list[Event]) -> list[Moment]:
                 if isinstance(beaten, Beaten):
                     moments.append(Moment(written(known, beaten.member), now, event))
             case Leaves(number) if ids:
-                left = service.leave(known, ids[number % len(ids)])
+                left = service.leave(known, ids[number % len(ids)], now)
                 if isinstance(left, Left):
                     moments.append(Moment(written(known, left.member), now, event))
             case Forgets(count):
@@ -299,6 +299,29 @@ def check_m6(service: Service) -> None:
     of_any_members()
 
 
+def check_m7(service: Service) -> None:
+    @effort(service)
+    @given(lives)
+    @example([Joins("a", None), Passes(1), Joins("b", None)])
+    @example([Joins("a", None), Joins("b", None), Passes(1), Leaves(0)])
+    @example([Joins("a", None), Joins("b", None), Passes(1), Joins("a", None)])
+    @example([Joins("a", None), Passes(SILENCE), Joins("a", None)])
+    def holds(happened: list[Event]) -> None:
+        # Nobody is forgotten, and nobody joins by an old list: see what is known not to work.
+        kept: list[Event] = [
+            attrs.evolve(each, stale=0) if isinstance(each, Joins) else each
+            for each in happened
+            if not isinstance(each, Forgets)
+        ]
+        moments = play(service, kept)
+        over = {moment.now: moment.known for moment in moments}  # the last one of each instant
+        last = moments[-1].known
+        for at, known in over.items():
+            assert laws.an_instant_keeps_its_list(service.runners(known, at), service.runners(last, at), last, at)
+
+    holds()
+
+
 LAWS: dict[str, Callable[[Service], None]] = {
     "M1": check_m1,
     "M2": check_m2,
@@ -306,12 +329,13 @@ LAWS: dict[str, Callable[[Service], None]] = {
     "M4": check_m4,
     "M5": check_m5,
     "M6": check_m6,
+    "M7": check_m7,
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_the_members_keep_the_law(law: str) -> None:
-    """Laws M1 to M6, as the header of `tidegate.services.membership` states them."""
+    """Laws M1 to M7, as the header of `tidegate.services.membership` states them."""
     LAWS[law](Service())
 
 
@@ -340,14 +364,14 @@ def as_long_as_it_beats(known: Membership, who: str, now: Instant) -> Liveness:
     member = known.by_id.get(who)
     if member is None:
         return Unseen()
-    alone = Membership((attrs.evolve(member, departed=False, runner=None),), known.dead_after)
+    alone = Membership((attrs.evolve(member, left=None, runner=None),), known.dead_after)
     return liveness(alone, who, now)
 
 
 def beats_bring_back(known: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:
     """What pynenc does: the record is overwritten, whatever was found out meanwhile."""
     member = known.by_id.get(who)
-    return Unseen() if member is None else Beaten(attrs.evolve(member, seen=now, departed=False))
+    return Unseen() if member is None else Beaten(attrs.evolve(member, seen=now, left=None))
 
 
 def beats_make_a_runner(known: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:
@@ -367,7 +391,7 @@ def ghosts_too(known: Membership, now: Instant) -> tuple[Runner, ...]:
     beating = [
         member
         for member in known.members
-        if member.runner is None and not member.departed and now - member.seen < known.dead_after
+        if member.runner is None and member.left is None and now - member.seen < known.dead_after
     ]
     return tuple(
         Runner(each.id, each.joined) for each in sorted(beating, key=lambda each: (each.created.at, each.name))
@@ -382,6 +406,23 @@ def by_last_beat(known: Membership, now: Instant) -> tuple[Runner, ...]:
 def by_age(known: Membership, now: Instant) -> tuple[Runner, ...]:
     """By when each life began: a restart goes to the end, and everybody behind it moves up."""
     return tuple(sorted(runners(known, now), key=lambda runner: (runner.created.at, runner.id)))
+
+
+def by_now(known: Membership, at: Instant) -> tuple[Runner, ...]:
+    """Whoever has joined by now is counted, since when does not matter."""
+    since = tuple(attrs.evolve(each, created=min(each.created, at, key=lambda it: it.at)) for each in known.members)
+    return runners(attrs.evolve(known, members=since), at)
+
+
+def left_at_once(known: Membership, at: Instant) -> tuple[Runner, ...]:
+    """Whoever has left by now is not counted, whenever it was."""
+    return tuple(each for each in runners(known, at) if known.by_id[each.id].left is None)
+
+
+def silent_at_once(known: Membership, at: Instant) -> tuple[Runner, ...]:
+    """Only the latest life of a name is looked at, also where its place is younger than the instant."""
+    latest = tuple(known.latest.values())
+    return runners(attrs.evolve(known, members=latest), at)
 
 
 def at_the_end(
@@ -416,7 +457,7 @@ def the_silent(known: Membership, now: Instant, retention: Duration) -> tuple[st
 
 def the_departed(known: Membership, _: Instant, __: Duration) -> tuple[str, ...]:
     """At once, with what says that their workers are orphans."""
-    return tuple(member.id for member in known.members if member.departed)
+    return tuple(member.id for member in known.members if member.left is not None)
 
 
 def the_silent_too_soon(known: Membership, now: Instant, retention: Duration) -> tuple[str, ...]:
@@ -444,6 +485,9 @@ def the_silent_too_soon(known: Membership, now: Instant, retention: Duration) ->
         ("M6", Service(forgettable=the_silent)),
         ("M6", Service(forgettable=the_departed)),
         ("M6", Service(forgettable=the_silent_too_soon)),
+        ("M7", Service(runners=by_now)),
+        ("M7", Service(runners=left_at_once)),
+        ("M7", Service(runners=silent_at_once)),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -488,10 +532,10 @@ GROUP = of(
     member("a-2", name="a", life=2),
     member("w-1", runner="a-1"),
     member("w-2", runner="a-2"),
-    member("b", departed=True),
+    member("b", left=START),
     member("w-3", runner="b"),
     member("c", created=START + -MINUTE, seen=START + SECOND),
-    member("w-4", runner="c", departed=True),
+    member("w-4", runner="c", left=START),
     member("w-5", runner="nobody"),
     member("c-2", name="c", runner="a-2", life=9),
 )
@@ -553,7 +597,7 @@ def test_a_later_beat_moves_nobody() -> None:
 
 def test_workers_never_take_part() -> None:
     """However they are called and whoever beats (pynenc, case 20); a runner does while it is alive."""
-    known = of(member("1"), member("1-w", runner="1", created=START + -1), member("2", departed=True))
+    known = of(member("1"), member("1-w", runner="1", created=START + -1), member("2", left=START))
 
     assert ids(runners(known, START)) == ["1"]
     assert ids(runners(known, START + DEAD_AFTER)) == []
@@ -567,7 +611,7 @@ def restarted(known: Membership, now: Instant, *, named: bool, leaves: bool = Fa
         now += MINUTE
         if leaves and life < 2:
             for name in ("a", "b"):
-                left = leave(known, f"{name}-{life}")
+                left = leave(known, f"{name}-{life}", now)
                 assert isinstance(left, Left)
                 known = written(known, left.member)
     return known
@@ -614,7 +658,7 @@ def test_of_two_that_join_at_once_under_a_name_one_counts() -> None:
 
 def test_a_join_may_be_repeated_and_takes_no_id_of_another() -> None:
     """After a lost reply it learns that it is in; an id of another kind, name or runner, or of the dead, is taken."""
-    known = of(member("a"), member("w", runner="a", name="worker"), member("d", departed=True))
+    known = of(member("a"), member("w", runner="a", name="worker"), member("d", left=START))
     now = START + SECOND
 
     assert join(known, "a", now) == Joined(known.by_id["a"])
@@ -628,7 +672,7 @@ def test_a_join_may_be_repeated_and_takes_no_id_of_another() -> None:
 
 def test_a_worker_joins_a_runner_that_is_alive() -> None:
     """Else there is nobody who would take it along when it goes."""
-    known = of(member("a"), member("d", departed=True))
+    known = of(member("a"), member("d", left=START))
 
     assert join(known, "w", START, runner="a") == Joined(member("w", runner="a"))
     assert join(known, "w", START, runner="d") == RunnerNotAlive("d", Departed())
@@ -659,11 +703,11 @@ def test_whoever_is_not_alive_does_not_beat() -> None:
 
 def test_leaving_is_said_as_often_as_one_likes() -> None:
     """By the dead, too: a reply may be lost, and a stalled process may come to its end late."""
-    known = of(member("a", departed=True), member("b"))
+    known = of(member("a", left=START), member("b"))
 
-    assert leave(known, "a") == Left(known.by_id["a"])
-    assert leave(known, "b") == Left(member("b", departed=True))
-    assert leave(known, "c") == Unseen()
+    assert leave(known, "a", START) == Left(known.by_id["a"])
+    assert leave(known, "b", START) == Left(member("b", left=START))
+    assert leave(known, "c", START) == Unseen()
 
 
 def test_a_clock_that_is_set_back_takes_nobody_back() -> None:
@@ -681,7 +725,7 @@ def test_what_is_forgotten_goes_in_order() -> None:
         member("a-2", name="a", life=2),
         member("w", runner="a-2"),
         member("a-1", name="a"),
-        member("b", departed=True),
+        member("b", left=START),
         member("v", runner="b", seen=START + 1),
         member("c-2", name="c", life=2),
         member("c-1", name="c", seen=START + 1),
@@ -699,7 +743,14 @@ def test_neither_the_order_of_records_nor_the_epoch_matters(
     """Metamorphic: the same members in another order, and all of it at another time."""
     shuffled = data.draw(st.permutations(known.members))
     moved = tuple(
-        attrs.evolve(each, created=each.created + by, joined=each.joined + by, seen=each.seen + by) for each in shuffled
+        attrs.evolve(
+            each,
+            created=each.created + by,
+            joined=each.joined + by,
+            seen=each.seen + by,
+            left=None if each.left is None else each.left + by,
+        )
+        for each in shuffled
     )
     later = Membership(moved, known.dead_after)
 
@@ -717,6 +768,7 @@ def test_neither_the_order_of_records_nor_the_epoch_matters(
         (lambda: member("a", runner="a"), "worker of itself"),
         (lambda: member("a", joined=START + -1), "before it was there"),
         (lambda: member("a", seen=START + -1), "before it was there"),
+        (lambda: member("a", left=START + -1), "before it was there"),
         (lambda: member("a", seen=Instant(START.at, WALL)), "cannot compare"),
         (lambda: of(member("a"), member("a", life=2)), "one id"),
         (lambda: of(member("a"), on_the_wall("b")), "different clocks"),
@@ -724,6 +776,7 @@ def test_neither_the_order_of_records_nor_the_epoch_matters(
         (lambda: runners(GROUP, Instant(0, WALL)), "cannot compare"),
         (lambda: beat(GROUP, "c", Instant(0, WALL)), "cannot compare"),
         (lambda: join(GROUP, "d", Instant(0, WALL)), "cannot compare"),
+        (lambda: leave(GROUP, "c", Instant(0, WALL)), "cannot compare"),
         (lambda: liveness(GROUP, "nobody", Instant(0, WALL)), "cannot compare"),
         (lambda: forgettable(GROUP, Instant(0, WALL), DEAD_AFTER), "cannot compare"),
         (lambda: forgettable(GROUP, START, DEAD_AFTER - 1), "cannot be a retention"),
@@ -740,10 +793,10 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Member": (Member, {field.name: getattr(GROUP.by_id["w-2"], field.name) for field in attrs.fields(Member)}),
     "Membership": (Membership, {"members": (), "dead_after": 1}),
     "liveness": (liveness, {"membership": GROUP, "who": "a-2", "now": START}),
-    "runners": (runners, {"membership": GROUP, "now": START}),
+    "runners": (runners, {"membership": GROUP, "at": START}),
     "join": (join, {"membership": GROUP, "who": "x", "now": START, "name": "a", "runner": "a-2"}),
     "beat": (beat, {"membership": GROUP, "who": "a-2", "now": START}),
-    "leave": (leave, {"membership": GROUP, "who": "a-2"}),
+    "leave": (leave, {"membership": GROUP, "who": "a-2", "now": START}),
     "forgettable": (forgettable, {"membership": GROUP, "now": START, "retention": DEAD_AFTER}),
 }
 

@@ -1,7 +1,11 @@
 """Whose turn is it? Runners share a cycle of time, one slot each, so that a service runs on one of them at a time.
 
-Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a message:
-the cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that
+Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a message.
+The list of a cycle, its view, is that of the runners that were alive when the cycle began; who joins later waits for the
+next one, and the slot of who leaves or dies stays empty until then. A list that changed within a cycle would move the
+slots under those who wait for theirs.
+
+The cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that
 begins with slot p and ends one margin before the next. This is time-division multiple access over a membership service
 (Kopetz and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time systems"); the margin is its guard time.
 
@@ -34,7 +38,8 @@ What a configuration bears is known beforehand (`tolerance`, `check_start_up`), 
 Laws
     A1  Of one view, at most one runner is cleared at an instant, also when clocks differ by no more than the margin.
     A2  Windows of one view follow each other with a gap of exactly the margin, from cycle to cycle too.
-    A3  Without grace, every runner is cleared at some instant of each cycle, if the shortest slot is above the margin.
+    A3  Without grace, every runner of a view is cleared at some instant of its cycle, if the shortest slot is above the
+        margin. As the view is that of the start (M7), whoever joins, leaves or dies meanwhile costs nobody a turn.
     A4  Moving now and all creations by whole cycles moves the claim and changes nothing else.
     A5  Who is cleared is the assigned runner.
     A6  Nobody is cleared in the slot of a runner that is younger than the stabilisation.
@@ -45,11 +50,17 @@ Laws
         of one more, one can be missed.
 
 Known not to work
-    - Runners with different views may be cleared together: the decision knows one view. A write that only one of them
-      can make is still needed, and a fencing token where work may outlive its window (both in `executions`).
+    - Runners with different views may be cleared together: the decision knows one view. Lists that are read at the very
+      instant at which a cycle begins can differ. A write that only one of them can make is still needed, and a fencing
+      token where work may outlive its window (both in `executions`).
+    - Lists of the moment, in the place of that of the start: a runner whose slot has moved back behind now loses its
+      turn, and loses it in every cycle if somebody joins in the second half of each.
     - Nothing is said about how long the work takes, nor that it happens once a cycle: alone, a runner is cleared at each
       poll in its part of the cycle.
-    - Runners that are gone count until they are found dead, so a restart can stop all services for that long.
+    - Runners that are gone count until the cycle after they are found dead, so a restart can stop all services for that
+      long. Where nobody was alive at the start of a cycle, nobody is cleared in it.
+    - The late guard is a part of the window, not of the slot: of three runners with the defaults one is late after 20 s,
+      half of its window of 40 s. Half of its slot of 100 s would be beyond the window, and no guard at all.
     - Two runners of one id are taken for the first of them.
     - Cycles are counted from the epoch, so a scenario with this decision needs absolute instants.
 """
@@ -103,6 +114,11 @@ class AtomicService:
                 f"the spread, {seconds(self.spread)}, is not below the interval, {seconds(self.interval)}",
                 why="no window would be left in any slot",
             )
+
+    def cycle_start(self, now: Instant) -> Instant:
+        """When the cycle began that holds the instant; cycles are counted from the epoch, the same for all."""
+        check_type(now, Instant, "an instant")
+        return now + -(now.at % self.interval)
 
 
 @final
@@ -312,8 +328,8 @@ def decide_atomic_service_claim(
     Args:
         service: How runners share the time; the same for all.
         runner_id: Who asks.
-        runners: Who is alive and may run it, in the order that all agree on (by creation, then id). Neither sorted nor
-            filtered here.
+        runners: Who may run it in this cycle, in the order that all agree on (by creation, then id): those that were
+            alive when it began (`tidegate.services.membership.runners`). Neither sorted nor filtered here.
         now: The time, on the clock that judges for all; ideally the store's.
         run_id: The identity of the run, should it be cleared; unique, made by the caller.
 
@@ -331,7 +347,7 @@ def decide_atomic_service_claim(
     check_types(runners, Runner, "a runner")
     check_type(now, Instant, "an instant")
     interval, count = service.interval, len(runners)
-    cycle_start = now + -(now.at % interval)  # cycles are counted from the epoch, the same for all
+    cycle_start = service.cycle_start(now)
     position = next((place for place, runner in enumerate(runners) if runner.id == runner_id), None)
     scheduled = runners[_assigned_slot(now - cycle_start, interval, count)] if runners else None
     window = None if position is None else _window_of(position, count, service, cycle_start)

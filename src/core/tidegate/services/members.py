@@ -5,7 +5,7 @@ replies what the store's clock showed: so a process knows the time that judges f
 
     join    insert the record without instants, then let the store write them: done again, both change nothing
     beat    the store writes `seen`; a member that has left does not beat
-    leave   `departed` becomes true
+    leave   the store writes `left`, once
 
 Laws
     MP1  A join that is done again, after a lost reply, changes nothing: a life begins once.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, PutServerTime
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, PutServerTime
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import FindAll, FindOneAndUpdate, InsertOne, find_all, find_one_and_update, insert_one
 from tidegate.model.reading import needed
@@ -32,7 +32,8 @@ __all__ = ["SEEN", "announce", "beat", "begin", "everybody", "leave", "member_of
 _CREATED: Final = Field[Instant]("created")
 _JOINED: Final = Field[Instant]("joined")
 SEEN: Final = Field[Instant]("seen")
-_DEPARTED: Final = Field[bool]("departed")
+_LEFT: Final = Field[Instant]("left")
+_STAYS: Final = Eq(Field[Instant | None](_LEFT.name), None)
 
 _MEMBERS_MAX: Final = 1_000
 
@@ -51,7 +52,7 @@ def member_of(record: Document) -> Member | None:
     if created is None:
         return None
     who = needed(record, ID)
-    joined = _no_earlier(created, needed(record, _JOINED))
+    joined, left = _no_earlier(created, needed(record, _JOINED)), record.get(_LEFT)
     return Member(
         id=who,
         name=who,
@@ -60,7 +61,7 @@ def member_of(record: Document) -> Member | None:
         created=created,
         joined=joined,
         seen=_no_earlier(joined, needed(record, SEEN)),
-        departed=needed(record, _DEPARTED),
+        left=None if left is None else _no_earlier(joined, left),
     )
 
 
@@ -84,23 +85,23 @@ def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Member
 def announce(collection: str, who: str) -> InsertOne:
     """The first step of a join: where the id is taken, it was done before."""
     check_name(who, "a member")
-    return insert_one(collection, Document.of({"_id": who, "departed": False}))
+    return insert_one(collection, Document.of({"_id": who, "left": None}))
 
 
 def begin(collection: str, who: str) -> FindOneAndUpdate:
     """The second step of a join: the store writes when it was, once."""
-    where = AllOf((Eq(ID, who), Eq(Field[Instant | None](_CREATED.name), None), Eq(_DEPARTED, False)))
+    where = AllOf((Eq(ID, who), Eq(Field[Instant | None](_CREATED.name), None), _STAYS))
     return find_one_and_update(collection, where, PutServerTime(_CREATED), PutServerTime(_JOINED), PutServerTime(SEEN))
 
 
 def beat(collection: str, who: str) -> FindOneAndUpdate:
     """A beat; it replies the record, whose `seen` is what the store's clock shows, or None for who has left."""
-    return find_one_and_update(collection, AllOf((Eq(ID, who), Eq(_DEPARTED, False))), PutServerTime(SEEN))
+    return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS)), PutServerTime(SEEN))
 
 
 def leave(collection: str, who: str) -> FindOneAndUpdate:
     """To leave, AFTER the work has ended."""
-    return find_one_and_update(collection, Eq(ID, who), Put(_DEPARTED, True))
+    return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS)), PutServerTime(_LEFT))
 
 
 def everybody(collection: str) -> FindAll:

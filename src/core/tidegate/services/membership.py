@@ -2,8 +2,8 @@
 
 A failure detector by heartbeats (Chandra and Toueg 1996, "Unreliable failure detectors for reliable distributed
 systems"): whoever beats is alive, and whoever was silent for `dead_after` is presumed dead. One clock judges, the
-store's: it writes the instants of beats, and says what time it is now. The list of living runners, in an order that all
-agree on, is what `tidegate.services.atomic_service` takes.
+store's: it writes the instants of beats, and says what time it is now. The list of the runners that stood when a cycle
+began, in an order that all agree on, is what `tidegate.services.atomic_service` takes for that cycle.
 
 A process joins under an id of its own, used for this one life, and beats from then on. Runners have workers, threads or
 processes that own what they work on; each worker beats for itself, or its runner for it, and no worker ever takes part
@@ -30,6 +30,8 @@ Laws
     M4  They stand by creation, then name. Of two that stay, none overtakes the other, whoever beats, joins or goes.
     M5  A restart under a name that seems alive puts the new id in the place of the old one, and changes nothing else.
     M6  What may be forgotten is gone, and while it is forgotten, one by one and in order, nobody else comes or goes.
+    M7  Who stood at an instant is known from then on: who joins, leaves or falls silent later changes no place in the
+        list of that instant, and a restart only the id in it. So a whole cycle has one list, that of its start.
 
 Known not to work
     - Silence is not proof: a process that stalls is presumed dead and may go on. What it writes carries its owner and
@@ -38,7 +40,9 @@ Known not to work
       nobody else joins under.
     - Names are of all runners, or of all workers: the second worker called "1" replaces the first, whoever runs it. A
       worker that has a lasting name needs that of its runner in it.
-    - Two that read the members at different instants may see different lists (see `tidegate.services.atomic_service`).
+    - Two that read the members at the very instant that they ask about may see different lists, for one may join in
+      between. So may those who read before and after a record is forgotten that stood then (keep records for
+      `dead_after` and a cycle), or before and after a restart that was decided by an old list.
     - A beat is one write and a judgement is a read: a beat that is under way while its sender falls silent can make it
       alive again, unless the write is filtered on `OlderThan` not being so, or the judgement is written down first.
     - A store whose clock leaps forward (a failover to a node that is ahead) silences everybody at once.
@@ -73,8 +77,8 @@ DEAD_AFTER: Final[Duration] = 10 * MINUTE
 class Member:
     """One life of a runner or of a worker.
 
-    Invariants: the id and the name are not empty; 1 <= life; created <= joined <= seen, on one clock; no worker of
-    itself.
+    Invariants: the id and the name are not empty; 1 <= life; created <= joined <= seen and joined <= left, on one
+    clock; no worker of itself.
 
     Attributes:
         id: Its own, used for this life only; what it owns is owned under this id.
@@ -85,7 +89,7 @@ class Member:
         created: Since when it has its place in the order; earlier than `joined` if it took the place over.
         joined: When this life began.
         seen: When it beat last.
-        departed: It has left.
+        left: When it has left; None while it has not.
     """
 
     id: str
@@ -95,21 +99,21 @@ class Member:
     created: Instant
     joined: Instant
     seen: Instant
-    departed: bool = False
+    left: Instant | None = None
 
     def __attrs_post_init__(self) -> None:
         check_name(self.id, "a member")
         check_name(self.name, "a member")
         check_int(self.life, "the number of a life", 1)
-        check_type(self.departed, bool, "whether a member has departed")
         if self.runner is not None:
             check_name(self.runner, "a runner")
         if self.runner == self.id:
             raise Misuse(f"{self.id!r} cannot be a worker of itself", todo="a runner has no runner")
-        for each in (self.created, self.joined, self.seen):
+        left = self.seen if self.left is None else self.left
+        for each in (self.created, self.joined, self.seen, left):
             check_type(each, Instant, "an instant")
-        if self.joined - self.created < 0 or self.seen - self.joined < 0:
-            raise Misuse(f"{self.id!r} was seen before it was there", why="created <= joined <= seen")
+        if self.joined - self.created < 0 or self.seen - self.joined < 0 or left - self.joined < 0:
+            raise Misuse(f"{self.id!r} was seen before it was there", why="created <= joined <= seen, joined <= left")
 
     @property
     def place(self) -> tuple[bool, str]:
@@ -291,26 +295,35 @@ def _liveness(membership: Membership, who: str, now: Instant) -> Liveness:
     return Alive(member.seen + membership.dead_after)
 
 
-def runners(membership: Membership, now: Instant) -> tuple[Runner, ...]:
-    """The runners that take part in the atomic service.
+def runners(membership: Membership, at: Instant) -> tuple[Runner, ...]:
+    """The runners that stand at an instant: they take part in the atomic service for the cycle that begins then.
 
     Args:
-        membership: All members.
-        now: The time, on the clock that members are seen by.
+        membership: All members, as they were read at that instant or later.
+        at: The start of the cycle (`AtomicService.cycle_start`), on the clock that members are seen by.
 
     Returns:
-        The living ones in their order, each with the instant at which its life began: the stabilisation counts from it.
+        Those that had their place and were alive, in their order, each with the instant at which its life began: the
+        stabilisation counts from it.
 
     Raises:
-        Misuse: An argument is of the wrong type, or now was read on another clock.
+        Misuse: An argument is of the wrong type, or the instant is of another clock.
     """
-    _check_clock(membership, now)
-    living = [
-        member
-        for member in membership.latest.values()
-        if member.runner is None and _is_alive(membership, member.id, now)
-    ]
-    return tuple(Runner(member.id, member.joined) for member in sorted(living, key=_by_creation))
+    _check_clock(membership, at)
+    # Of the lives of a name that had its place by then the latest one stays. It may have joined since, in the place of
+    # one that was alive; one whose former life was gone has a place of its own, from when it joined.
+    had_place = {
+        member.name: member
+        for member in sorted(membership.members, key=_by_life)
+        if member.runner is None and at - member.created >= 0
+    }
+    standing = [member for member in had_place.values() if _stood(membership, member, at)]
+    return tuple(Runner(member.id, member.joined) for member in sorted(standing, key=_by_creation))
+
+
+def _stood(membership: Membership, member: Member, at: Instant) -> bool:
+    """Whether it was alive; who has beaten since then was, for who is silent does not beat."""
+    return at - member.seen < membership.dead_after and (member.left is None or member.left - at > 0)
 
 
 # --- what a process does ----------------------------------------------------------------------------------------------
@@ -373,23 +386,26 @@ def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unse
     return Beaten(attrs.evolve(member, seen=_later(member.seen, now)))
 
 
-def leave(membership: Membership, who: str) -> Left | Unseen:
+def leave(membership: Membership, who: str, now: Instant) -> Left | Unseen:
     """What becomes of a member that leaves, AFTER its work and its workers have ended.
 
     Args:
         membership: All members.
         who: The id of who leaves; who is gone may say so too, and say it again.
+        now: The time, on the clock that members are seen by.
 
     Returns:
         `Left` with the member as it is to be, or `Unseen`.
 
     Raises:
-        Misuse: The id is empty or no string, or an argument is of the wrong type.
+        Misuse: The id is empty or no string, an argument is of the wrong type, or now was read on another clock.
     """
-    check_type(membership, Membership, "a membership")
+    _check_clock(membership, now)
     check_name(who, "a member")
     member = membership.by_id.get(who)
-    return Unseen() if member is None else Left(attrs.evolve(member, departed=True))
+    if member is None:
+        return Unseen()
+    return Left(member if member.left is not None else attrs.evolve(member, left=_later(member.joined, now)))
 
 
 # --- what may be forgotten --------------------------------------------------------------------------------------------
@@ -438,7 +454,7 @@ def _check_clock(membership: Membership, now: Instant) -> None:
 
 def _end_of(membership: Membership, member: Member) -> Departed | Replaced | None:
     """Why its life is over, whatever the time; None if that is not known."""
-    if member.departed:
+    if member.left is not None:
         return Departed()
     latest = membership.latest[member.place]
     return None if latest.id == member.id else Replaced(latest.id)

@@ -12,10 +12,10 @@ from typing import Final
 from tidegate.leases.leader import FENCE
 from tidegate.model.documents import Document
 from tidegate.model.effects import Now
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.services.atomic_service import AtomicService
 from tidegate.services.executions import ExecutionStatus, Gate
-from tidegate.services.members import membership_of
+from tidegate.services.members import announce, begin, leave, membership_of
 from tidegate.services.membership import Alive, liveness
 from tidegate.services.service_runner import (
     PARTS,
@@ -39,8 +39,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
 __all__ = [
-    "ALL_FAULTS", "FENCED", "LEAVES", "LIVING", "OVER", "RECORDED", "REPLACED", "SCENARIOS", "TOKENS", "WRONG",
-    "atomic_service",
+    "ALL_FAULTS", "FENCED", "LEAVES", "LIVING", "OVER", "RECORDED", "REPLACED", "SCENARIOS", "TOKENS", "TURN",
+    "WRONG", "atomic_service", "newcomer",
 ]  # fmt: skip
 
 KEY: Final = "trigger"
@@ -56,6 +56,7 @@ LEAVES: Final = "whoever leaves the gate is recorded"
 LIVING: Final = "only the living block"
 OVER: Final = "who says so is over"
 RECORDED: Final = "whoever was skipped is recorded"
+TURN: Final = "who asks in its turn is not turned away"
 
 SERVICE: Final = AtomicService(interval=4 * SECOND, spread=SECOND, start_fraction_ppm=500_000)
 DEAD_AFTER: Final[Duration] = 2 * SECOND
@@ -235,6 +236,67 @@ def is_wrong(state: State, name: str) -> bool:
     return bool(state.read(ahead(name))) and not isinstance(state.status(name), Crashed)
 
 
+def in_its_turn(state: State) -> bool:
+    """Whether b was not turned away when it asked at 2 s, where the window of the second of two begins."""
+    match state.status("b"):
+        case Returned((Skipped(reason=why),)) if why != "no reply":
+            known = membership_of(contents(state, MEMBERS), DEAD_AFTER).by_id["b"]
+            return known.seen != Instant(2 * SECOND)
+        case _:
+            return True
+
+
+async def passes_by() -> None:
+    """Somebody joins, and leaves."""
+    await announce(MEMBERS, "c")
+    await begin(MEMBERS, "c")
+    await leave(MEMBERS, "c")
+
+
+async def goes_away() -> None:
+    """Somebody who was there leaves."""
+    await leave(MEMBERS, "a")
+
+
+def newcomer(
+    parts: ServiceRunnerParts = PARTS,
+    *,
+    summary: str = "somebody joins and somebody leaves in the middle of a cycle: who waits for its turn still has it",
+    moves: int = 2,
+    budget: int = 1,
+) -> Scenario:
+    """The scenario: of two that were there when a cycle of 4 s began, a leaves, and b has its turn from 2 s on.
+
+    Args:
+        parts: What the program of a runner is made of; those of a faulty variant, perhaps.
+        summary: One line for people.
+        moves: How often the clock may move, by a second; it begins at 1 s.
+        budget: How many faults may strike.
+    """
+    zero = Instant(0)
+    there = (
+        Document.of({"_id": name, "left": None, "created": zero, "joined": zero, "seen": zero}) for name in ("a", "b")
+    )
+    work = Document.of({"_id": KEY, "fence": 0})
+    world = world_with({MEMBERS: tuple(there), GATES: (new_gate(KEY),), WORK: (work,)})
+    runner = ServiceRunner(me="b", service=SERVICE, key=KEY, polls=1, pause=SECOND, dead_after=DEAD_AFTER, parts=parts)
+    return Scenario(
+        name="atomic_service.newcomer",
+        summary=summary,
+        world=world.write(CLOCK, Instant(SECOND)),
+        actors=(
+            Process("a", factory(goes_away), CRASHES),
+            Process("b", factory(runner.run), ALL_FAULTS),
+            Process("c", factory(passes_by), CRASHES),
+            Network(),
+        ),
+        budget=budget,
+        clock=Clock(quantum=SECOND, moves=moves),
+        always={TURN: in_its_turn},
+        sometimes={"it has its turn": lambda state: fence(state) > 0},
+    )
+
+
 SKEW: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW)
 WRONG: Final = Host(skew=DEAD_AFTER)
 """A machine whose clock is ahead or behind by the silence after which a runner is presumed dead."""
@@ -257,5 +319,11 @@ SCENARIOS: Final = (
         ),
         thorough=partial(atomic_service, budget=2, faults=SKEW, host=WRONG),
         large=partial(atomic_service, runners=3, polls=3, moves=8, budget=4, faults=SKEW, host=WRONG),
+    ),
+    Shipped(
+        "atomic_service.newcomer",
+        newcomer,
+        thorough=partial(newcomer, budget=2),
+        large=partial(newcomer, moves=6, budget=4),
     ),
 )

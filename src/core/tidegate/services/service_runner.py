@@ -5,7 +5,8 @@ What is decided is in `tidegate.services.atomic_service`, `tidegate.services.mem
 replies what the store's clock shows, and so does the write of the gate. So a machine whose clock is wrong, or jumps,
 takes part like any other.
 
-    1  beat, and read who is there; decide whose turn it is. A skipped run is written into the history
+    1  beat, and read who is there; decide whose turn it is among those who were there when the cycle began. A skipped run
+       is written into the history
     2  read the gate, THEN who is alive; a run that was cleared is let in, in place of one whose runner is gone, by
        compare-and-set on the token and on the run that was read there
     3  from what the store's clock showed when the gate was written: is there time left to work?
@@ -21,6 +22,7 @@ Laws
     AP5  No run is blocked by one whose runner was gone when it looked.
     AP6  Who says that its run is over is right: it has a row in the history, and is not in the gate.
     AP7  Where a skipped run is said to be recorded, the history has a row that says why.
+    AP8  Who was there when a cycle began, and asks in its window of it, has its turn, whoever joins, leaves or dies meanwhile.
 
 Found by the simulator: to read who is alive before the gate, as the description of the flow has it, lets a runner be
 put out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order
@@ -58,6 +60,7 @@ from tidegate.services.atomic_service import (
     Assigned,
     AtomicService,
     AtomicServiceRun,
+    Runner,
     decide_atomic_service_claim,
 )
 from tidegate.services.executions import (
@@ -248,7 +251,11 @@ class ServiceRunner:
         now = beaten[SEEN]
         known = membership_of(records, self.dead_after)
         claim = decide_atomic_service_claim(
-            service=self.service, runner_id=self.me, runners=runners(known, now), now=now, run_id=run_id
+            service=self.service,
+            runner_id=self.me,
+            runners=self.parts.view(known, self.service, now),
+            now=now,
+            run_id=run_id,
         )
         if not isinstance(claim.verdict, Assigned):
             is_recorded = False
@@ -319,6 +326,10 @@ class ServiceRunner:
 # --- what it is made of -------------------------------------------------------------------------------------------------
 
 
+def _view(known: Membership, service: AtomicService, now: Instant) -> tuple[Runner, ...]:
+    return runners(known, service.cycle_start(now))
+
+
 def _living(known: Membership, now: Instant) -> tuple[str, ...]:
     return tuple(member.id for member in known.members if isinstance(liveness(known, member.id, now), Alive))
 
@@ -374,6 +385,7 @@ class ServiceRunnerParts:
     """What a runner is made of.
 
     Attributes:
+        view: Who shares the cycle that holds the instant.
         living: The ids of those who are alive.
         look: Who is alive, read AFTER the gate; the runner also knows who was alive when it polled.
         unchanged: Finds the gate if it is still as it was read.
@@ -383,6 +395,7 @@ class ServiceRunnerParts:
         record: Writes a row for people; False if there was no answer, which is let go.
     """
 
+    view: Callable[[Membership, AtomicService, Instant], tuple[Runner, ...]] = _view
     living: Callable[[Membership, Instant], tuple[str, ...]] = _living
     look: Callable[[ServiceRunner, tuple[str, ...]], Program[tuple[str, ...]]] = _look
     unchanged: Callable[[str, Gate], Filter] = _unchanged

@@ -15,10 +15,10 @@ from tidegate.model.documents import ID, Eq, Filter, Put
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now
 from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateOne, update_one
-from tidegate.services.atomic_service import AtomicServiceRun
+from tidegate.services.atomic_service import AtomicService, AtomicServiceRun, Runner
 from tidegate.services.executions import Execution, Gate
 from tidegate.services.members import SEEN, beat, everybody, membership_of
-from tidegate.services.membership import Membership
+from tidegate.services.membership import Membership, runners
 from tidegate.services.scenarios import (
     ALL_FAULTS,
     FENCED,
@@ -28,8 +28,10 @@ from tidegate.services.scenarios import (
     RECORDED,
     REPLACED,
     TOKENS,
+    TURN,
     WRONG,
     atomic_service,
+    newcomer,
 )
 from tidegate.services.service_runner import PARTS, RUN, RUNNER, ServiceRunner, ServiceRunnerParts
 from tidegate.sim.faults import Fault, Faults
@@ -48,6 +50,12 @@ def nobody_reaps(known: Membership, now: Instant) -> tuple[str, ...]:
     """Whoever stands in the gate counts as alive, so a runner that is killed at work stops all services."""
     del now
     return tuple(member.id for member in known.members)
+
+
+def view_of_the_moment(known: Membership, service: AtomicService, now: Instant) -> tuple[Runner, ...]:
+    """The cycle is shared by whoever is there just now: who joins moves the slots under those who wait for theirs."""
+    del service
+    return runners(known, now)
 
 
 def not_fenced(runner: ServiceRunner, run: AtomicServiceRun, token: int) -> UpdateOne:
@@ -117,6 +125,17 @@ SPECIMENS: Final = (
         attrs.evolve(PARTS, living=nobody_reaps),
         LIVING,
         "pynenc's shipped code has no reaper: the active row of a killed runner blocks every later claim.",
+    ),
+    Specimen(
+        "atomic_service.view_of_the_moment",
+        partial(
+            newcomer,
+            attrs.evolve(PARTS, view=view_of_the_moment),
+            summary=(view_of_the_moment.__doc__ or "").partition("\n")[0],
+        ),
+        TURN,
+        "pynenc lists the runners anew at each claim, so a turn is lost to whoever joins, leaves or dies within the cycle.",
+        of="atomic_service.newcomer",
     ),
     planted(
         "not_fenced",

@@ -171,7 +171,7 @@ def recovering(recoverer: Recoverer) -> Birth:
 
 def living(name: str) -> Document:
     zero = Instant(0)
-    return Document.of({"_id": name, "departed": False, "created": zero, "joined": zero, "seen": zero})
+    return Document.of({"_id": name, "left": None, "created": zero, "joined": zero, "seen": zero})
 
 
 def recovery(

@@ -11,8 +11,8 @@ from tidegate.services.atomic_service import Runner
 from tidegate.services.membership import Alive, Liveness, Member, Membership, Unseen
 
 __all__ = [
-    "a_restart_moves_nobody", "deleted", "gone_is_gone", "nobody_overtakes", "only_the_forgotten_go",
-    "runners_are_the_living", "they_stand_by_creation", "who_beats_is_alive", "written",
+    "a_restart_moves_nobody", "an_instant_keeps_its_list", "deleted", "gone_is_gone", "nobody_overtakes",
+    "only_the_forgotten_go", "runners_are_the_living", "they_stand_by_creation", "who_beats_is_alive", "written",
 ]  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def _is_over(membership: Membership, member: Member) -> bool:
     """Whether a life has ended, however recently it beat."""
     runners = [each for each in membership.members if each.id == member.runner]
     return any(
-        each.departed
+        each.left is not None
         or any(
             other.name == each.name
             and (other.runner is None) is (each.runner is None)
@@ -95,3 +95,20 @@ def only_the_forgotten_go(before: Mapping[str, Liveness], after: Mapping[str, Li
     """Law M6: what may be forgotten is gone, and while it is forgotten, nobody else comes or goes."""
     lived, lives = ({who for who, found in each.items() if isinstance(found, Alive)} for each in (before, after))
     return not isinstance(before[forgotten], Alive) and lived == lives and {*before} - {forgotten} == {*after}
+
+
+def an_instant_keeps_its_list(
+    before: Sequence[Runner], after: Sequence[Runner], membership: Membership, at: Instant
+) -> bool:
+    """Law M7: who stood at an instant is known from then on, place by place; the id in it may be that of a later life.
+
+    Args:
+        before: Who stood, by what was known when the instant was over.
+        after: The same by what is known now.
+        membership: What is known now, where nobody was forgotten meanwhile.
+        at: The instant.
+    """
+    known = membership.by_id
+    return [known[runner.id].name for runner in before] == [known[runner.id].name for runner in after] and all(
+        now == then or known[now.id].joined - at > 0 for then, now in zip(before, after, strict=True)
+    )

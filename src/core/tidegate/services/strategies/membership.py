@@ -28,7 +28,7 @@ __all__ = ["answers_to_members", "livenesses", "members", "memberships", "short_
 _NAMES: Final = ("a", "b", "c")
 _TIMES: Final = st.integers(-20, 20)
 _IDS: Final = st.tuples(st.sampled_from(_NAMES), st.integers(1, 3), st.sampled_from((None, None, "a-1", "a-2", "b-1")))
-_DEPARTED: Final = st.sampled_from((False, False, True))
+_LEFT: Final = st.one_of(st.none(), st.none(), _TIMES)
 _WISH: Final = st.sampled_from(("joins", "beats", "leaves"))
 
 
@@ -42,6 +42,7 @@ def members(draw: DrawFn) -> Member:
     """Runners and workers, of the first life of a name or a later one."""
     name, life, runner = draw(_IDS)
     created, joined, seen = sorted((draw(_TIMES), draw(_TIMES), draw(_TIMES)))
+    left = draw(_LEFT)
     return Member(
         id=f"{name}-{life}{'' if runner is None else 'w'}",
         name=name,
@@ -50,7 +51,7 @@ def members(draw: DrawFn) -> Member:
         created=Instant(created),
         joined=Instant(joined),
         seen=Instant(seen),
-        departed=draw(_DEPARTED),
+        left=None if left is None else Instant(max(joined, left)),
     )
 
 
@@ -87,4 +88,4 @@ def answers_to_members(draw: DrawFn) -> Joined | Taken | RunnerNotAlive | Beaten
         case "beats":
             return beat(membership, who, now)
         case _:
-            return leave(membership, who)
+            return leave(membership, who, now)
