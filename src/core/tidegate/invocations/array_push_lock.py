@@ -11,7 +11,8 @@ can move the same records. The claims stand in the array `transition_lock` of th
     5  Holding it: read the record, decide, and write status and owner, filtered by nothing but the id.
     6  In the end clear the whole array, whoever is in it.
 
-What it promises holds as long as no holder stalls beyond the threshold, no request is late and all clocks agree:
+What it promises holds as long as nobody stalls beyond the threshold, no request is late and all clocks agree. Nobody:
+that holders are quick is not enough, for a waiter that stalls judges a claim by an old reading.
 
 Laws
     AL1  at most one process holds the lock.
@@ -21,6 +22,8 @@ Laws
 
 Known not to work (the simulator shows each in a shortest run; `tidegate.invocations.transition` has none of these faults):
     - a holder that stalls beyond the threshold loses the lock without noticing, and writes all the same (AL1, AL2);
+    - a waiter that stalls between steps 2 and 3 finds the claim that it has read old, and clears the array, although its
+      holder has long been gone and another holds the lock, each of them for a moment only (AL1);
     - a lost reply to the push makes the claim stand twice (AL3);
     - a push that arrives late leaves a claim that nobody will pull (AL4);
     - steps 3 and 6 clear claims of others, which may be holders;
@@ -42,8 +45,8 @@ from tidegate.model.operations import check_collection, find_one, update_one
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "ATTEMPTS", "HOLDS", "INVOCATION_ID", "RUNNER", "STALE", "STATUS", "TIMESTAMP", "TRANSITION_LOCK", "ArrayPushLock",
-    "LockedOutcome", "NoRecord", "RaceCondition", "Written", "claim_time", "claimed", "is_stale",
+    "ATTEMPTS", "HOLDS", "INVOCATION_ID", "RUNNER", "STALE", "STATUS", "TIMESTAMP", "TRANSITION_LOCK", "UNREADABLE",
+    "ArrayPushLock", "LockedOutcome", "NoRecord", "RaceCondition", "Written", "claim_time", "claimed", "is_stale",
 ]  # fmt: skip
 
 TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")
@@ -56,6 +59,9 @@ ATTEMPTS: Final = 4
 _BACKOFF: Final[Duration] = 50 * MILLISECOND
 STALE: Final[Duration] = 5 * SECOND
 HOLDS: Final = "holds the lock"
+UNREADABLE: Final = "a claim without a time"
+"""The note of a process that has found a claim whose time cannot be read, and clears it: an error of whoever wrote it.
+A runtime that is to log it handles `Note`; the drivers that ship ignore notes."""
 
 
 @final
@@ -135,7 +141,7 @@ class ArrayPushLock:
             if claims and claims[0] == claim:
                 return await self._holding()
             await update_one(self.collection, self._me, Pull(TRANSITION_LOCK, claim))
-            if claims and is_stale(claims[0], await Now(), self.stale):
+            if claims and await self._is_stale(claims[0]):
                 await self._clear()
             if attempt + 1 < self.attempts:
                 await Sleep(self.backoff << attempt)  # twice as long each time
@@ -155,6 +161,11 @@ class ArrayPushLock:
         else:
             return
         await update_one(self.collection, self._me, Push(TRANSITION_LOCK, claim))
+
+    async def _is_stale(self, claim: str) -> bool:
+        if claim_time(claim) is None:
+            await Note(UNREADABLE, claim)
+        return is_stale(claim, await Now(), self.stale)
 
     async def _holding(self) -> LockedOutcome:
         """Decide and write; clear the array in the end, also after a failure."""
@@ -199,17 +210,19 @@ def claimed(claim_id: str, now: Instant) -> str:
 _TIME: Final = re.compile(r".*:([0-9]{1,12})(?:\.([0-9]*))?", re.DOTALL)
 
 
-def claim_time(claim: str) -> Instant:
-    """When the claim says that it was made; 0 if it does not say, so that it counts as stale."""
+def claim_time(claim: str) -> Instant | None:
+    """When the claim says that it was made; None if it does not say."""
     check_type(claim, str, "a claim")
     parts = _TIME.fullmatch(claim)
     if parts is None:
-        return Instant(0, WALL)
+        return None
     whole, fraction = parts[1], parts[2] or ""
     return Instant(int(whole) * SECOND + int(fraction[:6].ljust(6, "0")), WALL)
 
 
 def is_stale(claim: str, now: Instant, threshold: Duration) -> bool:
+    """Whether its owner is thought dead; so is that of a claim whose time cannot be read, for it would block for ever."""
     check_type(now, Instant, "the time")
     check_int(threshold, "a stale threshold", 0)
-    return now - claim_time(claim) > threshold
+    since = claim_time(claim)
+    return since is None or now - since > threshold

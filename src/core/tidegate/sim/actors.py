@@ -175,7 +175,7 @@ class Process:
 
     def stands(self, world: World, effect: Effect[object]) -> Iterator[ActorStep]:
         """It stays where it is: for a while, or for ever."""
-        may_stall = self.host.stall and self.faults.allows(Fault.STALL) and not isinstance(effect, Sleep)
+        may_stall = self.host.stall and self.faults.strikes(Fault.STALL, effect) and not isinstance(effect, Sleep)
         if may_stall and (after := spent(world, Fault.STALL)):
             label = Label(f"stands for {seconds(self.host.stall)}")
             yield ActorStep(

@@ -6,6 +6,7 @@ several of whose processes want to end it: one says retry, the others finish it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -13,17 +14,30 @@ import attrs
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
-from tidegate.invocations.array_push_lock import HOLDS, STATUS, TRANSITION_LOCK, ArrayPushLock
+from tidegate.invocations.array_push_lock import (
+    HOLDS,
+    INVOCATION_ID,
+    STALE,
+    STATUS,
+    TRANSITION_LOCK,
+    ArrayPushLock,
+    LockedOutcome,
+    claimed,
+)
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.model.documents import Document
-from tidegate.model.instants import MILLISECOND
+from tidegate.model.documents import Document, Eq, Push, Put
+from tidegate.model.effects import Now, Sleep
+from tidegate.model.instants import MILLISECOND, SECOND, Duration
+from tidegate.model.operations import find_one, update_one
 from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.faults import Faults
+from tidegate.sim.automaton import Returned
+from tidegate.sim.clocks import Host
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, notes, world_with
 
-__all__ = ["ALONE", "FINAL", "NONE_LEFT", "NO_STALL", "ONCE", "SCENARIOS", "array_push_lock"]
+__all__ = ["ALONE", "FINAL", "NONE_LEFT", "NO_STALL", "ONCE", "SCENARIOS", "array_push_lock", "waiter"]
 
 RECORDS: Final = "invocations"
 KEY: Final = "x"
@@ -38,7 +52,20 @@ NO_STALL: Final = Clock(quantum=200 * MILLISECOND, moves=4)
 """Long enough for every backoff, and far from the stale threshold."""
 
 
+STOOD: Final = 6 * SECOND
+"""For how long a waiter stalls: beyond the stale threshold."""
+
 NO_FAULTS: Final = Faults()
+HERE: Final = Eq(INVOCATION_ID, KEY)
+RUNNING: Final = Document.of(
+    {
+        "_id": KEY,
+        "invocation_id": KEY,
+        "status": status.RUNNING,
+        "status_runner_id": "runner",
+        "transition_lock": (),
+    }
+)
 
 
 def record(state: State) -> Document:
@@ -49,6 +76,10 @@ def record(state: State) -> Document:
 
 def claims(state: State) -> tuple[str, ...]:
     return record(state)[TRANSITION_LOCK]
+
+
+def at_most_one_holds(state: State, names: Iterable[str]) -> bool:
+    return laws.array_push_lock.at_most_one_holds(who for who in names if (HOLDS, True) in state.read(notes(who)))
 
 
 def array_push_lock(
@@ -67,20 +98,9 @@ def array_push_lock(
         faults: What may strike, once.
     """
     names = tuple(TARGETS)[:runners]
-    first = Document.of(
-        {
-            "_id": KEY,
-            "invocation_id": KEY,
-            "status": status.RUNNING,
-            "status_runner_id": "runner",
-            "transition_lock": (),
-        }
-    )
     programs = {who: ArrayPushLock(RECORDS, INVOCATION, KEY, TARGETS[who], "runner", who, attempts=2) for who in names}
     always: dict[str, Law | tuple[Law, ...]] = {
-        ALONE: lambda state: laws.array_push_lock.at_most_one_holds(
-            who for who in names if (HOLDS, True) in state.read(notes(who))
-        ),
+        ALONE: lambda state: at_most_one_holds(state, names),
         ONCE: lambda state: laws.array_push_lock.claims_stand_once(claims(state)),
     }
     step: dict[str, StepLaw] = {
@@ -93,7 +113,7 @@ def array_push_lock(
     return Scenario(
         name="array_push_lock",
         summary=summary,
-        world=world_with({RECORDS: (first,)}),
+        world=world_with({RECORDS: (RUNNING,)}),
         actors=(*(Process(who, factory(program.run), faults) for who, program in programs.items()), Network()),
         budget=1 if faults.kinds else 0,
         clock=clock,
@@ -101,6 +121,54 @@ def array_push_lock(
         step=step,
         eventually=eventually,
         sometimes={"one of them finishes it": lambda state: record(state)[STATUS] == status.SUCCESS},
+    )
+
+
+async def holds_for_a_moment() -> Duration | None:
+    """A holder that does no more than to take the lock and to leave it; how long that took, or None if it was not first."""
+    since = await Now()
+    claim = claimed("a-0", since)
+    await update_one(RECORDS, HERE, Push(TRANSITION_LOCK, claim))
+    found = await find_one(RECORDS, HERE)
+    if found is None or found[TRANSITION_LOCK][:1] != (claim,):
+        return None
+    await update_one(RECORDS, HERE, Put(TRANSITION_LOCK, ()))
+    return await Now() - since
+
+
+async def comes_later(program: ArrayPushLock) -> LockedOutcome:
+    await Sleep(STOOD)
+    return await program.run()
+
+
+def waiter() -> Scenario:
+    """The scenario in which only a waiter stalls, once: b, before it reads its clock, which no holder does.
+
+    While b stands, a may hold the lock; that is not judged unless a was quick. c comes after that.
+    """
+    stalls = Faults.of(Fault.STALL, on=lambda effect: isinstance(effect, Now))
+    b, c = (ArrayPushLock(RECORDS, INVOCATION, KEY, TARGETS[who], "runner", who, attempts=2) for who in ("b", "c"))
+
+    def holds(state: State) -> bool:
+        match state.status("a"):
+            case Returned(int() as took) if took < STALE:
+                return at_most_one_holds(state, ("b", "c"))
+            case _:
+                return True
+
+    return Scenario(
+        name="array_push_lock.waiter",
+        summary="a waiter stalls, and holders are quick: two hold the lock",
+        world=world_with({RECORDS: (RUNNING,)}),
+        actors=(
+            Process("a", factory(holds_for_a_moment)),
+            Process("b", factory(b.run), stalls, host=Host(stall=STOOD)),
+            Process("c", factory(comes_later, c)),
+            Network(),
+        ),
+        budget=1,
+        clock=attrs.evolve(NO_STALL, moves=1),
+        always={ALONE: holds},
     )
 
 

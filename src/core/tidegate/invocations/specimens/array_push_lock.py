@@ -12,7 +12,15 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.scenarios.array_push_lock import ALONE, FINAL, NO_STALL, NONE_LEFT, ONCE, array_push_lock
+from tidegate.invocations.scenarios.array_push_lock import (
+    ALONE,
+    FINAL,
+    NO_STALL,
+    NONE_LEFT,
+    ONCE,
+    array_push_lock,
+    waiter,
+)
 from tidegate.model.documents import Push
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
@@ -60,6 +68,13 @@ NOT_FENCED: Final = (
 SPECIMENS: Final = (
     wrong("stall.2", "a holder stalls beyond the threshold: two hold the lock", ALONE, STALE, stalls=True),
     wrong("stall.3", "the same with three runners", ALONE, STALE, runners=3, stalls=True),
+    Specimen(
+        "array_push_lock.waiter",
+        waiter,
+        ALONE,
+        "pynenc-mongo judges by the array as it was read before, and clears it as it is by then.",
+        of="array_push_lock",
+    ),
     wrong("overwrite.2", "a holder that stalled overwrites a finished record", FINAL, NOT_FENCED, stalls=True),
     wrong("overwrite.3", "the same with three runners", FINAL, NOT_FENCED, runners=3, stalls=True),
     wrong(
