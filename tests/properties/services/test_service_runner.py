@@ -1,15 +1,34 @@
-"""The record of a gate; what its runners do with it is explored in the scenarios `atomic_service`."""
+"""The record of a gate, and the work of a run; what runners do with a gate is explored in the scenarios `atomic_service`."""
 
 from __future__ import annotations
 
 import pytest
 from tests.properties.on_documents import is_read_or_misuse
 
-from tidegate.model.documents import Document
+from tidegate.leases.leader import fenced
+from tidegate.model.documents import Document, Field, Put
+from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Instant
+from tidegate.model.instants import SECOND, Instant
+from tidegate.services.atomic_service import AtomicService, AtomicServiceRun
 from tidegate.services.executions import Execution, Gate
-from tidegate.services.service_runner import gate_of, new_gate
+from tidegate.services.retention import Retention, Row
+from tidegate.services.scenarios import KEY, WORK, gate
+from tidegate.services.service_runner import (
+    Abandoned,
+    Completed,
+    ServiceRunner,
+    Work,
+    execution_of,
+    gate_of,
+    new_gate,
+)
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.automaton import Returned
+from tidegate.sim.report import explore
+from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.world import contents, world_with
+from tidegate.triggers.evaluator import Evaluator
 
 HELD = Document.of({"_id": "x", "token": 1, "run": "r", "runner": "a", "started": Instant(0)})
 
@@ -26,6 +45,101 @@ def test_what_is_not_a_gate_is_misuse() -> None:
         gate_of(Document.of({"_id": "x"}))
     with pytest.raises(Misuse):
         new_gate("")
+
+
+# --- the work -----------------------------------------------------------------------------------------------------------
+
+OLD = Document.of(
+    {
+        "_id": "old",
+        "runner": "a",
+        "start": Instant(-9 * SECOND),
+        "end": Instant(-9 * SECOND),
+        "status": "completed",
+        "reason": "",
+    }
+)
+NO_TRIGGERS = Evaluator(triggers=(), next_after=lambda _, __: None)
+
+
+async def evaluates(run: AtomicServiceRun, token: int) -> bool:
+    """Triggers are evaluated in each run, under its id."""
+    assert token == 1
+    await NO_TRIGGERS.evaluate(run.run_id)
+    return True
+
+
+async def is_refused(run: AtomicServiceRun, token: int) -> bool:
+    return await fenced(WORK, "nothing there", token, Put(Field[str]("run"), run.run_id)) > 0
+
+
+async def raises(run: AtomicServiceRun, token: int) -> bool:
+    raise ValueError(run.run_id, token)
+
+
+async def has_no_answer(run: AtomicServiceRun, token: int) -> bool:
+    raise Ambiguous(f"{run.run_id} {token}")
+
+
+async def seen_from_outside(runner: ServiceRunner) -> object:
+    try:
+        return await runner.run()
+    except ValueError as raised:
+        return raised.args
+
+
+def left_behind(work: Work, keep: Retention) -> tuple[object, list[tuple[str, str, str]]]:
+    """What a runner that is alone answers, and the rows that stand in the history at rest, when the gate was left."""
+    runner = ServiceRunner(me="a", service=AtomicService(), key=KEY, work=work, polls=1, keep=keep)
+    rows = list[tuple[str, str, str]]()
+
+    def is_left(state: State) -> bool:
+        found = map(execution_of, contents(state, "executions"))
+        rows[:] = sorted((each.id, each.status.value, each.reason) for each in found)
+        return gate(state).active is None
+
+    process = Process("a", factory(seen_from_outside, runner))
+    world = world_with({"gates": (new_gate(KEY),), "executions": (OLD,)})
+    report = explore(Scenario("one", "one runner alone", world, (process,), eventually={"the gate is left": is_left}))
+    assert report.ok, report
+    return process.behaviour.nodes[-1].status, rows
+
+
+ROW = ("old", "completed", "")
+
+
+@pytest.mark.parametrize(
+    ("work", "outcome", "status"),
+    [
+        (evaluates, Completed("a.0"), ("a.0", "completed", "")),
+        (is_refused, Abandoned("a.0", "fenced"), ("a.0", "abandoned", "fenced")),
+        (has_no_answer, Abandoned("a.0", "no reply"), ("a.0", "abandoned", "no reply")),
+    ],
+)
+def test_the_work_of_a_run_is_a_program_of_the_user(work: Work, outcome: object, status: object) -> None:
+    """It says whether it was refused; triggers may be evaluated by it; the gate is left, and the history has a row."""
+    assert left_behind(work, Retention()) == (Returned((outcome,)), [status, ROW])
+
+
+def test_work_that_raises_leaves_the_gate_first() -> None:
+    """Law AP4: its row says what it raised, and then it is raised again."""
+    rows = [("a.0", "abandoned", "failed: ValueError"), ROW]
+    assert left_behind(raises, Retention()) == (Returned(("a.0", 1)), rows)
+
+
+def test_a_run_cuts_the_history() -> None:
+    """By age and by count, and by neither where they are 0; what has just ended stays."""
+    mine = ("a.0", "completed", "")
+    for keep in (Retention(age=SECOND), Retention(age=0, count=1)):
+        assert left_behind(evaluates, keep)[1] == [mine]
+    for keep in (Retention(age=9 * SECOND), Retention(age=0, count=0), Retention(age=0, count=2)):
+        assert left_behind(evaluates, keep)[1] == [mine, ROW]
+
+
+def test_what_is_not_a_row_is_misuse() -> None:
+    """Whatever stands in a field, or is missing; a row that is one is read."""
+    assert execution_of(OLD).row == Row("old", Instant(-9 * SECOND), Instant(-9 * SECOND))
+    assert is_read_or_misuse(execution_of, OLD)
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:

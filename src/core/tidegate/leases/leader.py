@@ -3,22 +3,24 @@
 What is decided is in `tidegate.leases.election` and `tidegate.leases.lease`: the candidate is a reducer, and this program
 carries its commands out, one after the other, with one machine's clock and one document. The store judges in the filter of
 the write whether a version has stood for long enough, by its own clock. The work is done in pieces, and before each of them
-the candidate is asked whether it still leads; between them it renews. Each piece is one write under the epoch, and what it
-writes to refuses older ones, for whoever has asked may stall before it writes.
+the candidate is asked whether it still leads; between them it renews. A piece is a program of the user's, under the epoch;
+what it writes to refuses older ones, for whoever has asked may stall before it writes.
 
     seeds     {_id: key, version: 0} is a lease that nobody ever took; `new_lease` inserts it
-    a piece   filter `fence < epoch + 1`, update `fence := epoch` beside what is to be done (`fenced`)
+    a piece   any program; each write of it with the filter `fence < epoch + 1` and the update `fence := epoch` (`fenced`)
 
 Laws
     LP1  At no instant do two believe that they lead, by their own clocks, as long as none of these is set back.
     LP2  Each take makes the next token, nothing else makes one, and each change makes one version.
-    LP3  What is written under an epoch is never written after a newer one, whoever stalls and whatever clocks show.
+    LP3  What is written under an epoch (`fenced`) is never written after a newer one, whoever stalls and whatever clocks
+         show.
     LP4  A candidate that says that it has released the lease does not hold it.
 
 Known not to work
     - A machine's clock that is set back lengthens the time for which its leader believes that it leads (LP1); a monotonic clock is not set. The
       fence does not look at clocks (LP3).
     - A piece that takes longer than the lease: it is done, or refused, and then the candidate has lapsed. Make it smaller.
+    - A piece that raises ends the program; the lease runs out by itself.
     - A take that arrives after its candidate has stopped holds the lease for one TTL (LP4).
     - Work that must not be done twice at all: a crash after a piece is done leaves no trace but what the piece has written.
 """
@@ -27,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import NoneType
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
@@ -57,10 +59,10 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, N
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import UpdateOne, check_collection, find_one, find_one_and_update, update_one
 from tidegate.model.reading import needed
-from tidegate.model.values import check_int, check_name, check_type
+from tidegate.model.values import check_callable, check_int, check_name, check_type
 
 __all__ = [
-    "BELIEVES", "FENCE", "Leader", "LeaderParts", "Served", "ask", "fenced", "lease_of", "new_lease", "unchanged",
+    "BELIEVES", "FENCE", "Leader", "LeaderParts", "Piece", "Served", "ask", "fenced", "lease_of", "new_lease", "unchanged",
 ]  # fmt: skip
 
 _TOKEN: Final = Field[int]("token")
@@ -118,6 +120,11 @@ def fenced(collection: str, key: str, epoch: int, *updates: Update) -> UpdateOne
     """
     check_int(epoch, "an epoch", 1)
     return update_one(collection, AllOf((Eq(ID, key), Lt(FENCE, epoch + 1))), Put(FENCE, epoch), *updates)
+
+
+Piece: TypeAlias = Callable[[int], Program[bool]]
+"""A piece of work under an epoch: a program. False if it was refused, because a newer epoch has written there; one that has
+no answer counts as done."""
 
 
 @final
@@ -185,7 +192,6 @@ class LeaderParts:
 
     step: Callable[[Candidate, ElectionState, ElectionEvent], ElectionStep] = Candidate.step
     ask: Callable[[str, str, Request], Program[Lease | Failure | None]] = ask
-    piece: Callable[[str, str, int], UpdateOne] = fenced
 
 
 @final
@@ -199,7 +205,7 @@ class Leader:
         collection: Where the leases are.
         key: The lease's id; its record is there (`new_lease`).
         candidate: Who wants to lead, and on which terms.
-        resource: The collection of the document that the work writes to.
+        piece: A piece of its work.
         pieces: How many there are to do.
         parts: The steps that it is made of.
     """
@@ -207,15 +213,15 @@ class Leader:
     collection: str
     key: str
     candidate: Candidate
-    resource: str
+    piece: Piece = attrs.field(repr=False)
     pieces: int
     parts: LeaderParts = LeaderParts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        check_collection(self.resource)
         check_name(self.key, "a lease")
         check_type(self.candidate, Candidate, "a candidate")
+        check_callable(self.piece, "a piece of work")
         check_int(self.pieces, "a number of pieces", 1)
         check_type(self.parts, LeaderParts, "the parts of a leader")
 
@@ -267,10 +273,9 @@ class Leader:
     async def _done(self, epoch: int) -> bool:
         """One piece of work; False if a newer epoch has begun. One without an answer counts as done: it is not repeated."""
         try:
-            matched = await self.parts.piece(self.resource, self.key, epoch)
+            return await self.piece(epoch)
         except (Ambiguous, NotApplied, NotDurable):
             return True
-        return matched > 0
 
 
 def _wake_in(step: ElectionStep) -> Duration:

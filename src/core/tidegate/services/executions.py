@@ -10,7 +10,8 @@ The flow of a claim, each step a decision here:
 
     1  `skipped`     a claim that was not cleared leaves a row, where somebody should know why
     2  `admit`       the gate lets the run in, in place of one whose runner is gone (as read AFTER the gate), which is
-                     recorded in the history first
+                     recorded in the history first. Only a run that was cleared comes here, and only the run in the gate
+                     is reaped: nothing else is under way, and until then it stands in nobody's way
     3  `margin`      AFTER the gate was written, on a new reading of the clock: is there time left to work?
     4  `ended`       whatever happened, once the work is over: first into the history,
     5  `released`    THEN out of the gate, until the store has answered, and BEFORE the runner asks again
@@ -21,7 +22,8 @@ Laws
     EX3  A run whose runner is gone blocks nobody.
     EX4  A run that leaves the gate for another one is recorded as abandoned.
     EX5  The first end of a run counts; nothing changes an execution that is over.
-    EX6  Reaping ends exactly the runs under way whose runners are gone, and done again it finds nothing.
+    EX6  Reaping ends exactly the runs under way whose runners are gone, and done again it finds nothing. (`reaped` is
+         asked by `admit` for the run in the gate, and is there for a history that has rows of runs under way.)
     EX7  No work is done with less than the least margin left of the window.
     EX8  A range holds what overlaps it and nothing else, newest first, and no more than the limit.
     EX9  Only the run that is in the gate leaves it, and only under its token.
@@ -228,7 +230,7 @@ def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Inst
     if active is not None and active.runner_id in live:
         return Blocked(_blocked(run.run_id, run.runner_id, now, f"prior_running:{active.id} runner:{active.runner_id}"))
     entered = Execution(id=run.run_id, runner_id=run.runner_id, start=now)
-    return Admitted(Gate(gate.token + 1, entered), () if active is None else (_gone(active, now),))
+    return Admitted(Gate(gate.token + 1, entered), reaped(() if active is None else (active,), live=live, now=now))
 
 
 def reaped(executions: Collection[Execution], *, live: Collection[str], now: Instant) -> tuple[Execution, ...]:

@@ -9,17 +9,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tidegate.leases.leader import FENCE
-from tidegate.model.documents import Document
-from tidegate.model.effects import Now
+from tidegate.leases.leader import FENCE, fenced
+from tidegate.model.documents import Document, Put
+from tidegate.model.effects import Effect, Now
 from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.services.atomic_service import AtomicService
+from tidegate.model.operations import FindOneAndUpdate
+from tidegate.services.atomic_service import AtomicService, AtomicServiceRun
 from tidegate.services.executions import ExecutionStatus, Gate
 from tidegate.services.members import announce, begin, leave, membership_of
 from tidegate.services.membership import Alive, liveness
 from tidegate.services.service_runner import (
     PARTS,
     REASON,
+    RUN,
     STATUS,
     Abandoned,
     Completed,
@@ -27,6 +29,7 @@ from tidegate.services.service_runner import (
     ServiceRunner,
     ServiceRunnerParts,
     Skipped,
+    Work,
     gate_of,
     new_gate,
 )
@@ -39,8 +42,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
 __all__ = [
-    "ALL_FAULTS", "FENCED", "LEAVES", "LIVING", "OVER", "RECORDED", "REPLACED", "SCENARIOS", "TOKENS", "TURN",
-    "WRONG", "atomic_service", "newcomer",
+    "ALL_FAULTS", "FENCED", "KEY", "LEAVES", "LIVING", "OVER", "RECORDED", "REPLACED", "SCENARIOS", "TOKENS", "TURN",
+    "WORK", "WRONG", "atomic_service", "newcomer", "writes",
 ]  # fmt: skip
 
 KEY: Final = "trigger"
@@ -153,6 +156,11 @@ def skips_are_recorded(runner: str) -> Law:
     )
 
 
+async def writes(run: AtomicServiceRun, token: int) -> bool:
+    """What the runs do: one write that refuses older tokens."""
+    return await fenced(WORK, KEY, token, Put(RUN, run.run_id)) > 0
+
+
 async def logged(program: ServiceRunner) -> tuple[ServiceOutcome, ...]:
     """It reads its own clock, as any log does; nothing else asks for that clock."""
     await Now()
@@ -162,9 +170,11 @@ async def logged(program: ServiceRunner) -> tuple[ServiceOutcome, ...]:
 def atomic_service(
     parts: ServiceRunnerParts = PARTS,
     *,
+    work: Work = writes,
     summary: str = "two runners share a service: one at a time, in slots, behind a gate, and whoever dies is reaped",
     runners: int = 2,
     polls: int = 1,
+    quantum: Duration = SECOND,
     moves: int = 2,
     budget: int = 1,
     faults: Faults = CRASHES,
@@ -174,10 +184,12 @@ def atomic_service(
 
     Args:
         parts: What the program of a runner is made of; those of a faulty variant, perhaps.
+        work: What their runs do.
         summary: One line for people.
         runners: How many there are.
         polls: How often each asks.
-        moves: How often the clock may move, by a second.
+        quantum: By how much the clock moves.
+        moves: How often it may.
         budget: How many faults may strike.
         faults: Which faults may strike.
         host: By how much the clocks of their machines may be wrong.
@@ -185,7 +197,15 @@ def atomic_service(
     names = ("a", "b", "c")[:runners]
     programs = {
         name: ServiceRunner(
-            me=name, service=SERVICE, key=KEY, polls=polls, pause=SECOND, dead_after=DEAD_AFTER, parts=parts
+            me=name,
+            service=SERVICE,
+            key=KEY,
+            work=work,
+            least=0,
+            polls=polls,
+            pause=SECOND,
+            dead_after=DEAD_AFTER,
+            parts=parts,
         )
         for name in names
     }
@@ -201,7 +221,7 @@ def atomic_service(
             Network(),
         ),
         budget=budget,
-        clock=Clock(quantum=SECOND, moves=moves),
+        clock=Clock(quantum=quantum, moves=moves),
         always={OVER: tuple(map(is_over, names)), RECORDED: tuple(map(skips_are_recorded, names))},
         step={
             TOKENS: tokens_grow,
@@ -279,7 +299,9 @@ def newcomer(
     )
     work = Document.of({"_id": KEY, "fence": 0})
     world = world_with({MEMBERS: tuple(there), GATES: (new_gate(KEY),), WORK: (work,)})
-    runner = ServiceRunner(me="b", service=SERVICE, key=KEY, polls=1, pause=SECOND, dead_after=DEAD_AFTER, parts=parts)
+    runner = ServiceRunner(
+        me="b", service=SERVICE, key=KEY, work=writes, least=0, polls=1, dead_after=DEAD_AFTER, parts=parts
+    )
     return Scenario(
         name="atomic_service.newcomer",
         summary=summary,
@@ -297,6 +319,14 @@ def newcomer(
     )
 
 
+def is_no_beat(effect: Effect[object]) -> bool:
+    return not (isinstance(effect, FindOneAndUpdate) and effect.collection == MEMBERS)
+
+
+LATE: Final = Faults.of(Fault.LATE, Fault.DUPLICATE, on=is_no_beat)
+"""Not of beats: one that arrives when its sender is silent brings it back, which is known not to work."""
+NETWORK: Final = Faults.of(*ALL_FAULTS.kinds, Fault.CRASH_AFTER, Fault.NOT_DURABLE, Fault.CANCELLED)
+EVERY: Final = Faults({**NETWORK.kinds, **LATE.kinds})
 SKEW: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW)
 WRONG: Final = Host(skew=DEAD_AFTER)
 """A machine whose clock is ahead or behind by the silence after which a runner is presumed dead."""
@@ -307,6 +337,18 @@ SCENARIOS: Final = (
         atomic_service,
         thorough=partial(atomic_service, budget=2, faults=ALL_FAULTS),
         large=partial(atomic_service, runners=3, polls=3, moves=8, budget=4, faults=ALL_FAULTS),
+    ),
+    Shipped(
+        "atomic_service.network",
+        partial(
+            atomic_service,
+            summary="the same under all that may strike a process and its requests, where the clock moves as far in one move",
+            quantum=2 * SECOND,
+            moves=1,
+            faults=NETWORK,
+        ),
+        thorough=partial(atomic_service, quantum=2 * SECOND, moves=1, faults=EVERY),
+        large=partial(atomic_service, runners=3, polls=3, moves=8, budget=4, faults=EVERY),
     ),
     Shipped(
         "atomic_service.skew",

@@ -10,14 +10,15 @@ takes part like any other.
     2  read the gate, THEN who is alive; a run that was cleared is let in, in place of one whose runner is gone, by
        compare-and-set on the token and on the run that was read there
     3  from what the store's clock showed when the gate was written: is there time left to work?
-    4  work, under the token of the gate; what is written to refuses older ones
+    4  work: a program of the user's, under the token of the gate; what is written to refuses older ones (`fenced`)
     5  whatever happened, write the history, THEN leave the gate; ask until the store answers, for a run that stays there
        blocks all
+    6  cut the history, as its retention says
 
 Laws
     AP1  Each run that is let in has the next token, and nothing else makes one.
     AP2  A run is put out of the gate only by itself, or when its runner is gone.
-    AP3  What is written under a token is never written after a greater one.
+    AP3  What is written under a token is never written after a greater one, if the work asks for that (`fenced`).
     AP4  A run leaves the gate only after the history has a row of it, whoever puts it out.
     AP5  No run is blocked by one whose runner was gone when it looked.
     AP6  Who says that its run is over is right: it has a row in the history, and is not in the gate.
@@ -28,7 +29,12 @@ Found by the simulator: to read who is alive before the gate, as the description
 put out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order
 is kept as a specimen (`atomic_service.members_before_gate`).
 
+The collections have no prefix: where several programs share a database, name them. The work may be any program, such as
+`tidegate.triggers.evaluator` (`Evaluator.evaluate`), which needs no token, for it claims each run that it makes happen.
+
 Known not to work
+    - The history is cut by its first FOUND_MAX rows, by id: beyond them nothing is counted, and age cuts in turns.
+    - A runner beats when it polls, not while it works: work that takes longer than `dead_after` is reaped.
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
       keeps what the older one writes from counting (AP3).
     - Insisting has an end. A runner that has asked in vain often enough says so, beats no more, and is reaped.
@@ -41,25 +47,37 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.leases.leader import fenced
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, PutServerTime
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Note, Program, Refused, Sleep
+from tidegate.model.effects import (
+    DUPLICATE_KEY,
+    Ambiguous,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Note,
+    Program,
+    Refused,
+    Sleep,
+)
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
-    UpdateOne,
+    FOUND_MAX,
     check_collection,
+    delete_one,
+    find_all,
     find_one,
     find_one_and_update,
     insert_one,
     update_one,
 )
-from tidegate.model.reading import needed
-from tidegate.model.values import check_int, check_name, check_type
+from tidegate.model.reading import needed, one_of
+from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.services.atomic_service import (
     Assigned,
     AtomicService,
     AtomicServiceRun,
+    Claiming,
     Runner,
     decide_atomic_service_claim,
 )
@@ -74,21 +92,26 @@ from tidegate.services.executions import (
     skipped,
 )
 from tidegate.services.members import SEEN, announce, beat, begin, everybody, leave, membership_of
-from tidegate.services.membership import Alive, Membership, liveness, runners
+from tidegate.services.membership import DEAD_AFTER, Alive, Membership, liveness, runners
+from tidegate.services.retention import Retention, surplus
 
 __all__ = [
     "PARTS", "REASON", "RUN", "RUNNER", "STATUS", "Abandoned", "Completed", "ServiceOutcome", "ServiceRunner",
-    "ServiceRunnerParts", "Skipped", "Unanswered", "gate_of", "new_gate",
+    "ServiceRunnerParts", "Skipped", "Unanswered", "Work", "execution_of", "gate_of", "new_gate",
 ]  # fmt: skip
 
 _TOKEN: Final = Field[int]("token")
 RUN: Final = Field[str | None]("run")
 RUNNER: Final = Field[str | None]("runner")
 _STARTED: Final = Field[Instant]("started")
+_BY: Final = Field[str]("runner")
+_START: Final = Field[Instant]("start")
+_END: Final = Field[Instant]("end")
 STATUS: Final = Field[str]("status")
 REASON: Final = Field[str]("reason")
 
 _INSISTING: Final = 8
+_CLAIMING: Final = Claiming()
 _WORKS: Final = "works"
 """The note of a runner: which run it is at work on."""
 
@@ -97,6 +120,22 @@ def new_gate(service: str) -> Document:
     """The record of a gate that nobody stands in, to insert: where the id is taken, another did."""
     check_name(service, "a service")
     return Document.of({"_id": service, "token": 0, "run": None, "runner": None})
+
+
+def execution_of(record: Document) -> Execution:
+    """The row of the history that a record holds.
+
+    Raises:
+        Misuse: It is not a row of a history.
+    """
+    return Execution(
+        id=needed(record, ID),
+        runner_id=needed(record, _BY),
+        start=needed(record, _START),
+        status=one_of(ExecutionStatus, needed(record, STATUS)),
+        end=needed(record, _END),
+        reason=needed(record, REASON),
+    )
 
 
 def gate_of(record: Document) -> Gate:
@@ -155,6 +194,11 @@ class Unanswered:
 ServiceOutcome: TypeAlias = Completed | Abandoned | Skipped | Unanswered
 
 
+Work: TypeAlias = Callable[[AtomicServiceRun, int], Program[bool]]
+"""What a run does, under its token: a program. False if it was refused, because a greater token has written there; what
+it raises ends the run as abandoned, and is raised again AFTER the gate was left, but for a missing reply."""
+
+
 @final
 class _NoAnswerError(Exception):
     """There was no answer, however often the runner asked. Control flow of this program, never seen outside."""
@@ -170,12 +214,14 @@ class ServiceRunner:
     Attributes:
         me: Its id, used for this life only.
         service: How runners share the time; the same for all.
-        key: The id of the gate, and of what the work writes to.
+        key: The id of the gate.
+        work: What a run does.
         polls: How often to ask.
         pause: How long to wait in between, in microseconds.
         least: What has to be left of a window, in microseconds.
         dead_after: After how much silence a runner is presumed dead, in microseconds.
-        members, gates, history, work: The collections.
+        members, gates, history: The collections.
+        keep: How long and how many rows of the history are kept.
         insisting: How often to ask for what must be done before giving up.
         parts: What it is made of; faulty variants have others.
     """
@@ -183,14 +229,15 @@ class ServiceRunner:
     me: str
     service: AtomicService
     key: str
+    work: Work = attrs.field(repr=False)
     polls: int
-    pause: Duration
-    least: Duration = 0
-    dead_after: Duration
+    pause: Duration = _CLAIMING.check_interval
+    least: Duration = _CLAIMING.run_margin_min
+    dead_after: Duration = DEAD_AFTER
     members: str = "members"
     gates: str = "gates"
     history: str = "executions"
-    work: str = "work"
+    keep: Retention = attrs.field(factory=Retention)
     insisting: int = _INSISTING
     parts: ServiceRunnerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
@@ -203,7 +250,9 @@ class ServiceRunner:
         check_int(self.least, "what has to be left in microseconds", 0)
         check_int(self.dead_after, "a time of silence in microseconds", 1)
         check_int(self.insisting, "a number of attempts", 1)
-        for collection in (self.members, self.gates, self.history, self.work):
+        check_callable(self.work, "the work of a run")
+        check_type(self.keep, Retention, "how long rows are kept")
+        for collection in (self.members, self.gates, self.history):
             check_collection(collection)
         check_type(self.parts, ServiceRunnerParts, "the parts of a runner")
 
@@ -302,25 +351,41 @@ class ServiceRunner:
         """The run is in the gate: work if there is time, record how it ended, leave."""
         left = margin(run, self.least, entered)
         outcome: ServiceOutcome
+        failure: Exception | None = None
         if isinstance(left, NoMargin):
             outcome, row = Abandoned(run.run_id, str(left)), _row(run, entered, ExecutionStatus.ABANDONED, str(left))
         else:
             await Note(_WORKS, run.run_id)
             try:
-                matched = await self.parts.work(self, run, token)
+                why = "" if await self.work(run, token) else "fenced"
             except (Ambiguous, NotApplied, NotDurable):
-                matched = -1
+                why = "no reply"
+            except Exception as failed:  # noqa: BLE001  the gate is left in every case; the failure is raised again
+                why = f"failed: {type(failed).__name__}"
+                failure = failed.fresh() if isinstance(failed, Failure) else failed
             await Note(_WORKS, None)
-            if matched == 1:
-                outcome, row = Completed(run.run_id), _row(run, entered, ExecutionStatus.COMPLETED, "")
-            else:
-                why = "fenced" if matched == 0 else "no reply"
-                outcome, row = Abandoned(run.run_id, why), _row(run, entered, ExecutionStatus.ABANDONED, why)
+            status = ExecutionStatus.ABANDONED if why else ExecutionStatus.COMPLETED
+            outcome = Abandoned(run.run_id, why) if why else Completed(run.run_id)
+            row = _row(run, entered, status, why)
         try:
             await self.parts.insist(self, row, token)
         except _NoAnswerError:
-            return Unanswered(run.run_id)
+            outcome = Unanswered(run.run_id)
+        else:
+            await self._cut(entered)
+        if failure is not None:
+            raise failure
         return outcome
+
+    async def _cut(self, now: Instant) -> None:
+        """Delete the rows that are too old or too many; without an answer that is left to the next run."""
+        try:
+            found = await find_all(self.history, limit=FOUND_MAX)
+            rows = tuple([execution_of(each).row for each in found])
+            for gone in surplus(rows, self.keep, now=now):
+                await delete_one(self.history, Eq(ID, gone))
+        except (Ambiguous, NotApplied, NotDurable):
+            return
 
 
 # --- what it is made of -------------------------------------------------------------------------------------------------
@@ -344,10 +409,6 @@ async def _look(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...]
 def _unchanged(key: str, gate: Gate) -> Filter:
     active = None if gate.active is None else gate.active.id
     return AllOf((Eq(ID, key), Eq(_TOKEN, gate.token), Eq(RUN, active)))
-
-
-def _work(runner: ServiceRunner, run: AtomicServiceRun, token: int) -> UpdateOne:
-    return fenced(runner.work, runner.key, token, Put(RUN, run.run_id))
 
 
 async def _insist(runner: ServiceRunner, row: Execution, token: int) -> None:
@@ -389,7 +450,6 @@ class ServiceRunnerParts:
         living: The ids of those who are alive.
         look: Who is alive, read AFTER the gate; the runner also knows who was alive when it polled.
         unchanged: Finds the gate if it is still as it was read.
-        work: What the service does: one write under the token.
         insist: Writes the history, THEN leaves the gate, until the store has answered.
         leave: Leaves the gate, if this run is in it, under this token.
         record: Writes a row for people; False if there was no answer, which is let go.
@@ -399,7 +459,6 @@ class ServiceRunnerParts:
     living: Callable[[Membership, Instant], tuple[str, ...]] = _living
     look: Callable[[ServiceRunner, tuple[str, ...]], Program[tuple[str, ...]]] = _look
     unchanged: Callable[[str, Gate], Filter] = _unchanged
-    work: Callable[[ServiceRunner, AtomicServiceRun, int], UpdateOne] = _work
     insist: Callable[[ServiceRunner, Execution, int], Program[None]] = _insist
     leave: Callable[[ServiceRunner, Execution, int], Program[None]] = _leave
     record: Callable[[ServiceRunner, Execution], Program[bool]] = _record
@@ -417,7 +476,16 @@ def _row(run: AtomicServiceRun, entered: Instant, status: ExecutionStatus, reaso
 
 async def _end(runner: ServiceRunner, row: Execution) -> None:
     """The first end of a run counts: its row is inserted once."""
-    doc = Document.of({"_id": row.id, "runner": row.runner_id, "status": row.status.value, "reason": row.reason})
+    doc = Document.of(
+        {
+            "_id": row.id,
+            "runner": row.runner_id,
+            "start": row.start,
+            "end": row.end,
+            "status": row.status.value,
+            "reason": row.reason,
+        }
+    )
     try:
         await insert_one(runner.history, doc)
     except Refused as refused:

@@ -14,7 +14,7 @@ from tidegate.leases.leader import FENCE
 from tidegate.model.documents import ID, Eq, Filter, Put
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now
 from tidegate.model.instants import Instant
-from tidegate.model.operations import UpdateOne, update_one
+from tidegate.model.operations import update_one
 from tidegate.services.atomic_service import AtomicService, AtomicServiceRun, Runner
 from tidegate.services.executions import Execution, Gate
 from tidegate.services.members import SEEN, beat, everybody, membership_of
@@ -22,6 +22,7 @@ from tidegate.services.membership import Membership, runners
 from tidegate.services.scenarios import (
     ALL_FAULTS,
     FENCED,
+    KEY,
     LEAVES,
     LIVING,
     OVER,
@@ -29,11 +30,13 @@ from tidegate.services.scenarios import (
     REPLACED,
     TOKENS,
     TURN,
+    WORK,
     WRONG,
     atomic_service,
     newcomer,
+    writes,
 )
-from tidegate.services.service_runner import PARTS, RUN, RUNNER, ServiceRunner, ServiceRunnerParts
+from tidegate.services.service_runner import PARTS, RUN, RUNNER, ServiceRunner, ServiceRunnerParts, Work
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.shipping import Specimen
 
@@ -58,9 +61,9 @@ def view_of_the_moment(known: Membership, service: AtomicService, now: Instant) 
     return runners(known, now)
 
 
-def not_fenced(runner: ServiceRunner, run: AtomicServiceRun, token: int) -> UpdateOne:
+async def not_fenced(run: AtomicServiceRun, token: int) -> bool:
     """The work names no token: a run that was reaped while it was only slow writes over the next one."""
-    return update_one(runner.work, Eq(ID, runner.key), Put(FENCE, token), Put(RUN, run.run_id))
+    return await update_one(WORK, Eq(ID, KEY), Put(FENCE, token), Put(RUN, run.run_id)) > 0
 
 
 def gate_not_compared(key: str, gate: Gate) -> Filter:
@@ -105,9 +108,13 @@ async def judges_by_its_own_clock(runner: ServiceRunner, live: tuple[str, ...]) 
     return () if beaten is None else PARTS.living(known, Instant(now.at, beaten[SEEN].clock))
 
 
-def planted(name: str, wrong: object, parts: ServiceRunnerParts, law: str, source: str) -> Specimen:
+def planted(
+    name: str, wrong: object, parts: ServiceRunnerParts, law: str, source: str, *, work: Work = writes
+) -> Specimen:
     """The scenario of the runners, with the bug in its place."""
-    make = partial(atomic_service, parts, faults=ALL_FAULTS, summary=(wrong.__doc__ or "").partition("\n")[0])
+    make = partial(
+        atomic_service, parts, work=work, faults=ALL_FAULTS, summary=(wrong.__doc__ or "").partition("\n")[0]
+    )
     return Specimen(f"atomic_service.{name}", make, law, source, of="atomic_service")
 
 
@@ -140,9 +147,10 @@ SPECIMENS: Final = (
     planted(
         "not_fenced",
         not_fenced,
-        attrs.evolve(PARTS, work=not_fenced),
+        PARTS,
         FENCED,
         "pynenc's gate has no token, so a run that outlives its slot, or was reaped, goes on firing triggers.",
+        work=not_fenced,
     ),
     planted(
         "gate_not_compared",

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.leases import laws
 from tidegate.leases.election import Candidate
-from tidegate.leases.leader import BELIEVES, FENCE, Leader, LeaderParts, Served, lease_of, new_lease
+from tidegate.leases.leader import BELIEVES, FENCE, Leader, LeaderParts, Piece, Served, fenced, lease_of, new_lease
 from tidegate.leases.lease import Lease, Terms
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Duration, Instant
@@ -23,8 +23,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, document, notes, world_with
 
 __all__ = [
-    "FAULTS", "FENCED", "ONE", "RELEASED", "RIGHT", "SCENARIOS", "SLOW", "TERMS", "TOKENS", "WRONG", "election",
-    "one_leads",
+    "FAULTS", "FENCED", "KEY", "ONE", "RELEASED", "RESOURCES", "RIGHT", "SCENARIOS", "SLOW", "TERMS", "TOKENS", "WRONG",
+    "election", "one_leads", "writes",
 ]  # fmt: skip
 
 LEASES: Final = "leases"
@@ -40,6 +40,11 @@ RIGHT: Final = LeaderParts()
 TERMS: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=0)
 """Renewed once in a TTL, and no slower clock to make up for: as few moves of the clock as there can be."""
 FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
+
+EVERY: Final = Faults.of(
+    *FAULTS.kinds, Fault.CRASH_AFTER, Fault.NOT_DURABLE, Fault.LATE, Fault.DUPLICATE, Fault.CANCELLED
+)
+"""All that may strike a candidate and its requests; clocks and stalls have scenarios of their own."""
 
 
 def lease(state: State) -> Lease | None:
@@ -86,13 +91,19 @@ def is_released(name: str) -> Law:
     return holds
 
 
-def candidate(parts: LeaderParts, name: str, terms: Terms, pieces: int) -> Birth:
-    return lambda life: Leader(LEASES, KEY, Candidate(name, f"{name}.{life}", terms), RESOURCES, pieces, parts).run()
+async def writes(epoch: int) -> bool:
+    """A piece of work: one write that refuses older epochs."""
+    return await fenced(RESOURCES, KEY, epoch) > 0
+
+
+def candidate(parts: LeaderParts, name: str, terms: Terms, piece: Piece, pieces: int) -> Birth:
+    return lambda life: Leader(LEASES, KEY, Candidate(name, f"{name}.{life}", terms), piece, pieces, parts).run()
 
 
 def election(
     parts: LeaderParts = RIGHT,
     *,
+    piece: Piece = writes,
     summary: str = "two candidates lead in turn, stall, crash and hand over: one leads, and what is older is fenced",
     candidates: int = 2,
     pieces: int = 1,
@@ -107,6 +118,7 @@ def election(
 
     Args:
         parts: The steps of the program, or a faulty variant of one.
+        piece: A piece of their work, or a faulty one.
         summary: One line for people.
         candidates: How many there are.
         pieces: How much work each has.
@@ -124,7 +136,7 @@ def election(
         summary=summary,
         world=world_with({LEASES: (new_lease(KEY),), RESOURCES: (Document.of({"_id": KEY, "fence": 0}),)}),
         actors=(
-            *(Process(name, candidate(parts, name, terms, pieces), faults, host=host) for name in names),
+            *(Process(name, candidate(parts, name, terms, piece, pieces), faults, host=host) for name in names),
             Network(),
         ),
         budget=budget,
@@ -158,8 +170,8 @@ WITH_MARGIN: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=SECOND // 4)
 SCENARIOS: Final = (
     Shipped(
         "leader",
-        election,
-        thorough=partial(election, quantum=SECOND, moves=2),
+        partial(election, faults=EVERY),
+        thorough=partial(election, quantum=SECOND, moves=2, faults=EVERY),
         large=partial(election, candidates=3, quantum=SECOND, moves=8, budget=4),
     ),
     Shipped(

@@ -19,13 +19,15 @@ from tidegate.leases.election import (
     Request,
     Swap,
 )
-from tidegate.leases.leader import FENCE, LeaderParts, ask, lease_of, unchanged
+from tidegate.leases.leader import FENCE, LeaderParts, Piece, ask, lease_of, unchanged
 from tidegate.leases.lease import Lease
 from tidegate.leases.scenarios.leader import (
     FAULTS,
     FENCED,
+    KEY,
     ONE,
     RELEASED,
+    RESOURCES,
     RIGHT,
     SLOW,
     TERMS,
@@ -33,11 +35,12 @@ from tidegate.leases.scenarios.leader import (
     WRONG,
     election,
     one_leads,
+    writes,
 )
 from tidegate.model.documents import ID, Eq, Filter, Put
 from tidegate.model.effects import Failure, Now
 from tidegate.model.instants import SECOND, Duration
-from tidegate.model.operations import UpdateOne, delete_one, find_one, update_one
+from tidegate.model.operations import delete_one, find_one, update_one
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
@@ -77,9 +80,9 @@ async def release_deletes(collection: str, key: str, request: Request) -> Lease 
     return request.lease
 
 
-def not_fenced(collection: str, key: str, epoch: int) -> UpdateOne:
+async def not_fenced(epoch: int) -> bool:
     """The work names its epoch, and nothing refuses an older one: who stalls after it has asked writes all the same."""
-    return update_one(collection, Eq(ID, key), Put(FENCE, epoch))
+    return await update_one(RESOURCES, Eq(ID, KEY), Put(FENCE, epoch)) > 0
 
 
 async def no_reply_is_no(collection: str, key: str, request: Request) -> Lease | Failure | None:
@@ -125,14 +128,15 @@ def planted(
     source: str,
     *,
     bug: object,
-    parts: LeaderParts,
+    parts: LeaderParts = RIGHT,
+    piece: Piece = writes,
     quantum: Duration = 2 * SECOND,
     faults: Faults = FAULTS,
     host: Host = HOST,
 ) -> Specimen:
     """The scenario of the candidates, with the bug in its place."""
     summary = (bug.__doc__ or "").partition("\n")[0]
-    make = partial(election, parts, summary=summary, quantum=quantum, faults=faults, host=host)
+    make = partial(election, parts, piece=piece, summary=summary, quantum=quantum, faults=faults, host=host)
     return Specimen(f"leader.{name}", make, law, source, of="leader")
 
 
@@ -170,7 +174,7 @@ SPECIMENS: Final = (
         FENCED,
         "mongodash's planner writes tokens and plans without an epoch (Kleppmann 2016 has the general case).",
         bug=not_fenced,
-        parts=attrs.evolve(RIGHT, piece=not_fenced),
+        piece=not_fenced,
     ),
     planted(
         "no_reply_is_no",
