@@ -23,8 +23,8 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.documents import FILTERS, ID, UPDATES, AllOf, Document, Exists, Field, Fields, Filter, Update
-from tidegate.model.documents.value import check_field_name
+from tidegate.model.documents import FILTERS, ID, UPDATES, AllOf, Document, Exists, Field, Fields, Filter, Update, show
+from tidegate.model.documents.value import INT64, check_field_name, check_held
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
@@ -38,7 +38,7 @@ __all__ = [
 
 _COLLECTION_LENGTH_MAX: Final = 200
 FOUND_MAX: Final = 1_000
-"""How many documents one find replies at most; for more, ask again from the last id on."""
+"""How many documents one find replies at most; for more, ask again from the last id on (`programs.find_every`)."""
 
 Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
 """The unique indexes of each collection, besides that of the ids, which every collection has."""
@@ -112,24 +112,31 @@ class FindOne(Effect["Document | None"]):
 class FindAll(Effect["tuple[Document, ...]"]):
     """Replies the documents that match, in the order of their ids: numbers, then strings by their UTF-8 form.
 
-    Invariant: 1 <= limit <= FOUND_MAX.
+    Invariants: 1 <= limit <= FOUND_MAX; the id to begin after is a string or an integer.
 
     Attributes:
         collection: Where they are.
         where: What they match.
         limit: How many at most, the first ones.
+        after: Only those whose ids, numbers or strings, come after this one in that order; None for all.
     """
 
     collection: str
     where: Filter
     limit: int
+    after: str | int | None = None
 
     def __attrs_post_init__(self) -> None:
         _check_query(self.collection, self.where)
         check_int(self.limit, "a limit", 1, FOUND_MAX)
+        if isinstance(self.after, str):
+            check_held(ID, self.after)
+        elif self.after is not None:
+            check_int(self.after, "an id to begin after", INT64.start, INT64.stop - 1)
 
     def __str__(self) -> str:
-        return f"find up to {self.limit} of {self.collection} where {self.where}"
+        after = "" if self.after is None else f", after {show(self.after)}"
+        return f"find up to {self.limit} of {self.collection} where {self.where}{after}"
 
 
 @final
@@ -226,15 +233,16 @@ def find_one(collection: str, *where: Filter) -> FindOne:
     return FindOne(collection, _together(where))
 
 
-def find_all(collection: str, *where: Filter, limit: int) -> FindAll:
+def find_all(collection: str, *where: Filter, limit: int, after: str | int | None = None) -> FindAll:
     """Ask for the documents that all of the filters match, in the order of their ids; for all without any.
 
     Args:
         collection: Where they are.
         where: What they match.
         limit: How many at most; the reply does not say whether there are more.
+        after: Only those whose ids come after this one; None for all.
     """
-    return FindAll(collection, _together(where or (Exists(ID),)), limit)
+    return FindAll(collection, _together(where or (Exists(ID),)), limit, after)
 
 
 def find_one_and_update(collection: str, where: Filter, *updates: Update) -> FindOneAndUpdate:

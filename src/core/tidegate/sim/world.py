@@ -240,9 +240,12 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
     match effect:
         case FindOne(collection, where):
             yield world, _find(world, collection, where)
-        case FindAll(collection, where, limit):
+        case FindAll(collection, where, limit, after_id):
             keys: tuple[str | int, ...] = world.read(ids(collection))
-            in_order = sorted(keys, key=lambda key: (isinstance(key, str), key))
+            in_order = sorted(
+                (key for key in keys if after_id is None or _by_id(key) > _by_id(after_id)),
+                key=_by_id,
+            )
             docs = filter(None, (world.read(document(collection, key)) for key in in_order))
             matching = (doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
             yield world, tuple(islice(matching, limit))
@@ -291,6 +294,11 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
                 f"{effect} has no meaning in this world",
                 todo="give the scenario a meaning for it" + (" (calls=...)" if isinstance(effect, Call) else ""),
             )
+
+
+def _by_id(key: str | int) -> tuple[bool, str | int]:
+    """The order of ids: numbers, then strings."""
+    return isinstance(key, str), key
 
 
 def _confirmed(world: World) -> World:
