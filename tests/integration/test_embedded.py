@@ -14,8 +14,9 @@ from pymongo import MongoClient
 from tidegate.invocations import invocation as status
 from tidegate.invocations.array_push_lock import TRANSITION_LOCK, ArrayPushLock, RaceCondition, Written
 from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record_documents import CHANGED_AT, HISTORY, OWNER, REQUEST, STATUS, VERSION
 from tidegate.invocations.status import NotAllowed, NotOwner
-from tidegate.invocations.transition import CHANGED_AT, HISTORY, OWNER, REQUEST, STATUS, VERSION, Granted, transition
+from tidegate.invocations.transition import Granted, transition
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, OlderThan, Put, PutServerTime
 from tidegate.model.effects import DUPLICATE_KEY, Effect, Refused
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant

@@ -21,20 +21,11 @@ from tests.length import RACING_TRANSITIONS
 from tidegate import laws
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws.transition import Answered, Version
+from tidegate.invocations.record_documents import HISTORY, OWNER, REQUEST, STATUS, VERSION, history, viewed
 from tidegate.invocations.scenarios.transition import TransitionProgram
 from tidegate.invocations.specimens.transition import OWNER_NOT_CHECKED, REQUEST_ID_IGNORED, ambiguous_is_refused
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import (
-    HISTORY,
-    OWNER,
-    REQUEST,
-    STATUS,
-    VERSION,
-    Granted,
-    Transition,
-    history,
-    viewed,
-)
+from tidegate.invocations.transition import Granted, Transition
 from tidegate.model.documents import ID, Document, Eq, Push
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, Program
 from tidegate.model.history import HISTORY_MAX, Change

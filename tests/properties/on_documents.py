@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from tidegate.model.documents import Document, Field, Value
-from tidegate.model.effects import Effect, Program
+from tidegate.model.effects import Effect, Failure, Program
 from tidegate.model.errors import Misuse
 from tidegate.sim.actors import Process
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import Plain, perform, world_with
+from tidegate.sim.world import Plain, World, perform, world_with
+
+T = TypeVar("T")
 
 WRONG: tuple[Value, ...] = (None, True, -7, 1.5, "", "no", b"", (7,), ("no",), (Document(),), Document())
 
@@ -22,6 +25,21 @@ def done(world: Plain, *effects: Effect[object]) -> Plain:
         assert isinstance(after, Plain)
         world = after
     return world
+
+
+def run(
+    program: Program[T], world: World, fails: Callable[[Effect[object]], Failure | None] = lambda _: None
+) -> tuple[T, World]:
+    """What the program answers, and the world afterwards, when nothing goes wrong but what `fails` says."""
+    reply: object = None
+    while True:
+        try:
+            asked = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
+        except StopIteration as stop:
+            return stop.value, world
+        reply = fails(asked)
+        if reply is None:
+            ((world, reply),) = perform(asked, world, "caller")
 
 
 def one(program: Callable[[], Program[object]], contents: Mapping[str, tuple[Document, ...]]) -> object:

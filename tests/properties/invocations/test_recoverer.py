@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.properties.on_documents import is_read_or_misuse
+from collections.abc import Callable
+from typing import Final
 
-from tidegate.invocations.recoverer import item_of, message_id
+import attrs
+import pytest
+from tests.properties.on_documents import is_read_or_misuse, run
+
+from tidegate.invocations.record_documents import CHANGED_AT, STATUS, new_record
+from tidegate.invocations.recoverer import (
+    ITEMS_MAX,
+    PARTS,
+    Looked,
+    NotRecovered,
+    Recoverer,
+    RecovererParts,
+    RecoveryPass,
+    item_of,
+    message_id,
+)
 from tidegate.invocations.recovery import Item, MessageStatus
 from tidegate.invocations.status import StatusRecord
-from tidegate.model.documents import Document
+from tidegate.model.documents import ID, Document
+from tidegate.model.effects import Effect, Failure, Program, Refused
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Instant
+from tidegate.model.instants import MINUTE, Instant
+from tidegate.model.operations import FindOneAndUpdate
+from tidegate.sim.world import CLOCK, World, contents, world_with
 
 RUNNING = Document.of({"_id": "x", "status": "running", "owner": "a", "version": 1, "changed_at": Instant(0)})
 
@@ -31,3 +49,96 @@ def test_a_record_that_the_store_has_not_dated_is_misuse() -> None:
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
     """Whatever stands in a field, or is missing."""
     assert is_read_or_misuse(lambda doc: item_of(doc, set()), RUNNING)
+
+
+# --- a pass -------------------------------------------------------------------------------------------------------------
+
+LATER: Final = Instant(60 * MINUTE)
+DEAD_AFTER: Final = MINUTE
+
+
+def record(key: str, status: str, owner: str | None = None) -> Document:
+    return new_record(key, StatusRecord(status, owner, 1), "made", Instant(0))
+
+
+def spoiled(key: str) -> Document:
+    return record(key, "running", "gone").without(CHANGED_AT)
+
+
+def world_of(*records: Document) -> World:
+    """Records as they were an hour ago, and the one who recovers."""
+    me = {"_id": "me", "departed": False, "created": LATER, "joined": LATER, "seen": LATER}
+    world = world_with({"invocations": records, "members": (Document.of(me),)})
+    return world.write(CLOCK, LATER)
+
+
+def recoverer(parts: RecovererParts = PARTS) -> Recoverer:
+    return Recoverer(me="me", dead_after=DEAD_AFTER, parts=parts)
+
+
+def statuses(world: World) -> dict[object, str]:
+    return {each.held(ID): each[STATUS] for each in contents(world, "invocations")}
+
+
+def check_rp4(parts: RecovererParts) -> None:
+    """Behind so many others as a page has, and behind one that cannot be read."""
+    finished = tuple(record(f"a{number:03}", "success") for number in range(ITEMS_MAX))
+    owned = tuple(record(f"b{number:03}", "running", "me") for number in range(ITEMS_MAX))
+    world = world_of(*finished, *owned, spoiled("c"), record("d", "running", "gone"), record("e", "registered"))
+    answer, world = run(recoverer(parts).run(), world)
+
+    assert answer == RecoveryPass(is_done=True, skipped=(NotRecovered("c", "a record has no date"),))
+    assert statuses(world)["d"] == "rerouted"
+    assert [each.held(ID) for each in contents(world, "messages")] == [message_id("d", 3), message_id("e", 1)]
+
+
+def test_a_pass_looks_at_all_that_are_not_finished() -> None:
+    """Law RP4."""
+    check_rp4(PARTS)
+
+
+async def first_page(recoverer: Recoverer, after: str | int | None) -> Looked:
+    """What is beyond the first page is never looked at."""
+    return attrs.evolve(await PARTS.look(recoverer, after), last=None)
+
+
+async def all_or_none(recoverer: Recoverer, after: str | int | None) -> Looked:
+    """One that cannot be read ends the pass, and the next one."""
+    page = await PARTS.look(recoverer, after)
+    if page.skipped:
+        raise Misuse(page.skipped[0].reason)
+    return page
+
+
+async def silent(recoverer: Recoverer, after: str | int | None) -> Looked:
+    """What cannot be read is told to nobody."""
+    return attrs.evolve(await PARTS.look(recoverer, after), skipped=())
+
+
+@pytest.mark.parametrize("look", [first_page, all_or_none, silent])
+def test_law_rp4_notices(look: Callable[[Recoverer, str | int | None], Program[Looked]]) -> None:
+    """Each breaks law RP4."""
+    with pytest.raises((AssertionError, Misuse)):
+        check_rp4(attrs.evolve(PARTS, look=look))
+
+
+def invalid(effect: Effect[object]) -> Failure | None:
+    """A validator of the user's does not like what becomes of this one."""
+    is_it = isinstance(effect, FindOneAndUpdate) and '"a"' in str(effect.where)
+    return Refused("document failed validation") if is_it else None
+
+
+def test_what_the_store_refuses_of_one_keeps_no_other() -> None:
+    """Law RP4: it is named, and the pass goes on."""
+    world = world_of(record("a", "running", "gone"), record("b", "running", "gone"))
+    answer, world = run(recoverer().run(), world, invalid)
+
+    assert answer == RecoveryPass(is_done=False, skipped=(NotRecovered("a", "document failed validation"),))
+    assert statuses(world) == {"a": "running", "b": "rerouted"}
+    assert str(answer.skipped[0]) == "'a' is not recovered: document failed validation"
+
+
+def test_who_recovers_is_a_member() -> None:
+    """Its beats tell the time."""
+    with pytest.raises(Misuse, match="is not a member"):
+        run(recoverer().run(), world_with({}))

@@ -12,6 +12,7 @@ from tests.properties.on_documents import is_read_or_misuse
 
 from tidegate.invocations.laws import transition as laws
 from tidegate.invocations.laws.transition import Answered, Version
+from tidegate.invocations.record_documents import CHANGED_AT, HISTORY, OWNER, STATUS, VERSION, history, viewed
 from tidegate.invocations.scenarios.transition import TransitionProgram
 from tidegate.invocations.specimens.transition import (
     HISTORY_IN_A_SECOND_WRITE,
@@ -35,27 +36,13 @@ from tidegate.invocations.status import (
     StatusTable,
     decide_transition,
 )
-from tidegate.invocations.transition import (
-    CHANGED_AT,
-    HISTORY,
-    OWNER,
-    PARTS,
-    STATUS,
-    VERSION,
-    GaveUp,
-    Granted,
-    Outdated,
-    Transition,
-    Unknown,
-    history,
-    transition,
-    viewed,
-)
+from tidegate.invocations.transition import PARTS, GaveUp, Granted, Outdated, Transition, Unknown, transition
 from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, PutServerTime
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX, Change, Forgotten
-from tidegate.model.operations import DeleteOne, FindOne, FindOneAndUpdate, find_one, insert_one
+from tidegate.model.instants import Instant
+from tidegate.model.operations import DeleteOne, FindOne, FindOneAndUpdate, StoreTime, find_one, insert_one
 from tidegate.sim.world import Plain, document, perform, world_with
 
 T = TypeVar("T")
@@ -262,12 +249,13 @@ def test_a_new_record_is_inserted_at_version_1() -> None:
             "status": "free",
             "owner": None,
             "version": 1,
+            "changed_at": Instant(0),
             "history": ({"version": 1, "request": "mine", "status": "free"},),
         }
     )
 
     assert run(command("free"), store) == Granted(1)
-    assert store.asked == [find_one(RECORDS, Eq(ID, KEY)), insert_one(RECORDS, doc)]
+    assert store.asked == [find_one(RECORDS, Eq(ID, KEY)), StoreTime(), insert_one(RECORDS, doc)]
     assert store.record == doc
 
 
@@ -330,7 +318,7 @@ def test_a_lost_success_is_recognised_while_it_is_remembered(way: Way, others: i
 @pytest.mark.parametrize("way", [lost_reply, not_durable])
 def test_a_lost_insert_is_recognised_while_it_is_remembered(way: Way, others: int) -> None:
     """Law TR4 for a new record: its first version is remembered as any other."""
-    assert run(command("free"), Store(), answered, way, after(rounds(others))) == Granted(1)
+    assert run(command("free"), Store(), answered, answered, way, after(rounds(others))) == Granted(1)
 
 
 @pytest.mark.parametrize("others", [HISTORY_MAX, HISTORY_MAX + 1, 3 * HISTORY_MAX])
@@ -498,10 +486,16 @@ def test_a_conflict_that_makes_the_wish_illegal_is_a_denial() -> None:
 def test_a_rival_that_creates_the_record_first_is_a_conflict() -> None:
     """The id is taken, so the record is read, and decided on anew."""
     store = Store()
-    answer = run(command("free"), store, answered, after(rival("free")))
+    answer = run(command("free"), store, answered, answered, after(rival("free")))
 
     assert answer == NotAllowed("free", "free", frozenset({"held", "lent", "gone"}))
-    assert kinds(store) == ["FindOne", "InsertOne", "FindOne"]
+    assert kinds(store) == ["FindOne", "StoreTime", "InsertOne", "FindOne"]
+
+
+def test_a_new_record_whose_time_is_not_told_is_not_sent() -> None:
+    """Law TR4: a question without an answer has done nothing, so whoever gives up knows that nothing was done."""
+    assert run(command("free"), Store(), answered, dropped) == Granted(1)
+    assert run(command("free", attempts=1), Store(), answered, dropped) == GaveUp(1, None, None)
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 8])

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties.on_documents import run
 
 from tidegate.model.documents import ID, Document, Eq, Field, Filter
-from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused, is_duplicate
+from tidegate.model.effects import Ambiguous, Program, Refused, is_duplicate
 from tidegate.model.operations import find_all, insert_one
 from tidegate.model.programs import find_every, insert_new
 from tidegate.sim.world import World, contents, perform, world_with
@@ -19,17 +20,6 @@ FindEvery: TypeAlias = Callable[[int, Filter], Program[tuple[Document, ...]]]
 
 NAME: Final = Field[str]("name")
 IDS: Final = st.integers(-3, 3) | st.sampled_from(("", "a", "b", "\uffff", "\U00010000"))
-
-
-def run(program: Coroutine[Effect[object], object, T], world: World) -> tuple[T, World]:
-    """What the program answers, and the world afterwards."""
-    reply: object = None
-    while True:
-        try:
-            asked = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
-        except StopIteration as stop:
-            return stop.value, world
-        ((world, reply),) = perform(asked, world, "caller")
 
 
 # --- insert_new -------------------------------------------------------------------------------------------------------
@@ -45,7 +35,7 @@ def check_dp1(insert: InsertNew) -> None:
         {"_id": "y", "name": "n"},
     ):
         wanted = Document.of(doc)
-        world = world_with({"c": (there,)}, {"c": ((NAME,),)})
+        world: World = world_with({"c": (there,)}, {"c": ((NAME,),)})
         try:
             answer, world = run(insert("c", wanted), world)
         except Refused:
@@ -86,7 +76,7 @@ def test_law_dp1_notices(wrong: InsertNew) -> None:
 
 def test_what_is_asked_again_is_inserted_once_each() -> None:
     """Several, one by one, and each reply is lost: asked again, those that are there stop none of the others."""
-    world = world_with({})
+    world: World = world_with({})
     for _ in range(2):
         for name in "abc":
             program = insert_new("queue", Document.of({"_id": name}))

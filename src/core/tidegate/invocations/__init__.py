@@ -5,6 +5,7 @@ Read in this order; the `__all__` of each module lists its public names.
     status             a table of statuses, ownership and versions: what a transition makes of a record
     invocation         pynenc's table of an invocation, as data
     diagrams           a table as a Mermaid diagram
+    record_documents   the record of an invocation, as a document
     transition         the program of one transition: read, decide, one compare-and-set
     array_push_lock    the lock of pynenc-mongo, for those who must interoperate with it
     admission          which calls exclude each other, and who has a place

@@ -40,8 +40,9 @@ from tidegate.invocations.admission import (
 )
 from tidegate.invocations.invocation import INVOCATION, PENDING
 from tidegate.invocations.place_documents import HasPlace, LookAgain, places_of, take_places
+from tidegate.invocations.record_documents import viewed
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, Transition, TransitionOutcome, viewed
+from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.operations import check_collection, find_one

@@ -12,15 +12,15 @@ from typing import Final, final
 import attrs
 
 from tidegate.invocations.admission import Place, Reservation
-from tidegate.invocations.transition import VERSION
+from tidegate.invocations.record_documents import VERSION
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
-from tidegate.model.effects import Refused, is_duplicate
-from tidegate.model.operations import insert_one, update_one
+from tidegate.model.operations import update_one
+from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_tuple, check_type
 
 __all__ = [
-    "PLACES", "HasPlace", "LookAgain", "inserted", "kept", "places_of", "take_places",
+    "PLACES", "HasPlace", "LookAgain", "kept", "places_of", "take_places",
 ]  # fmt: skip
 
 PLACES: Final = Field[tuple[Document, ...]]("places")
@@ -71,18 +71,7 @@ def kept(reservation: Reservation) -> tuple[Document, ...]:
 async def take_places(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:
     """Write the places, if they are still as they were read; False if they are not."""
     if found is None:
-        return await inserted(collection, Document.of({"_id": places, "version": 1, "places": kept(wanted)}))
+        return await insert_new(collection, Document.of({"_id": places, "version": 1, "places": kept(wanted)}))
     version = needed(found, VERSION)
     where = AllOf((Eq(ID, places), Eq(VERSION, version)))
     return await update_one(collection, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
-
-
-async def inserted(collection: str, doc: Document) -> bool:
-    """Insert it; False if there is one of that id."""
-    try:
-        await insert_one(collection, doc)
-    except Refused as refused:
-        if not is_duplicate(refused):
-            raise
-        return False
-    return True

@@ -1,8 +1,9 @@
 """What is stuck is found and freed, one step at a time, whoever else does the same.
 
 What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the
-store, and in which order. A pass reads the invocations, then the messages, then the time (by a beat of its own), then
-the members. Each step is a transition of the very record that it was decided on (status, owner and version), so it
+store, and in which order. A pass reads the invocations that are not finished, a page after the other (index them by
+status and id); of each page, then the messages that lead to them, then the time (by a beat of its own), then the members.
+Each step is a transition of the very record that it was decided on (status, owner and version), so it
 comes to nothing if that has moved; and a message is named by the version that it was published for, so it is published
 once, and leads nowhere afterwards. Who moves an invocation half of the way goes on with it. If it does not come that
 far, the next pass finds it there.
@@ -11,6 +12,8 @@ Laws
     RP1  Nothing is taken from an owner that was alive when it was looked at, unless it was pending for too long.
     RP2  Each version is made by one request and each change is legal, so what is run is run once at that version.
     RP3  At rest the invocation is finished, or time has to pass before anybody can know that it is stuck.
+    RP4  A pass looks at each invocation that is not finished, however many there are and whatever becomes of the others;
+         what it can do nothing for, it names, with the reason.
 
 Known not to work, beside what `tidegate.invocations.recovery` names
     - The recovering process has to be a member itself, for its beats reply the time.
@@ -26,22 +29,32 @@ from typing import Final, final
 import attrs
 
 from tidegate.invocations.invocation import INVOCATION, REROUTED
+from tidegate.invocations.record_documents import CHANGED_AT, STATUS, viewed
 from tidegate.invocations.recovery import PATIENCE, Item, MessageStatus, Move, Patience, RecoveryAction, plan_recovery
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import CHANGED_AT, Granted, Transition, TransitionOutcome, viewed
-from tidegate.model.documents import ID, Document
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
+from tidegate.model.documents import ID, Document, In
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
-from tidegate.model.operations import InsertOne, check_collection, find_all, insert_one
+from tidegate.model.operations import check_collection, find_all
+from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.services.members import SEEN, beat, everybody, membership_of
 from tidegate.services.membership import Membership
 
-__all__ = ["ITEMS_MAX", "PARTS", "Recoverer", "RecovererParts", "item_of", "message_id"]
+__all__ = [
+    "ITEMS_MAX", "OPEN", "PARTS", "Looked", "NotRecovered", "Recoverer", "RecovererParts", "RecoveryPass", "item_of",
+    "message_id",
+]  # fmt: skip
 
 ITEMS_MAX: Final = 100
+"""How many invocations a page has."""
+
+OPEN: Final = tuple(sorted(each.status for each in INVOCATION.definitions if not each.final))
+"""The statuses that an invocation may be stuck in."""
+
 ATTEMPTS: Final = 4
 
 
@@ -52,9 +65,51 @@ def message_id(key: str, version: int) -> str:
     return f"{key}@{version}"
 
 
-def _message(collection: str, key: str, version: int) -> InsertOne:
-    """Publish it: where the id is taken, somebody has."""
-    return insert_one(collection, Document.of({"_id": message_id(key, version), "key": key, "version": version}))
+@final
+@attrs.frozen
+class NotRecovered:
+    """An invocation that nothing could be done for.
+
+    Attributes:
+        key: Its id.
+        reason: Why: its record cannot be read, or the store refuses its step.
+    """
+
+    key: str | int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key!r} is not recovered: {self.reason}"
+
+
+@final
+@attrs.frozen
+class Looked:
+    """What there is to do for a page of invocations.
+
+    Attributes:
+        steps: The next step of each that is stuck.
+        skipped: Those whose records cannot be read.
+        last: The id after which the next page begins; None if this was the last one.
+    """
+
+    steps: tuple[RecoveryAction, ...]
+    skipped: tuple[NotRecovered, ...] = ()
+    last: str | int | None = None
+
+
+@final
+@attrs.frozen
+class RecoveryPass:
+    """What a pass came to.
+
+    Attributes:
+        is_done: All were looked at, and each step that was due is done; if not, look again soon.
+        skipped: Those that nothing could be done for.
+    """
+
+    is_done: bool
+    skipped: tuple[NotRecovered, ...] = ()
 
 
 @final
@@ -89,16 +144,27 @@ class Recoverer:
             check_collection(collection)
         check_type(self.parts, RecovererParts, "the parts of a recoverer")
 
-    async def run(self) -> bool:
-        """The program: one pass. False if it could not look, or one step of it had no answer: look again soon."""
-        try:
-            steps = await self.parts.look(self)
-        except (Ambiguous, NotApplied, NotDurable):
-            return False
+    async def run(self) -> RecoveryPass:
+        """The program: one pass."""
+        skipped: tuple[NotRecovered, ...] = ()
         is_done = True
-        for step in steps:
-            is_done = await self._freed(step) and is_done
-        return is_done
+        after: str | int | None = None
+        while True:
+            try:
+                page = await self.parts.look(self, after)
+            except (Ambiguous, NotApplied, NotDurable):
+                return RecoveryPass(is_done=False, skipped=skipped)
+            skipped += page.skipped
+            for step in page.steps:
+                try:
+                    is_freed = await self._freed(step)
+                except Refused as refused:  # what is said of one must not keep the others
+                    skipped += (NotRecovered(step.key, refused.reason),)
+                    is_freed = False
+                is_done = is_freed and is_done
+            after = page.last
+            if after is None:
+                return RecoveryPass(is_done, skipped)
 
     def planned(
         self,
@@ -106,17 +172,18 @@ class Recoverer:
         published: tuple[Document, ...],
         members: tuple[Document, ...],
         now: Instant,
-    ) -> tuple[RecoveryAction, ...]:
-        """What there is to do, by what was read.
+    ) -> Looked:
+        """What there is to do, by what was read: a page of invocations, and the messages that lead to them.
 
         Raises:
-            Misuse: A document is not of an invocation, a message or a member, or an instant is of another clock.
+            Misuse: A document is not of a message or a member, or an instant is of another clock.
         """
         check_tuple(found, Document, "a record")
         check_tuple(published, Document, "a message")
         there = {needed(each, ID) for each in published}
-        items = tuple(item_of(record, there) for record in found)
-        return self.parts.plan(items, membership_of(members, self.dead_after), now, self.patience)
+        items, skipped = _items(found, there)
+        steps = self.parts.plan(items, membership_of(members, self.dead_after), now, self.patience)
+        return Looked(steps, skipped, needed(found[-1], ID) if len(found) == ITEMS_MAX else None)
 
     async def _freed(self, step: RecoveryAction) -> bool:
         """Carry out one step, and what follows from it."""
@@ -133,11 +200,9 @@ class Recoverer:
         return answer.version if isinstance(answer, Granted) else 0
 
     async def _published(self, key: str, version: int) -> bool:
+        message = Document.of({"_id": message_id(key, version), "key": key, "version": version})
         try:
-            await _message(self.messages, key, version)
-        except Refused as refused:
-            if refused.reason != DUPLICATE_KEY:
-                raise
+            await insert_new(self.messages, message)  # where its id is taken, somebody has published it
         except (Ambiguous, NotApplied, NotDurable):
             return False
         return True
@@ -146,9 +211,11 @@ class Recoverer:
 # --- what it is made of -------------------------------------------------------------------------------------------------
 
 
-async def _look(recoverer: Recoverer) -> tuple[RecoveryAction, ...]:
-    found = await find_all(recoverer.records, limit=ITEMS_MAX)
-    published = await find_all(recoverer.messages, limit=ITEMS_MAX)
+async def _look(recoverer: Recoverer, after: str | int | None) -> Looked:
+    found = await find_all(recoverer.records, In(STATUS, OPEN), limit=ITEMS_MAX, after=after)
+    items, _ = _items(found, set())
+    leading = tuple([message_id(each.key, each.record.version) for each in items])
+    published = await find_all(recoverer.messages, In(ID, leading), limit=ITEMS_MAX)
     beaten = await beat(recoverer.members, recoverer.me)
     if beaten is None:
         raise Misuse(f"{recoverer.me!r} is not a member", todo="join first")
@@ -169,17 +236,30 @@ class RecovererParts:
     """What a recoverer is made of.
 
     Attributes:
-        look: Reads what there is and plans; the members are read last, so that nobody seems gone who came in between.
+        look: Reads a page of what there is and plans; the members are read last, so that nobody seems gone who came in
+            between.
         plan: The steps, by what was read.
         move: Moves an invocation by nobody in particular, from that record and no other.
     """
 
-    look: Callable[[Recoverer], Program[tuple[RecoveryAction, ...]]] = _look
+    look: Callable[[Recoverer, str | int | None], Program[Looked]] = _look
     plan: Callable[[tuple[Item, ...], Membership, Instant, Patience], tuple[RecoveryAction, ...]] = plan_recovery
     move: Callable[[Recoverer, str, StatusRecord, str], Program[TransitionOutcome]] = _move
 
 
 PARTS: Final[RecovererParts] = RecovererParts()
+
+
+def _items(found: tuple[Document, ...], published: set[str]) -> tuple[tuple[Item, ...], tuple[NotRecovered, ...]]:
+    """Those that can be read, and the others: one that was spoiled must not keep those behind it."""
+    items: list[Item] = []
+    skipped: list[NotRecovered] = []
+    for record in found:
+        try:
+            items.append(item_of(record, published))
+        except Misuse as misuse:
+            skipped.append(NotRecovered(needed(record, ID), misuse.what))
+    return tuple(items), tuple(skipped)
 
 
 def item_of(record: Document, published: set[str]) -> Item:
@@ -192,6 +272,6 @@ def item_of(record: Document, published: set[str]) -> Item:
     key, known = needed(record, ID), viewed(record)
     changed = record.get(CHANGED_AT)
     if known is None or changed is None:
-        raise Misuse(f"the store has not written when {shown(key)} became so", todo="let only transitions write there")
+        raise Misuse("a record has no date", where=f"{shown(key)}", todo="let only tidegate write in its collection")
     is_there = message_id(key, known.version) in published
     return Item(key, known, changed, MessageStatus.THERE if is_there else MessageStatus.MISSING)

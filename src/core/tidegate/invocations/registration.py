@@ -4,7 +4,7 @@ What is decided is in `tidegate.invocations.admission`; this is what is asked of
 places of a set of calls that exclude each other are one document with a version, as for running
 (`tidegate.invocations.place_documents`).
 
-    1  store the call under the id made for it
+    1  store the call under the id made for it: {_id, task, names, values, origin}
     2  read the places, THEN the call and the record of whoever holds one
     3  take the place, if the places are still as they were read
     4  make the record, as registered; also that of another one who has the place and has not come to make it
@@ -42,20 +42,23 @@ from tidegate.invocations.admission import (
     reservation_id,
 )
 from tidegate.invocations.invocation import REGISTERED
-from tidegate.invocations.place_documents import HasPlace, LookAgain, inserted, places_of, take_places
-from tidegate.invocations.transition import viewed
+from tidegate.invocations.place_documents import HasPlace, LookAgain, places_of, take_places
+from tidegate.invocations.record_documents import new_record, viewed
+from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, Document, Eq, Field
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.operations import StoreTime, check_collection, find_one
+from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "PARTS", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationAdmission",
+    "ORIGIN", "PARTS", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationAdmission",
     "RegistrationOutcome", "Reused",
 ]  # fmt: skip
 
 _ATTEMPTS: Final = 8
+ORIGIN: Final = Field[Document]("origin")
 _TASK: Final = Field[str]("task")
 _NAMES: Final = Field[tuple[str, ...]]("names")
 _VALUES: Final = Field[tuple[str, ...]]("values")
@@ -112,6 +115,7 @@ class Registrar:
         rule: The rule of its task for registration.
         must_agree: Whether a call with other arguments is an error.
         request: An id used for this command only.
+        origin: Where the call comes from, stored with it; nothing is decided by it.
         records, places, calls: The collections.
         attempts: How often to try before giving up.
         parts: What it is made of; faulty variants have others.
@@ -122,6 +126,7 @@ class Registrar:
     rule: Rule
     request: str
     must_agree: bool = False
+    origin: Document = attrs.field(default=Document())
     records: str = "invocations"
     places: str = "places"
     calls: str = "calls"
@@ -134,6 +139,7 @@ class Registrar:
         check_type(self.rule, Rule, "a rule")
         check_name(self.request, "a request")
         check_type(self.must_agree, bool, "whether calls must agree")
+        check_type(self.origin, Document, "where a call comes from")
         check_int(self.attempts, "a number of attempts", 1)
         check_collection(self.records)
         check_collection(self.places)
@@ -169,7 +175,7 @@ class Registrar:
         """Under the id; it is harmless if it was stored before."""
         names, values = tuple(name for name, _ in self.call.arguments), tuple(text for _, text in self.call.arguments)
         stored = Document.of({"_id": self.key, "task": self.call.task, "names": names, "values": values})
-        await inserted(self.calls, stored)
+        await insert_new(self.calls, stored.put(ORIGIN, self.origin) if self.origin.items else stored)
 
 
 # --- what it is made of -------------------------------------------------------------------------------------------------
@@ -215,16 +221,8 @@ def _decide(registrar: Registrar, reservation: Reservation, known: _Known) -> Re
 
 async def _make(registrar: Registrar, key: str) -> None:
     now = await StoreTime()
-    change = Document.of({"version": 1, "request": f"{registrar.request}.{key}", "status": REGISTERED})
-    record = {
-        "_id": key,
-        "status": REGISTERED,
-        "owner": None,
-        "version": 1,
-        "changed_at": now,
-        "history": (change,),
-    }
-    await inserted(registrar.records, Document.of(record))
+    record = new_record(key, StatusRecord(REGISTERED, None, 1), f"{registrar.request}.{key}", now)
+    await insert_new(registrar.records, record)
 
 
 @final

@@ -11,9 +11,8 @@ recognised:
 
 Four round trips of the array-push lock become two, and there is nothing to clean up after a crash.
 
-The record is a document:
-
-    {_id, status, owner, version, changed_at, history: [{version, request, status}, ...]}     the last 16 versions
+The record is a document, as `tidegate.invocations.record_documents` says; a new one is dated by the store's time, asked for
+just before it is inserted.
 
 Laws, over the full history of a record as a perfect observer has seen it:
     TR1  each version is the one before plus one; none is skipped, none made twice.
@@ -38,28 +37,23 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
+from tidegate.invocations.record_documents import OWNER, STATUS, VERSION, changes, history, new_record, viewed
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Push, Put, PutServerTime, Update
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Program, Refused
-from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Won, outcome_of
+from tidegate.model.documents import ID, AllOf, Document, Eq, Update
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.history import Forgotten, NotYet, RequestOutcome, Won, outcome_of
 from tidegate.model.instants import Instant
-from tidegate.model.operations import check_collection, find_one, find_one_and_update, insert_one
+from tidegate.model.operations import StoreTime, check_collection, find_one, find_one_and_update
+from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_int, check_name, check_type, check_types
+from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
-    "ATTEMPTS", "CHANGED_AT", "HISTORY", "OWNER", "PARTS", "REQUEST", "STATUS", "VERSION", "GaveUp", "Granted",
-    "Outdated", "Transition", "TransitionOutcome", "TransitionParts", "Unknown", "history", "transition", "viewed",
+    "ATTEMPTS", "PARTS", "GaveUp", "Granted", "Outdated", "Transition", "TransitionOutcome", "TransitionParts",
+    "Unknown", "transition",
 ]  # fmt: skip
 
 ATTEMPTS: Final = 8
-
-STATUS: Final = Field[str]("status")
-OWNER: Final = Field[str | None]("owner")
-VERSION: Final = Field[int]("version")
-CHANGED_AT: Final = Field[Instant]("changed_at")
-HISTORY: Final = Field[tuple[Document, ...]]("history")
-REQUEST: Final = Field[str]("request")
 
 
 @final
@@ -218,29 +212,13 @@ def _decide(command: Transition, actual: StatusRecord | None) -> Accepted | Deni
 
 
 def _changes(command: Transition, verdict: Accepted) -> tuple[Update, ...]:
-    return (
-        Put(STATUS, verdict.status),
-        Put(OWNER, verdict.owner),
-        Put(VERSION, verdict.version),
-        PutServerTime(CHANGED_AT),
-        Push(HISTORY, _entry(command, verdict), last=HISTORY_MAX),
-    )
-
-
-def _entry(command: Transition, verdict: Accepted) -> Document:
-    return Document.of({"version": verdict.version, "request": command.request, "status": verdict.status})
+    return changes(verdict, command.request)
 
 
 async def _write(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
     if expected is None:
-        try:
-            record = {"_id": command.key, "status": verdict.status, "owner": verdict.owner, "version": verdict.version}
-            await insert_one(command.collection, Document.of(record).put(HISTORY, (_entry(command, verdict),)))
-        except Refused as refused:
-            if refused.reason != DUPLICATE_KEY:
-                raise
-            return False
-        return True
+        now = await _time()
+        return await insert_new(command.collection, new_record(command.key, verdict.record, command.request, now))
     unchanged = AllOf(
         (
             Eq(ID, command.key),
@@ -252,6 +230,14 @@ async def _write(command: Transition, expected: StatusRecord | None, verdict: Ac
     return (
         await find_one_and_update(command.collection, unchanged, *command.parts.changes(command, verdict)) is not None
     )
+
+
+async def _time() -> Instant:
+    """The store's time: a question without an answer has written nothing."""
+    try:
+        return await StoreTime()
+    except Ambiguous as failure:
+        raise NotApplied(failure.reason) from None
 
 
 def _outcome(command: Transition, record: Document | None, sent: int) -> RequestOutcome:
@@ -313,30 +299,6 @@ async def transition(
         Refused: the store said no, definitely (not authorised, validation), and nothing was asked of it before.
     """
     return await Transition(collection, table, key, target, runner, request, attempts).run()
-
-
-def viewed(record: Document | None) -> StatusRecord | None:
-    """What a decision needs to know of the record.
-
-    Raises:
-        Misuse: The document is not a record: a field is missing or of the wrong type.
-    """
-    check_type(record, (Document, NoneType), "a document or None")
-    if record is None:
-        return None
-    return StatusRecord(needed(record, STATUS), record.get(OWNER), needed(record, VERSION))
-
-
-def history(record: Document) -> tuple[Change, ...]:
-    """What the record remembers of its versions, newest last.
-
-    Raises:
-        Misuse: The document is not a record: its history holds something else than versions.
-    """
-    check_type(record, Document, "a document")
-    entries = record.get(HISTORY) or ()
-    check_types(entries, Document, "a version in the history of a record")
-    return tuple(Change(needed(entry, VERSION), needed(entry, REQUEST), needed(entry, STATUS)) for entry in entries)
 
 
 def _shown(record: StatusRecord | None) -> str:

@@ -14,8 +14,9 @@ from tidegate.invocations import laws
 from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.picker import PARTS, HeldBack, PickedUp, Picker, PickerParts, PickOutcome
+from tidegate.invocations.record_documents import HISTORY, STATUS, VERSION, viewed
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import HISTORY, STATUS, VERSION, Transition, viewed
+from tidegate.invocations.transition import Transition
 from tidegate.model.documents import Document
 from tidegate.model.instants import Instant
 from tidegate.sim.actors import Network, Process

@@ -13,10 +13,11 @@ from typing import Final
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record_documents import CHANGED_AT, STATUS, viewed
 from tidegate.invocations.recoverer import PARTS, Recoverer, RecovererParts, item_of, message_id
 from tidegate.invocations.recovery import Finished, InHand, Patience, Queued, decide_recovery
 from tidegate.invocations.scenarios.transition import KEY, RECORDS, history, seen
-from tidegate.invocations.transition import CHANGED_AT, STATUS, Granted, Transition, viewed
+from tidegate.invocations.transition import Granted, Transition
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied
 from tidegate.model.instants import SECOND, Duration, Instant
@@ -130,7 +131,7 @@ def woken(recoverer: Recoverer, otherwise: Meaning) -> Meaning:
                 yield world, found
         elif effect == Call(STUCK):
             records, messages, members = (contents(world, each) for each in (RECORDS, MESSAGES, MEMBERS))
-            if recoverer.planned(records, messages, members, world.read(CLOCK)):
+            if recoverer.planned(records, messages, members, world.read(CLOCK)).steps:
                 yield world, None
         else:
             yield from otherwise(effect, world, who)

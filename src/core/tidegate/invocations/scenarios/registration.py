@@ -12,9 +12,10 @@ from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
 from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record_documents import viewed
 from tidegate.invocations.registration import PARTS, Registered, Registrar, RegistrarParts, Reused
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Transition, viewed
+from tidegate.invocations.transition import Transition
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.operations import find_one
 from tidegate.sim.actors import Network, Process

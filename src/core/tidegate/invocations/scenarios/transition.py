@@ -14,17 +14,8 @@ from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.transition import (
-    HISTORY,
-    OWNER,
-    REQUEST,
-    STATUS,
-    VERSION,
-    Granted,
-    Transition,
-    TransitionOutcome,
-    viewed,
-)
+from tidegate.invocations.record_documents import HISTORY, OWNER, REQUEST, STATUS, VERSION, viewed
+from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Call, NotApplied, Program
 from tidegate.model.operations import find_one

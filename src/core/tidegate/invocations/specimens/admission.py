@@ -11,9 +11,10 @@ from tidegate.invocations.admission import NoFreePlace, Place, Reservation
 from tidegate.invocations.invocation import INVOCATION, PENDING
 from tidegate.invocations.picker import PARTS, Known, Picker, PickerParts, RunningAdmission
 from tidegate.invocations.place_documents import PLACES, HasPlace, kept
+from tidegate.invocations.record_documents import VERSION, viewed
 from tidegate.invocations.scenarios.admission import AT_MOST, HELD_BACK, PICKED, admission
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import VERSION, Granted, Transition, TransitionOutcome, viewed
+from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Document, Eq, Put
 from tidegate.model.operations import find_all, update_one
 from tidegate.sim.shipping import Specimen

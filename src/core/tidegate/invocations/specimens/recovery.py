@@ -8,12 +8,14 @@ from typing import Final
 import attrs
 
 from tidegate.invocations.invocation import INVOCATION, PENDING, PENDING_RECOVERY
-from tidegate.invocations.recoverer import ITEMS_MAX, PARTS, Recoverer
+from tidegate.invocations.record_documents import STATUS
+from tidegate.invocations.recoverer import ITEMS_MAX, OPEN, PARTS, Looked, Recoverer
 from tidegate.invocations.recovery import Item, Move, Patience, RecoveryAction, Trouble, plan_recovery
 from tidegate.invocations.scenarios.recovery import DONE, HISTORY, SPARED, recovery, together
 from tidegate.invocations.specimens.transition import VERSION_NOT_COMPARED
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import GaveUp, Transition, TransitionOutcome
+from tidegate.model.documents import In
 from tidegate.model.instants import Instant
 from tidegate.model.operations import find_all
 from tidegate.services.members import SEEN, beat, everybody
@@ -43,12 +45,12 @@ async def version_not_compared(
     return await attrs.evolve(move, expected=expected, parts=VERSION_NOT_COMPARED).run()
 
 
-async def members_first(recoverer: Recoverer) -> tuple[RecoveryAction, ...]:
+async def members_first(recoverer: Recoverer, after: str | int | None) -> Looked:
     """The members are read first: who beats and claims in between is taken for dead."""
     beaten = await beat(recoverer.members, recoverer.me)
     assert beaten is not None
     members = await everybody(recoverer.members)
-    found = await find_all(recoverer.records, limit=ITEMS_MAX)
+    found = await find_all(recoverer.records, In(STATUS, OPEN), limit=ITEMS_MAX, after=after)
     published = await find_all(recoverer.messages, limit=ITEMS_MAX)
     return recoverer.planned(found, published, members, beaten[SEEN])
 

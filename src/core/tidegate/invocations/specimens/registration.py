@@ -10,10 +10,10 @@ import attrs
 from tidegate.invocations.admission import Reuse
 from tidegate.invocations.invocation import REGISTERED as IS_REGISTERED
 from tidegate.invocations.place_documents import HasPlace
+from tidegate.invocations.record_documents import viewed
 from tidegate.invocations.registration import PARTS, Registrar, RegistrarParts, RegistrationAdmission
 from tidegate.invocations.scenarios.registration import ANSWERED, AT_MOST, REGISTERED, registration
 from tidegate.invocations.specimens.admission import places_not_compared
-from tidegate.invocations.transition import viewed
 from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Ambiguous
 from tidegate.model.operations import find_all

@@ -7,21 +7,10 @@ from typing import Final, final
 
 import attrs
 
+from tidegate.invocations.record_documents import HISTORY, OWNER, STATUS, VERSION, viewed
 from tidegate.invocations.scenarios.transition import TransitionProgram, transition
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, decide_transition
-from tidegate.invocations.transition import (
-    HISTORY,
-    OWNER,
-    PARTS,
-    STATUS,
-    VERSION,
-    GaveUp,
-    Granted,
-    Transition,
-    TransitionOutcome,
-    TransitionParts,
-    viewed,
-)
+from tidegate.invocations.transition import PARTS, GaveUp, Granted, Transition, TransitionOutcome, TransitionParts
 from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, Update
 from tidegate.model.effects import Ambiguous, NotApplied, Program
 from tidegate.model.history import NotYet, RequestOutcome
