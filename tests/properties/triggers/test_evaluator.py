@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Final, TypeVar, final
 
 import attrs
@@ -10,15 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.model.documents import ID, Document, Eq, Field
+from tidegate.invocations.admission import Call, Control, Rule
+from tidegate.invocations.picker import PickedUp, Picker
+from tidegate.invocations.record_documents import viewed
+from tidegate.invocations.recoverer import Recoverer, RecoveryPass
+from tidegate.invocations.registration import ORIGIN
+from tidegate.invocations.status import StatusRecord
+from tidegate.model.documents import ID, Document, Eq, Field, Filter, exactly
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import DeleteOne, InsertOne
-from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
+from tidegate.model.operations import DeleteOne, InsertOne, find_all
+from tidegate.model.programs import find_every
+from tidegate.retries.schedule import Missed, Never, Schedule, ScheduleCell
+from tidegate.services.members import announce, begin
 from tidegate.services.retention import Retention
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
-from tidegate.triggers.conditions import OnCron, OnEvent, condition_id
+from tidegate.strategies import documents
+from tidegate.triggers import evaluator as evaluators
+from tidegate.triggers.conditions import Judge, OnCron, OnEvent, condition_id
 from tidegate.triggers.contexts import (
     Context,
     CronContext,
@@ -28,11 +38,14 @@ from tidegate.triggers.contexts import (
     ResultContext,
     StatusContext,
 )
-from tidegate.triggers.evaluator import Evaluator
+from tidegate.triggers.evaluator import Evaluator, Noted, Skipped, TriggerPass
 from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, TriggerRun
 from tidegate.triggers.trigger import FromContext, Occurrence, Trigger
 from tidegate.triggers.trigger_documents import (
     STATE,
+    TRIGGER,
+    arguments_of,
+    call_of,
     loaded_cell,
     loaded_occurrence,
     loaded_run,
@@ -104,6 +117,10 @@ class Store:
     @property
     def runs(self) -> list[TriggerRun]:
         return [loaded_run(doc) for doc in contents(self.world, "runs")]
+
+    @property
+    def readable_runs(self) -> list[TriggerRun]:
+        return [loaded_run(doc) for doc in contents(self.world, "runs") if doc.has(STATE)]
 
     @property
     def invocations(self) -> tuple[Document, ...]:
@@ -191,7 +208,7 @@ def test_a_document_that_holds_none_of_these_is_misuse() -> None:
 
 def noticed(*triggers: Trigger) -> Store:
     store = Store()
-    assert store.run(evaluator(*triggers).notice(EVENT))
+    assert store.run(evaluator(*triggers).notice(EVENT)).is_kept
     return store
 
 
@@ -200,16 +217,17 @@ def test_what_happened_is_kept_once_whatever_becomes_of_a_request() -> None:
     for trouble in (unsent, dropped, reply_lost):
         for at in (1, 2):
             store = Store(trouble={at: trouble})
-            assert store.run(evaluator(ON_A).notice(EVENT))
+            assert store.run(evaluator(ON_A).notice(EVENT)) == Noted(is_kept=True)
             assert len(contents(store.world, "occurrences")) == 1
-    assert not Store(trouble=dict.fromkeys(range(9), dropped)).run(evaluator(ON_A).notice(EVENT))
+    nobody = Store(trouble=dict.fromkeys(range(9), dropped))
+    assert nobody.run(evaluator(ON_A).notice(EVENT)) == Noted(is_kept=False)
     store = Store()
-    assert store.run(evaluator(ON_A).notice(EventContext("b", "b1")))
+    assert store.run(evaluator(ON_A).notice(EventContext("b", "b1"))) == Noted(is_kept=True)
     assert contents(store.world, "occurrences") == ()
 
 
 @pytest.mark.parametrize("trouble", [unsent, dropped, reply_lost])
-@pytest.mark.parametrize("at", range(1, 11))
+@pytest.mark.parametrize("at", range(1, 13))
 def test_it_fires_once_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
     """Laws TE1 and TE2: a pass that was cut short is taken up by the next one, when its claim has expired."""
     store = noticed(ON_A)
@@ -226,18 +244,58 @@ def test_it_fires_once_whatever_becomes_of_one_request(at: int, trouble: Trouble
     assert contents(store.world, "occurrences") == ()
 
 
-def test_an_invocation_says_what_it_is_of() -> None:
-    """Its task, its arguments, and its parent: the event."""
+def test_an_invocation_is_registered_with_what_it_is_of() -> None:
+    """Its task and arguments are those of a call, stored with its trigger, its occurrences and its parent, the event."""
     ask = FromContext("n", Kind.EVENT, lambda context: getattr(context, "payload", None))
     trigger = Trigger(task="t", conditions=(A,), provider=ask)
     store = noticed(trigger)
     store.run(evaluator(trigger).evaluate("p1"))
 
     (made,) = store.invocations
-    assert made.without(ID) == Document.of(
-        {"task": "t", "trigger": trigger.id, "of": [contents(store.world, "occurrences")[0][ID]],
-         "arguments": {"n": 1}, "parent": "a1"}
-    )  # fmt: skip
+    assert viewed(made) == StatusRecord("registered", None, 1)
+    (call,) = contents(store.world, "calls")
+    origin = {"trigger": trigger.id, "of": (contents(store.world, "occurrences")[0][ID],), "parent": "a1"}
+    stored = {"_id": made[ID], "task": "t", "names": ("n",), "values": ("1",), "origin": Document.of(origin)}
+    assert call == Document.of(stored)
+
+
+def test_what_was_fired_is_picked_up_and_recovered_like_any_other() -> None:
+    """It has the record that pickers and recoverers read, in the collection where all look."""
+    store = noticed(ON_A)
+    store.run(evaluator(ON_A).evaluate("p1"))
+    (made,) = store.invocations
+    key = str(made[ID])
+    picker = Picker(key=key, call=Call("t"), rule=Rule(Control.TASK), runner="r", request="q")
+    assert store.run(picker.run()) == PickedUp(2)
+
+    async def join() -> None:
+        await announce("members", "me")
+        await begin("members", "me")
+
+    store.run(join())
+    store.later(MINUTE)
+    assert store.run(Recoverer(me="me", dead_after=MINUTE).run()) == RecoveryPass(is_done=True)
+    assert [viewed(doc) for doc in store.invocations] == [StatusRecord("rerouted", None, 4)]
+
+
+def test_the_rule_of_a_task_holds_for_what_is_fired() -> None:
+    """Two events, and one invocation that answers for both: laws TE6 and AD2."""
+    store = noticed(ON_A)
+    programs = attrs.evolve(evaluator(ON_A), rules=(("t", Rule(Control.TASK)),))
+    assert store.run(programs.notice(EventContext("a", "a2"))).is_kept
+    for number in range(2):
+        assert store.run(programs.evaluate(f"p{number}")) == TriggerPass(is_whole=True)
+
+    assert [type(run.state) for run in store.runs] == [Fired, Fired]
+    assert len(store.invocations) == 1
+    assert contents(store.world, "occurrences") == ()
+
+
+@given(documents())
+def test_arguments_are_read_from_a_call_as_they_were_written(arguments: Document) -> None:
+    """Law TO2, whatever their order."""
+    found = arguments_of(call_of("t", arguments))
+    assert exactly(Document(tuple(sorted(found.items)))) == exactly(Document(tuple(sorted(arguments.items))))
 
 
 def test_what_has_no_arguments_is_given_up_in_the_end() -> None:
@@ -256,7 +314,7 @@ def test_a_claim_that_expires_again_and_again_is_given_up() -> None:
     """Where whoever claimed it never comes back: the last claim is an attempt like others."""
     store = noticed(ON_A)
     for number in range(3):
-        store.trouble = {7: dropped}
+        store.trouble = dict.fromkeys(range(7, 99), dropped)
         store.run(evaluator(ON_A).evaluate(f"p{number}"))
         store.later(MINUTE)
 
@@ -266,7 +324,7 @@ def test_a_claim_that_expires_again_and_again_is_given_up() -> None:
 def test_a_run_whose_trigger_is_gone_is_given_up() -> None:
     """Nobody will make it happen."""
     store = noticed(ON_A)
-    store.trouble = {7: dropped}
+    store.trouble = dict.fromkeys(range(7, 99), dropped)
     store.run(evaluator(ON_A).evaluate("p1"))
     store.trouble = {}
     store.run(evaluator().evaluate("p2"))
@@ -309,12 +367,170 @@ def test_what_another_was_faster_with_is_left_to_it() -> None:
     assert store.runs == []
 
 
+GOOD: Final = Trigger(task="good", conditions=(OnEvent("good"),))
+BOTH: Final = Trigger(task="both", conditions=(A, OnEvent("b")), within=MINUTE)
+BAD: Final = Trigger(task="bad", conditions=(OnCron(Schedule("61 * * * *")),))
+LARGE: Final = Trigger(task="large", conditions=(OnEvent("large"),))
+PAGE: Final = 5
+"""How many a reply holds here; `find_every` is checked with others."""
+MANY: Final = 2 * PAGE + 2
+
+
+def occurrence(code: str, name: str, second: int) -> Occurrence:
+    return Occurrence(condition_id(OnEvent(code)), EventContext(code, name), Instant(second * SECOND))
+
+
+USED: Final = TriggerRun(
+    Firing(BOTH.id, (occurrence("a", "used", 1), occurrence("b", "used", 0)), 3), Fired(Instant(0))
+)
+"""What its run has used up still waits, and the run cannot be read."""
+
+
+def full() -> Store:
+    """More waits, and more has fired, than a reply holds; and among it is what cannot be read, or not be written."""
+    waiting = [occurrence("a", f"a{number}", 1) for number in range(MANY)]
+    fired = [
+        TriggerRun(Firing(BOTH.id, (occurrence("a", f"{n}", 0), occurrence("b", f"{n}", 0)), n), Fired(Instant(0)))
+        for n in range(1, MANY)
+        if n != USED.firing.number
+    ]
+    others = (occurrence("b", "b1", 2), occurrence("good", "g1", 3), occurrence("large", "l1", 3))
+    events = (*waiting, USED.firing.occurrences[0], *others)
+    return Store(
+        world_with(
+            {
+                "occurrences": (*map(stored_occurrence, events), Document.of({"_id": "0", "old": 1})),
+                "runs": (*map(stored_run, fired), stored_run(USED).without(STATE)),
+            }
+        ).write(CLOCK, Instant(9 * SECOND))
+    )
+
+
+def too_large(store: Store, effect: Effect[object]) -> object:
+    """What the store makes of a call, and of a run, that it does not take."""
+    is_it = isinstance(effect, InsertOne) and effect.doc.held(Field[str]("task")) == "large"
+    return Refused("document too large") if is_it else store.do(effect)
+
+
+def port(expression: str, after: Instant) -> Instant:
+    if expression.startswith("61"):
+        raise ValueError(expression)
+    return next_minute(expression, after)
+
+
+async def page_by_page(collection: str, *where: Filter) -> tuple[Document, ...]:
+    return await find_every(collection, *where, limit=PAGE)
+
+
+def check_te7(monkeypatch: pytest.MonkeyPatch, **wrong: object) -> None:
+    for name, part in {"FOUND_MAX": PAGE, "find_every": page_by_page, **wrong}.items():
+        monkeypatch.setattr(evaluators, name, part)
+    store = full()
+    store.trouble = dict.fromkeys(range(999), too_large)
+    programs = attrs.evolve(evaluator(GOOD, BOTH, BAD, LARGE), next_after=port)
+    for number in range(2):
+        store.run(programs.evaluate(f"p{number}"))
+    answer = store.run(programs.evaluate("last"))
+
+    assert {origin: len(of) for origin, of in fired_by(store).items()} == {GOOD.id: 1, BOTH.id: MANY + 1}
+    assert [each.state.reasons for each in store.readable_runs if isinstance(each.state, GivenUp)] == [
+        ("document too large",)
+    ]
+    assert {each.key: each.reason for each in answer.skipped} == {
+        "0": "a record has no 'condition'",
+        condition_id(BAD.conditions[0]): "the port raised ValueError",
+        USED.id: "a record has no 'state'",
+    }
+
+
+def fired_by(store: Store) -> dict[str, tuple[str, ...]]:
+    """What has an invocation, by trigger."""
+    origins = [doc[ORIGIN] for doc in contents(store.world, "calls")]
+    return {origin[TRIGGER]: origin[Field[tuple[str, ...]]("of")] for origin in origins}
+
+
+def test_a_pass_does_what_there_is_to_do_whatever_becomes_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law TE7."""
+    check_te7(monkeypatch)
+
+
+async def one_page(collection: str, *where: Filter) -> tuple[Document, ...]:
+    """What is beyond one reply waits for ever."""
+    return await find_all(collection, *where, limit=PAGE)
+
+
+def all_or_none(
+    load: Callable[[Document], T], found: Collection[Document]
+) -> tuple[tuple[T, ...], tuple[Skipped, ...]]:
+    """One that cannot be read ends the pass."""
+    return tuple(map(load, found)), ()
+
+
+def silent(_: str, reason: str) -> Skipped:
+    """Some that nothing could be done for are told to nobody."""
+    return Skipped("", reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("find_every", one_page),
+        ("_readable", all_or_none),
+        ("_skipped", silent),
+        ("_used", lambda *_: frozenset()),
+        ("Broken", Never),
+    ],
+)
+def test_law_te7_notices(name: str, wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each breaks law TE7."""
+    with pytest.raises((AssertionError, Misuse)):
+        check_te7(monkeypatch, **{name: wrong})
+
+
+def test_who_reports_learns_of_what_could_not_be_decided() -> None:
+    """Law TE8: the filter of one trigger raises, and the others notice."""
+    broken = OnEvent("a", Judge("j", lambda _: 1 // 0))
+    store = Store()
+    answer = store.run(evaluator(ON_A, Trigger(task="t", conditions=(broken,))).notice(EVENT))
+
+    assert answer.is_kept
+    assert [key for key, _ in answer.unknown] == [condition_id(broken)]
+    assert len(contents(store.world, "occurrences")) == 1
+
+
+def test_a_run_that_cannot_be_recorded_is_named_by_each_pass() -> None:
+    """All its occurrences together are larger than a document; nothing else waits for it."""
+
+    def refuses(store: Store, effect: Effect[object]) -> object:
+        is_it = isinstance(effect, InsertOne) and effect.collection == "runs" and effect.doc[TRIGGER] == LARGE.id
+        return Refused("document too large") if is_it else store.do(effect)
+
+    store = noticed(LARGE, GOOD)
+    for code in ("large", "good"):
+        assert store.run(evaluator(LARGE, GOOD).notice(EventContext(code, code))).is_kept
+    store.trouble = dict.fromkeys(range(99), refuses)
+    for number in range(2):
+        answer = store.run(evaluator(LARGE, GOOD).evaluate(f"p{number}"))
+        assert [each.reason for each in answer.skipped] == ["document too large"]
+    assert fired_by(store).keys() == {GOOD.id}
+
+
+@pytest.mark.parametrize(
+    "rules", [(("t",),), (("t", 1),), (("", Rule()),), (("t", Rule()), ("t", Rule())), ("t", Rule())]
+)
+def test_each_rule_is_of_one_task(rules: tuple[tuple[str, Rule], ...]) -> None:
+    """What is wrong is told when the evaluator is made."""
+    with pytest.raises(Misuse):
+        attrs.evolve(evaluator(), rules=rules)
+
+
 def test_what_the_store_refuses_is_passed_on() -> None:
     """Whoever is not authorised will not be when asked again."""
     store = noticed(ON_A)
-    store.trouble = {6: refused}
-    with pytest.raises(Refused, match="not authorised"):
-        store.run(evaluator(ON_A).evaluate("p1"))
+    for at in (1, 2, 3):
+        store.trouble = {at: refused}
+        with pytest.raises(Refused, match="not authorised"):
+            store.run(evaluator(ON_A).evaluate("p1"))
 
 
 def test_each_minute_of_a_cron_fires_and_is_closed() -> None:

@@ -4,12 +4,16 @@ The decisions are `tidegate.triggers.trigger`, `tidegate.retries.schedule` and `
 processes may evaluate at the same time, over views of different ages, and each may die anywhere.
 
     notice      what happened is kept as an occurrence of each condition that holds of it
-    evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; claim each run, insert
+    evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; claim each run, register
                 its invocation under the run's id, and record that; drop what nobody waits for any more
     purge       forget runs that are over
 
 Each write is of one document: an insert under an id that is made of what it is, or a compare-and-set on a version. So a
 write without an answer may be asked for again, and what it was to do is seen on the document: a claim shows whose it is.
+
+A run becomes an invocation as every call does (`tidegate.invocations.registration`), by the rule of its task for
+registration: it is picked up and recovered like others, and where the rule says so it is answered by one that is
+registered already.
 
 Laws, over what is stored:
     TE1  No occurrence has two invocations of one trigger.
@@ -17,10 +21,17 @@ Laws, over what is stored:
     TE3  While the claim of a run lasts, no other pass claims it.
     TE4  An instant of a cron is noticed at most once, and at rest none before the last look was missed out.
     TE5  The runs of a trigger of all conditions are numbered without a gap.
-    TE6  A run that says that it has fired has its invocation, of the same occurrences.
+    TE6  A run that says that it has fired has its invocation, of the same occurrences, or one answered for it that was
+         registered for the same by the rule of its task.
+    TE7  A pass does what there is to do, however much there is and whatever becomes of the rest; what it can do nothing
+         for (a document that cannot be read, what the store refuses, a cron whose port fails) it names, with the reason.
+    TE8  Whoever reports what happened learns of each condition that could not be decided.
 
 Known not to work
-    - A pass reads at most FOUND_MAX occurrences and runs; what is beyond waits for a later pass.
+    - A pass reads all that waits, and all runs of triggers of all conditions, so it takes as long as they are many.
+    - A run that the store refuses to record, since all its occurrences together are larger than a document may be, is
+      named by each pass, until somebody deletes some of them.
+    - What a run that cannot be read has used up waits until somebody has mended it, or deleted it.
     - Whoever purges runs while another evaluator still holds a view from before lets it fire again: keep runs for longer
       than a process may stand still.
 """
@@ -28,25 +39,33 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 import attrs
 
+from tidegate.invocations.admission import Rule
+from tidegate.invocations.registration import NotRegistered, Registrar
 from tidegate.model.documents import ID, AllOf, AnyOf, Document, Eq, Field, Filter, In, Put, Remove, Update
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.model.operations import (
-    FOUND_MAX,
-    StoreTime,
-    check_collection,
-    delete_one,
-    find_all,
-    find_one,
-    insert_one,
-    update_one,
-)
+from tidegate.model.operations import FOUND_MAX, StoreTime, check_collection, delete_one, find_one, update_one
+from tidegate.model.programs import find_every, insert_new
+from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
-from tidegate.retries.schedule import Due, FirstSeen, Look, NextAfter, Schedule, ScheduleCell, TooLate, closed, look
+from tidegate.retries.schedule import (
+    Broken,
+    Due,
+    FirstSeen,
+    Look,
+    Never,
+    NextAfter,
+    Schedule,
+    ScheduleCell,
+    TooLate,
+    closed,
+    look,
+)
 from tidegate.services.retention import Retention
 from tidegate.triggers.conditions import Condition, OnCron, condition_id
 from tidegate.triggers.contexts import Context
@@ -75,22 +94,71 @@ from tidegate.triggers.trigger_documents import (
     STATE,
     TRIGGER,
     VERSION,
+    call_of,
     loaded_cell,
     loaded_occurrence,
     loaded_run,
+    origin_of,
     stored_cell,
     stored_occurrence,
     stored_progress,
     stored_run,
 )
 
-__all__ = ["ATTEMPTS", "PARTS", "Evaluator", "EvaluatorParts"]
+__all__ = ["ATTEMPTS", "PARTS", "Evaluator", "EvaluatorParts", "Noted", "Skipped", "TriggerPass"]
+
+T = TypeVar("T")
 
 ATTEMPTS: Final = 8
 """How often a write is tried before it is left to the next pass."""
 
 _CHANGING: Final = ("by", "until", "reasons", "at")
 """The fields of a run that not every state has."""
+
+
+@final
+@attrs.frozen
+class Skipped:
+    """What a pass could do nothing for.
+
+    Attributes:
+        key: The id of a document, of the condition of a cron, or of a run.
+        reason: Why, in one line.
+    """
+
+    key: str | int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key!r} was skipped: {self.reason}"
+
+
+@final
+@attrs.frozen
+class TriggerPass:
+    """What a pass came to.
+
+    Attributes:
+        is_whole: Each question had an answer; if not, what is left is for the next pass.
+        skipped: What it could do nothing for; the next pass will not either, unless somebody mends it.
+    """
+
+    is_whole: bool
+    skipped: tuple[Skipped, ...] = ()
+
+
+@final
+@attrs.frozen
+class Noted:
+    """What came of what was reported.
+
+    Attributes:
+        is_kept: It is known to be kept. If not, notice it again: that changes nothing.
+        unknown: The ids of conditions that could not be decided, and why: a filter of the user's raised, for one.
+    """
+
+    is_kept: bool
+    unknown: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -101,7 +169,8 @@ class Evaluator:
     Attributes:
         triggers: All that are registered, as they were read.
         next_after: Answers the next instant of a cron.
-        occurrences, cells, runs, invocations: The collections.
+        rules: Tasks, and the rule of each for registration; others have none.
+        occurrences, cells, runs, invocations, places, calls: The collections.
         claims: How runs are claimed.
         keep: How long and how many runs are kept.
         attempts: How often each write is tried.
@@ -110,10 +179,13 @@ class Evaluator:
 
     triggers: tuple[Trigger, ...]
     next_after: NextAfter = attrs.field(eq=id)
+    rules: tuple[tuple[str, Rule], ...] = ()
     occurrences: str = "occurrences"
     cells: str = "crons"
     runs: str = "runs"
     invocations: str = "invocations"
+    places: str = "places"
+    calls: str = "calls"
     claims: Claims = attrs.field(factory=Claims)
     keep: Retention = HISTORY
     attempts: int = ATTEMPTS
@@ -122,7 +194,15 @@ class Evaluator:
     def __attrs_post_init__(self) -> None:
         check_tuple(self.triggers, Trigger, "a trigger")
         check_callable(self.next_after, "a port that answers the next instant")
-        for name in (self.occurrences, self.cells, self.runs, self.invocations):
+        check_tuple(self.rules, tuple, "a task and its rule")
+        for pair in self.rules:
+            if len(pair) != 2:
+                raise Misuse("a rule is not of one task", todo="pairs of a task's name and its Rule")
+            check_name(pair[0], "a task")
+            check_type(pair[1], Rule, "a rule")
+        if len({task for task, _ in self.rules}) != len(self.rules):
+            raise Misuse("a task has two rules", todo="give it one")
+        for name in (self.occurrences, self.cells, self.runs, self.invocations, self.places, self.calls):
             check_collection(name)
         check_type(self.claims, Claims, "how runs are claimed")
         check_type(self.keep, Retention, "how long runs are kept")
@@ -141,48 +221,67 @@ class Evaluator:
 
     # --- notice ---
 
-    async def notice(self, context: Context) -> bool:
+    async def notice(self, context: Context) -> Noted:
         """Keep what has happened, for each condition that holds of it.
 
-        Returns:
-            Whether it is known to be kept. If not, notice it again: that changes nothing.
+        Raises:
+            Refused: The store said no, definitely: what happened is too large for a document, for one.
         """
+        unknown: tuple[tuple[str, str], ...] = ()
         for _ in range(self.attempts):
             try:
                 seen = await StoreTime()
-                for each in noticed(self.conditions, context, seen).occurrences:
-                    await _inserted(self.occurrences, stored_occurrence(each))
+                found = noticed(self.conditions, context, seen)
+                unknown = found.unknown
+                for each in found.occurrences:
+                    await insert_new(self.occurrences, stored_occurrence(each))
             except (Ambiguous, NotApplied, NotDurable):
                 continue
-            return True
-        return False
+            return Noted(is_kept=True, unknown=unknown)
+        return Noted(is_kept=False, unknown=unknown)
 
     # --- evaluate ---
 
-    async def evaluate(self, by: str) -> None:
+    async def evaluate(self, by: str) -> TriggerPass:
         """One pass. What it does not reach, because there is no answer or others are faster, is left to the next one.
 
         Args:
             by: The id of this pass; no other has it.
 
         Raises:
-            Refused: The store said no, definitely, for another reason than a taken id.
+            Refused: The store said no, definitely, to the questions that all depends on.
         """
         check_name(by, "a pass")
+        skipped: tuple[Skipped, ...] = ()
+        # What is said of one must not keep the others: a refusal, a document that cannot be read.
         try:
             for cron in self.crons:
-                await self._look(cron)
-            made = await self._planned()
+                try:
+                    skipped += await self._look(cron)
+                except (Refused, Misuse) as trouble:
+                    skipped += (_skipped(condition_id(cron), trouble),)
+            made, unreadable = await self._planned()
+            skipped += unreadable
             for run in made.given_up:
-                await _changed(self, run)
+                try:
+                    await _changed(self, run)
+                except Refused as trouble:
+                    skipped += (_skipped(run.id, trouble),)
             for each in made.firings:
-                await self._fire(each, by)
+                try:
+                    await self._fire(each, by)
+                except (Refused, Misuse) as trouble:
+                    skipped += (_skipped(each.id, trouble),)
             for dropped in made.dropped:
-                await self._drop(dropped)
+                try:
+                    await self._drop(dropped)
+                except Refused as trouble:
+                    skipped += (_skipped(dropped, trouble),)
         except (Ambiguous, NotApplied, NotDurable):
-            return
+            return TriggerPass(is_whole=False, skipped=skipped)
+        return TriggerPass(is_whole=True, skipped=skipped)
 
-    async def _look(self, cron: OnCron) -> None:
+    async def _look(self, cron: OnCron) -> tuple[Skipped, ...]:
         """Move the cell of a cron on, as long as something is due."""
         name = condition_id(cron)
         while True:
@@ -191,43 +290,53 @@ class Evaluator:
             cell = None if found is None else loaded_cell(found)
             match self.parts.look(cron.schedule, self.next_after, cell, now):
                 case FirstSeen(first):
-                    await _inserted(self.cells, stored_cell(name, first))
-                    return
+                    await insert_new(self.cells, stored_cell(name, first))
+                    return ()
                 case Due(_, after) | TooLate(_, after):
                     written = await self._moved(name, after)
                     if not written:
-                        return  # somebody else looks
+                        return ()  # somebody else looks
+                case Broken(reason):
+                    return (Skipped(name, reason),)
+                case Never():
+                    return (Skipped(name, f"the cron {cron.schedule} names no instant any more"),)
                 case _:
-                    return
+                    return ()
 
     async def _moved(self, name: str, after: ScheduleCell) -> bool:
         doc = stored_cell(name, after)
         puts = tuple(Put(Field[object](key), value) for key, value in doc.without(ID).items)
         return await update_one(self.cells, self.parts.at_version(name, after.version - 1), *puts) > 0
 
-    async def _planned(self) -> Plan:
+    async def _planned(self) -> tuple[Plan, tuple[Skipped, ...]]:
         # In this order (`firing`): what is seen after the time was read is not taken for too old, and of an occurrence
         # that was read its runs are read later, those made meanwhile included.
         now = await StoreTime()
-        found = await find_all(self.occurrences, limit=FOUND_MAX)
-        occurrences = tuple([loaded_occurrence(each) for each in found])
+        found = await find_every(self.occurrences)
+        occurrences, unread = _readable(loaded_occurrence, found)
         for cron in self.crons:
             cell = await find_one(self.cells, Eq(ID, condition_id(cron)))
             if cell is not None:
-                occurrences += ticks(cron, loaded_cell(cell))
-        runs = await find_all(self.runs, self._wanted(occurrences), limit=FOUND_MAX)
-        return self.parts.plan(self.triggers, occurrences, tuple([loaded_run(each) for each in runs]), now)
+                occurrences += _ticks(cron, cell)
+        of = tuple([each.id for each in occurrences])
+        stored = await find_every(self.runs, self._wanted(of[:FOUND_MAX]))
+        for start in range(FOUND_MAX, len(of), FOUND_MAX):
+            more = await find_every(self.runs, In(OF, of[start : start + FOUND_MAX]))
+            stored += more
+        runs, spoiled = _readable(loaded_run, stored)
+        # What a run has used up that cannot be read must not fire again.
+        used = _used(spoiled, stored)
+        return self.parts.plan(self.triggers, _unused(occurrences, used), runs, now), (*unread, *spoiled)
 
-    def _wanted(self, occurrences: Collection[Occurrence]) -> Filter:
+    def _wanted(self, of: tuple[str, ...]) -> Filter:
         """The runs that a plan is made from."""
         joins = tuple(trigger.id for trigger in self.triggers if trigger.joins)
-        of = tuple(each.id for each in occurrences)
         return AnyOf((In(STATE, (HELD, FAILED)), In(OF, of), In(TRIGGER, joins)))
 
     # --- fire ---
 
     async def _fire(self, wanted: Firing, by: str) -> None:
-        """Make one run happen: claim it, insert its invocation, say so."""
+        """Make one run happen: claim it, register its invocation, say so."""
         run = await self._claimed(wanted, by)
         if run is None:
             return
@@ -236,9 +345,15 @@ class Evaluator:
         if isinstance(answer, NotProvided):
             await self.parts.settle(self, run, answer.reasons)
             return
-        # First the invocation: after a crash in between, the next claim of the run inserts the same one again.
-        await self.parts.invoke(self, run, trigger, answer.arguments)
-        await self.parts.settle(self, run, ())
+        # First the invocation: after a crash in between, the next claim of the run registers the same one again.
+        reasons: tuple[str, ...] = ()
+        try:
+            is_there = await self.parts.invoke(self, run, trigger, answer.arguments)
+            if not is_there:
+                return  # nobody knows: its claim expires
+        except Refused as refused:
+            reasons = (refused.reason,)
+        await self.parts.settle(self, run, reasons)
 
     async def _claimed(self, wanted: Firing, by: str) -> TriggerRun | None:
         for _ in range(self.attempts):
@@ -259,7 +374,7 @@ class Evaluator:
         return None
 
     async def _written(self, run: TriggerRun, before: TriggerRun | None) -> bool:
-        return await (_inserted(self.runs, stored_run(run)) if before is None else _changed(self, run))
+        return await (insert_new(self.runs, stored_run(run)) if before is None else _changed(self, run))
 
     # --- drop, purge ---
 
@@ -272,19 +387,21 @@ class Evaluator:
             found = await find_one(self.cells, Eq(ID, name))
             if found is None:
                 continue
-            cell = loaded_cell(found)
-            after = closed(cell, _instants(cron, cell, occurrence_id))
-            if after != cell:
-                await self._moved(name, after)
+            cells, _ = _readable(loaded_cell, (found,))
+            for cell in cells:
+                after = closed(cell, _instants(cron, cell, occurrence_id))
+                if after != cell:
+                    await self._moved(name, after)
 
     async def purge(self) -> None:
         """Forget runs that are over, as `keep` says."""
         try:
             now = await StoreTime()
-            waiting = await find_all(self.occurrences, limit=FOUND_MAX)
-            found = await find_all(self.runs, limit=FOUND_MAX)
-            runs = tuple([loaded_run(each) for each in found])
-            what = purge({}, runs, [loaded_occurrence(each) for each in waiting], now=now, keep_runs=self.keep)
+            found = await find_every(self.occurrences)
+            waiting, _ = _readable(loaded_occurrence, found)
+            stored = await find_every(self.runs)
+            runs, _ = _readable(loaded_run, stored)
+            what = purge({}, runs, waiting, now=now, keep_runs=self.keep)
             for run in runs:
                 if run.id in what.runs:
                     await delete_one(self.runs, self.parts.at_version(run.id, run.version))
@@ -303,11 +420,20 @@ def _at_version(key: str, version: int) -> Filter:
     return AllOf((Eq(ID, key), Eq(VERSION, version)))
 
 
-async def _invoke(evaluator: Evaluator, run: TriggerRun, trigger: Trigger, arguments: Document) -> None:
-    parent = (("parent", run.firing.parent),) if run.firing.parent is not None else ()
-    of = tuple(each.id for each in run.firing.occurrences)
-    fields = (("_id", run.id), ("task", trigger.task), ("trigger", trigger.id), ("of", of), ("arguments", arguments))
-    await _inserted(evaluator.invocations, Document((*fields, *parent)))
+async def _invoke(evaluator: Evaluator, run: TriggerRun, trigger: Trigger, arguments: Document) -> bool:
+    registrar = Registrar(
+        key=run.id,
+        call=call_of(trigger.task, arguments),
+        rule=dict(evaluator.rules).get(trigger.task, Rule()),
+        request=run.id,
+        origin=origin_of(run.firing),
+        records=evaluator.invocations,
+        places=evaluator.places,
+        calls=evaluator.calls,
+        attempts=evaluator.attempts,
+    )
+    outcome = await registrar.run()
+    return not isinstance(outcome, NotRegistered)
 
 
 async def _settle(evaluator: Evaluator, claimed: TriggerRun, reasons: tuple[str, ...]) -> None:
@@ -332,7 +458,7 @@ class EvaluatorParts:
         plan: What fires, and what may be dropped.
         claim: Whether a pass may make a run happen.
         at_version: Finds a document if it is still at that version.
-        invoke: Inserts the invocation of a run, under its id; if it is there, fine.
+        invoke: Registers the invocation of a run, under its id; False where nobody knows whether it is.
         settle: Writes what became of a run that was claimed: it has fired, or there are reasons why not.
     """
 
@@ -340,7 +466,7 @@ class EvaluatorParts:
     plan: Callable[[tuple[Trigger, ...], tuple[Occurrence, ...], tuple[TriggerRun, ...], Instant], Plan] = plan
     claim: Callable[[Firing, TriggerRun | None, Claims, str, Instant], RunClaim] = _claim
     at_version: Callable[[str, int], Filter] = _at_version
-    invoke: Callable[[Evaluator, TriggerRun, Trigger, Document], Program[None]] = _invoke
+    invoke: Callable[[Evaluator, TriggerRun, Trigger, Document], Program[bool]] = _invoke
     settle: Callable[[Evaluator, TriggerRun, tuple[str, ...]], Program[None]] = _settle
 
 
@@ -348,17 +474,6 @@ PARTS: Final[EvaluatorParts] = EvaluatorParts()
 
 
 # --- writes -------------------------------------------------------------------------------------------------------------
-
-
-async def _inserted(collection: str, doc: Document) -> bool:
-    """Insert it; False if it is there already."""
-    try:
-        await insert_one(collection, doc)
-    except Refused as refused:
-        if refused.reason != DUPLICATE_KEY:
-            raise
-        return False
-    return True
 
 
 async def _changed(evaluator: Evaluator, run: TriggerRun) -> bool:
@@ -377,3 +492,39 @@ def _changes(run: TriggerRun) -> tuple[Update, ...]:
 def _instants(cron: OnCron, cell: ScheduleCell, occurrence_id: str) -> tuple[Instant, ...]:
     """The pending instant that has this id, if it is one of this cron."""
     return tuple(each.seen for each in ticks(cron, cell) if each.id == occurrence_id)
+
+
+# --- what cannot be read --------------------------------------------------------------------------------------------------
+
+
+def _readable(load: Callable[[Document], T], found: Collection[Document]) -> tuple[tuple[T, ...], tuple[Skipped, ...]]:
+    """What the documents hold, as far as they can be read, and those that cannot."""
+    read: list[T] = []
+    skipped: list[Skipped] = []
+    for doc in found:
+        try:
+            read.append(load(doc))
+        except Misuse as misuse:
+            skipped.append(_skipped(needed(doc, ID), misuse))
+    return tuple(read), tuple(skipped)
+
+
+def _ticks(cron: OnCron, cell: Document) -> tuple[Occurrence, ...]:
+    """Its pending instants; whoever looked at the cron has named a cell that cannot be read."""
+    cells, _ = _readable(loaded_cell, (cell,))
+    return tuple(each for known in cells for each in ticks(cron, known))
+
+
+def _unused(occurrences: tuple[Occurrence, ...], used: frozenset[object]) -> tuple[Occurrence, ...]:
+    return tuple(each for each in occurrences if each.id not in used)
+
+
+def _used(spoiled: Collection[Skipped], runs: Collection[Document]) -> frozenset[object]:
+    """What runs that cannot be read have used up, as far as they say."""
+    keys = {each.key for each in spoiled}
+    held = (run.held(OF) for run in runs if run.held(ID) in keys)
+    return frozenset(each for of in held if isinstance(of, tuple) for each in of)
+
+
+def _skipped(key: str | int, trouble: Refused | Misuse) -> Skipped:
+    return Skipped(key, trouble.what if isinstance(trouble, Misuse) else trouble.reason)

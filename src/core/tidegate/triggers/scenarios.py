@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
+from tidegate.invocations.registration import ORIGIN
 from tidegate.model.documents import ID, Document, Field
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.instants import SECOND, Instant
@@ -179,13 +180,19 @@ async def purger(programs: Evaluator, purge: Purging) -> None:
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 
+def origins(state: Reads) -> dict[object, Document]:
+    """Where each invocation comes from, by its id."""
+    calls = ((doc.held(ID), state.read(document("calls", doc[ID]))) for doc in contents(state, "invocations"))
+    return {key: call[ORIGIN] for key, call in calls if call is not None}
+
+
 def invoked(state: Reads) -> tuple[str, ...]:
     """The ids of the occurrences that have an invocation."""
-    return tuple(each for doc in contents(state, "invocations") for each in doc[OF])
+    return tuple(each for origin in origins(state).values() for each in origin[OF])
 
 
 def is_fired_once(state: State) -> bool:
-    pairs = [(doc[TRIGGER], doc[OF]) for doc in contents(state, "invocations")]
+    pairs = [(origin[TRIGGER], origin[OF]) for origin in origins(state).values()]
     return laws.evaluator.no_occurrence_is_invoked_twice(pairs)
 
 
@@ -240,7 +247,7 @@ def is_together(programs: Evaluator) -> Law:
 
 
 def is_invoked(state: State) -> bool:
-    of = {doc[ID]: doc[OF] for doc in contents(state, "invocations")}
+    of = {str(key): origin[OF] for key, origin in origins(state).items()}
     return all(laws.evaluator.what_fired_is_invoked(run, of.get(run.id)) for run in runs(state))
 
 

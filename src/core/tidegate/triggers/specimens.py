@@ -34,7 +34,7 @@ from tidegate.triggers.scenarios import (
     TWICE,
     triggers,
 )
-from tidegate.triggers.trigger import Occurrence, Trigger
+from tidegate.triggers.trigger import NotProvided, Occurrence, Trigger, provided
 from tidegate.triggers.trigger_documents import loaded_run
 
 __all__ = ["SPECIMENS"]
@@ -115,17 +115,21 @@ def writes_by_id(key: str, version: int) -> Filter:
 
 async def settles_before_it_invokes(
     evaluator: Evaluator, run: TriggerRun, trigger: Trigger, arguments: Document
-) -> None:
+) -> bool:
     """A run is said to have fired, and then its invocation is made."""
     await PARTS.settle(evaluator, run, ())
-    await PARTS.invoke(evaluator, run, trigger, arguments)
+    return await PARTS.invoke(evaluator, run, trigger, arguments)
 
 
-async def provider_ends_the_pass(evaluator: Evaluator, run: TriggerRun, reasons: tuple[str, ...]) -> None:
+def provider_ends_the_pass(triggers: Triggers, occurrences: Occurrences, runs: Runs, now: Instant) -> Plan:
     """What a provider raises ends the process that evaluates, and the next one, too."""
-    if reasons:
-        raise Refused(reasons[0])
-    await PARTS.settle(evaluator, run, reasons)
+    made = PARTS.plan(triggers, occurrences, runs, now)
+    providers = {trigger.id: trigger.provider for trigger in triggers}
+    for each in made.firings:
+        answer = provided(providers[each.trigger_id], tuple(one.context for one in each.occurrences))
+        if isinstance(answer, NotProvided):
+            raise Refused(answer.reasons[0])
+    return made
 
 
 async def forgets_the_last_run(evaluator: Evaluator) -> None:
@@ -232,7 +236,7 @@ SPECIMENS: Final = (
     planted(
         "provider_ends_the_pass",
         provider_ends_the_pass,
-        partial(triggers, attrs.evolve(PARTS, settle=provider_ends_the_pass), trigger=ON_A_BROKEN, moves=2),
+        partial(triggers, attrs.evolve(PARTS, plan=provider_ends_the_pass), trigger=ON_A_BROKEN, moves=2),
         SETTLED,
         "pynenc: a provider may raise into the loop of all triggers, and the next pass meets the same one.",
         of="triggers.given_up",

@@ -4,19 +4,25 @@
     cell         {_id: the condition's id, last, version, pending: [...]}
     run          {_id, trigger, number, of: [occurrence ids], occurrences: [...], attempt, version, state, ...}
 
-A field without a value is left out, so that indexes can be partial.
+A field without a value is left out, so that indexes can be partial. What is fired becomes an invocation like any other
+(`tidegate.invocations.registration`), so its arguments become those of a call: each value as text, in plain JSON
+(`tidegate.model.patches`).
 
 Laws
     TO1  What was stored is loaded the same.
+    TO2  Arguments that were written into a call are read from it the same, but for their order, which is that of names.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Final, assert_never
 
+from tidegate.invocations.admission import Call
 from tidegate.model.documents import ID, Document, Field, V, Value
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
+from tidegate.model.patches import from_json, to_json
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
@@ -33,8 +39,8 @@ from tidegate.triggers.firing import Failed, Fired, Firing, GivenUp, Held, RunSt
 from tidegate.triggers.trigger import Occurrence
 
 __all__ = [
-    "FAILED", "HELD", "OF", "STATE", "TRIGGER", "VERSION", "loaded_cell", "loaded_occurrence", "loaded_run",
-    "stored_cell", "stored_occurrence", "stored_progress", "stored_run",
+    "FAILED", "HELD", "OF", "STATE", "TRIGGER", "VERSION", "arguments_of", "call_of", "loaded_cell",
+    "loaded_occurrence", "loaded_run", "origin_of", "stored_cell", "stored_occurrence", "stored_progress", "stored_run",
 ]  # fmt: skip
 
 _CONDITION: Final = Field[str]("condition")
@@ -218,3 +224,36 @@ def _state(doc: Document) -> RunState:
             return Fired(needed(doc, _AT))
         case other:
             raise Misuse(f"{shown(other)} is not a state of a run", where=f"the document {shown(doc.held(ID))}")
+
+
+# --- calls --------------------------------------------------------------------------------------------------------------
+
+
+def call_of(task: str, arguments: Document) -> Call:
+    """The call of a task with arguments that a provider made.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or the task is not named.
+    """
+    check_type(arguments, Document, "a document")
+    return Call(task, tuple((name, json.dumps(to_json(value))) for name, value in arguments.items))
+
+
+def arguments_of(call: Call) -> Document:
+    """The arguments that a call was made with, for whoever carries it out.
+
+    Raises:
+        Misuse: It is not a call, or one of a trigger: an argument is not plain JSON.
+    """
+    check_type(call, Call, "a call")
+    try:
+        return Document(tuple((name, from_json(json.loads(text))) for name, text in call.arguments))
+    except (ValueError, RecursionError):
+        raise Misuse("an argument of a call is not plain JSON", where=f"a call of {call.task!r}") from None
+
+
+def origin_of(firing: Firing) -> Document:
+    """Where the call of a run comes from: its trigger, its occurrences, and the event that is its parent, if one is."""
+    check_type(firing, Firing, "a firing")
+    parent = (("parent", firing.parent),) if firing.parent is not None else ()
+    return Document((("trigger", firing.trigger_id), ("of", tuple(each.id for each in firing.occurrences)), *parent))
