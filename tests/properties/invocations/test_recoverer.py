@@ -24,11 +24,12 @@ from tidegate.invocations.recoverer import (
 from tidegate.invocations.recovery import Item, MessageStatus
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, Document
-from tidegate.model.effects import Effect, Failure, Program, Refused
+from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Instant
-from tidegate.model.operations import FindOneAndUpdate
-from tidegate.sim.world import CLOCK, World, contents, world_with
+from tidegate.model.operations import FindOneAndUpdate, InsertOne
+from tidegate.model.programs import insert_new
+from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 
 RUNNING = Document.of({"_id": "x", "status": "running", "owner": "a", "version": 1, "changed_at": Instant(0)})
 
@@ -136,6 +137,22 @@ def test_what_the_store_refuses_of_one_keeps_no_other() -> None:
     assert answer == RecoveryPass(is_done=False, skipped=(NotRecovered("a", "document failed validation"),))
     assert statuses(world) == {"a": "running", "b": "rerouted"}
     assert str(answer.skipped[0]) == "'a' is not recovered: document failed validation"
+
+
+def test_a_message_that_is_there_already_is_published() -> None:
+    """The reply to the first one was lost: asked for again, its id is taken, and that is no error."""
+    world = world_of(record("a", "registered"))
+    program, reply = recoverer().run(), None
+    while not isinstance(asked := program.send(reply), InsertOne):
+        ((world, reply),) = perform(asked, world, "me")
+    ((world, _),) = perform(asked, world, "me")
+    with pytest.raises(StopIteration) as stop:
+        program.throw(Ambiguous("no reply"))
+    assert stop.value.value == RecoveryPass(is_done=False)
+    assert run(insert_new("messages", asked.doc), world)[0] is False
+    answer, world = run(recoverer().run(), world)
+    assert answer == RecoveryPass(is_done=True)
+    assert [each.held(ID) for each in contents(world, "messages")] == [message_id("a", 1)]
 
 
 def test_who_recovers_is_a_member() -> None:

@@ -23,6 +23,7 @@ Laws, over the full history of a record as a perfect observer has seen it:
     TR5  Unknown is an answer only beyond the versions that the record remembers, after the last attempt, or where the
          store refuses to go on after a request that may have been done.
     TR6  each version stands in the record's history, under the request that made it, as soon as it is there.
+    TR7  A request makes the change that it was for, or none: who gave up on a success has not failed.
 
 Things that do not work (each is a specimen, and breaks one of the laws): leaving the version out of the filter, not
 raising it, forgetting the request id on a retry, remembering only the last version's, writing again without reading

@@ -13,6 +13,7 @@ from tidegate.invocations.transition import Granted, TransitionOutcome, Unknown
 
 __all__ = [
     "Answered", "Version", "answers_are_true", "changes_are_legal", "nothing_is_unknown", "requests_count_once",
+    "requests_make_what_they_are_for",
     "versions_are_consecutive", "versions_are_recorded",
 ]  # fmt: skip
 
@@ -74,3 +75,8 @@ def versions_are_recorded(history: Sequence[Version]) -> bool:
 def nothing_is_unknown(answered: Iterable[Answered]) -> bool:
     """Law TR5, where no more than the remembered versions are made and attempts are enough for the faults."""
     return not any(isinstance(each.answer, Unknown) for each in answered)
+
+
+def requests_make_what_they_are_for(made: Iterable[tuple[str, str]]) -> bool:
+    """Law TR7: of each request that made a version, the status that it asked for, and the one that it made."""
+    return all(asked == status for asked, status in made)

@@ -31,7 +31,7 @@ from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.model.operations import find_one, update_one
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
-from tidegate.sim.clocks import Host
+from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
@@ -88,6 +88,7 @@ def array_push_lock(
     runners: int = 2,
     clock: Clock = NO_STALL,
     faults: Faults = NO_FAULTS,
+    host: Host = HOST,
 ) -> Scenario:
     """A scenario of the lock.
 
@@ -96,6 +97,7 @@ def array_push_lock(
         runners: How many processes want the lock.
         clock: How time passes.
         faults: What may strike, once.
+        host: How wrong the clock of a machine may be.
     """
     names = tuple(TARGETS)[:runners]
     programs = {who: ArrayPushLock(RECORDS, INVOCATION, KEY, TARGETS[who], "runner", who, attempts=2) for who in names}
@@ -114,7 +116,10 @@ def array_push_lock(
         name="array_push_lock",
         summary=summary,
         world=world_with({RECORDS: (RUNNING,)}),
-        actors=(*(Process(who, factory(program.run), faults) for who, program in programs.items()), Network()),
+        actors=(
+            *(Process(who, factory(program.run), faults, host=host) for who, program in programs.items()),
+            Network(),
+        ),
         budget=1 if faults.kinds else 0,
         clock=clock,
         always=always,

@@ -113,6 +113,12 @@ def answers(state: State, process: str) -> tuple[Answered, ...]:
             return ()
 
 
+def is_as_asked(state: State) -> bool:
+    made = ((each.request.rpartition(".")[2], each.record.status) for each in history(state))
+    # Before the first request the record was made; and who made a version that hides its request is asked by others.
+    return laws.transition.requests_make_what_they_are_for(each for each in made if each[0] not in ("", "made"))
+
+
 def gets_true_answers(process: str) -> Law:
     return lambda state: (
         not answers(state, process) or laws.transition.answers_are_true(history(state), answers(state, process))
@@ -176,6 +182,7 @@ def transition(
         "changes are legal": lambda state: laws.transition.changes_are_legal(INVOCATION, history(state)),
         "requests count once": lambda state: laws.transition.requests_count_once(history(state)),
         "nothing is unknown": tuple(map(gets_known_answers, names)),
+        "requests make what they are for": is_as_asked,
     }
     return Scenario(
         name="transition",

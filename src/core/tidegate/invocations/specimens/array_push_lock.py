@@ -25,6 +25,7 @@ from tidegate.model.documents import Push
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import UpdateOne
+from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock
 from tidegate.sim.shipping import Specimen
@@ -49,11 +50,15 @@ def wrong(
     stalls: bool = False,
     loses: Fault | None = None,
 ) -> Specimen:
-    """One thing that is wrong, where a holder stalls or a push meets a fault."""
+    """One thing that is wrong, where a holder stalls or crashes, a clock is wrong, or a push meets a fault."""
     make = partial(array_push_lock, summary, runners=runners)
     if stalls:
         make = partial(make, clock=STALLS if runners == 2 else attrs.evolve(STALLS, moves=2))
-    if loses is not None:
+    if loses is Fault.SKEW:
+        make = partial(make, faults=Faults.of(loses), host=Host(skew=6 * SECOND))
+    elif loses is Fault.CRASH_BEFORE:
+        make = partial(make, faults=Faults.of(loses))
+    elif loses is not None:
         make = partial(make, faults=Faults.of(loses, on=is_pushing), clock=attrs.evolve(NO_STALL, moves=1))
     return Specimen(f"array_push_lock.{name}", make, law, source, of="array_push_lock", alone=True)
 
@@ -90,5 +95,19 @@ SPECIMENS: Final = (
         NONE_LEFT,
         "pynenc-mongo pulls its claim when it gives up; a push that arrives after the pull belongs to nobody.",
         loses=Fault.LATE,
+    ),
+    wrong(
+        "skewed",
+        "a clock is six seconds wrong, and nobody stalls: two hold the lock",
+        ALONE,
+        "pynenc-mongo compares the clocks of two machines: whose is ahead finds every claim of the others stale at once.",
+        loses=Fault.SKEW,
+    ),
+    wrong(
+        "dead_holder",
+        "a holder crashes: its claim stays, and the other gives up long before it is stale",
+        NONE_LEFT,
+        "pynenc-mongo gives up after 0.3 s, and a claim counts for five: all transitions in between raise.",
+        loses=Fault.CRASH_BEFORE,
     ),
 )

@@ -7,10 +7,19 @@ from typing import Final, final
 
 import attrs
 
+from tidegate.invocations.invocation import FAILED, SUCCESS
 from tidegate.invocations.record_documents import HISTORY, OWNER, STATUS, VERSION, viewed
 from tidegate.invocations.scenarios.transition import TransitionProgram, transition
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, decide_transition
-from tidegate.invocations.transition import PARTS, GaveUp, Granted, Transition, TransitionOutcome, TransitionParts
+from tidegate.invocations.transition import (
+    PARTS,
+    GaveUp,
+    Granted,
+    Transition,
+    TransitionOutcome,
+    TransitionParts,
+    Unknown,
+)
 from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, Update
 from tidegate.model.effects import Ambiguous, NotApplied, Program
 from tidegate.model.history import NotYet, RequestOutcome
@@ -92,6 +101,16 @@ async def ambiguous_is_refused(command: Transition) -> TransitionOutcome:
     except (Ambiguous, NotApplied):
         applied = False
     return Granted(verdict.version) if applied else GaveUp(1, viewed(record), None)
+
+
+async def giving_up_is_failure(command: Transition) -> TransitionOutcome:
+    """Who could not write that user code has succeeded writes that it has failed."""
+    if command.target != SUCCESS:
+        return await command.run()
+    answer = await attrs.evolve(command, attempts=1).run()
+    if isinstance(answer, (GaveUp, Unknown)):
+        return await attrs.evolve(command, target=FAILED).run()
+    return answer
 
 
 async def history_in_a_second_write(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
@@ -192,6 +211,13 @@ SPECIMENS: Final = (
         LEGAL,
         "Planted: two runners, and either passes for the owner of what the other one claimed.",
         runners=("one", "two"),
+    ),
+    planted(
+        "giving_up_is_failure",
+        giving_up_is_failure,
+        giving_up_is_failure,
+        "requests make what they are for",
+        "pynenc: a race while success is written falls into the branch of all errors, and the run is marked as failed.",
     ),
     planted(
         "ambiguous_is_refused",
