@@ -35,6 +35,7 @@ VALUES: Final = {
     "inspect": "what kind of function a law is",
     "itertools": "iteration",
     "json": "the text of a dead letter, and of a trace in a page",
+    "fractions": "numbers of all types in one order",
     "math": "NaN and infinity",
     "operator": "functions for operators",
     "re": "the text of a claim",

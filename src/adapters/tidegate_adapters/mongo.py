@@ -35,7 +35,6 @@ from typing import Any, Final, TypeVar, assert_never, final
 import attrs
 
 from tidegate.model.documents import (
-    ID,
     Add,
     AddToSet,
     AllOf,
@@ -242,11 +241,13 @@ def _on_collection(effect: Operation) -> _Request:
         case FindOne(_, where):
             return _Request(methodcaller("find_one", condition(where)), found)
         case FindAll(collection, where, limit, after):
+            # An expression compares over all types, and uses the index of the ids; $gt would look at one type only.
+            left = [{"$expr": {"$gt": ["$_id", {"$literal": stored(each, "_id")}]}} for each in after]
 
             def send(held: Any) -> Any:
                 return (
                     held.with_options(read_concern=_AT_ONE_TIME)
-                    .find(condition(where) if after is None else {"$and": [condition(where), _after(after)]})
+                    .find({"$and": [condition(where), *left]} if left else condition(where))
                     .sort("_id")
                     .limit(limit)
                     .to_list()
@@ -268,12 +269,6 @@ def _on_collection(effect: Operation) -> _Request:
             return _Request(methodcaller("delete_one", condition(where)), lambda answer: answer.deleted_count)
         case _:
             assert_never(effect)
-
-
-def _after(key: str | int) -> dict[str, Any]:
-    """Ids that are numbers or strings, and come after this one: `$gt` finds those of its own type, and numbers come first."""
-    later = {"_id": {"$gt": _literal(ID, key)}}
-    return later if isinstance(key, str) else {"$or": [later, {"_id": {"$type": "string"}}]}
 
 
 def condition(term: Filter) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tidegate.invocations.recoverer import (
 )
 from tidegate.invocations.recovery import Item, MessageStatus
 from tidegate.invocations.status import StatusRecord
-from tidegate.model.documents import ID, Document
+from tidegate.model.documents import ID, Document, Value
 from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Instant
@@ -98,12 +98,12 @@ def test_a_pass_looks_at_all_that_are_not_finished() -> None:
     check_rp4(PARTS)
 
 
-async def first_page(recoverer: Recoverer, after: str | int | None) -> Looked:
+async def first_page(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
     """What is beyond the first page is never looked at."""
-    return attrs.evolve(await PARTS.look(recoverer, after), last=None)
+    return attrs.evolve(await PARTS.look(recoverer, after), last=())
 
 
-async def all_or_none(recoverer: Recoverer, after: str | int | None) -> Looked:
+async def all_or_none(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
     """One that cannot be read ends the pass, and the next one."""
     page = await PARTS.look(recoverer, after)
     if page.skipped:
@@ -111,13 +111,13 @@ async def all_or_none(recoverer: Recoverer, after: str | int | None) -> Looked:
     return page
 
 
-async def silent(recoverer: Recoverer, after: str | int | None) -> Looked:
+async def silent(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
     """What cannot be read is told to nobody."""
     return attrs.evolve(await PARTS.look(recoverer, after), skipped=())
 
 
 @pytest.mark.parametrize("look", [first_page, all_or_none, silent])
-def test_law_rp4_notices(look: Callable[[Recoverer, str | int | None], Program[Looked]]) -> None:
+def test_law_rp4_notices(look: Callable[[Recoverer, tuple[Value, ...]], Program[Looked]]) -> None:
     """Each breaks law RP4."""
     with pytest.raises((AssertionError, Misuse)):
         check_rp4(attrs.evolve(PARTS, look=look))

@@ -33,7 +33,7 @@ from tidegate.invocations.record_documents import CHANGED_AT, STATUS, viewed
 from tidegate.invocations.recovery import PATIENCE, Item, MessageStatus, Move, Patience, RecoveryAction, plan_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
-from tidegate.model.documents import ID, Document, In
+from tidegate.model.documents import ID, Document, Field, In, Value
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
@@ -56,6 +56,7 @@ OPEN: Final = tuple(sorted(each.status for each in INVOCATION.definitions if not
 """The statuses that an invocation may be stuck in."""
 
 ATTEMPTS: Final = 4
+_KEY: Final = Field[Value](ID.name)
 
 
 def message_id(key: str, version: int) -> str:
@@ -75,7 +76,7 @@ class NotRecovered:
         reason: Why: its record cannot be read, or the store refuses its step.
     """
 
-    key: str | int
+    key: Value
     reason: str
 
     def __str__(self) -> str:
@@ -90,12 +91,12 @@ class Looked:
     Attributes:
         steps: The next step of each that is stuck.
         skipped: Those whose records cannot be read.
-        last: The id after which the next page begins; None if this was the last one.
+        last: The id after which the next page begins; empty if this was the last one.
     """
 
     steps: tuple[RecoveryAction, ...]
     skipped: tuple[NotRecovered, ...] = ()
-    last: str | int | None = None
+    last: tuple[Value, ...] = ()
 
 
 @final
@@ -148,7 +149,7 @@ class Recoverer:
         """The program: one pass."""
         skipped: tuple[NotRecovered, ...] = ()
         is_done = True
-        after: str | int | None = None
+        after: tuple[Value, ...] = ()
         while True:
             try:
                 page = await self.parts.look(self, after)
@@ -163,7 +164,7 @@ class Recoverer:
                     is_freed = False
                 is_done = is_freed and is_done
             after = page.last
-            if after is None:
+            if not after:
                 return RecoveryPass(is_done, skipped)
 
     def planned(
@@ -183,7 +184,7 @@ class Recoverer:
         there = {needed(each, ID) for each in published}
         items, skipped = _items(found, there)
         steps = self.parts.plan(items, membership_of(members, self.dead_after), now, self.patience)
-        return Looked(steps, skipped, needed(found[-1], ID) if len(found) == ITEMS_MAX else None)
+        return Looked(steps, skipped, (needed(found[-1], _KEY),) if len(found) == ITEMS_MAX else ())
 
     async def _freed(self, step: RecoveryAction) -> bool:
         """Carry out one step, and what follows from it."""
@@ -211,7 +212,7 @@ class Recoverer:
 # --- what it is made of -------------------------------------------------------------------------------------------------
 
 
-async def _look(recoverer: Recoverer, after: str | int | None) -> Looked:
+async def _look(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
     found = await find_all(recoverer.records, In(STATUS, OPEN), limit=ITEMS_MAX, after=after)
     items, _ = _items(found, set())
     leading = tuple([message_id(each.key, each.record.version) for each in items])
@@ -242,7 +243,7 @@ class RecovererParts:
         move: Moves an invocation by nobody in particular, from that record and no other.
     """
 
-    look: Callable[[Recoverer, str | int | None], Program[Looked]] = _look
+    look: Callable[[Recoverer, tuple[Value, ...]], Program[Looked]] = _look
     plan: Callable[[tuple[Item, ...], Membership, Instant, Patience], tuple[RecoveryAction, ...]] = plan_recovery
     move: Callable[[Recoverer, str, StatusRecord, str], Program[TransitionOutcome]] = _move
 
@@ -258,7 +259,7 @@ def _items(found: tuple[Document, ...], published: set[str]) -> tuple[tuple[Item
         try:
             items.append(item_of(record, published))
         except Misuse as misuse:
-            skipped.append(NotRecovered(needed(record, ID), misuse.what))
+            skipped.append(NotRecovered(needed(record, _KEY), misuse.what))
     return tuple(items), tuple(skipped)
 
 

@@ -23,8 +23,23 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.documents import FILTERS, ID, UPDATES, AllOf, Document, Exists, Field, Fields, Filter, Update, show
-from tidegate.model.documents.value import INT64, check_field_name, check_held
+from tidegate.model.documents import (
+    FILTERS,
+    ID,
+    UPDATES,
+    AllOf,
+    Document,
+    Exists,
+    Field,
+    Fields,
+    Filter,
+    Update,
+    Value,
+    checked,
+    exactly,
+    show,
+)
+from tidegate.model.documents.value import check_field_name
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
@@ -38,7 +53,7 @@ __all__ = [
 
 _COLLECTION_LENGTH_MAX: Final = 200
 FOUND_MAX: Final = 1_000
-"""How many documents one find replies at most; for more, ask again from the last id on (`programs.find_every`)."""
+"""How many documents one find replies at most; for more, ask again after the last id (`after`)."""
 
 Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
 """The unique indexes of each collection, besides that of the ids, which every collection has."""
@@ -112,31 +127,35 @@ class FindOne(Effect["Document | None"]):
 class FindAll(Effect["tuple[Document, ...]"]):
     """Replies the documents that match, in the order of their ids: numbers, then strings by their UTF-8 form.
 
-    Invariants: 1 <= limit <= FOUND_MAX; the id to begin after is a string or an integer.
+    The order is that of `in_order`, over ids of all types, in which MongoDB sorts; its `$gt` looks at one type only.
+
+    Invariants: 1 <= limit <= FOUND_MAX; there is one id in `after` at most.
 
     Attributes:
         collection: Where they are.
         where: What they match.
         limit: How many at most, the first ones.
-        after: Only those whose ids, numbers or strings, come after this one in that order; None for all.
+        after: The id that theirs come after; empty for none.
     """
 
     collection: str
     where: Filter
     limit: int
-    after: str | int | None = None
+    after: tuple[Value, ...] = attrs.field(default=(), eq=exactly)
 
     def __attrs_post_init__(self) -> None:
         _check_query(self.collection, self.where)
         check_int(self.limit, "a limit", 1, FOUND_MAX)
-        if isinstance(self.after, str):
-            check_held(ID, self.after)
-        elif self.after is not None:
-            check_int(self.after, "an id to begin after", INT64.start, INT64.stop - 1)
+        check_type(self.after, tuple, "a tuple of one id or none")
+        if len(self.after) > 1:
+            raise Misuse(
+                f"{len(self.after)} ids to begin after", todo="give the last one that was found, as in (doc[ID],)"
+            )
+        checked(self.after, "the id to begin after")
 
     def __str__(self) -> str:
-        after = "" if self.after is None else f", after {show(self.after)}"
-        return f"find up to {self.limit} of {self.collection} where {self.where}{after}"
+        after = "".join(f" after {show(each)}" for each in self.after)
+        return f"find up to {self.limit} of {self.collection}{after} where {self.where}"
 
 
 @final
@@ -233,14 +252,14 @@ def find_one(collection: str, *where: Filter) -> FindOne:
     return FindOne(collection, _together(where))
 
 
-def find_all(collection: str, *where: Filter, limit: int, after: str | int | None = None) -> FindAll:
+def find_all(collection: str, *where: Filter, limit: int, after: tuple[Value, ...] = ()) -> FindAll:
     """Ask for the documents that all of the filters match, in the order of their ids; for all without any.
 
     Args:
         collection: Where they are.
         where: What they match.
         limit: How many at most; the reply does not say whether there are more.
-        after: Only those whose ids come after this one; None for all.
+        after: The id that theirs come after, the last one of the reply before; empty for none.
     """
     return FindAll(collection, _together(where or (Exists(ID),)), limit, after)
 

@@ -14,16 +14,20 @@ duplicate there is not taken for one.
 
 Known not to work
     - The pages of find_every are read one after the other: what changes meanwhile is seen as it was, or as it is by then.
-    - Documents whose ids are neither numbers nor strings, which only others write, are on a first page or on none.
 """
 
 from __future__ import annotations
 
-from tidegate.model.documents import ID, Document, Filter
+from typing import Final
+
+from tidegate.model.documents import ID, Document, Field, Filter, Value
 from tidegate.model.effects import DUPLICATE_KEY, Refused
 from tidegate.model.operations import FOUND_MAX, find_all, insert_one
+from tidegate.model.reading import needed
 
 __all__ = ["find_every", "insert_new"]
+
+_KEY: Final = Field[Value](ID.name)
 
 
 async def insert_new(collection: str, doc: Document) -> bool:
@@ -66,6 +70,6 @@ async def find_every(collection: str, *where: Filter, limit: int = FOUND_MAX) ->
     found = await find_all(collection, *where, limit=limit)
     page = found
     while len(page) == limit:
-        page = await find_all(collection, *where, limit=limit, after=page[-1][ID])
+        page = await find_all(collection, *where, limit=limit, after=(needed(page[-1], _KEY),))
         found = (*found, *page)
     return found

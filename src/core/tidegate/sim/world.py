@@ -22,7 +22,7 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Fields, Filter, equal, matches, updated
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Fields, Filter, equal, in_order, matches, updated
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import STORE, WALL, Instant
@@ -240,13 +240,10 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
     match effect:
         case FindOne(collection, where):
             yield world, _find(world, collection, where)
-        case FindAll(collection, where, limit, after_id):
+        case FindAll(collection, where, limit, begin):
             keys: tuple[str | int, ...] = world.read(ids(collection))
-            in_order = sorted(
-                (key for key in keys if after_id is None or _by_id(key) > _by_id(after_id)),
-                key=_by_id,
-            )
-            docs = filter(None, (world.read(document(collection, key)) for key in in_order))
+            later = (key for key in sorted(keys, key=in_order) if not begin or in_order(key) > in_order(begin[0]))
+            docs = filter(None, (world.read(document(collection, key)) for key in later))
             matching = (doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
             yield world, tuple(islice(matching, limit))
         case FindOneAndUpdate(collection, where, updates):
@@ -294,11 +291,6 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
                 f"{effect} has no meaning in this world",
                 todo="give the scenario a meaning for it" + (" (calls=...)" if isinstance(effect, Call) else ""),
             )
-
-
-def _by_id(key: str | int) -> tuple[bool, str | int]:
-    """The order of ids: numbers, then strings."""
-    return isinstance(key, str), key
 
 
 def _confirmed(world: World) -> World:

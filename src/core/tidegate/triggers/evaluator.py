@@ -45,7 +45,7 @@ import attrs
 
 from tidegate.invocations.admission import Rule
 from tidegate.invocations.registration import NotRegistered, Registrar
-from tidegate.model.documents import ID, AllOf, AnyOf, Document, Eq, Field, Filter, In, Put, Remove, Update
+from tidegate.model.documents import ID, AllOf, AnyOf, Document, Eq, Field, Filter, In, Put, Remove, Update, Value
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
@@ -126,7 +126,7 @@ class Skipped:
         reason: Why, in one line.
     """
 
-    key: str | int
+    key: Value
     reason: str
 
     def __str__(self) -> str:
@@ -505,7 +505,7 @@ def _readable(load: Callable[[Document], T], found: Collection[Document]) -> tup
         try:
             read.append(load(doc))
         except Misuse as misuse:
-            skipped.append(_skipped(needed(doc, ID), misuse))
+            skipped.append(_skipped(needed(doc, Field[Value](ID.name)), misuse))
     return tuple(read), tuple(skipped)
 
 
@@ -526,5 +526,5 @@ def _used(spoiled: Collection[Skipped], runs: Collection[Document]) -> frozenset
     return frozenset(each for of in held if isinstance(of, tuple) for each in of)
 
 
-def _skipped(key: str | int, trouble: Refused | Misuse) -> Skipped:
+def _skipped(key: Value, trouble: Refused | Misuse) -> Skipped:
     return Skipped(key, trouble.what if isinstance(trouble, Misuse) else trouble.reason)

@@ -1,10 +1,10 @@
-"""MongoDB's equality: law D2."""
+"""MongoDB's equality and its order: laws D2 and D4."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import example, given
@@ -15,7 +15,9 @@ from tidegate.model.documents import (
     Value,
     equal,
     exactly,
+    in_order,
 )
+from tidegate.model.errors import Misuse
 from tidegate.model.strategies.bson import foreign_pairs
 
 Equal: TypeAlias = Callable[[object, object], bool]
@@ -69,3 +71,46 @@ def test_a_planted_bug_breaks_d2(planted: Equal) -> None:
     """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_d2(planted)
+
+
+Key: TypeAlias = Callable[[Value], object]
+
+
+def check_d4(in_order: Key) -> None:
+    @given(foreign_pairs())
+    @example((0.0, -0.0))
+    @example((math.nan, -math.inf))
+    @example((2**62 + 1, float(2**62)))
+    @example((doc(a=1), doc(b=0)))
+    @example((doc(a=(1,)), doc(a=(1, 2))))
+    @example((True, 1))
+    def law(pair: tuple[Value, Value]) -> None:
+        left, right = (doc(within=each) if isinstance(each, tuple) else each for each in pair)
+        one: Any = in_order(left)
+        other: Any = in_order(right)
+        assert (one == other) == equal(left, right)
+        assert (one < other) + (one == other) + (other < one) == 1
+
+    law()
+
+
+def test_what_is_not_equal_has_an_order() -> None:
+    """Law D4; that it is MongoDB's own is asked of a server."""
+    check_d4(in_order)
+
+
+def test_a_planted_bug_breaks_d4() -> None:
+    """Numbers as doubles: large integers fall together."""
+
+    def as_doubles(value: Value) -> object:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        return in_order(float(value) if is_integer else value)  # type: ignore[arg-type]
+
+    with pytest.raises(AssertionError):
+        check_d4(as_doubles)
+
+
+def test_an_array_has_no_place_of_its_own() -> None:
+    """Its least element has, when MongoDB sorts by it; and what is nested too deep has none either."""
+    with pytest.raises(Misuse):
+        in_order((1,))

@@ -15,7 +15,7 @@ from tidegate.invocations.scenarios.recovery import DONE, HISTORY, SPARED, recov
 from tidegate.invocations.specimens.transition import VERSION_NOT_COMPARED
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import GaveUp, Transition, TransitionOutcome
-from tidegate.model.documents import In
+from tidegate.model.documents import In, Value
 from tidegate.model.instants import Instant
 from tidegate.model.operations import find_all
 from tidegate.services.members import SEEN, beat, everybody
@@ -45,7 +45,7 @@ async def version_not_compared(
     return await attrs.evolve(move, expected=expected, parts=VERSION_NOT_COMPARED).run()
 
 
-async def members_first(recoverer: Recoverer, after: str | int | None) -> Looked:
+async def members_first(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
     """The members are read first: who beats and claims in between is taken for dead."""
     beaten = await beat(recoverer.members, recoverer.me)
     assert beaten is not None

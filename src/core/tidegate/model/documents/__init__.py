@@ -5,6 +5,8 @@ A document is an immutable value that keeps the order of its keys, as MongoDB do
     exactly(a) == exactly(b)   identity: the same types all the way down; 1, 1.0 and True are three values
     equal(a, b)                MongoDB's equality: 1 equals 1.0 and not True; NaN equals NaN; key order counts
 
+and `in_order` is what MongoDB sorts them by.
+
 Filters and updates are terms, never raw operator dictionaries. `Field[V]` carries the type, so `Eq(VERSION, "3")` is
 rejected by the type checkers and `doc[VERSION]` is an int. Each term has its meaning here (the simulated store uses it)
 and its translation in the MongoDB adapter; a property runs random documents, filters and updates on both. Values are
@@ -22,11 +24,12 @@ Laws
     D1  decoding an encoded value gives the same value (`exactly`); checked by the adapters.
     D2  `equal` is an equivalence, and `exactly(a) == exactly(b)` implies `equal(a, b)`.
     D3  an update that is refused changes nothing.
+    D4  of two values one comes first (`in_order`), or they are `equal`; that it is MongoDB's order is checked by the adapters.
 
 Modules, in reading order
     value       the document, its fields, what may stand in it, and `exactly`
     bson        values of types that only BSON has, and the numbers of all types
-    comparison  `equal`
+    comparison  `equal`, and `in_order`
     filters     the terms of a filter, and `matches`
     updates     the terms of an update, and `updated`
     printing    `show`: the one-line form of any value
@@ -35,7 +38,7 @@ All their names that others need are importable from here.
 """
 
 from tidegate.model.documents.bson import DECIMAL, FOREIGN, Foreign, numeric
-from tidegate.model.documents.comparison import equal
+from tidegate.model.documents.comparison import equal, in_order
 from tidegate.model.documents.filters import (
     FILTERS,
     AllOf,
@@ -82,5 +85,5 @@ __all__ = [
     "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "UPDATES", "Add", "AddToSet", "AllOf", "AnyOf",
     "Clock", "Contains", "Document", "Eq", "Exists", "Field", "Fields", "Filter", "Foreign", "In", "Lt", "OlderThan",
     "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "V", "Value", "checked", "equal", "exactly", "frozen",
-    "has_lone_surrogate", "matches", "numeric", "one_line", "show", "updated",
+    "has_lone_surrogate", "in_order", "matches", "numeric", "one_line", "show", "updated",
 ]  # fmt: skip

@@ -1,15 +1,21 @@
-"""Whether MongoDB takes two values for equal. Whether they are the same, `exactly` tells."""
+"""Whether MongoDB takes two values for equal, and which it sorts first. Whether they are the same, `exactly` tells.
+
+The order is that of a sort, over all types (MongoDB's manual, "Comparison/Sort Order"); that of `$lt` and `$gt` in a filter
+looks at values of one type only.
+"""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from typing import Final
 
 from tidegate.model.documents.bson import Foreign, is_number, numeric
-from tidegate.model.documents.value import DEPTH_MAX, Document
+from tidegate.model.documents.value import DEPTH_MAX, Document, Value, checked
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 
-__all__ = ["equal"]
+__all__ = ["equal", "in_order"]
 
 
 def equal(left: object, right: object) -> bool:
@@ -43,3 +49,77 @@ def _equal(left: object, right: object) -> bool:
 
 def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
+
+
+_SORTED: Final = (
+    "minKey", "null", "number", "string", "object", "array", "binData", "objectId", "bool", "date", "timestamp", "regex",
+    "javascript", "maxKey",
+)  # fmt: skip
+_TYPES: Final = {name: place for place, name in enumerate(_SORTED)}
+
+
+def in_order(value: Value) -> tuple[object, ...]:
+    """What a value sorts by: of two values that MongoDB does not take for equal, the first one has the lower key.
+
+    Args:
+        value: Any that may stand in a document, but for an array: arrays sort by their elements.
+
+    Raises:
+        Misuse: It is an array, or cannot stand in a document.
+    """
+    checked(value, "a value that is sorted")
+    if isinstance(value, tuple):
+        raise Misuse("an array has no place of its own in an order", why="MongoDB sorts it by its least element")
+    return _in_order(value)
+
+
+def _in_order(value: Value) -> tuple[object, ...]:
+    name, key = _typed(value)
+    return (_TYPES[name], *key)
+
+
+def _typed(value: Value) -> tuple[str, tuple[object, ...]]:
+    match value:
+        case None:
+            return "null", ()
+        case bool():
+            return "bool", (value,)
+        case int():
+            return "number", (_FINITE, value)
+        case str():
+            return "string", (value.encode(),)
+        case bytes():
+            return "binData", (len(value), 0, value)
+        case Instant(at):
+            return "date", (at,)
+        case Document(items):  # field by field: the type, then the name, then the value
+            fields = ((_in_order(held)[0], name, _in_order(held)) for name, held in items)
+            return "object", tuple(part for field in fields for part in field)
+        case tuple():
+            return "array", tuple(map(_in_order, value))
+        case _:
+            number = numeric(value)
+    match number:
+        case (significand, power):
+            return "number", (_FINITE, Fraction(significand) * Fraction(10) ** power)
+        case str():
+            return "number", (_INFINITE[number],)
+        case None:
+            assert isinstance(value, Foreign), "all other types are dealt with"
+            return value.type, _foreign(value)
+
+
+_FINITE: Final = 2
+_INFINITE: Final = {"nan": 0, "-inf": 1, "inf": 3}
+
+
+def _foreign(value: Foreign) -> tuple[object, ...]:
+    match value.type:
+        case "binData":  # its length, its subtype, its bytes
+            return (int.from_bytes(value.payload[:4], "little"), value.payload[4], value.payload[5:])
+        case "timestamp":
+            return (int.from_bytes(value.payload, "little"),)
+        case "javascript":  # behind its length
+            return (value.payload[4:],)
+        case _:
+            return (value.payload,)

@@ -107,8 +107,7 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
     find = st.builds(FindOne, name, where)
     insert = st.builds(InsertOne, name, inserted(values() if value is None else value))
     delete = st.builds(DeleteOne, name, where)
-    after = st.none() | _IDS
-    find_all = st.builds(FindAll, name, st.one_of(st.just(Exists(ID)), where), st.integers(1, 4), after)
+    find_all = st.builds(FindAll, name, st.one_of(st.just(Exists(ID)), where), st.integers(1, 4))
     return st.one_of(
         find_and_update, find_and_update, find_and_update, update, update, find, find_all, insert, insert, delete
     )
