@@ -43,7 +43,7 @@ COMPLETED: Final = TaskRecord(
     id="r1",
     version=7,
     status=TaskStatus.COMPLETED,
-    snapshot=Document(),
+    snapshot=None,
     next_run_at=None,
     due_at=at(0),
     changed_at=at(100),
@@ -55,6 +55,7 @@ COMPLETED: Final = TaskRecord(
 HELD: Final = attrs.evolve(
     COMPLETED, status=TaskStatus.PROCESSING, next_run_at=at(1_000), owner="w1", claimed_at=at(100), finalised_at=None
 )
+NOT_NOTED: Final = attrs.evolve(COMPLETED, snapshot=Document())
 AT_ONCE: Final = CleanUp(keep_for=0)
 IF_LEFT: Final = CleanUp(delete_when=DeleteWhen.SOURCE_GONE_OR_LEFT, keep_for=100 * MILLISECOND)
 
@@ -67,6 +68,7 @@ def check(law: Law) -> Callable[[Decide], None]:
         @example(HELD, Source.GONE, AT_ONCE, at(999))
         @example(COMPLETED, Source.GONE, AT_ONCE, at(200))
         @example(COMPLETED, Source.GONE, AT_ONCE, at(201))
+        @example(NOT_NOTED, Source.GONE, AT_ONCE, at(201))
         @example(COMPLETED, Source.UNKNOWN, AT_ONCE, at(201))
         @example(COMPLETED, Source.NOT_MATCHING, AT_ONCE, at(201))
         def holds(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> None:
@@ -82,12 +84,13 @@ LAWS: Final[dict[str, Callable[[Decide], None]]] = {
     "RE42": check(lambda record, _, __, now, verdict: laws.leaves_what_is_held(record, now, verdict)),
     "RE43": check(lambda _, source, __, ___, verdict: laws.leaves_what_is_unknown(source, verdict)),
     "RE44": check(laws.removes_every_orphan),
+    "RE45": check(lambda record, _, __, ___, verdict: laws.removes_what_was_noted(record, verdict)),
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_cleaning_up_keeps_the_law(law: str) -> None:
-    """Laws RE41 to RE44."""
+    """Laws RE41 to RE45."""
     LAWS[law](clean_up)
 
 
@@ -126,6 +129,11 @@ def never(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> 
     return KeepRecord(WhyKept.WANTED)
 
 
+def whatever_was_noted(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
+    """Ours did: who looks at what has come back as it was finds nothing changed, and writes nothing against it."""
+    return clean_up(attrs.evolve(record, snapshot=None), source, policy, now)
+
+
 @pytest.mark.parametrize(
     ("law", "planted"),
     [
@@ -135,6 +143,7 @@ def never(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> 
         ("RE43", if_it_is_not_there),
         ("RE44", by_id),
         ("RE44", never),
+        ("RE45", whatever_was_noted),
     ],
 )
 def test_a_planted_bug_breaks_the_law(law: str, planted: Decide) -> None:
@@ -148,6 +157,7 @@ def test_a_planted_bug_breaks_the_law(law: str, planted: Decide) -> None:
     [
         (COMPLETED, Source.GONE, AT_ONCE, at(201), RemoveRecord(COMPLETED.guard)),
         (COMPLETED, Source.GONE, AT_ONCE, at(200), KeepRecord(WhyKept.RECENT)),
+        (NOT_NOTED, Source.GONE, AT_ONCE, at(201), KeepRecord(WhyKept.NOT_NOTED)),
         (COMPLETED, Source.NOT_MATCHING, AT_ONCE, at(201), KeepRecord(WhyKept.WANTED)),
         (COMPLETED, Source.NOT_MATCHING, IF_LEFT, at(301), RemoveRecord(COMPLETED.guard)),
         (COMPLETED, Source.NOT_MATCHING, IF_LEFT, at(300), KeepRecord(WhyKept.RECENT)),

@@ -15,7 +15,7 @@ from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, StoreTime, UpdateOne
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.laws import reactive_task as laws
-from tidegate.reactive.orphans import CleanUp
+from tidegate.reactive.orphans import CleanUp, DeleteWhen
 from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask
 from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.task_documents import loaded, record_id
@@ -378,6 +378,30 @@ def test_what_is_gone_loses_its_record_whatever_becomes_of_one_request(at: int, 
     assert store.run(TASK.clean_up(("x", "y"))) == ()
     assert store.record is None
     assert store.calls == []
+
+
+def test_what_comes_back_as_it_was_keeps_its_record() -> None:
+    """Law RE45. A sweep sees a document that no longer matches; it matches again, and a planner finds nothing changed."""
+    cleaning = CleanUp(delete_when=DeleteWhen.SOURCE_GONE_OR_LEFT, keep_for=0)
+    task = attrs.evolve(TASK, where=Eq(Field[str]("state"), "open"), cleaning=cleaning)
+    store = planned(task)
+    store.answers = [Later(SECOND)]
+    assert store.run(task.work_one("w1")) == Ran(store.calls[0], Why.DEFERRED)
+    store.later(SECOND)
+    store.put(state="closed")
+
+    def opened(at: Store, effect: Effect[object]) -> object:
+        at.trouble = {}
+        at.put(state="open")
+        before = at.record
+        assert at.run(task.plan_pass(("x",), "p2")) == ()
+        assert at.record == before
+        return at.do(effect)
+
+    store.asked.clear()
+    store.trouble = {3: opened}
+    assert store.run(task.clean_up(("x",))) == ()
+    assert store.run(task.work_one("w1")) == Ran(store.calls[1], Why.SUCCEEDED)
 
 
 def test_the_store_is_asked_for_its_time() -> None:

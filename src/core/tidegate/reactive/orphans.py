@@ -9,13 +9,16 @@ may come back, and because a record is what an operator reads when something wen
     source_gone              gone
     source_gone_or_left      gone, or not matching
 
-What counts is how long nothing has happened to the record: nothing changed, and no run ended.
+What counts is how long nothing has happened to the record: nothing changed, and no run ended. First of all a look has to
+write that the document is gone: while the record keeps a snapshot, a document that comes back with the values in it is no
+change to anybody who looks, so nothing is written that would stop the removal, and work that was never run goes with it.
 
 Laws
     RE41 What goes has no document that the policy wants it for, and nothing has happened to it for the whole time.
     RE42 What is held by a lease that lasts does not go.
     RE43 Where nobody knows of its document, it does not go.
     RE44 Without any of these reasons it goes, and only as it was when that was decided.
+    RE45 What goes keeps no snapshot, so whatever comes back meanwhile is a change to it: it is written, or seen anew.
 
 Known not to work: a document that is deleted and made anew between two looks is the same document to its record.
 """
@@ -88,6 +91,7 @@ class WhyKept(Enum):
     WANTED = "its document is there, or the policy keeps it"
     UNKNOWN = "nobody knows of its document"
     HELD = "it is processed"
+    NOT_NOTED = "no look has written yet that its document is gone"
     RECENT = "something has happened to it lately"
 
 
@@ -126,7 +130,8 @@ def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) 
         now: The time, by the store's clock.
 
     Returns:
-        `Remove` with what it is guarded by, or `Keep` with the reason.
+        `RemoveRecord` with what it is guarded by, or `KeepRecord` with the reason; then a look (`tasks.plan`) may have
+        something to write, as where it is `NOT_NOTED`.
 
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
@@ -141,6 +146,8 @@ def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) 
         return KeepRecord(WhyKept.WANTED)
     if record.status in PROCESSED and record.next_run_at is not None and now - record.next_run_at < 0:
         return KeepRecord(WhyKept.HELD)
+    if record.snapshot is not None:
+        return KeepRecord(WhyKept.NOT_NOTED)
     if now - last_touched(record) <= policy.keep_for:
         return KeepRecord(WhyKept.RECENT)
     return RemoveRecord(record.guard)

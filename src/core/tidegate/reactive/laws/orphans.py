@@ -6,7 +6,10 @@ from tidegate.model.instants import Instant
 from tidegate.reactive.orphans import ORPHANED, CleanUp, RemoveRecord, Source, SweepVerdict
 from tidegate.reactive.task_records import PROCESSED, TaskRecord
 
-__all__ = ["leaves_what_is_held", "leaves_what_is_unknown", "removes_every_orphan", "removes_orphans_only"]
+__all__ = [
+    "leaves_what_is_held", "leaves_what_is_unknown", "removes_every_orphan", "removes_orphans_only",
+    "removes_what_was_noted",
+]  # fmt: skip
 
 
 def removes_orphans_only(
@@ -31,7 +34,8 @@ def removes_every_orphan(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, verdict: SweepVerdict
 ) -> bool:
     """Law RE44: without a reason to stay it goes, guarded by what that was decided on."""
-    if source not in ORPHANED[policy.delete_when] or _is_held(record, now) or not _is_untouched(record, policy, now):
+    is_orphan = source in ORPHANED[policy.delete_when] and record.snapshot is None
+    if not is_orphan or _is_held(record, now) or not _is_untouched(record, policy, now):
         return True
     known = (record.id, record.version, record.owner, record.token)
     return isinstance(verdict, RemoveRecord) and known == (
@@ -40,6 +44,11 @@ def removes_every_orphan(
         verdict.on.owner,
         verdict.on.token,
     )
+
+
+def removes_what_was_noted(record: TaskRecord, verdict: SweepVerdict) -> bool:
+    """Law RE45: what goes keeps no snapshot, so whatever comes back meanwhile is a change to it."""
+    return not isinstance(verdict, RemoveRecord) or record.snapshot is None
 
 
 def _is_untouched(record: TaskRecord, policy: CleanUp, now: Instant) -> bool:

@@ -34,8 +34,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, world_with
 
 __all__ = [
-    "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE", "ONE_CHANGE",
-    "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "around", "bill", "edit", "is_write",
+    "AGAIN", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE", "ONE_CHANGE",
+    "PENDING",    "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "around", "bill", "edit", "is_write",
     "reactive_task", "said", "total",
 ]  # fmt: skip
 
@@ -74,6 +74,9 @@ def total(amount: int) -> Effect[object]:
 ONE_CHANGE: Final = (total(2),)
 DELETE: Final = delete_one(SOURCE, Eq(ID, KEY))
 INSERT: Final = insert_one(SOURCE, Document.of({"_id": KEY, "total": 3}))
+PENDING: Final = frozenset({TaskStatus.PENDING})
+AGAIN: Final = insert_one(SOURCE, Document.of({"_id": KEY, "total": 1}))
+"""What was there at first comes back."""
 
 
 # --- the world ----------------------------------------------------------------------------------------------------------
@@ -102,10 +105,10 @@ def is_over(state: State) -> bool:
     return found is not None and found.claimed_at is not None and state.read(CLOCK) - found.claimed_at >= LEASE
 
 
-def is_orphan(world: World | State, keep_for: Duration) -> bool:
-    """Is there a record to sweep, that nobody holds?"""
+def is_orphan(world: World | State, keep_for: Duration, statuses: frozenset[TaskStatus]) -> bool:
+    """Is there a record to sweep?"""
     found = record(world)
-    if found is None or found.status not in FINISHED or world.read(document(SOURCE, KEY)) is not None:
+    if found is None or found.status not in statuses or world.read(document(SOURCE, KEY)) is not None:
         return False
     return world.read(CLOCK) - last_touched(found) > keep_for
 
@@ -123,7 +126,7 @@ def handled(world: World, claim: Claim) -> World:
     return world.write(HANDLED, tuple(sorted(times.items())))
 
 
-def around(task: ReactiveTask) -> Meaning:
+def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED) -> Meaning:
     """Documents, a queue of their changes, a handler that ends at once, and the time when somebody is needed."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -137,7 +140,7 @@ def around(task: ReactiveTask) -> Meaning:
                 if is_due(world):
                     yield world, None
             case Call("an orphan"):
-                if is_orphan(world, task.cleaning.keep_for) and version(world) != world.read(SWEPT):
+                if is_orphan(world, task.cleaning.keep_for, sweeps) and version(world) != world.read(SWEPT):
                     yield world, (KEY,)
             case Call("swept"):
                 yield world.write(SWEPT, version(world)), None
@@ -236,12 +239,12 @@ def is_kept(workers: tuple[str, ...]) -> Law:
     return holds
 
 
-def is_cleaned(workers: tuple[str, ...], keep_for: Duration) -> Law:
+def is_cleaned(workers: tuple[str, ...], keep_for: Duration, statuses: frozenset[TaskStatus]) -> Law:
     def holds(state: State) -> bool:
         found = record(state)
         if state.read(QUEUE) or not is_alive(state, workers) or not is_alive(state, ("sweeper",)):
             return True
-        is_later = found is not None and not is_due(state) and not is_orphan(state, keep_for)
+        is_later = found is not None and not is_due(state) and not is_orphan(state, keep_for, statuses)
         there = said(state) is not None
         return is_later or laws.reactive_task.nothing_is_left_of_what_is_gone(found, is_there=there)
 
@@ -323,8 +326,8 @@ def reactive_task(
     moves: int = 1,
     faults: Faults = FAULTS,
     host: Host = HOST,
-    is_gone: bool = False,
-    sweeps: bool = False,
+    gone: TaskStatus | None = None,
+    sweeps: frozenset[TaskStatus] = frozenset(),
 ) -> Scenario:
     """One document, somebody who edits it, a planner and workers.
 
@@ -339,11 +342,12 @@ def reactive_task(
         moves: How often a lease's time may pass.
         faults: Which may strike planner and workers.
         host: What may become of the clock of a worker's machine, and how long a worker may stand.
-        is_gone: Whether the document was deleted before, and its record finished.
-        sweeps: Whether somebody removes orphans, too.
+        gone: Where its record stands if the document was deleted before: completed, or pending as nobody has noticed yet;
+            None where the document is there.
+        sweeps: The records that somebody looks at, too, to remove those of no use; nobody does for none.
     """
     task = bill(parts)
-    means = around(task)
+    means = around(task, sweeps)
     names = tuple(f"worker {number}" for number in range(1, workers + 1))
 
     def work(name: str) -> Callable[[int], Program[object]]:
@@ -358,9 +362,8 @@ def reactive_task(
     )
     first = Document.of({"_id": KEY, "total": 1})
     record_of_it = planned(task, first)
-    world = world_with(
-        {RECORDS: (finished(record_of_it),)} if is_gone else {SOURCE: (first,), RECORDS: (record_of_it,)}
-    )
+    kept = finished(record_of_it) if gone is TaskStatus.COMPLETED else record_of_it
+    world = world_with({SOURCE: () if gone else (first,), RECORDS: (kept,)})
     return Scenario(
         name="reactive_task",
         summary=summary,
@@ -379,7 +382,10 @@ def reactive_task(
             ),
         },
         step={TAKEN: is_not_taken},
-        eventually={KEPT: is_kept(names), **({GONE: is_cleaned(names, task.cleaning.keep_for)} if sweeps else {})},
+        eventually={
+            KEPT: is_kept(names),
+            **({GONE: is_cleaned(names, task.cleaning.keep_for, sweeps)} if sweeps else {}),
+        },
         sometimes={
             "it is handled": lambda state: bool(state.read(HANDLED)),
             **({ASTRAY: lambda state: len([*running(state, names)]) > 1} if workers > 1 and moves else {}),
@@ -431,9 +437,9 @@ SCENARIOS: Final = (
     ),
     Shipped(
         "reactive_task.deleted",
-        partial(reactive_task, summary="a document is deleted: its record goes", edits=(DELETE,), sweeps=True),
-        thorough=partial(reactive_task, edits=(DELETE,), sweeps=True, workers=1, budget=1),
-        large=partial(reactive_task, edits=(DELETE,), sweeps=True, budget=2, moves=2),
+        partial(reactive_task, summary="a document is deleted: its record goes", edits=(DELETE,), sweeps=FINISHED),
+        thorough=partial(reactive_task, edits=(DELETE,), sweeps=FINISHED, workers=1, budget=1),
+        large=partial(reactive_task, edits=(DELETE,), sweeps=FINISHED, budget=2, moves=2),
     ),
     Shipped(
         "reactive_task.comes_back",
@@ -441,13 +447,26 @@ SCENARIOS: Final = (
             reactive_task,
             summary="a document was deleted, and another comes under its id while its record is swept",
             edits=(INSERT,),
-            is_gone=True,
+            gone=TaskStatus.COMPLETED,
             budget=1,
             workers=1,
-            sweeps=True,
+            sweeps=FINISHED,
         ),
-        thorough=partial(reactive_task, edits=(DELETE, INSERT), workers=1, sweeps=True),
-        large=partial(reactive_task, edits=(DELETE, INSERT), sweeps=True, budget=2, moves=2),
+        thorough=partial(reactive_task, edits=(DELETE, INSERT), workers=1, sweeps=FINISHED),
+        large=partial(reactive_task, edits=(DELETE, INSERT), sweeps=FINISHED, budget=2, moves=2),
+    ),
+    Shipped(
+        "reactive_task.same_again",
+        partial(
+            reactive_task,
+            summary="a document was deleted before its handler ran, and comes back as it was while its record is swept",
+            edits=(AGAIN,),
+            gone=TaskStatus.PENDING,
+            workers=1,
+            sweeps=PENDING,
+        ),
+        thorough=partial(reactive_task, edits=(DELETE, AGAIN), workers=1, sweeps=PENDING),
+        large=partial(reactive_task, edits=(DELETE, AGAIN), sweeps=PENDING, budget=2, moves=2),
     ),
     Shipped(
         "reactive_task.to_and_fro",

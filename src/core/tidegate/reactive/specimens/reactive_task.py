@@ -1,4 +1,4 @@
-"""Eleven ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
+"""Twelve ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import attrs
 from tidegate.model.documents import ID, AllOf, Eq, Exists, Filter
 from tidegate.model.effects import Call, Now
 from tidegate.model.instants import Instant
-from tidegate.reactive.orphans import RemoveRecord
+from tidegate.reactive.orphans import RemoveRecord, Source, clean_up
 from tidegate.reactive.reactive_task import PARTS, ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import (
+    AGAIN,
     BOUNDED,
     DELETE,
     DUE,
@@ -23,6 +24,7 @@ from tidegate.reactive.scenarios.reactive_task import (
     KEPT,
     LEASE,
     ONE,
+    PENDING,
     RENEWING,
     TAKEN,
     is_write,
@@ -30,9 +32,10 @@ from tidegate.reactive.scenarios.reactive_task import (
     total,
 )
 from tidegate.reactive.task_documents import NEXT_RUN_AT, TASK, record_id
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import (
     Claim,
+    Gone,
     HandlerOutcome,
     Lapsed,
     Leave,
@@ -101,6 +104,12 @@ def look_without_a_version(
 def never_removed(task: ReactiveTask, record: TaskRecord, seen: Seen, now: Instant) -> RemoveRecord | PlanVerdict:
     verdict = PARTS.clean_up(task, record, seen, now)
     return Leave(WhyNot.FINISHED) if isinstance(verdict, RemoveRecord) else verdict
+
+
+def removed_as_it_is(task: ReactiveTask, record: TaskRecord, seen: Seen, now: Instant) -> RemoveRecord | PlanVerdict:
+    forgotten = attrs.evolve(record, snapshot=None)
+    verdict = clean_up(forgotten, Source.GONE, task.cleaning, now) if seen == Gone() else None
+    return verdict if isinstance(verdict, RemoveRecord) else PARTS.clean_up(task, record, seen, now)
 
 
 def always_again(_: ReactiveTask, __: Lapsed, now: Instant) -> NextAttempt:
@@ -229,13 +238,28 @@ SPECIMENS: Final = (
             summary="A record whose document is gone is removed by id alone, though the document may have come back since.",
             parts=attrs.evolve(PARTS, unchanged=removes_by_id),
             edits=(INSERT,),
-            is_gone=True,
+            gone=TaskStatus.COMPLETED,
             workers=1,
-            sweeps=True,
+            sweeps=FINISHED,
         ),
         KEPT,
         "mongodash 2.3.1 lists orphans and deletes them later by id, without another look.",
         "reactive_task.comes_back",
+    ),
+    Specimen(
+        "reactive_task.removes_what_may_come_back",
+        partial(
+            reactive_task,
+            summary="A record is removed before any look has written that its document is gone; what comes back as it was is lost.",
+            parts=attrs.evolve(PARTS, clean_up=removed_as_it_is),
+            edits=(AGAIN,),
+            gone=TaskStatus.PENDING,
+            workers=1,
+            sweeps=PENDING,
+        ),
+        KEPT,
+        "So did ours: to a planner that looked in between nothing had changed, so nothing was written and the removal went through.",
+        "reactive_task.same_again",
     ),
     Specimen(
         "reactive_task.never_sweeps",
@@ -245,7 +269,7 @@ SPECIMENS: Final = (
             parts=attrs.evolve(PARTS, clean_up=never_removed),
             edits=(DELETE,),
             workers=1,
-            sweeps=True,
+            sweeps=FINISHED,
         ),
         GONE,
         "mongodash 2.3.1 counts its sweep from the last one; there never is a first.",
