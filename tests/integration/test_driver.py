@@ -344,6 +344,36 @@ def test_an_error_in_user_code_is_raised_to_the_caller(drive: Drive) -> None:
 
 
 @both
+def test_a_program_may_ask_for_the_errors_of_user_code(drive: Drive) -> None:
+    """They come as refusals with their text; what is not raised by user code, and what is no error, is raised as ever."""
+
+    def broken() -> object:
+        raise ValueError("card declined")
+
+    def refuse() -> object:
+        raise FAILURES[0]
+
+    def interrupted() -> object:
+        raise KeyboardInterrupt
+
+    async def asking(name: str) -> object:
+        try:
+            return await Call(name, catches=True)
+        except Failure as failure:
+            return failure
+
+    handle = here(drive, broken=broken, refuse=refuse, interrupted=interrupted, names=lambda: ["a"], good=lambda: 1)
+    assert drive(asking("broken"), handle) == Refused("ValueError: card declined")
+    assert drive(asking("refuse"), handle) == FAILURES[0]
+    assert drive(asking("good"), handle) == 1
+    assert "what names answered is a list" in str(drive(asking("names"), handle))
+    with pytest.raises(KeyboardInterrupt):
+        drive(asking("interrupted"), handle)
+    with pytest.raises(UnknownEffect):
+        drive(asking("unknown"), handle)
+
+
+@both
 def test_user_code_that_is_not_registered_is_named(drive: Drive) -> None:
     """The message says what is registered."""
     with pytest.raises(UnknownEffect, match="'pay'") as raised:

@@ -23,13 +23,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+import traceback
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final, get_args
 
 import attrs
 
-from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Sleep, checked_effect
+from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Refused, Sleep, checked_effect
 from tidegate.model.errors import UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import SECOND, WALL, Instant
@@ -172,14 +174,16 @@ def local(calls: Mapping[str, Callable[..., object]] = _NO_CALLS) -> Handlers[ob
 
     Args:
         calls: User code by name. It answers an immutable value, and a Failure that it raises is raised into the program;
-            any other error is raised to whoever runs the program.
+            any other error is raised to whoever runs the program, unless the program asks for it (`Call.catches`).
     """
 
     def sleep(effect: Sleep) -> None:
         time.sleep(effect.duration / SECOND)
 
     def call(effect: Call) -> object:
-        return _answered(effect, _registered(calls, effect)(*effect.arguments))
+        code = _registered(calls, effect)
+        with _caught(effect):
+            return _answered(effect, code(*effect.arguments))
 
     return {Now: _now, Note: _ignore, Sleep: sleep, Call: call}
 
@@ -201,7 +205,9 @@ def local_async(calls: Mapping[str, Callable[..., Awaitable[object]]] = _NO_CALL
         await asyncio.sleep(effect.duration / SECOND)
 
     async def call(effect: Call) -> object:
-        return _answered(effect, await _registered(calls, effect)(*effect.arguments))
+        code = _registered(calls, effect)
+        with _caught(effect):
+            return _answered(effect, await code(*effect.arguments))
 
     return {Now: read, Note: mark, Sleep: sleep, Call: call}
 
@@ -221,6 +227,19 @@ def _registered(calls: Mapping[str, Callable[..., R]], effect: Call) -> Callable
             todo=f"pass it in `calls`; there are: {', '.join(sorted(calls)) or 'none'}",
         )
     return calls[effect.name]
+
+
+@contextmanager
+def _caught(effect: Call) -> Generator[None, None, None]:
+    """An error of user code as a Failure, where the program asks for that: so the simulator has it, too (`Fault.FAILED`)."""
+    try:
+        yield
+    except Failure:
+        raise
+    except Exception as error:
+        if not effect.catches:
+            raise
+        raise Refused("".join(traceback.format_exception_only(error)).strip()) from error
 
 
 def _answered(effect: Call, reply: object) -> object:

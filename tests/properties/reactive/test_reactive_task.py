@@ -9,18 +9,18 @@ import attrs
 import pytest
 
 from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put
-from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Refused
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, StoreTime, UpdateOne
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.laws import reactive_task as laws
 from tidegate.reactive.orphans import CleanUp, DeleteWhen
-from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask
+from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask, SetAside
 from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.task_documents import loaded, record_id
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate.reactive.tasks import Claim, TaskRules, Why, WhyNot
+from tidegate.reactive.tasks import Claim, Deferred, Succeeded, TaskRules, Why, WhyNot
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform, world_with
 
@@ -75,7 +75,7 @@ class Store:
         reply: object = None
         try:
             while True:
-                asked = program.throw(reply) if isinstance(reply, Exception) else program.send(reply)
+                asked = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
                 self.asked.append(asked)
                 reply = self.trouble.get(len(self.asked), Store.do)(self, asked)
         except StopIteration as stop:
@@ -254,6 +254,28 @@ def test_a_handler_that_fails_is_called_again_and_given_up() -> None:
     assert store.record.last_error == "Refused()"
 
 
+@pytest.mark.parametrize(
+    "answer", [False, True, 0, "", "done", (), Deferred(Instant(0)), Succeeded(), ValueError("no"), Later, Document()]
+)
+def test_what_is_no_answer_is_a_run_that_has_failed(answer: object) -> None:
+    """Nobody meant it as a success; the text says what it was, and it is tried again as the policy says."""
+    store = planned()
+    store.answers = [answer]
+
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.RETRIED)
+    assert store.record is not None
+    assert f"answered a {type(answer).__name__}:" in str(store.record.last_error)
+    store.later(SECOND)
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[1], Why.SUCCEEDED)
+
+
+def test_errors_of_handlers_are_asked_for() -> None:
+    """So whoever carries the call out answers with the text of an error (`Call.catches`)."""
+    store = planned()
+    store.run(TASK.work_one("w1"))
+    assert [each.catches for each in store.asked if isinstance(each, Call)] == [True]
+
+
 def test_a_handler_may_ask_to_be_called_later() -> None:
     """That is neither a failure nor an attempt."""
     store = planned()
@@ -320,6 +342,49 @@ def test_what_cannot_be_computed_is_a_failure() -> None:
     assert store.run(task.plan_pass(("x",), "p2")) == ()
     assert store.run(task.clean_up(("x",))) == ()
     assert store.record == before
+
+
+def junk(**values: object) -> Document:
+    """What looks due and is no record, or that of another document."""
+    record = planned().world.read(document("orders_tasks", record_id("bill", "x")))
+    assert record is not None
+    return Document.of({**dict(record.items), **values})
+
+
+UNREADABLE: Final = (
+    Document.of({"_id": "bill/x", "task": "bill", "document": "x", "status": "pending", "next_run_at": Instant(0)}),
+    Document.of({"_id": "bill/x", "task": "bill", "next_run_at": Instant(0)}),
+    junk(status="of the next version"),
+    junk(version="1"),
+    junk(document=7),
+)
+
+
+@pytest.mark.parametrize("doc", [*UNREADABLE, junk(_id="x"), junk(document="z")])
+def test_nothing_waits_behind_what_is_no_record(doc: Document) -> None:
+    """It is told and set aside, whatever becomes of a request, and the next one that is due runs."""
+    other = Document.of({"_id": "y", "total": 7})
+    for at, trouble in ((0, unsent), (2, dropped), (3, reply_lost)):
+        store = Store(world_with({"orders": (DOC, other), "orders_tasks": (doc,)}), trouble={at: trouble})
+        if at:
+            assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
+        if at != 3:  # then it was set aside, and nobody has heard of it
+            told = store.run(TASK.work_one("w1"))
+            assert isinstance(told, SetAside)
+            assert (told.record, str(told).startswith(f'set "{doc[ID]}" aside: ')) == (doc[ID], True)
+        assert store.run(TASK.plan_pass(("y",), "p1")) == ()
+        assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
+        assert store.calls[0].snapshot == Document.of({"total": 7})
+
+
+@pytest.mark.parametrize("doc", [*UNREADABLE, junk(task="another")])
+def test_a_look_at_what_has_no_record_makes_one(doc: Document) -> None:
+    """No change of a document is lost because of what stands in the place of its record."""
+    store = Store(world_with({"orders": (DOC,), "orders_tasks": (doc,)}), trouble={2: dropped})
+
+    assert store.run(TASK.plan_pass(("x",), "p1")) == ()
+    assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
+    assert store.calls[0].snapshot == Document.of({"total": 1})
 
 
 def test_a_run_adopts_what_is_there_when_it_begins() -> None:

@@ -7,14 +7,16 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from tidegate.model.documents import Document, Field, matches, updated
+from tidegate.model.documents import Document, Field, matches, show, updated
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.strategies.documents import values
 from tidegate.reactive.strategies.tasks import records
-from tidegate.reactive.task_documents import changes, guarded, loaded, record_id, stored
-from tidegate.reactive.task_records import Guard, RunEnd, TaskRecord
+from tidegate.reactive.task_documents import changes, guarded, loaded, record_id, set_aside, stored
+from tidegate.reactive.task_records import Guard, RunEnd, TaskRecord, TaskStatus
 
 NOW: Final = Instant(0)
 
@@ -36,6 +38,17 @@ def whole(record: TaskRecord) -> TaskRecord:
     return TaskRecord(**{field.name: rounded(getattr(record, field.name)) for field in attrs.fields(TaskRecord)})
 
 
+RECORD: Final = TaskRecord(
+    id="r1",
+    version=1,
+    status=TaskStatus.PENDING,
+    snapshot=Document(),
+    next_run_at=NOW,
+    due_at=NOW,
+    changed_at=NOW,
+    waiting_since=None,
+    created_at=NOW,
+)
 RECORDS: Final = records().map(whole)
 
 
@@ -88,3 +101,34 @@ def test_a_document_that_holds_no_record_is_misuse(record: TaskRecord) -> None:
     with pytest.raises(Misuse):
         loaded({"_id": "x"})  # type: ignore[arg-type]
     assert isinstance(stored(record, "bill", "x"), Document)
+
+
+FIELDS: Final = st.sampled_from([field.name for field in attrs.fields(TaskRecord)] + ["record", "digest", "task"])
+
+
+@given(RECORDS, st.lists(st.tuples(FIELDS, values()), max_size=3))
+@example(RECORD, [("status", "unheard of")])
+@example(RECORD, [("history", (1,))])
+@example(RECORD, [("last_success", 1)])
+def test_whatever_a_document_holds_a_record_can_be_made_of_it(
+    record: TaskRecord, others: list[tuple[str, Any]]
+) -> None:
+    """Law TK3: it has failed, is not due, says why and what was there; and only what was read is overwritten."""
+    doc = stored(record, "bill", "x")
+    for name, value in others:
+        doc = doc.put(Field[Any](name), value)
+    try:
+        loaded(doc)
+    except Misuse as error:
+        why = error.what
+    else:
+        why = "it stands under another id"
+    still, updates = set_aside(doc, why, Instant(MILLISECOND))
+    after = updated(doc, updates, lambda: NOW)
+    made = loaded(after)
+
+    assert matches(still, doc, lambda: NOW)
+    assert not matches(still, after, lambda: NOW)
+    assert (made.status, made.next_run_at, made.snapshot) == (TaskStatus.FAILED, None, None)
+    assert why in str(made.last_error)
+    assert after[Field[str]("unreadable")] == show(doc)[:10_000]

@@ -168,14 +168,23 @@ class Cancel(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Call(Effect[object]):
-    """Calls the user code that is registered under `name`, with values as arguments, and replies its value."""
+    """Calls the user code that is registered under `name`, with values as arguments, and replies its value.
+
+    Attributes:
+        name: Of the user code.
+        arguments: What it is called with.
+        catches: An error of the user code is raised into the program, as `Refused` with its type and its text. Otherwise
+            whoever runs the program gets the error, and the program ends where it stands.
+    """
 
     name: str
     arguments: tuple[object, ...] = ()
+    catches: bool = attrs.field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_type(self.name, str, "the name of user code")
         check_type(self.arguments, tuple, "the arguments of user code")
+        check_type(self.catches, bool, "whether a program hears of errors")
 
     def __str__(self) -> str:
         return f"call {self.name}({', '.join(map(str, self.arguments))})"

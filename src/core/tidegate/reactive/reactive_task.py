@@ -37,7 +37,20 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.documents import FILTERS, ID, AllOf, Document, Eq, Filter, OlderThan, matches
+from tidegate.model.documents import (
+    FILTERS,
+    ID,
+    AllOf,
+    Document,
+    Eq,
+    Filter,
+    OlderThan,
+    Put,
+    Value,
+    exactly,
+    matches,
+    show,
+)
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Call, Failure, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
@@ -47,7 +60,17 @@ from tidegate.model.values import check_int, check_name, check_type
 from tidegate.reactive import orphans, tasks
 from tidegate.reactive.orphans import RemoveRecord, Source
 from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
-from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, TASK, changes, guarded, loaded, record_id, stored
+from tidegate.reactive.task_documents import (
+    DOCUMENT,
+    NEXT_RUN_AT,
+    TASK,
+    changes,
+    guarded,
+    loaded,
+    record_id,
+    set_aside,
+    stored,
+)
 from tidegate.reactive.task_records import TaskRecord
 from tidegate.reactive.tasks import (
     CannotRun,
@@ -74,7 +97,7 @@ from tidegate.reactive.tasks import (
 )
 from tidegate.retries import backoff
 
-__all__ = ["PARTS", "Idle", "Later", "Ran", "ReactiveTask", "ReactiveTaskParts", "Worked"]
+__all__ = ["PARTS", "Idle", "Later", "Ran", "ReactiveTask", "ReactiveTaskParts", "SetAside", "Worked"]
 
 _ATTEMPTS: Final = 8
 """How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
@@ -110,7 +133,19 @@ class Ran:
         return f"{self.claim}: {'nobody knows' if self.end is None else self.end.value}"
 
 
-Worked: TypeAlias = Idle | Ran
+@final
+@attrs.frozen
+class SetAside:
+    """What was due is no record. One that has failed stands in its place now, and says why, so nothing waits behind it."""
+
+    record: Value = attrs.field(eq=exactly)
+    why: str
+
+    def __str__(self) -> str:
+        return f"set {show(self.record)} aside: {self.why}"
+
+
+Worked: TypeAlias = Idle | Ran | SetAside
 
 
 @final
@@ -126,6 +161,13 @@ class Later:
 
 _Answer: TypeAlias = str | Later | None
 """What came of a handler: the text of a failure, a request to be called later, or a success."""
+
+
+def _answer(reply: object) -> _Answer:
+    """What a handler answers: nothing else than these two is taken for a success, or for anything."""
+    if reply is None or isinstance(reply, Later):
+        return reply
+    return f"the handler answered a {type(reply).__name__}: None is a success, Later(...) asks to be called again"
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -177,7 +219,7 @@ async def _store_time() -> Instant:
 
 
 async def _handle(task: ReactiveTask, key: str, claim: Claim) -> object:
-    return await Call(task.name, (key, claim))
+    return await Call(task.name, (key, claim), catches=True)
 
 
 @final
@@ -285,12 +327,15 @@ class ReactiveTask:
         """
         try:
             due = await find_one(self.records, self.parts.due(self))
-        except (Ambiguous, NotApplied):
+            if due is None:
+                return Idle.NOTHING_DUE
+            read = self._read(due)
+            if isinstance(read, str):
+                return SetAside(due[ID], read) if await self._set_aside(due, read) else Idle.NOT_CLAIMED
+        except (Ambiguous, NotApplied, NotDurable):
             return Idle.NOT_CLAIMED
-        if due is None:
-            return Idle.NOTHING_DUE
-        key = needed(due, DOCUMENT)
-        record = await self._claimed(key, loaded(due), worker)
+        key = due[DOCUMENT]
+        record = await self._claimed(key, read, worker)
         if isinstance(record, Idle):
             return record
         begun = await self._begun(key, record)
@@ -300,8 +345,7 @@ class ReactiveTask:
         answer: _Answer = begun.trouble
         if answer is None:
             try:
-                reply = await self.parts.handle(self, key, claim)
-                answer = reply if isinstance(reply, Later) else None
+                answer = _answer(await self.parts.handle(self, key, claim))
             except Failure as failure:
                 answer = failure.reason or str(failure)
         return Ran(claim, await self._ended(key, begun.record, claim, answer))
@@ -484,7 +528,27 @@ class ReactiveTask:
 
     async def _record(self, key: str) -> TaskRecord | None:
         found = await find_one(self.records, self.parts.find(self, key))
-        return None if found is None else loaded(found)
+        if found is None:
+            return None
+        read = self._read(found)
+        if isinstance(read, TaskRecord):
+            return read
+        await self._set_aside(found, read, Put(TASK, self.name), Put(DOCUMENT, key))
+        return await self._record(key)
+
+    def _read(self, found: Document) -> TaskRecord | str:
+        """The record that was found, or why it is none."""
+        try:
+            record = loaded(found)
+            is_mine = matches(self.parts.find(self, needed(found, DOCUMENT)), found, _no_clock)
+        except Misuse as unreadable:
+            return unreadable.what
+        return record if is_mine and found.held(TASK) == self.name else "its id is not that of its task and document"
+
+    async def _set_aside(self, found: Document, why: str, *names: Put[str]) -> bool:
+        now = await self.parts.now()
+        still, updates = set_aside(found, why, now)
+        return await update_one(self.records, still, *updates, *names) > 0
 
     async def _written(
         self, key: str, before: TaskRecord | None, write: InsertRecord | UpdateRecord | RemoveRecord

@@ -6,16 +6,34 @@ The id is made of the task and the document, so that there is one record of both
 of this record's life, which no other one has. A field without a value is left out. A write puts the fields that differ from
 the record that it was decided on, and is guarded by it (`guarded`).
 
+What holds no record is set aside (`set_aside`): one that has failed, and that knows of no snapshot, takes its place, so that
+it is told where failures are, is reset like any other, and runs at the next look. What was there is kept as text.
+
 Laws
     TK1  What was stored is loaded the same, and so is what a write has made of it.
     TK2  A guard finds the record that it was made of, and none that differs in id, version, owner or token.
+    TK3  Whatever a document holds, it is a record, or `set_aside` makes one of it that has failed.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, Remove, Update, Value, exactly
+from tidegate.model.documents import (
+    ID,
+    AllOf,
+    Document,
+    Eq,
+    Field,
+    Fields,
+    Filter,
+    Put,
+    Remove,
+    Update,
+    Value,
+    exactly,
+    show,
+)
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.reading import needed, one_of
@@ -25,7 +43,7 @@ from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, Tas
 
 __all__ = [
     "DOCUMENT", "NEXT_RUN_AT", "RECORD", "SNAPSHOT", "STATUS", "TASK", "changes", "guarded", "loaded", "record_id",
-    "stored",
+    "set_aside", "stored",
 ]  # fmt: skip
 
 TASK: Final = Field[str]("task")
@@ -49,6 +67,16 @@ _LAST_ERROR: Final = Field[str]("last_error")
 _FINALISED_AT: Final = Field[Instant]("finalised_at")
 _LAST_SUCCESS: Final = Field[Document]("last_success")
 _HISTORY: Final = Field[tuple[Document, ...]]("history")
+
+_UNREADABLE: Final = Field[str]("unreadable")
+_TEXT_MAX: Final = 10_000
+"""How many characters are kept of what could not be read."""
+
+_OWN: Final[Fields] = (
+    SNAPSHOT, _DIGEST, NEXT_RUN_AT, _WAITING_SINCE, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, _FINALISED_AT, _LAST_SUCCESS,
+    _HISTORY,
+)  # fmt: skip
+"""The fields that a record may be without."""
 
 _ENDED: Final = Field[str]("ended")
 _AT: Final = Field[Instant]("at")
@@ -154,6 +182,41 @@ def guarded(key: str, on: Guard) -> Filter:
     """The record under this id, if it still is what was decided on."""
     check_type(on, Guard, "a guard")
     return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(_VERSION, on.version), Eq(_OWNER, on.owner), Eq(_TOKEN, on.token)))
+
+
+def set_aside(doc: Document, why: str, now: Instant) -> tuple[Filter, tuple[Update, ...]]:
+    """What makes a record that has failed of a document that holds none.
+
+    Args:
+        doc: The document as it was read.
+        why: What is wrong with it.
+        now: The time, by the store's clock.
+
+    Returns:
+        The document, if it is still what was read, and the updates of it.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    check_type(doc, Document, "a document")
+    check_name(why, "what is wrong")
+    check_type(now, Instant, "the time")
+    record = TaskRecord(
+        id=f"set aside at {now.at}",
+        version=1,
+        status=TaskStatus.FAILED,
+        snapshot=None,
+        next_run_at=None,
+        due_at=now,
+        changed_at=now,
+        waiting_since=None,
+        created_at=now,
+        last_error=f"the record could not be read: {why}"[:_TEXT_MAX],
+    )
+    still = [Eq(Field[object](field.name), doc.held(field)) for field in (ID, RECORD, _VERSION, _OWNER, _TOKEN)]
+    new: dict[str, Value] = {RECORD.name: record.id, **dict(_fields(record)), _UNREADABLE.name: show(doc)[:_TEXT_MAX]}
+    put = (Put(Field[object](name), value) for name, value in new.items())
+    return AllOf(tuple(still)), (*put, *(Remove(field) for field in _OWN if field.name not in new and doc.has(field)))
 
 
 def _written(run: RunEnd) -> Document:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast
 
-__all__ = ["FIELDS", "NAMES", "RENAMED", "ROOMS", "name_of", "upgraded"]
+__all__ = ["ADDED", "FIELDS", "NAMES", "RENAMED", "ROOMS", "name_of", "upgraded"]
 
 
 NAMES: Final[Mapping[str, str]] = {
@@ -103,6 +103,8 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     ),
 }
 """Fields that were renamed, by what the class is called in a recording of today."""
+ADDED: Final[Mapping[str, Mapping[str, object]]] = {"model.Call": {"catches": False}}
+"""Fields that came later, behind all others, with what was meant without them."""
 
 
 def name_of(kind: type) -> str:
@@ -122,8 +124,10 @@ def upgraded(plain: object) -> object:
         case {"$value": [str() as name, dict() as fields], **more} if not more:
             today = _today(name)
             renamed = FIELDS.get(today, {})
-            made = cast("dict[str, object]", fields)
-            return {"$value": [today, {renamed.get(key, key): upgraded(item) for key, item in made.items()}]}
+            made = {renamed.get(key, key): upgraded(item) for key, item in cast("dict[str, object]", fields).items()}
+            return {
+                "$value": [today, made | {key: value for key, value in ADDED.get(today, {}).items() if key not in made}]
+            }
         case {"$name": [str() as name, member], **more} if not more:
             return {"$name": [_today(name), member]}
         case dict():
