@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar, final
 import attrs
 import pytest
 
-from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put
+from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put, Value
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
@@ -403,7 +403,7 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
     """And its end is written by whoever holds it, although the record has another version by then."""
     store = planned()
 
-    async def renewing(task: ReactiveTask, key: str, claim: Claim) -> object:
+    async def renewing(task: ReactiveTask, key: Value, claim: Claim) -> object:
         await Sleepy(8 * SECOND)
         assert await task.renew(key, claim) is Why.RENEWED
         await Sleepy(8 * SECOND)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.model.documents import Document, Field, matches, show, updated
+from tidegate.model.documents import Document, Field, Foreign, Value, equal, matches, show, updated
+from tidegate.model.documents.bson import is_regex
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.model.strategies.documents import values
+from tidegate.model.strategies.documents import pairs, values
 from tidegate.reactive.strategies.tasks import records
 from tidegate.reactive.task_documents import changes, guarded, loaded, record_id, set_aside, stored
 from tidegate.reactive.task_records import Guard, RunEnd, TaskRecord, TaskStatus
@@ -132,3 +133,42 @@ def test_whatever_a_document_holds_a_record_can_be_made_of_it(
     assert (made.status, made.next_run_at, made.snapshot) == (TaskStatus.FAILED, None, None)
     assert why in str(made.last_error)
     assert after[Field[str]("unreadable")] == show(doc)[:10_000]
+
+
+TASKS: Final = ("a", "a/b", "a#", "a#7", "a%2Fb", "a%")
+
+
+@given(pairs(), st.tuples(st.sampled_from(TASKS), st.sampled_from(TASKS)))
+@example((7, Foreign("decimal", bytes.fromhex("46000000000000000000000000003e30"))), ("a", "a"))
+@example(("b/c", "c"), ("a", "a/b"))
+@example(("7", 7), ("a", "a"))
+@example(("", None), ("a", "a"))
+@example(("x", b"x"), ("a", "a"))
+@example((Document.of({"a": 1, "b": 2}), Document.of({"a": 1.0, "b": 2})), ("a", "a"))
+@example((Document.of({"a": "1, b: 2"}), Document.of({"a": 1, "b": 2})), ("a", "a"))
+def test_two_documents_have_two_records(documents: tuple[Value, Value], tasks: tuple[str, str]) -> None:
+    """Law TK4: as MongoDB tells ids apart. Ours was `task/document`: of the task a/b and c, and of a and b/c."""
+    if any(isinstance(each, tuple) or is_regex(each) for each in documents):
+        with pytest.raises(Misuse):
+            [record_id("a", each) for each in documents]
+        return
+    one, other = map(record_id, tasks, documents)
+
+    assert (one == other) == (tasks[0] == tasks[1] and equal(*documents))
+
+
+def test_the_ids_of_records_are_those_that_there_were() -> None:
+    """Of documents whose id is a string; and those of others are read by people."""
+    oid = Foreign("objectId", bytes(range(12)))
+    ids: dict[Value, str] = {
+        "x": "bill/x",
+        "": "bill/",
+        7: "bill#7",
+        7.5: "bill#75E-1",
+        oid: "bill#objectId(000102030405060708090a0b)",
+    }
+    assert {key: record_id("bill", key) for key in ids} == ids
+    assert record_id("bill", True) == "bill#true"
+    assert record_id("bill", Document.of({"a": Instant(MILLISECOND), "b": (None, b"x")})) == (
+        'bill#{"a": date(1), "b": [null, bytes(78)]}'
+    )

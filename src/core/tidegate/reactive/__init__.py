@@ -16,6 +16,5 @@ Read the modules in this order; the `__all__` of each is what it offers:
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 
-Known not to work: no runtime joins `change_stream` to `reactive_task`, so whoever handles its commands calls `plan_pass`;
-and a task follows only documents whose `_id` is a string.
+Known not to work: no runtime joins `change_stream` to `reactive_task`, so whoever handles its commands calls `plan_pass`.
 """

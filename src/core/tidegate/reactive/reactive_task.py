@@ -43,6 +43,7 @@ from tidegate.model.documents import (
     AllOf,
     Document,
     Eq,
+    Field,
     Filter,
     OlderThan,
     Put,
@@ -99,6 +100,7 @@ from tidegate.retries import backoff
 
 __all__ = ["PARTS", "Idle", "Later", "Ran", "ReactiveTask", "ReactiveTaskParts", "SetAside", "Worked"]
 
+_KEY: Final = Field[Value](ID.name)
 _ATTEMPTS: Final = 8
 """How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
 
@@ -192,11 +194,11 @@ def _finalise(
     return tasks.finalise(record, claim, outcome, rules=task.rules, now=now)
 
 
-def _by_id(task: ReactiveTask, key: str) -> Filter:
+def _by_id(task: ReactiveTask, key: Value) -> Filter:
     return Eq(ID, record_id(task.name, key))
 
 
-async def _insert(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
+async def _insert(task: ReactiveTask, key: Value, record: TaskRecord) -> bool:
     try:
         await insert_one(task.records, stored(record, task.name, key))
     except Refused as refused:
@@ -206,7 +208,7 @@ async def _insert(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
     return True
 
 
-def _unchanged(task: ReactiveTask, key: str, write: UpdateRecord | RemoveRecord) -> Filter:
+def _unchanged(task: ReactiveTask, key: Value, write: UpdateRecord | RemoveRecord) -> Filter:
     return guarded(record_id(task.name, key), write.on)
 
 
@@ -218,7 +220,7 @@ async def _store_time() -> Instant:
     return await StoreTime()
 
 
-async def _handle(task: ReactiveTask, key: str, claim: Claim) -> object:
+async def _handle(task: ReactiveTask, key: Value, claim: Claim) -> object:
     return await Call(task.name, (key, claim), catches=True)
 
 
@@ -248,12 +250,12 @@ class ReactiveTaskParts:
     finalise: Callable[[ReactiveTask, TaskRecord | None, Claim, HandlerOutcome, Instant], UpdateRecord | Leave] = (
         _finalise
     )
-    find: Callable[[ReactiveTask, str], Filter] = _by_id
-    insert: Callable[[ReactiveTask, str, TaskRecord], Program[bool]] = _insert
-    unchanged: Callable[[ReactiveTask, str, UpdateRecord | RemoveRecord], Filter] = _unchanged
+    find: Callable[[ReactiveTask, Value], Filter] = _by_id
+    insert: Callable[[ReactiveTask, Value, TaskRecord], Program[bool]] = _insert
+    unchanged: Callable[[ReactiveTask, Value, UpdateRecord | RemoveRecord], Filter] = _unchanged
     due: Callable[[ReactiveTask], Filter] = _due
     now: Callable[[], Program[Instant]] = _store_time
-    handle: Callable[[ReactiveTask, str, Claim], Program[object]] = _handle
+    handle: Callable[[ReactiveTask, Value, Claim], Program[object]] = _handle
 
 
 PARTS: Final = ReactiveTaskParts()
@@ -303,19 +305,21 @@ class ReactiveTask:
         check_int(self.attempts, "a number of attempts", 1)
         check_type(self.parts, ReactiveTaskParts, "what programs are made of")
 
-    async def plan_pass(self, keys: tuple[str, ...], request: str) -> tuple[str, ...]:
+    async def plan_pass(self, keys: tuple[Value, ...], request: str) -> tuple[Value, ...]:
         """Look at these documents, and write down what is to be done.
 
         Args:
-            keys: Their ids.
+            keys: Their ids, of any type that MongoDB takes for one.
             request: An id of this pass that no other has; new records are named after it.
 
         Returns:
             The ids whose look is not known to be written: none if the pass has succeeded.
         """
-        left: tuple[str, ...] = ()
+        check_type(keys, tuple, "a tuple of ids")
+        check_name(request, "a pass")
+        left: tuple[Value, ...] = ()
         for key in keys:
-            if not await self._planned(key, f"{request}/{key}"):
+            if not await self._planned(key, record_id(request, key)):
                 left = (*left, key)
         return left
 
@@ -350,7 +354,7 @@ class ReactiveTask:
                 answer = failure.reason or str(failure)
         return Ran(claim, await self._ended(key, begun.record, claim, answer))
 
-    async def renew(self, key: str, claim: Claim) -> Why | WhyNot | None:
+    async def renew(self, key: Value, claim: Claim) -> Why | WhyNot | None:
         """Let the lease of a run go on, while its handler runs.
 
         Args:
@@ -371,16 +375,17 @@ class ReactiveTask:
                 continue  # to be renewed twice does no harm
         return None
 
-    async def clean_up(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+    async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
         """Look at the records of these documents: remove what is of no use, and write down what else is to be done.
 
         Args:
-            keys: The ids of the documents.
+            keys: The ids of the documents, of any type.
 
         Returns:
             The ids whose look is not known to be written: none if the pass has succeeded.
         """
-        left: tuple[str, ...] = ()
+        check_type(keys, tuple, "a tuple of ids")
+        left: tuple[Value, ...] = ()
         for key in keys:
             if not await self._cleaned(key):
                 left = (*left, key)
@@ -388,11 +393,11 @@ class ReactiveTask:
 
     # --- plan, clean up ---
 
-    async def _planned(self, key: str, new_id: str) -> bool:
+    async def _planned(self, key: Value, new_id: str) -> bool:
         for _ in range(self.attempts):
             try:
                 record = await self._record(key)
-                document = await find_one(self.source, Eq(ID, key))
+                document = await find_one(self.source, Eq(_KEY, key))
                 now = await self.parts.now()
                 verdict = self.parts.plan(self, record, self._seen(document), now, new_id)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
@@ -401,13 +406,13 @@ class ReactiveTask:
                 continue  # the next look finds what became of it
         return False
 
-    async def _cleaned(self, key: str) -> bool:
+    async def _cleaned(self, key: Value) -> bool:
         for _ in range(self.attempts):
             try:
                 record = await self._record(key)
                 if record is None:
                     return True
-                document = await find_one(self.source, Eq(ID, key))
+                document = await find_one(self.source, Eq(_KEY, key))
                 now = await self.parts.now()
                 verdict = self.parts.clean_up(self, record, self._seen(document), now)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
@@ -418,7 +423,7 @@ class ReactiveTask:
 
     # --- claim ---
 
-    async def _claimed(self, key: str, record: TaskRecord, worker: str) -> TaskRecord | Idle:
+    async def _claimed(self, key: Value, record: TaskRecord, worker: str) -> TaskRecord | Idle:
         """The record under a claim of this worker's."""
         try:
             now = await self.parts.now()
@@ -459,7 +464,7 @@ class ReactiveTask:
 
     # --- begin ---
 
-    async def _begun(self, key: str, record: TaskRecord) -> _Begun | Idle:
+    async def _begun(self, key: Value, record: TaskRecord) -> _Begun | Idle:
         """Look at the document, now that the record is claimed."""
         claim, known, is_known = claim_of(record), record, True
         for _ in range(self.attempts):
@@ -471,7 +476,7 @@ class ReactiveTask:
                         return Idle.STALE
                     known = found
                 is_known = False
-                document = await find_one(self.source, Eq(ID, key))
+                document = await find_one(self.source, Eq(_KEY, key))
                 now = await self.parts.now()
                 verdict = tasks.begin(known, claim, self._seen(document), rules=self.rules, now=now)
                 if isinstance(verdict, Leave):
@@ -489,7 +494,7 @@ class ReactiveTask:
 
     # --- finalise ---
 
-    async def _ended(self, key: str, record: TaskRecord, claim: Claim, answer: _Answer) -> Why | WhyNot | None:
+    async def _ended(self, key: Value, record: TaskRecord, claim: Claim, answer: _Answer) -> Why | WhyNot | None:
         """Write down how a run has ended."""
         known: TaskRecord | None = record
         is_known = True
@@ -526,7 +531,7 @@ class ReactiveTask:
         taken = snapshot(document, self.watched)
         return taken if isinstance(taken, NotComputed) else Matching(taken)
 
-    async def _record(self, key: str) -> TaskRecord | None:
+    async def _record(self, key: Value) -> TaskRecord | None:
         found = await find_one(self.records, self.parts.find(self, key))
         if found is None:
             return None
@@ -545,13 +550,13 @@ class ReactiveTask:
             return unreadable.what
         return record if is_mine and found.held(TASK) == self.name else "its id is not that of its task and document"
 
-    async def _set_aside(self, found: Document, why: str, *names: Put[str]) -> bool:
+    async def _set_aside(self, found: Document, why: str, *names: Put[str] | Put[Value]) -> bool:
         now = await self.parts.now()
         still, updates = set_aside(found, why, now)
         return await update_one(self.records, still, *updates, *names) > 0
 
     async def _written(
-        self, key: str, before: TaskRecord | None, write: InsertRecord | UpdateRecord | RemoveRecord
+        self, key: Value, before: TaskRecord | None, write: InsertRecord | UpdateRecord | RemoveRecord
     ) -> bool:
         """Write it; False if the record is no longer what this was decided on."""
         if isinstance(write, InsertRecord):

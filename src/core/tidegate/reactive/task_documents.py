@@ -2,8 +2,9 @@
 
     {_id: "<task>/<document>", task, document, record, version, status, snapshot | digest, next_run_at, ..., history: [...]}
 
-The id is made of the task and the document, so that there is one record of both, whoever inserts it; `record` is the id
-of this record's life, which no other one has. A field without a value is left out. A write puts the fields that differ from
+The id is made of the task and the id of the document, whatever its type (`record_id`), so that there is one record of both,
+whoever inserts it: `bill/x` of the string "x", `bill#7` of the number, `bill#objectId(...)`. In the name of the task `%`,
+`/` and `#` are escaped. `record` is the id of this record's life, which no other one has. A field without a value is left out. A write puts the fields that differ from
 the record that it was decided on, and is guarded by it (`guarded`).
 
 What holds no record is set aside (`set_aside`): one that has failed, and that knows of no snapshot, takes its place, so that
@@ -13,6 +14,7 @@ Laws
     TK1  What was stored is loaded the same, and so is what a write has made of it.
     TK2  A guard finds the record that it was made of, and none that differs in id, version, owner or token.
     TK3  Whatever a document holds, it is a record, or `set_aside` makes one of it that has failed.
+    TK4  Two tasks, or two documents, have two ids; ids of documents that MongoDB takes for equal (7, 7.0) make one.
 """
 
 from __future__ import annotations
@@ -27,15 +29,19 @@ from tidegate.model.documents import (
     Field,
     Fields,
     Filter,
+    Foreign,
     Put,
     Remove,
     Update,
     Value,
+    checked,
     exactly,
+    numeric,
     show,
 )
-from tidegate.model.errors import Misuse
-from tidegate.model.instants import Instant
+from tidegate.model.documents.bson import is_regex
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.reactive.snapshot import Digest
@@ -47,7 +53,7 @@ __all__ = [
 ]  # fmt: skip
 
 TASK: Final = Field[str]("task")
-DOCUMENT: Final = Field[str]("document")
+DOCUMENT: Final = Field[Value]("document")
 RECORD: Final = Field[str]("record")
 _VERSION: Final = Field[int]("version")
 STATUS: Final = Field[str]("status")
@@ -84,14 +90,54 @@ _DURATION: Final = Field[int]("duration")
 _ERROR: Final = Field[str]("error")
 
 
-def record_id(task: str, document: str) -> str:
-    """The id of the document that holds the record of a task and a document."""
+def record_id(task: str, document: Value) -> str:
+    """The id of the document that holds the record of a task and a document.
+
+    Args:
+        task: The task's name.
+        document: The id of the document that it follows.
+
+    Raises:
+        Misuse: The task has no name, or MongoDB takes no such id: an array, or a regular expression.
+    """
     check_name(task, "a task")
-    check_name(document, "a document")
-    return f"{task}/{document}"
+    checked(document, "the id of a document")
+    if isinstance(document, tuple) or is_regex(document):
+        raise Misuse(
+            f"{shown(document)} is no id of a document", why="MongoDB takes no array and no regular expression"
+        )
+    # What separates does not stand in a name, and strings are kept apart from the texts of other values.
+    name = task.replace("%", "%25").replace("/", "%2F").replace("#", "%23")
+    return f"{name}/{document}" if isinstance(document, str) else f"{name}#{_text(document)}"
 
 
-def stored(record: TaskRecord, task: str, document: str) -> Document:
+def _text(value: Value) -> str:
+    """One text for all values that MongoDB takes for equal, and for no others."""
+    match value:
+        case Document(items):
+            return "{" + ", ".join([f"{show(key)}: {_text(held)}" for key, held in items]) + "}"
+        case tuple():
+            return "[" + ", ".join(map(_text, value)) + "]"
+        case Instant(at):
+            return f"date({at // MILLISECOND})"
+        case bytes():
+            return f"bytes({value.hex()})"
+        case _:
+            number = numeric(value)
+    match number:
+        case (significand, power):  # 7 as 7, whether it is an integer, a double or a decimal
+            return f"{significand * 10**power}" if 0 <= power < _PLACES else f"{significand}E{power}"
+        case str():
+            return number
+        case None:
+            return f"{value.type}({value.payload.hex()})" if isinstance(value, Foreign) else show(value)
+
+
+_PLACES: Final = 20
+"""An integer of 64 bits has no more."""
+
+
+def stored(record: TaskRecord, task: str, document: Value) -> Document:
     """The record as a document, to be inserted.
 
     Args:
@@ -100,7 +146,12 @@ def stored(record: TaskRecord, task: str, document: str) -> Document:
         document: The id of the document that it follows.
     """
     check_type(record, TaskRecord, "a record")
-    own = (("_id", record_id(task, document)), ("task", task), ("document", document), ("record", record.id))
+    own: tuple[tuple[str, Value], ...] = (
+        ("_id", record_id(task, document)),
+        ("task", task),
+        ("document", document),
+        ("record", record.id),
+    )
     return Document((*own, *_fields(record)))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Filter
+from tidegate.model.documents import ID, AllOf, Document, Eq, Filter, Value
 from tidegate.model.effects import Call, Effect, Refused, duplicate_key, is_duplicate
 from tidegate.model.operations import Unique, insert_one
 from tidegate.reactive.orphans import RemoveRecord
@@ -55,11 +55,11 @@ ALONE: Final = "a document has one record of a task"
 # Records are named after the pass that has made them, and found by task and document.
 
 
-def by_document(task: ReactiveTask, key: str) -> Filter:
+def by_document(task: ReactiveTask, key: Value) -> Filter:
     return AllOf((Eq(TASK, task.name), Eq(DOCUMENT, key)))
 
 
-async def inserted(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
+async def inserted(task: ReactiveTask, key: Value, record: TaskRecord) -> bool:
     doc = stored(record, task.name, key)
     try:
         await insert_one(task.records, Document(((ID.name, doc[RECORD]), *doc.without(ID).items)))
@@ -70,19 +70,19 @@ async def inserted(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
     return True
 
 
-def unchanged(_: ReactiveTask, __: str, write: UpdateRecord | RemoveRecord) -> Filter:
+def unchanged(_: ReactiveTask, __: Value, write: UpdateRecord | RemoveRecord) -> Filter:
     return guarded(write.on.id, write.on)
 
 
 INDEXED: Final = attrs.evolve(PARTS, find=by_document, insert=inserted, unchanged=unchanged)
 
 
-async def plan_first(task: ReactiveTask, life: int) -> tuple[str, ...]:
+async def plan_first(task: ReactiveTask, life: int) -> tuple[Value, ...]:
     """Look at the document as it is found, changed or not."""
     return await task.plan_pass((KEY,), f"1.{life}")
 
 
-async def plan_change(task: ReactiveTask, life: int) -> tuple[str, ...]:
+async def plan_change(task: ReactiveTask, life: int) -> tuple[Value, ...]:
     """Look at it when it has changed."""
     await Call("changes")
     return await task.plan_pass((KEY,), f"2.{life}")

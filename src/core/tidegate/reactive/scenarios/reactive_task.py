@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
@@ -290,7 +290,7 @@ HANDLERS_FAIL: Final = Faults(
 STALLS: Final = Faults.of(Fault.STALL)
 
 
-async def renewing(task: ReactiveTask, key: str, claim: Claim) -> object:
+async def renewing(task: ReactiveTask, key: Value, claim: Claim) -> object:
     """A handler of two parts, with a renewal in between."""
     await task.renew(key, claim)
     return await PARTS.handle(task, key, claim)

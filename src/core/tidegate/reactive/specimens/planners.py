@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from tidegate.model.documents import Value
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.scenarios.planners import ALONE, INDEXED, planners
 from tidegate.reactive.scenarios.reactive_task import KEPT
@@ -17,7 +18,7 @@ from tidegate.sim.world import NO_INDEXES
 __all__ = ["SPECIMENS"]
 
 
-async def refusal_is_done(task: ReactiveTask, key: str, record: TaskRecord) -> bool:
+async def refusal_is_done(task: ReactiveTask, key: Value, record: TaskRecord) -> bool:
     """Whoever is refused an insert takes it for done: there is a record, but of what another one saw."""
     await INDEXED.insert(task, key, record)
     return True

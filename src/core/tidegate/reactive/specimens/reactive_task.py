@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Eq, Exists, Filter
+from tidegate.model.documents import ID, AllOf, Eq, Exists, Filter, Value
 from tidegate.model.effects import Call, Now
 from tidegate.model.instants import Instant
 from tidegate.reactive.orphans import RemoveRecord, Source, clean_up
@@ -56,25 +56,25 @@ __all__ = ["SPECIMENS"]
 Write: TypeAlias = UpdateRecord | RemoveRecord
 
 
-def by_id(task: ReactiveTask, key: str, write: Write, whys: Collection[Why]) -> Filter:
+def by_id(task: ReactiveTask, key: Value, write: Write, whys: Collection[Why]) -> Filter:
     """Writes for these reasons are guarded by the id alone."""
     is_unguarded = isinstance(write, UpdateRecord) and write.why in whys
     return Eq(ID, record_id(task.name, key)) if is_unguarded else PARTS.unchanged(task, key, write)
 
 
-def ends_by_id(task: ReactiveTask, key: str, write: Write) -> Filter:
+def ends_by_id(task: ReactiveTask, key: Value, write: Write) -> Filter:
     return by_id(task, key, write, (Why.SUCCEEDED, Why.RETRIED, Why.GIVEN_UP, Why.DEFERRED, Why.RUNS_AGAIN))
 
 
-def claims_by_id(task: ReactiveTask, key: str, write: Write) -> Filter:
+def claims_by_id(task: ReactiveTask, key: Value, write: Write) -> Filter:
     return by_id(task, key, write, (Why.DUE, Why.TAKEN_OVER))
 
 
-def renews_by_id(task: ReactiveTask, key: str, write: Write) -> Filter:
+def renews_by_id(task: ReactiveTask, key: Value, write: Write) -> Filter:
     return by_id(task, key, write, (Why.RENEWED,))
 
 
-def removes_by_id(task: ReactiveTask, key: str, write: Write) -> Filter:
+def removes_by_id(task: ReactiveTask, key: Value, write: Write) -> Filter:
     return Eq(ID, record_id(task.name, key)) if isinstance(write, RemoveRecord) else PARTS.unchanged(task, key, write)
 
 
