@@ -8,10 +8,10 @@ from typing import Final
 import attrs
 import pytest
 
-from tidegate.model.documents import ID, Document, Eq, Put
+from tidegate.model.documents import ID, Document, Eq, Put, Value
 from tidegate.model.effects import Ambiguous, Effect, Program, Sleep
 from tidegate.model.instants import SECOND
-from tidegate.model.operations import UpdateOne, update_one
+from tidegate.model.operations import FOUND_MAX, UpdateOne, update_one
 from tidegate.reactive.laws import change_stream as laws
 from tidegate.reactive.reconciler import CHECKPOINT, EPOCH, FORGOTTEN, HISTORY, RECONCILED, Reconciler
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
@@ -61,21 +61,21 @@ def overtaken(**values: int) -> Trouble:
     return happens
 
 
-def reconciler(looked: list[tuple[str, ...]], fails: int = 0) -> Reconciler:
+def reconciler(looked: list[tuple[Value, ...]], fails: int = 0) -> Reconciler:
     """One whose looks are recorded, the first of which fail."""
 
-    def look(ids: tuple[str, ...]) -> Program[tuple[str, ...]]:
+    def look(ids: tuple[Value, ...]) -> Program[tuple[Value, ...]]:
         looked.append(ids)
         return answering(ids if len(looked) <= fails else ())
 
-    def sweep() -> Program[tuple[str, ...]]:
+    def sweep() -> Program[tuple[Value, ...]]:
         looked.append(())
         return answering(())
 
     return Reconciler("s", "streams", "orders", TaskTrigger("bill", None), look, sweep, batch=2)
 
 
-async def answering(left: tuple[str, ...]) -> tuple[str, ...]:
+async def answering(left: tuple[Value, ...]) -> tuple[Value, ...]:
     return left
 
 
@@ -95,7 +95,7 @@ def of_stream(world: World) -> Document:
 @pytest.mark.parametrize("at", range(1, 9))
 def test_every_document_is_looked_at_and_then_what_is_left(at: int) -> None:
     """Law RJ1: batch by batch, whatever becomes of one request; a batch whose write had no reply is not looked at again."""
-    looked: list[tuple[str, ...]] = []
+    looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked), begun(), {at: reply_lost})
     assert list(dict.fromkeys(looked)) == [("a", "b"), ("c",), ()]
     assert of_stream(world)[RECONCILED]
@@ -104,9 +104,22 @@ def test_every_document_is_looked_at_and_then_what_is_left(at: int) -> None:
     assert laws.what_is_reconciled_was_looked_at(1, (1,), is_reconciled=True, is_reported=False)
 
 
+@pytest.mark.parametrize("count", [FOUND_MAX, FOUND_MAX + 1, 2 * FOUND_MAX + 1])
+def test_a_collection_may_have_more_documents_than_a_find_replies(count: int) -> None:
+    """Law RJ1. Ours looked at a thousand, and took what it had not been told of for what there was not."""
+    keys: tuple[Value, ...] = (0, *(f"{number:05}" for number in range(count - 2)), "")
+    docs = tuple(Document((("_id", key),)) for key in keys)
+    looked: list[tuple[Value, ...]] = []
+    scanning = attrs.evolve(reconciler(looked), batch=FOUND_MAX)
+    world, _ = carried_out(scanning, world_with({"orders": docs, "streams": (record(),)}))
+
+    assert [key for batch in looked for key in batch] == [0, "", *keys[1:-1]]
+    assert of_stream(world)[RECONCILED]
+
+
 def test_it_goes_on_from_a_checkpoint_and_not_where_it_is_done() -> None:
     """What is before the checkpoint was looked at in this history; what is reconciled is left alone."""
-    looked: list[tuple[str, ...]] = []
+    looked: list[tuple[Value, ...]] = []
     carried_out(reconciler(looked), begun(checkpoint="b", reconciled=False))
     assert looked == [("c",), ()]
     looked.clear()
@@ -116,7 +129,7 @@ def test_it_goes_on_from_a_checkpoint_and_not_where_it_is_done() -> None:
 
 def test_a_look_that_fails_is_tried_again() -> None:
     """Nothing is written for it, and nothing behind it is looked at before."""
-    looked: list[tuple[str, ...]] = []
+    looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked, fails=2), begun())
     assert looked == [("a", "b"), ("a", "b"), ("a", "b"), ("c",), ()]
     assert sum(isinstance(effect, Sleep) for effect in asked) == 2
@@ -127,7 +140,7 @@ def test_a_look_that_fails_is_tried_again() -> None:
 @pytest.mark.parametrize("at", [1, 3])
 def test_a_run_that_is_over_writes_nothing(what: str, at: int) -> None:
     """Of another leader, or another history: before it is read, and between the read and the write."""
-    looked: list[tuple[str, ...]] = []
+    looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked), begun(), {at: overtaken(**{what: 2})})
     assert not of_stream(world).has(RECONCILED)
     assert not of_stream(world).has(CHECKPOINT)

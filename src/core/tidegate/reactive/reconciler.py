@@ -7,7 +7,7 @@ writes nothing; a batch that was looked at and not written down is looked at aga
 Laws
     RJ1  What is reconciled was looked at: each document since it says what it says, unless a change reports it.
 
-Known not to work: a run reads the ids of a batch anew for each, and at most FOUND_MAX documents of a collection.
+Ids are of any type; the order of a scan is that of all types (`model.documents.in_order`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, Remove, Update
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, Remove, Update, Value
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Sleep
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import FOUND_MAX, check_collection, find_all, find_one, update_one
 from tidegate.model.reading import needed
-from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.reactive import reconciliation
 from tidegate.reactive.reconciliation import (
     BatchPlanned,
@@ -45,7 +45,8 @@ __all__ = ["CHECKPOINT", "EPOCH", "FORGOTTEN", "HISTORY", "RECONCILED", "Reconci
 EPOCH: Final = Field[int]("epoch")
 HISTORY: Final = Field[int]("history")
 RECONCILED: Final = Field[bool]("reconciled")
-CHECKPOINT: Final = Field[str]("checkpoint")
+CHECKPOINT: Final = Field[Value]("checkpoint")
+_KEY: Final = Field[Value](ID.name)
 
 FORGOTTEN: Final[tuple[Update, ...]] = (Put(RECONCILED, value=False), Remove(CHECKPOINT))
 """What the next history begins with, in the write that removes the position."""
@@ -82,8 +83,8 @@ class Reconciler:
     streams: str
     collection: str
     task: TaskTrigger
-    look: Callable[[tuple[str, ...]], Program[tuple[str, ...]]] = attrs.field(eq=id)
-    sweep: Callable[[], Program[tuple[str, ...]]] = attrs.field(eq=id)
+    look: Callable[[tuple[Value, ...]], Program[tuple[Value, ...]]] = attrs.field(eq=id)
+    sweep: Callable[[], Program[tuple[Value, ...]]] = attrs.field(eq=id)
     batch: int = 100
     pause: Duration = SECOND
 
@@ -129,23 +130,18 @@ class Reconciler:
 
     async def _scanned(self, scan: Scan) -> PassOutcome:
         """Look at the next batch, or, where there is none, at what is left of documents that are gone."""
-        found = await find_all(self.collection, limit=FOUND_MAX)
-        ids = self._next(found, scan)
+        after = () if scan.after is None else (scan.after.last_id,)
+        found = await find_all(self.collection, limit=self.batch, after=after)
+        ids = tuple(needed(doc, _KEY) for doc in found)
         left = await (self.look(ids) if ids else self.sweep())
         if left:
             return PassFailed()
         return BatchPlanned(ids) if ids else CleanedUp()
 
-    def _next(self, found: tuple[Document, ...], scan: Scan) -> tuple[str, ...]:
-        after = "" if scan.after is None else str(scan.after.last_id)
-        ids = tuple(needed(doc, ID) for doc in found)
-        check_tuple(ids, str, "the id of a document that is reconciled: a string")
-        return tuple(each for each in ids if each > after)[: self.batch]
-
     def _progress(self, record: Document) -> Progress:
         done = frozenset({self.task.task}) if record.get(RECONCILED) else frozenset[str]()
         last = record.get(CHECKPOINT)
-        here = () if last is None else (Checkpoint(self.collection, frozenset({self.task}), last),)
+        here = (Checkpoint(self.collection, frozenset({self.task}), last),) if record.has(CHECKPOINT) else ()
         return Progress(needed(record, HISTORY), done, here)
 
     def _of(self, run: ReconciliationRun) -> AllOf:
@@ -154,4 +150,4 @@ class Reconciler:
     def _stored(self, progress: Progress) -> tuple[Update, ...]:
         here = progress.checkpoint(self.collection)
         done = Put(RECONCILED, self.task.task in progress.reconciled)
-        return (done, Remove(CHECKPOINT) if here is None else Put(CHECKPOINT, str(here.last_id)))
+        return (done, Remove(CHECKPOINT) if here is None else Put(CHECKPOINT, here.last_id))

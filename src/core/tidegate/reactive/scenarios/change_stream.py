@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Put, Update
+from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Put, Update, Value
 from tidegate.model.effects import Effect, Program
 from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, find_one, update_one
 from tidegate.reactive import laws
@@ -99,8 +99,8 @@ async def look(collection: str, ids: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
-async def look_at_orders(ids: tuple[str, ...]) -> tuple[str, ...]:
-    return await look(ORDERS, ids)
+async def look_at_orders(ids: tuple[Value, ...]) -> tuple[Value, ...]:
+    return await look(ORDERS, tuple(map(str, ids)))
 
 
 async def passed(command: HandleChanged | HandleDeleted) -> None:
