@@ -64,6 +64,7 @@ _DUE_AT: Final = Field[Instant]("due_at")
 _CHANGED_AT: Final = Field[Instant]("changed_at")
 _WAITING_SINCE: Final = Field[Instant]("waiting_since")
 _CREATED_AT: Final = Field[Instant]("created_at")
+_RETRY_AT: Final = Field[Instant]("retry_at")
 _ATTEMPTS: Final = Field[int]("attempts")
 _TOKEN: Final = Field[int]("token")
 _OWNER: Final = Field[str]("owner")
@@ -79,7 +80,7 @@ _TEXT_MAX: Final = 10_000
 """How many characters are kept of what could not be read."""
 
 _OWN: Final[Fields] = (
-    SNAPSHOT, _DIGEST, NEXT_RUN_AT, _WAITING_SINCE, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, _FINALISED_AT, _LAST_SUCCESS,
+    SNAPSHOT, _DIGEST, NEXT_RUN_AT, _WAITING_SINCE, _RETRY_AT, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, _FINALISED_AT, _LAST_SUCCESS,
     _HISTORY,
 )  # fmt: skip
 """The fields that a record may be without."""
@@ -185,6 +186,7 @@ def _fields(record: TaskRecord) -> tuple[tuple[str, Value], ...]:
         ("changed_at", record.changed_at),
         ("waiting_since", record.waiting_since),
         ("created_at", record.created_at),
+        ("retry_at", record.retry_at),
         ("attempts", record.attempts),
         ("token", record.token),
         ("owner", record.owner),
@@ -217,6 +219,7 @@ def loaded(doc: Document) -> TaskRecord:
         changed_at=needed(doc, _CHANGED_AT),
         waiting_since=doc.get(_WAITING_SINCE),
         created_at=needed(doc, _CREATED_AT),
+        retry_at=doc.get(_RETRY_AT),
         attempts=needed(doc, _ATTEMPTS),
         token=needed(doc, _TOKEN),
         owner=doc.get(_OWNER),

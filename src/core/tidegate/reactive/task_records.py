@@ -122,7 +122,7 @@ class TaskRecord:
 
     Invariants: 1 <= version; 0 <= attempts; 0 <= token; all instants are of one clock; it has an owner exactly while it
     is processed, and then 1 <= token; `next_run_at` is None exactly if it is finished; while it is dirty, something
-    waits.
+    waits; only what is pending waits for a retry.
 
     Attributes:
         id: Of this record, and never of another one: not of its successor, should it be removed.
@@ -135,6 +135,7 @@ class TaskRecord:
         changed_at: When that change was seen, or a reset was asked for.
         waiting_since: When the first change was seen that no run has begun with; None if there is none.
         created_at: When it was first seen.
+        retry_at: Before when the policy does not let it run again after a failure; None unless it waits for that.
         attempts: How many claims there were since the last reset.
         token: How many claims there were in all.
         owner: Who processes it.
@@ -155,6 +156,7 @@ class TaskRecord:
     changed_at: Instant
     waiting_since: Instant | None
     created_at: Instant
+    retry_at: Instant | None = None
     attempts: int = 0
     token: int = 0
     owner: str | None = None
@@ -179,7 +181,8 @@ class TaskRecord:
         for at in (self.due_at, self.changed_at):
             check_type(at, Instant, "a time of a record")
             _ = at - self.created_at  # of one clock
-        for may_be in (self.next_run_at, self.waiting_since, self.claimed_at, self.first_error_at, self.finalised_at):
+        optional = (self.next_run_at, self.waiting_since, self.retry_at, self.claimed_at, self.first_error_at)
+        for may_be in (*optional, self.finalised_at):
             check_type(may_be, (Instant, NoneType), "a time of a record")
             _ = None if may_be is None else may_be - self.created_at
         is_processed = self.status in PROCESSED
@@ -193,6 +196,8 @@ class TaskRecord:
             raise Misuse(f"{self.status.value} without a claim", why="a claim has a token and a time")
         if (self.next_run_at is None) != (self.status in FINISHED):
             raise Misuse(f"{self.status.value} until {self.next_run_at}", why="exactly what is finished is never due")
+        if self.retry_at is not None and self.status is not TaskStatus.PENDING:
+            raise Misuse(f"{self.status.value} until a retry", why="only what is pending waits for one")
         if self.waiting_since is None and self.status is TaskStatus.PROCESSING_DIRTY:
             raise Misuse("dirty, and nothing waits", why="a record is dirty because of a change or a reset")
 

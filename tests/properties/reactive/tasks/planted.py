@@ -107,6 +107,13 @@ def over_any_wait(record: TaskRecord | None, seen: Seen, **rest: Any) -> PlanVer
     return tasks.plan(record, seen, **rest)
 
 
+def after_any_wait(record: TaskRecord | None, seen: Seen, **rest: Any) -> PlanVerdict:
+    """Ours: a change is held back until whatever was due before it, a deferral included."""
+    if record is not None and record.status is TaskStatus.PENDING:
+        record = attrs.evolve(record, retry_at=record.next_run_at)
+    return tasks.plan(record, seen, **rest)
+
+
 def by_id_alone(decision: Callable[..., Any], record: TaskRecord | None, claim: Claim, *args: Any, **rest: Any) -> Any:
     """mongodash: neither owner nor token are looked at, only whether it is processed."""
     if record is not None and record.owner is not None:
@@ -222,6 +229,17 @@ def at_once(
     verdict = tasks.finalise(record, claim, outcome, now=now, **rest)
     is_pending = isinstance(verdict, UpdateRecord) and verdict.record.status is TaskStatus.PENDING
     return with_other(verdict, next_run_at=Instant(now.at - now.at % MILLISECOND)) if is_pending else verdict
+
+
+def when_it_was_deferred(
+    record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **rest: Any
+) -> UpdateRecord | Leave:
+    """Ours: what has changed while it was processed waits for a deferral that was asked for what was there before."""
+    verdict = tasks.finalise(record, claim, outcome, **rest)
+    if not isinstance(outcome, Deferred):
+        return verdict
+    until = Instant(outcome.until.at - outcome.until.at % MILLISECOND)
+    return with_other(verdict, next_run_at=until) if verdict.why is Why.RUNS_AGAIN else verdict
 
 
 def never_giving_up(

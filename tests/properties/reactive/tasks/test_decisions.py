@@ -39,6 +39,7 @@ from tidegate.reactive.tasks import (
     Matching,
     NotMatching,
     Succeeded,
+    TaskRules,
     TryAgain,
     UpdateRecord,
     Wait,
@@ -330,14 +331,28 @@ def test_a_success_ends_a_streak_that_changes_keep() -> None:
 
 
 def test_what_failed_and_has_changed_is_tried_again_no_earlier() -> None:
-    """Where a change does not reset, a retry or a deferral still holds; where it does, the debounce alone counts."""
-    ends: tuple[HandlerOutcome, ...] = (failed(9_000), Deferred(at(9_000)))
+    """Where a change does not reset, a retry still holds, and no deferral does; where it does, the debounce alone counts."""
     for rules, when in ((T, at(1_050)), (KEEPING, at(9_000))):
-        for outcome in ends:
-            held, claim = taken(first(rules, a=1), at(500), rules)
-            assert over(seen(held, at(550), rules, a=2), claim, outcome, at(600), rules).next_run_at == when
+        held, claim = taken(first(rules, a=1), at(500), rules)
+        assert over(seen(held, at(550), rules, a=2), claim, failed(9_000), at(600), rules).next_run_at == when
+        assert over(seen(held, at(550), rules, a=2), claim, Deferred(at(9_000)), at(600), rules).next_run_at == at(
+            1_050
+        )
     held, claim = taken(first(KEEPING, a=1), at(500), KEEPING)
     assert over(seen(held, at(550), KEEPING, a=2), claim, failed(None), at(600), KEEPING).next_run_at == at(1_050)
+
+
+@pytest.mark.parametrize("rules", [T, KEEPING])
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_new_data_does_not_wait_for_a_deferral(rules: TaskRules, *, is_failing: bool) -> None:
+    """Law RE10: it waits for its debounce, also in a failing streak, whose retry is over once it has run."""
+    record, now = first(rules, a=1), at(500)
+    if is_failing:
+        record, now = over(*taken(record, now, rules), failed(800), at(600), rules), at(800)
+    deferred = over(*taken(record, now, rules), Deferred(at(3_600_000)), now, rules)
+
+    assert deferred.next_run_at == at(3_600_000)
+    assert seen(deferred, at(1_000), rules, a=2).next_run_at == at(1_500)
 
 
 def test_a_reset_counts_anew() -> None:

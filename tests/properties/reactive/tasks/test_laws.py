@@ -13,6 +13,7 @@ from tests.properties.reactive.tasks.made import (
     Decisions,
 )
 from tests.properties.reactive.tasks.planted import (
+    after_any_wait,
     all_of_them,
     at_once,
     by_id_alone,
@@ -39,6 +40,7 @@ from tests.properties.reactive.tasks.planted import (
     to_the_microsecond,
     unchecked,
     whatever_is_written,
+    when_it_was_deferred,
     whenever,
     whoever_owns,
     with_the_error,
@@ -192,7 +194,9 @@ PLANTED: Final[tuple[tuple[str, Decisions], ...]] = (
     ("RE9", Decisions(begin=kept_when_it_left)),
     ("RE10", Decisions(plan=for_ever_later)),
     ("RE10", Decisions(plan=over_any_wait)),
+    ("RE10", Decisions(plan=after_any_wait)),
     ("RE10 end", Decisions(finalise=at_once)),
+    ("RE10 end", Decisions(finalise=when_it_was_deferred)),
     ("RE11", Decisions(finalise=at_once)),
     ("RE11", Decisions(finalise=never_giving_up)),
     ("RE11 lapsed", Decisions(claim=never_asking)),

@@ -204,7 +204,7 @@ def is_due_as_debounced(before: TaskRecord | None, rules: TaskRules, now: Instan
         return after.next_run_at == after.due_at == when
     if before.status in PROCESSED:
         return (after.next_run_at, after.due_at) == (before.next_run_at, when)
-    held_back = when if rules.resets_on_change else before.next_run_at
+    held_back = when if rules.resets_on_change or before.retry_at is None else before.retry_at
     return after.due_at == when and after.next_run_at == _latest(when, held_back)
 
 
@@ -216,20 +216,24 @@ def runs_again_as_debounced(
         return True
     assert before.waiting_since is not None
     when = _rounded_up(due(rules.debounce, before.waiting_since, before.changed_at))
-    if before.attempts and isinstance(outcome, Deferred):
-        when = _latest(when, _rounded_up(outcome.until))
+    retry_at = None
     if before.attempts and isinstance(outcome, Failed) and isinstance(outcome.retry, TryAgain):
-        when = _latest(when, _rounded_up(outcome.retry.at))
-    return verdict.record.next_run_at == when
+        retry_at = _rounded_up(outcome.retry.at)
+        when = _latest(when, retry_at)
+    return (verdict.record.next_run_at, verdict.record.retry_at) == (when, retry_at)
 
 
 def follows_the_policy(before: TaskRecord, outcome: HandlerOutcome, verdict: UpdateRecord | Leave) -> bool:
     """Law RE11: a failure is tried again when the policy says, and where it gives up it has failed."""
     if isinstance(verdict, Leave) or before.status is TaskStatus.PROCESSING_DIRTY:
         return True
+    after = verdict.record
     match outcome:
-        case Failed(_, TryAgain(at)) | Deferred(at):
-            return (verdict.record.status, verdict.record.next_run_at) == (TaskStatus.PENDING, _rounded_up(at))
+        case Failed(_, TryAgain(at)):
+            is_waiting = after.next_run_at == after.retry_at == _rounded_up(at)
+            return is_waiting and after.status is TaskStatus.PENDING
+        case Deferred(at):
+            return (after.status, after.next_run_at, after.retry_at) == (TaskStatus.PENDING, _rounded_up(at), None)
         case Failed():
             return verdict.record.status is TaskStatus.FAILED
         case _:

@@ -157,6 +157,7 @@ def _record(dice: _Dice, status: TaskStatus) -> TaskRecord:
         changed_at=dice.time(),
         waiting_since=dice.time() if status is TaskStatus.PROCESSING_DIRTY else dice.time_or_none(),
         created_at=dice.time(),
+        retry_at=dice.time_or_none() if status is TaskStatus.PENDING else None,
         attempts=dice.choose(range(4)),
         token=dice.choose(range(1 if is_processed else 0, 4)),
         owner=dice.choose(_WORKERS) if is_processed else None,

@@ -39,7 +39,8 @@ Laws
     RE7  Every write is guarded by what it was decided on: id, version, owner and token.
     RE8  Nobody takes what is not due, what is held, or what is finished; what is due can be taken.
     RE9  What no longer matches is completed, and its handler is not called: it is due once more, and `begin` sees it.
-    RE10 A change is due when its debounce says. Only where changes do not reset, a retry may be due later, and stays so.
+    RE10 A change is due when its debounce says, also where its handler was deferred. Only where changes do not reset, a retry
+         may be due later, and stays so.
     RE11 A failure is tried again no earlier than the policy says, and where the policy gives up it has failed.
     RE12 A failing streak began with its first failure; a success, a reset, and a change that resets end it.
     RE13 The history holds the last ends of runs: all but deferrals, those that never came back included.

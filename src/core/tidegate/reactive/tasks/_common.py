@@ -21,7 +21,7 @@ def is_same(known: Kept | None, snapshot: Document | None) -> bool:
 
 def counted_anew(record: TaskRecord) -> TaskRecord:
     """The record without attempts and without a failing streak."""
-    return attrs.evolve(record, attempts=0, first_error_at=None, last_error=None)
+    return attrs.evolve(record, retry_at=None, attempts=0, first_error_at=None, last_error=None)
 
 
 def rounded_down(at: Instant) -> Instant:

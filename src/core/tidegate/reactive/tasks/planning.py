@@ -86,12 +86,12 @@ def _changed(record: TaskRecord, snapshot: Document | None, rules: TaskRules, no
     when = rounded_up(due(rules.debounce, first, now))
     status = ONCE_MORE[record.status]
     resets = rules.resets_on_change or record.status is TaskStatus.COMPLETED  # a success has ended the streak
-    if record.next_run_at is None or (resets and status is TaskStatus.PENDING):
-        next_run_at = when
-    elif status is TaskStatus.PENDING:
-        next_run_at = later(record.next_run_at, when)
-    else:
+    if status is not TaskStatus.PENDING:
         next_run_at = record.next_run_at  # the lease
+    elif resets or record.retry_at is None:
+        next_run_at = when
+    else:
+        next_run_at = later(record.retry_at, when)
     return attrs.evolve(
         counted_anew(record) if resets else record,
         version=record.version + 1,
@@ -128,6 +128,7 @@ def reset(record: TaskRecord, *, now: Instant) -> UpdateRecord:
         next_run_at=record.next_run_at if is_dirty else rounded_down(now),
         changed_at=rounded_down(now),
         waiting_since=rounded_down(now) if is_dirty and record.waiting_since is None else record.waiting_since,
+        retry_at=None,
         attempts=0,
         first_error_at=None,
     )

@@ -100,6 +100,7 @@ def _claimed(on: Guard, record: TaskRecord, *, worker: str, rules: TaskRules, no
         status=TaskStatus.PROCESSING,
         next_run_at=rounded_up(now + rules.lease),
         waiting_since=None,
+        retry_at=None,
         attempts=record.attempts + 1,
         token=record.token + 1,
         owner=worker,
@@ -219,7 +220,7 @@ def finalise(
     over = _over(held, outcome, rules, now)
     # First of all whether something changed meanwhile: then the end completes nothing and fails nothing (RE3).
     if held.status is TaskStatus.PROCESSING_DIRTY:
-        again = _pending(over, _due_again(held, outcome, rules))
+        again = _pending_again(held, over, outcome, rules)
         counted = 0 if isinstance(outcome, Succeeded) else again.attempts  # a success ends the streak
         return UpdateRecord(held.guard, attrs.evolve(again, attempts=counted), Why.RUNS_AGAIN)
     match outcome:
@@ -228,7 +229,7 @@ def finalise(
         case Deferred(until):
             return UpdateRecord(held.guard, _pending(over, until), Why.DEFERRED)
         case Failed(_, TryAgain(at)):
-            return UpdateRecord(held.guard, _pending(over, at), Why.RETRIED)
+            return UpdateRecord(held.guard, _pending(over, at, retry_at=at), Why.RETRIED)
         case Failed():
             return UpdateRecord(held.guard, attrs.evolve(over, status=TaskStatus.FAILED), Why.GIVEN_UP)
         case _:
@@ -250,15 +251,15 @@ def _over(held: TaskRecord, outcome: HandlerOutcome, rules: TaskRules, now: Inst
             assert_never(outcome)
 
 
-def _due_again(held: TaskRecord, outcome: HandlerOutcome, rules: TaskRules) -> Instant:
-    """When what changed while it was processed is due."""
+def _pending_again(held: TaskRecord, over: TaskRecord, outcome: HandlerOutcome, rules: TaskRules) -> TaskRecord:
+    """The record of what changed while it was processed. A deferral was asked for what was there before."""
     first = held.changed_at if held.waiting_since is None else held.waiting_since
     when = rounded_up(due(rules.debounce, first, held.changed_at))
     match outcome:
-        case Failed(_, TryAgain(at)) | Deferred(at) if held.attempts:  # without, it was reset while it ran
-            return later(when, rounded_up(at))
+        case Failed(_, TryAgain(at)) if held.attempts:  # without, it was reset while it ran
+            return _pending(over, later(when, rounded_up(at)), retry_at=at)
         case _:
-            return when
+            return _pending(over, when)
 
 
 def _held(record: TaskRecord | None, claim: Claim, rules: TaskRules, now: Instant) -> TaskRecord | Leave:
@@ -297,8 +298,9 @@ def _run(record: TaskRecord, ended: Ended, now: Instant, error: str | None = Non
     return RunEnd(record.token, ended, rounded_down(now), max(now - began, 0), error)
 
 
-def _pending(over: TaskRecord, at: Instant) -> TaskRecord:
-    return attrs.evolve(over, status=TaskStatus.PENDING, next_run_at=rounded_up(at))
+def _pending(over: TaskRecord, at: Instant, *, retry_at: Instant | None = None) -> TaskRecord:
+    until = None if retry_at is None else rounded_up(retry_at)
+    return attrs.evolve(over, status=TaskStatus.PENDING, next_run_at=rounded_up(at), retry_at=until)
 
 
 def _failing(record: TaskRecord, now: Instant, error: str) -> TaskRecord:

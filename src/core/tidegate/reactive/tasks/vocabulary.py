@@ -39,7 +39,7 @@ class TaskRules:
     Attributes:
         debounce: How long changes wait for each other.
         lease: How long a claim holds unless it is renewed, in microseconds.
-        resets_on_change: A change ends a failing streak: it counts attempts from the beginning, and waits no longer.
+        resets_on_change: A change ends a failing streak: it counts attempts from the beginning, and waits for no retry.
         history_max: How many ends of runs are remembered.
         snapshot_bytes_max: How large a snapshot is kept as it is; of a larger one, its digest is.
     """
@@ -142,7 +142,7 @@ class Failed:
 @final
 @attrs.frozen
 class Deferred:
-    """The handler asks to be called later. That is neither a failure nor an attempt.
+    """The handler asks to be called later. That is neither a failure nor an attempt; what changes meanwhile does not wait.
 
     So does a handler that finds another document than it was started with; the next `begin` says what becomes of it.
     """
