@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import FindOneAndUpdate, find_one, find_one_and_update, insert_one
-from tidegate.sim.recording import Same, executed, read
+from tidegate.sim.recording import Other, Same, executed, read
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo
@@ -306,6 +307,24 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
     assert outcome.steps == 6
 
 
+async def signs_in(password: str) -> object:
+    """Gives a secret by position, and is answered one."""
+    token = await Call("sign_in", ("ann", password, password.encode(), 7))
+    return await Call("fetch_token", (token,))
+
+
+def test_no_secret_that_is_given_by_position_reaches_the_file(tmp_path: Path) -> None:
+    """No name tells what an argument of user code is; what user code answers stands under the name of the call."""
+    with Recorder(tmp_path / "run.jsonl", "signs_in", (CANARY,)) as recorder:
+        handle = choosing(local({"sign_in": lambda *_: 1, "fetch_token": lambda _: CANARY}))
+        assert run(signs_in(CANARY), recorder.recorded(handle)) == CANARY
+    text = recorder.path.read_text()
+    for shape in (CANARY, CANARY.encode().hex(), '"ann"'):
+        assert shape not in text
+    assert isinstance(executed(read(text), signs_in("whatever it was"), {}), Same)
+    assert isinstance(executed(read(text), again(), {}), Other)
+
+
 def test_labels_of_two_recordings_have_nothing_in_common(tmp_path: Path) -> None:
     """The key of a recording is never written, so a secret cannot be guessed from its label."""
     texts = []
@@ -352,3 +371,30 @@ def test_a_recorder_never_fails_a_run(tmp_path: Path, caplog: pytest.LogCaptureF
         signal.signal(signal.SIGXFSZ, ignored)
     assert [record.message for record in caplog.records] == ["recording stops: [Errno 27] File too large"]
     assert read(recorder.path.read_text()).damage == "line 2 is not whole"
+
+
+async def three_calls() -> int:
+    for turn in range(3):
+        await Call("step", (turn,))
+    return 3
+
+
+def unsure(path: tuple[str, ...], value: object) -> bool:
+    raise KeyError(path, value)
+
+
+def unsure_later(path: tuple[str, ...], value: object) -> bool:
+    return path[:1] == ("step",) and unsure(path, value)
+
+
+@pytest.mark.parametrize("is_secret", [unsure, unsure_later])
+def test_whatever_the_caller_raises_a_recorder_never_fails_a_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_secret: Callable[[tuple[str, ...], object], bool]
+) -> None:
+    """Neither where the recorder is made nor later; it is logged without its message, which may hold the secret."""
+    with (
+        caplog.at_level(logging.WARNING),
+        Recorder(tmp_path / "run.jsonl", "calls", (CANARY,), is_secret=is_secret) as recorder,
+    ):
+        assert run(three_calls(), recorder.recorded(choosing(local({"step": lambda turn: turn})))) == 3
+    assert [record.message for record in caplog.records] == ["recording stops: KeyError"]

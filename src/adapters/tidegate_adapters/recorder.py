@@ -11,11 +11,17 @@ so that a process that is killed leaves all lines but perhaps the last one whole
         await Worker(topics, handle, ..., record=recorder.stepped).run()
 
 What looks like a secret never reaches the file: texts and bytes under a name such as `password`, `token` or `api_key`,
-numbers under a name such as `password`, and any text that has the user part of a URI or `secret=...` in it. A function of
-the caller's hides more: it is given the names that lead to a value, and the value. A label stands instead, which is the
-same for the same value within one recording and says nothing beyond it, for its key is never written.
+numbers under a name such as `password`, and any text that has the user part of a URI or `secret=...` in it. What is given
+to user code by position has no name that could tell, so of the arguments of a `Call` no text and no bytes are written. A
+function of the caller's hides more: it is given the names that lead to a value, and the value; what a `Call` answers stands
+under the name of the call. A label stands instead, which is the same for the same value within one recording and says
+nothing beyond it, for its key is never written.
 
-A recorder never fails a run: where the file cannot be written any more it says so in the log, once, and stops.
+A recorder never fails a run: where a line cannot be made or written, whatever is raised, it says so in the log, once, and
+stops. Only the type of what the caller's code raises is logged, for its message may hold the very secret.
+
+Known not to work: a secret that no name and no form gives away, such as a text that a call of a harmless name answers.
+Whoever records says so with `is_secret`.
 """
 
 from __future__ import annotations
@@ -51,6 +57,8 @@ _SECRET: Final = re.compile(r"(?i)passw|passphrase|pwd|secret|api_?key|private_?
 """Names under which nothing is written."""
 _SECRET_TEXT: Final = re.compile(r"(?i)token")
 """Names under which no text is written; numbers are, for a fencing token is one."""
+_BY_POSITION: Final = ("arguments", "")
+"""What leads to an argument of a `Call`."""
 _LABEL_LENGTH: Final = 12
 
 
@@ -59,8 +67,10 @@ def _nothing_more(path: FieldPath, value: object) -> bool:  # noqa: ARG001  the 
 
 
 def _looks_secret(path: FieldPath, value: object) -> bool:
-    """Does the value look like a secret, by the names that lead to it or by what it says?"""
+    """Does the value look like a secret, by the names that lead to it, for want of one, or by what it says?"""
     if any(map(_SECRET.search, path)):
+        return True
+    if path[-2:] == _BY_POSITION and isinstance(value, str | bytes):
         return True
     if isinstance(value, bytes):
         return any(map(_SECRET_TEXT.search, path)) or _looks_secret(path, value.decode(errors="replace"))
@@ -98,8 +108,7 @@ class Recorder:
             self._file = path.open("x", encoding="utf-8", newline="\n")
         except OSError as error:
             raise Misuse(f"cannot record into {path}", why=error.strerror or str(error)) from error
-        digest = sha256(recording.digest_of(arguments, self._without_label).encode(errors="replace")).hexdigest()
-        self._write(lambda _: recording.header(program, kind, digest))
+        self._write(lambda _: recording.header(program, kind, self._digest(arguments)))
 
     def recorded(self, handle: Handle) -> Handle:
         """A handle that does the same, and is recorded."""
@@ -167,6 +176,9 @@ class Recorder:
             return None
         return hmac.new(self._key, repr(value).encode(errors="replace"), sha256).hexdigest()[:_LABEL_LENGTH]
 
+    def _digest(self, arguments: tuple[object, ...]) -> str:
+        return sha256(recording.digest_of(arguments, self._without_label).encode(errors="replace")).hexdigest()
+
     def _without_label(self, path: FieldPath, value: object) -> str | None:
         """The digest of the arguments must not depend on the key, and must not be guessed from a secret."""
         return None if self._hide(path, value) is None else ""
@@ -192,10 +204,10 @@ class Recorder:
         try:
             self._file.write(line(self._count))
             self._file.flush()
-        except (OSError, ValueError) as error:  # a Misuse is one: what was answered is not a value
+        except Exception as error:  # noqa: BLE001  the caller's code and values are in it, and the run matters more
             self._stop(error)
 
     def _stop(self, error: Exception) -> None:
         if not self._fails:
-            log.warning("recording stops: %s", error)
+            log.warning("recording stops: %s", error if isinstance(error, OSError | Misuse) else type(error).__name__)
         self._fails = True

@@ -6,7 +6,8 @@ from collections import deque
 from functools import cache
 from typing import Final
 
-from tests.properties.consumer.partition_helpers import TP, failed, succeeded
+import attrs
+from tests.properties.consumer.partition_helpers import TP, Machine, failed, right, succeeded
 from tests.properties.consumer.partition_plain import plain
 
 from tidegate.consumer.commands import (
@@ -34,8 +35,10 @@ from tidegate.consumer.partition import (
     Unassigned,
 )
 from tidegate.consumer.watermark import open_offsets
+from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 
+OTHER: Final = TopicPartition("t", 1)
 FEW: Final = plain(room=2, span_max=3, drain=Budget(3, cancel=1, commit=1))
 OFFSETS: Final = ((), (0,), (1, 0), (0, 0, 2), (1,), (2, 1))
 
@@ -80,6 +83,26 @@ def test_an_older_generation_changes_nothing() -> None:
     for state, answers in reachable().items():
         if isinstance(state, Owned) and state.generation == 2:
             assert all(laws.changes_nothing(state, answers[event]) for event in events(1))
+
+
+def changed_by_another(machine: Machine) -> list[tuple[PartitionState, Event]]:
+    """The states of a partition that an event of another one changes, with that event."""
+    step = machine(FEW)
+    foreign = [attrs.evolve(event, partition=OTHER) for event in (*UNNAMED, *events(1), *events(2))]
+    owned = [state for state in reachable() if isinstance(state, Owned)]
+    return [
+        (state, event) for state in owned for event in foreign if not laws.changes_nothing(state, step(state, event))
+    ]
+
+
+def test_another_partition_changes_nothing() -> None:
+    """Law P3, in every state: a report, a revocation or a loss of another partition is not taken for its own."""
+    assert not changed_by_another(right)
+
+
+def test_a_partition_that_takes_what_is_of_another_is_caught() -> None:
+    """Law P3: planted, the partition that an event names is not looked at."""
+    assert changed_by_another(lambda rules: lambda state, event: rules.step(state, attrs.evolve(event, partition=TP)))
 
 
 def test_an_assignment_is_accepted_once() -> None:

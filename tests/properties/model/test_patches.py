@@ -489,11 +489,20 @@ def test_what_no_value_is_written_as_is_refused(plain: object) -> None:
         [{"op": "add", "path": 1, "value": 1}],
         [{"op": "add", "path": "/a", "value": math.nan}],
         [{"op": "remove", "path": ""}],
-        [{"op": "remove", "path": "/a", "value": 1}],
-        [{"op": "replace", "path": "/a", "value": 1, "more": 1}],
     ],
 )
 def test_what_no_patch_is_written_as_is_refused(plain: object) -> None:
-    """Only what `patch_to_json` writes is read; `move`, `copy` and `test` are never written."""
+    """Only operations that `patch_to_json` writes are read; `move`, `copy` and `test` are never written."""
     with pytest.raises(Misuse):
         patch_from_json(plain)
+
+
+def test_members_that_an_operation_does_not_know_are_ignored() -> None:
+    """RFC 6902, section 4 and A.11; a `remove` does not know a value."""
+    plain = [
+        {"op": "add", "path": "/baz", "value": "qux", "xyz": 123},
+        {"op": "remove", "path": "/a", "value": 1},
+        {"op": "replace", "path": "/a", "value": 1, "from": "/b"},
+    ]
+
+    assert patch_from_json(plain) == (Added("/baz", "qux"), Removed("/a"), Replaced("/a", 1))

@@ -29,7 +29,7 @@ may be: the partition has another life by now, here or elsewhere.
 Laws
     P1  The committed position never passes unfinished work, and never falls.
     P2  At most one commit is in flight.
-    P3  What comes of an older generation changes nothing, nor does what nobody asked for.
+    P3  What comes of an older generation or of another partition changes nothing, nor does what nobody asked for.
     P4  A record with a failure that nobody has answered for is not committed, nor is anything behind it. What is before
         it is still finished and committed. Where the partition stops for it, nothing behind it is taken any more.
     P5  Nothing new is started once it is revoked. It is released when nothing is in work and what may be committed is, or
@@ -289,10 +289,12 @@ class PartitionRules:
         """
         check_event(event)
         check_type(state, (Unassigned, Owned), "a state of a partition")
+        if isinstance(state, Owned) and event.partition != state.partition:
+            return Step(state)  # whoever handed it over took one partition for another
         return self._stepped(state, event, self.running_max)
 
     def _stepped(self, state: PartitionState, event: Event, room: int) -> PartitionStep:
-        """As `step`, where `room` tasks may run, and nothing is checked: for a consumer, which has checked the event."""
+        """As `step`, where `room` tasks may run: for a consumer, which has checked the event, and found its partition."""
         match state:
             case Unassigned():
                 return self._unassigned(event, room)

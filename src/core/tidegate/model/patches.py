@@ -344,10 +344,10 @@ def patch_to_json(patch: Patch) -> list[Json]:
 
 
 def patch_from_json(json: object) -> Patch:
-    """The patch that `patch_to_json` wrote as `json`.
+    """The patch that `patch_to_json` wrote as `json`; members that an operation does not know are ignored.
 
     Raises:
-        Misuse: `patch_to_json` writes no such thing.
+        Misuse: `patch_to_json` writes no such operation, or value.
     """
     if not isinstance(json, list):
         raise Misuse("a patch is a list of operations")
@@ -369,12 +369,13 @@ def _operation_to_json(operation: PatchOperation) -> Json:
 
 
 def _operation_from_json(json: object) -> PatchOperation:
+    # RFC 6902, section 4: members that the operation does not know MUST be ignored.
     match cast("dict[str, object]", json if isinstance(json, dict) else {}):
-        case {"op": "add", "path": str() as path, "value": value, **more} if not more:
+        case {"op": "add", "path": str() as path, "value": value}:
             return Added(path, from_json(value))
-        case {"op": "remove", "path": str() as path, **more} if not more:
+        case {"op": "remove", "path": str() as path}:
             return Removed(path)
-        case {"op": "replace", "path": str() as path, "value": value, **more} if not more:
+        case {"op": "replace", "path": str() as path, "value": value}:
             return Replaced(path, from_json(value))
         case _:
             raise Misuse("no operation of a patch", why="an operation adds, removes or replaces, and says where")

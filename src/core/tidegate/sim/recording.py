@@ -35,7 +35,7 @@ import attrs
 
 import tidegate
 from tidegate.model.documents import one_line
-from tidegate.model.effects import Effect, Program
+from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json
 from tidegate.model.reducer import Step
@@ -115,7 +115,9 @@ def header(program: str, kind: RecordingKind, arguments: str) -> str:
 
 def replied(number: int, effect: Effect[object], reply: object, hide: Hide) -> str:
     """The line for an effect and its reply."""
-    return _line({**asked(number, effect, "effect", hide), "reply": tagged(reply, hide)})
+    name = (effect.name,) if isinstance(effect, Call) else ()  # what user code answers stands under its name
+    answer = tagged(reply, lambda path, value: hide((*name, *path), value))
+    return _line({**asked(number, effect, "effect", hide), "reply": answer})
 
 
 def ended(number: int, effect: Effect[object], error: BaseException, hide: Hide) -> str:

@@ -41,7 +41,7 @@ def one_commit_in_flight(commands: Iterable[Effect[object]], generation: int) ->
 
 
 def changes_nothing(before: PartitionState, step: PartitionStep) -> bool:
-    """Law P3: what is late, or nobody asked for, leaves the state as it is, and there is no command."""
+    """Law P3: what is late, of another partition, or nobody asked for, leaves the state as it is, and there is no command."""
     return step.state == before and not step.commands
 
 
