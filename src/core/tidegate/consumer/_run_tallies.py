@@ -16,7 +16,7 @@ from tidegate.consumer._offsets import Run
 from tidegate.consumer._pages import FORK_LEN, PAGE, Node
 
 __all__ = [
-    "LANE", "NOTHING", "RICE", "RunTally", "Stretch", "length_of", "rice", "stretch_of", "sum_of", "tally_from",
+    "LANE", "NOTHING", "RICE", "RunTally", "Stretch", "length_of", "rice", "stretch_of", "sum_of", "sums", "tally_from",
     "tally_of",
 ]  # fmt: skip
 
@@ -41,8 +41,8 @@ class RunTally:
         last: The last such.
         runs: How many there are.
         done: How many offsets are done.
-        done_sums: The `_sums` of how long the runs are.
-        open_sums: The `_sums` of how far they are apart.
+        done_sums: The `sums` of how long the runs are.
+        open_sums: The `sums` of how far they are apart.
     """
 
     first: Run
@@ -57,11 +57,11 @@ class RunTally:
         done_sums, open_sums = self.done_sums + behind.done_sums, self.open_sums + behind.open_sums
         gap = behind.first[0] - self.last[1]
         if gap:
-            return RunTally(self.first, behind.last, runs, done, done_sums, open_sums + _sums(gap))
+            return RunTally(self.first, behind.last, runs, done, done_sums, open_sums + sums(gap))
         joint = (self.last[0], behind.first[1])
         first = joint if self.runs == 1 else self.first
         last = joint if behind.runs == 1 else behind.last
-        done_sums += _sums(length_of(joint)) - _sums(length_of(self.last)) - _sums(length_of(behind.first))
+        done_sums += sums(length_of(joint)) - sums(length_of(self.last)) - sums(length_of(behind.first))
         return RunTally(first, last, runs - 1, done, done_sums, open_sums)
 
 
@@ -91,7 +91,7 @@ def length_of(run: Run) -> int:
     return run[1] - run[0]
 
 
-def _sums(number: int) -> int:
+def sums(number: int) -> int:
     """For each Rice parameter k, `number >> k` and `number - 1 >> k`, in lanes: so one addition adds them all.
 
     From the lowest bits up, k = 0 has the first two lanes; all shifted down by one lane, those of `number - 1` stand where

@@ -1,0 +1,79 @@
+"""What is done where it repeats: a period, and where it does not hold.
+
+A blocked key among ten that come in turn leaves each tenth offset open. Codes of runs and gaps spend bits on each of them;
+here only what differs from the offset one period before is told. What lies before the beginning is done, so the first
+period differs where it is open. Bits are in big integers, bit i for offset i, so a million of them take a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from tidegate.consumer._pages import PAGE, PAGE_BITS, Pages, done_within, leaves
+
+__all__ = ["PERIOD_BITS", "SPAN_MAX", "WINDOW", "bits_between", "differences", "period_of", "repeated"]
+
+PERIOD_BITS: Final = 12
+WINDOW: Final = 1 << PERIOD_BITS
+"""The period is looked for in so many offsets from the beginning, so it is the same for whatever part is written."""
+SPAN_MAX: Final = 1 << 20
+"""Of a longer stretch nothing is made or read this way: its bits would be too many to look at."""
+
+_BLOCK: Final = 64
+_BLOCKS: Final = 8
+_EDGE: Final = re.compile("10")
+
+
+def bits_between(pages: Pages, start: int, stop: int) -> int:
+    """What is done from `start` on and below `stop`, bit 0 for `start`."""
+    first = start >> PAGE_BITS
+    room = bytearray(((stop - 1 >> PAGE_BITS) - first + 1) * PAGE // 8)
+    for page, _, done in leaves(done_within(pages, start, stop)):
+        at = (page - first) * PAGE // 8
+        room[at : at + PAGE // 8] = done.to_bytes(PAGE // 8, "little")
+    return int.from_bytes(room, "little") >> (start & PAGE - 1)
+
+
+def period_of(window: int) -> int | None:
+    """The best of some periods that a `WINDOW` shows: how far it is from an edge to the next place that looks alike.
+
+    None where it holds so seldom that gaps or runs are no more numbers.
+    """
+    within = _ones(WINDOW)
+    text = f"{window:0{WINDOW}b}"[::-1]
+    edges = [edge.start() for edge in islice(_EDGE.finditer(text), _BLOCKS)]
+    shown = {text.find(text[at : at + _BLOCK], at + 1) - at for at in edges}
+    differing = {period: _differing(window, period) & within for period in shown if period > 0}
+    if not differing:
+        return None
+    period = min(differing, key=lambda each: (differing[each].bit_count(), each))
+    numbers = min(window.bit_count(), WINDOW - window.bit_count(), (_differing(window, 1) & within).bit_count())
+    later = (differing[period] >> period).bit_count()  # the first period is told once, however often it is repeated
+    return period if later * WINDOW < numbers * (WINDOW - period) else None
+
+
+def differences(bits: int, span: int, period: int) -> list[int]:
+    """How many bits lie before each that differs from the one a period before, and after the last such."""
+    differing = _differing(bits, period) & _ones(span)
+    return [*map(len, f"{differing:0{span}b}"[::-1].split("1"))]
+
+
+def repeated(gaps: Sequence[int], period: int) -> str:
+    """The bits of which these are the `differences`, a character for each."""
+    text = "1".join("0" * gap for gap in gaps)
+    within = _ones(len(text))
+    bits = (int(text[::-1] or "0", 2) ^ _ones(period)) & within
+    while period < len(text):  # each bit is the sum of all that differ, one period apart: the sums double
+        bits, period = (bits ^ bits << period) & within, 2 * period
+    return f"{bits:0{len(text)}b}"[::-1]
+
+
+def _differing(bits: int, period: int) -> int:
+    return bits ^ (bits << period | _ones(period))
+
+
+def _ones(count: int) -> int:
+    return (1 << count) - 1
