@@ -601,7 +601,7 @@ def test_a_trace_leads_to_no_code_outside_of_the_current_directory(
     elsewhere = mine / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    for name in ("../mine.py:lost", "os:abort", "posix:abort"):
+    for name in ("../mine.py:lost", "os:abort", "posix:abort", "../mine.py::test_lost", "/mine.py::test_lost#2"):
         found = json.loads(trace.read_text())
         found["meta"]["scenario"] = name
         (elsewhere / "trace.json").write_text(json.dumps(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -99,7 +100,7 @@ def test_what_is_not_replayed_is_a_warning(run: Run, pytester: pytest.Pytester) 
     """A file of another scenario, such as one that `tidegate explore` wrote, and a function in place of a scenario."""
     run(CARELESS)
     (file,) = (pytester.path / ".tidegate" / "failures").glob("*.json")
-    file.write_text(file.read_text().replace('"scenario": "coupon"', '"scenario": "coupons.py:coupon"'))
+    file.write_text(file.read_text().replace('"scenario": "test_it.py::test_it"', '"scenario": "coupons.py:coupon"'))
     done = run(CAREFUL, f"--tidegate-replay={file}", "-Wdefault::pytest.PytestWarning")
     assert done.ret == 0
     assert "was recorded in 'coupons.py:coupon': 'coupon' is explored, and nothing is replayed" in done.stdout.str()
@@ -115,6 +116,39 @@ def test_a_replay_in_a_mended_program_says_where_it_diverges(run: Run, pytester:
 
     assert done.ret == 1
     assert "the replay diverged at step 0: the first state differs: /processes/ann" in done.stdout.str()
+    line = re.search(r"explore from there: tidegate (.*)$", done.stdout.str(), re.MULTILINE)
+    assert line is not None, done.stdout.str()
+    assert "complete: " in tidegate(pytester, 0, *shlex.split(line[1]))
+
+
+def tidegate(pytester: pytest.Pytester, code: int, *arguments: str) -> str:
+    """What the command line answers, in the project."""
+    done = pytester.run(sys.executable, "-m", "tidegate", *arguments)
+    assert done.ret == code, done.stderr.str()
+    return done.stdout.str() + done.stderr.str()
+
+
+def test_what_a_test_has_found_is_replayed_and_shrunk_from_the_command_line(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    """By the command that its page shows, and by no other word than the file; also the second scenario of one name."""
+    test = (
+        "@pytest.mark.parametrize('program', [careful, careless])\n"
+        "def test_it(sim, program):\n    sim.explore(coupon(careful))\n    sim.explore(coupon(program))\n"
+    )
+    run(test, "--tidegate-runs=50", "--tidegate-seed=3", "--tidegate-no-shrink")
+    (page,) = (pytester.path / ".tidegate" / "failures").glob("*.html")
+    command = re.search(r'<code id="command">tidegate replay (.*?)</code>', page.read_text())
+
+    assert command is not None
+    assert '"scenario": "test_it.py::test_it[careless]#2"' in page.with_suffix(".json").read_text()
+    assert "reproduced 4 steps" in tidegate(pytester, 0, "replay", command[1])
+    assert "after step 2:" in tidegate(pytester, 0, "replay", command[1], "--until", "2")
+    assert "shrunk from 4 steps to 4" in tidegate(pytester, 0, "shrink", command[1], "--no-store")
+    line = ("test_it.py::test_it[careless]", f"--tidegate-replay={page.with_suffix('.json')}")
+    assert "reproduced 4 steps: coupon" in run(None, *line).stdout.str()
+    for lost in ("test_it.py::test_it[nobody]", "test_it.py::test_it[careful]#3", "coupons.py::coupon"):
+        assert "explores no such scenario" in tidegate(pytester, 2, "explore", lost)
 
 
 def test_random_runs_are_had_again_by_the_seed_whatever_other_tests_there_are(run: Run) -> None:
@@ -290,3 +324,75 @@ def test_one_can_do_without_the_plug_in(run: Run) -> None:
 
     assert "1 failed, 1 passed" in done.stdout.str()
     assert "<- once: broken here" in done.stdout.str()
+
+
+def test_the_summary_names_the_law_and_the_page(run: Run, pytester: pytest.Pytester) -> None:
+    """However narrow the terminal is, on which pytest cuts its own lines; the page is there."""
+    done = run(CARELESS)
+    page = re.search(
+        r"^test_it.py::test_it: coupon breaks the law: once; page: (.*\.html)$", done.stdout.str(), re.MULTILINE
+    )
+
+    assert page is not None, done.stdout.str()
+    assert (pytester.path / page[1]).is_file()
+
+
+def test_the_library_has_no_frames_in_an_error(run: Run) -> None:
+    """Of a wrong use, and of a law that raises: what is shown is the test, and the line that is to be mended."""
+    misused = run("def test_it(sim):\n    sim.explore(coupon(lambda customer: None))\n")
+    raising = run(
+        "import attrs\n"
+        "def law(state):\n    return 1 / 0\n"
+        "def test_it(sim):\n    sim.explore(attrs.evolve(coupon(careful), always={'it raises': law}))\n"
+    )
+
+    for done, files in ((misused, {"test_it.py"}), (raising, {"test_it.py"})):
+        assert done.ret == 1
+        assert set(re.findall(r"^(\S+\.py):\d+: ", done.stdout.str(), re.MULTILINE)) == files, done.stdout.str()
+        assert "During handling" not in done.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ("[tool]\ntidegate = 5\n", "[tool.tidegate] in pyproject.toml is a table, and not 5"),
+        ("[tool.tidegate]\nprofiles = 5\n", "[tool.tidegate.profiles] in pyproject.toml is a table, and not 5"),
+        ("[tool.tidegate.profiles]\nci = 5\n", "the profile 'ci' in pyproject.toml is a table, and not 5"),
+    ],
+)
+def test_settings_that_are_no_tables_are_refused(
+    run: Run, pytester: pytest.Pytester, settings: str, complaint: str
+) -> None:
+    """As wrong usage, before any test runs."""
+    (pytester.path / "pyproject.toml").write_text(settings)
+    done = run(CAREFUL, "--tidegate-profile=ci")
+
+    assert done.ret == 4
+    assert complaint in done.stderr.str()
+
+
+def test_with_hypothesis_the_story_is_told_once_and_draws_alike(run: Run, pytester: pytest.Pytester) -> None:
+    """Of the test case that it ends with; the same test case has the same seed whenever it runs again."""
+    test = (
+        "from hypothesis import HealthCheck, given, settings, strategies as st\n"
+        "@settings(suppress_health_check=list(HealthCheck), database=None, max_examples=20)\n"
+        "@given(st.sampled_from([careful, careless]), st.integers(0, 99))\n"
+        "@pytest.mark.tidegate(runs=20)\n"
+        "def test_it(sim, program, number):\n    sim.explore(coupon(program))\n"
+    )
+    done = run(test, "--tidegate-no-shrink", "--junit-xml=junit.xml")
+
+    assert done.ret == 1
+    assert len(re.findall(r"^coupon: breaks the law: once$", done.stdout.str(), re.MULTILINE)) == 1
+    assert "Flaky" not in done.stdout.str()
+    assert done.stdout.str().count("coupon breaks the law: once; page: ") == 1
+    (file,) = (pytester.path / ".tidegate" / "failures").glob("*.json")
+    assert '"scenario": "test_it.py::test_it"' in file.read_text()
+
+
+def test_a_kind_of_fault_that_is_not_there_is_told_beside_a_counterexample_too(run: Run) -> None:
+    """Whoever asked for it must not believe that it had struck."""
+    done = run(CARELESS, "--tidegate-faults=lost_reply,crash_before", "-Wdefault::pytest.PytestWarning")
+
+    assert done.ret == 1
+    assert "coupon: fault lost_reply strikes no process here, and it was asked for" in done.stdout.str()

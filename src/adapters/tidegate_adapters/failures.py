@@ -14,7 +14,7 @@ from tidegate.model.errors import Nondeterministic, TidegateError
 
 __all__ = [
     "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "StoppedError", "WorkersLostError", "exit_code",
-    "message", "near", "origin", "raised",
+    "is_the_users", "message", "near", "origin", "raised",
 ]  # fmt: skip
 
 
@@ -94,13 +94,14 @@ def origin(error: BaseException) -> str:
         return f"{near(error.filename)}:{error.lineno}"
     found, frame = "", error.__traceback__
     while frame is not None:
-        if _is_the_users(frame):
+        if is_the_users(frame):
             found = f"{near(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
         frame = frame.tb_next
     return found
 
 
-def _is_the_users(frame: TracebackType) -> bool:
+def is_the_users(frame: TracebackType) -> bool:
+    """Is it neither of tidegate nor of the standard library?"""
     return not frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
 
 

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from tidegate.sim.report import Report
     from tidegate_adapters.simulating import Sim
 
-__all__ = ["Hooks", "sim"]
+__all__ = ["FOUND", "Hooks", "sim"]
 
 _SEED: Final = pytest.StashKey[str]()
 _MARK: Final = (
     "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"
 )
+FOUND: Final = "tidegate_counterexample"
+"""The property of a test that tells a counterexample in a line, its law and its page: in JUnit's XML, and for the summary."""
 _REPORT: Final = "tidegate_report"
 """The property of a test that has the report of an exploration in a line: in JUnit's XML, and between the processes of pytest-xdist."""
 
@@ -111,14 +113,23 @@ def _profile(config: pytest.Config) -> dict[str, object]:
         return {}
     file = config.rootpath / "pyproject.toml"
     try:
-        tool = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}) if file.is_file() else {}
+        found: object = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     except (OSError, ValueError) as error:
         raise pytest.UsageError(f"tidegate: cannot read {file}: {error}") from error
-    profiles = cast("dict[str, dict[str, object]]", tool.get("tidegate", {}).get("profiles", {}))
+    tables = {"tool": "[tool]", "tidegate": "[tool.tidegate]", "profiles": "[tool.tidegate.profiles]"}
+    for key, table in tables.items():
+        found = _table(_table(found, file.name).get(key, {}), f"{table} in {file.name}")
+    profiles = cast("dict[str, object]", found)
     if name not in profiles:
         there = ", ".join(profiles) or "none"
         raise pytest.UsageError(f"tidegate: there is no profile {name!r} in {file.name}; there are: {there}")
-    return profiles[name]
+    return _table(profiles[name], f"the profile {name!r} in {file.name}")
+
+
+def _table(value: object, what: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise pytest.UsageError(f"tidegate: {what} is a table, and not {value!r}")
+    return cast("dict[str, object]", value)
 
 
 def _profile_name(config: pytest.Config) -> str:
@@ -149,19 +160,26 @@ def _report_line(report: Report) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    reports = (each for some in terminalreporter.stats.values() for each in some if isinstance(each, pytest.TestReport))
-    explorations = [
-        (report.nodeid, str(text))
-        for report in reports
-        if report.when == "call"
-        for name, text in report.user_properties
-        if name == _REPORT
-    ]
+    explorations = _said(terminalreporter, _REPORT)
     if not explorations:
         return
     verdicts = Counter(text.partition(":")[0] for _, text in explorations)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     terminalreporter.section("tidegate", sep="-")
     terminalreporter.write_line(f"{len(explorations)} explorations: {counts}; seed {config.stash[_SEED]}")
+    for test, text in _said(terminalreporter, FOUND):
+        terminalreporter.write_line(f"{test}: {text}")
     for test, text in explorations if config.getoption("--tidegate-stats") else ():
         terminalreporter.write_line(f"{test}: {text}")
+
+
+def _said(terminalreporter: pytest.TerminalReporter, what: str) -> list[tuple[str, str]]:
+    """The tests that have the property, and what it says of each."""
+    reports = (each for some in terminalreporter.stats.values() for each in some if isinstance(each, pytest.TestReport))
+    return [
+        (report.nodeid, str(text))
+        for report in reports
+        if report.when == "call"
+        for name, text in report.user_properties
+        if name == what
+    ]

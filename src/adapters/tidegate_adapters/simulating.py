@@ -4,23 +4,30 @@ What bounds an exploration comes from, the later the stronger: the mark of the t
 
 What random runs find is stored and shown as it was found, and then once more, shrunk. What was not covered, such as a goal
 that was never reached, is a warning of the test; with `-W error` it fails.
+
+A file names its scenario as pytest does the test, with `#2` for the second one that the test explores: so a replay tells
+apart two scenarios of one name, and `tidegate replay` finds them (`tidegate_adapters.in_tests`). Under Hypothesis each test
+case begins anew: it counts and draws as the one before, and what that one has shown is taken back.
 """
 
 from __future__ import annotations
 
 import random
 import shlex
+import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
+from types import TracebackType
 from typing import Final, assert_never, final
 
 import attrs
 import pytest
 
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.values import check_type
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault
@@ -33,10 +40,12 @@ from tidegate.sim.search import STATES_MAX
 from tidegate.sim.shrink import shrink
 from tidegate.sim.trace import Trace
 from tidegate.testing import unexpected
+from tidegate_adapters.failures import is_the_users, origin
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.pytest_plugin import FOUND
 from tidegate_adapters.store import Store, named_apart, read
 
-__all__ = ["Sim", "settings"]
+__all__ = ["SOUGHT", "Sim", "Sought", "settings"]
 
 PCT_DEPTH: Final = 3
 SHRINK_S: Final = 1.0
@@ -110,6 +119,18 @@ def whole(found: Mapping[str, object], name: str, default: int) -> int:
 
 
 @final
+@attrs.define
+class Sought:
+    """A scenario that somebody seeks in a test: which of those that it explores, counted from 0, and then the scenario."""
+
+    place: int
+    scenario: Scenario | None = None
+
+
+SOUGHT: Final = pytest.StashKey[Sought]()
+
+
+@final
 class Sim:
     """The fixture.
 
@@ -122,6 +143,7 @@ class Sim:
     def __init__(self, item: pytest.Item, how: Exploration, seed: str) -> None:
         self.item, self.how, self.seed = item, how, seed
         self.places = 0  # how many explorations there were
+        self.test_case: object = None  # of Hypothesis
         item.user_properties.append(("tidegate_seed", how.seed or seed))
 
     def explore(self, scenario: Scenario) -> Report:
@@ -139,63 +161,105 @@ class Sim:
         """
         __tracebackhide__ = True
         check_type(scenario, Scenario, "a scenario: is it a function that makes one, and was not called?")
-        if (trace := self.recorded(scenario)) is not None:
+        self.begin_anew_with_each_test_case()
+        identity = f"{self.item.nodeid}#{self.places + 1}" if self.places else self.item.nodeid
+        sought = self.item.config.stash.get(SOUGHT, None)
+        if sought is not None and sought.place == self.places:
+            sought.scenario = scenario
+            pytest.skip("the scenario is found")
+        if (trace := self.recorded(scenario, identity)) is not None:
             self.replay(trace, scenario)
         how = attrs.evolve(self.how, seed=self.how.seed or self.digest(self.places))
-        report = explore(scenario, how, seeding=random.Random)
         self.places += 1
+        try:
+            report = explore(scenario, how, seeding=random.Random)
+        except TidegateError as error:  # it says all: how tidegate came to it is not the test's concern
+            error.where = error.where or origin(error)
+            raise error.with_traceback(None) from None
+        except Exception as error:  # noqa: BLE001  of a law, or of whatever else is the user's
+            raise error.with_traceback(_from_the_users(error.__traceback__))  # noqa: B904  it is the same error
         self.item.ihook.pytest_tidegate_report(item=self.item, report=report)
         sampled_clean = how.runs and scenario.expect is None and report.verdict is Verdict.INCONCLUSIVE
         if not report.ok and not sampled_clean:
-            self.store(report, scenario.bounded(how.faults, how.faults_max))
+            if sought is None:
+                self.store(report, scenario.bounded(how.faults, how.faults_max), identity)
+            with suppress(pytest.PytestWarning):  # with -W error; the failure weighs more
+                self.warn(report)
             raise AssertionError(unexpected(report))
+        self.warn(report)
+        return report
+
+    def warn(self, report: Report) -> None:
         for missing in report.uncovered:
             self.item.warn(pytest.PytestWarning(f"tidegate: {one_line(report.scenario)}: {one_line(missing)}"))
-        return report
+
+    def begin_anew_with_each_test_case(self) -> None:
+        """Where Hypothesis runs the test again: the same scenario then has the same seed, and the last story is told alone."""
+        control = sys.modules.get("hypothesis.control")
+        test_case = control.current_build_context() if control and control.currently_in_test_context() else None
+        if test_case is self.test_case:
+            return
+        self.test_case, self.places = test_case, 0
+        mine = ("tidegate_trace", FOUND)
+        self.item.user_properties[:] = [each for each in self.item.user_properties if each[0] not in mine]
+        sections = self.item._report_sections  # noqa: SLF001  pytest adds to them in add_report_section, and takes none back
+        sections[:] = [each for each in sections if each[1].split()[0] != "tidegate"]
 
     def digest(self, place: int) -> str:
         """A seed of this exploration's own, the same on every machine and in every version of Python."""
         text = f"{self.seed}\0{self.item.nodeid}\0{place}"
         return str(int(sha256(text.encode(errors="surrogatepass")).hexdigest()[:15], 16))
 
-    def store(self, report: Report, scenario: Scenario) -> None:
+    def store(self, report: Report, scenario: Scenario, identity: str) -> None:
         """Write the counterexample, if there is one, and add it to what pytest shows of the test; then a shrunk one."""
         if report.trace is None:
             return
-        self.show(report.trace)
+        self.show(report.trace, identity)
         if report.is_shortest or self.item.config.getoption("--tidegate-no-shrink"):
             return
         began = monotonic()
         small, shrunk = shrink(report.trace, scenario, keep=lambda _: monotonic() - began < SHRINK_S)
-        self.show(small, "shrunk", f"{shrunk}\n")
+        self.show(small, identity, "shrunk", f"{shrunk}\n")
 
-    def show(self, trace: Trace, what: str = "", said: str = "") -> None:
-        path = self.save(trace, what)
-        self.item.add_report_section(
-            "call", " ".join(["tidegate", *what.split()]), f"{render(trace)}{said}replay    {self.replay_line(path)}\n"
-        )
-        self.item.user_properties.append(("tidegate_trace", str(path)))
+    def show(self, trace: Trace, identity: str, what: str = "", said: str = "") -> None:
+        path = self.save(trace, identity, what)
+        page = self.near(path.with_suffix(".html"))
+        told = f"{render(trace)}{said}page      {one_line(page)}\nreplay    {self.replay_line(path)}\n"
+        self.item.add_report_section("call", " ".join(["tidegate", *what.split()]), told)
+        found = f"{trace.scenario} breaks the law: {trace.law}"
+        self.item.user_properties += [
+            ("tidegate_trace", str(path)),
+            (FOUND, one_line(f"{found}{f', {what}' if what else ''}; page: {page}")),
+        ]
         self.item.ihook.pytest_tidegate_counterexample(item=self.item, trace=trace, path=path)
 
-    def save(self, trace: Trace, what: str) -> Path:
+    def save(self, trace: Trace, identity: str, what: str) -> Path:
         config = self.item.config
         directory = Path(config.getoption("--tidegate-artifacts") or str(config.getini("tidegate_artifacts")))
         store = Store(directory if directory.is_absolute() else config.rootpath / directory)
-        name = named_apart(trace.scenario, self.item.nodeid)
-        return store.keep(f"{name}.{what}" if what else name, trace, self.replay_line)
+        name = named_apart(trace.scenario, identity)
+        named = attrs.evolve(trace, scenario=identity)
+        return store.keep(f"{name}.{what}" if what else name, named, self.replay_line)
+
+    def near(self, path: Path) -> str:
+        """The path as seen from the root of the project, if it lies beneath."""
+        root = self.item.config.rootpath
+        return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
     def replay_line(self, path: Path) -> str:
         """The command that replays a file in this test, from the root of the project."""
-        root = self.item.config.rootpath
-        near = path.relative_to(root) if path.is_relative_to(root) else path
-        return f"pytest {shlex.quote(self.item.nodeid)} --tidegate-replay={shlex.quote(str(near))}"
+        return f"pytest {shlex.quote(self.item.nodeid)} --tidegate-replay={shlex.quote(self.near(path))}"
 
-    def recorded(self, scenario: Scenario) -> Trace | None:
-        """What is to be replayed, if it was recorded in a scenario of this name."""
+    def recorded(self, scenario: Scenario, identity: str) -> Trace | None:
+        """What is to be replayed, if it was recorded here, or in a scenario of this name."""
         file = self.item.config.getoption("--tidegate-replay")
         trace = None if file is None else read(Path(str(file)))
-        if trace is None or trace.scenario == scenario.name:
+        if trace is None or trace.scenario in (identity, scenario.name):
             return trace
+        if trace.scenario == self.item.nodeid or trace.scenario.startswith(
+            f"{self.item.nodeid}#"
+        ):  # its turn has been, or will come
+            return None
         said = f"{file} was recorded in {trace.scenario!r}: {scenario.name!r} is explored, and nothing is replayed"
         warnings.warn(pytest.PytestWarning(said), stacklevel=3)
         return None
@@ -210,10 +274,28 @@ class Sim:
         match replay(trace, scenario):
             case Reproduced(steps):
                 self.item.add_report_section("call", "tidegate", render(trace))
-                raise AssertionError(f"reproduced {steps} steps: {trace.scenario} breaks the law: {trace.law}")
+                raise AssertionError(f"reproduced {steps} steps: {scenario.name} breaks the law: {trace.law}")
             case Diverged(step, reason, enabled, was):
                 lines = [f"the replay diverged at step {step}: {reason}", *([f"  recorded: {was}"] if was else [])]
                 lines += ["  enabled instead:", *(f"    {each}" for each in enabled)] if enabled else []
+                file = shlex.quote(str(self.item.config.getoption("--tidegate-replay")))
+                lines += [
+                    f"  help: the scenario has changed since; explore from there: tidegate replay {file} --continue"
+                ]
                 raise AssertionError("\n".join(lines))
             case _ as never:
                 assert_never(never)
+
+
+def _from_the_users(came: TracebackType | None) -> TracebackType | None:
+    """The frames of the user's, where the last one is; else all, for then the fault is ours."""
+    frames: list[TracebackType] = []
+    while came is not None:
+        frames.append(came)
+        came = came.tb_next
+    if not frames or not is_the_users(frames[-1]):
+        return frames[0] if frames else None
+    found: TracebackType | None = None
+    for frame in filter(is_the_users, reversed(frames)):
+        found = TracebackType(found, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return found

@@ -2,12 +2,13 @@
 
     transition              a scenario that ships, in its default scope
     transition@thorough     the same in another scope
-    tests/takeover.py:two   what the file calls `two`: a scenario, a function without arguments that makes one, or a
-                            list or tuple of those
+    tests/takeover.py:two   what the file calls `two`: a scenario, a function without arguments that makes one or some,
+                            or a list or tuple of those
     shop.scenarios:two      the same in a module that can be imported from here
-    tests/takeover.py:all[two]   the one scenario named `two` in a list
+    tests/takeover.py:all[two]   the one scenario named `two` in a list, or in what a function makes
+    tests/test_it.py::test_two   what the test explores with the fixture `sim`; with `#2` the second one
 
-The last form is what a trace records where a target is a list. A name that a trace records is not the user's own word,
+The last forms are what a trace records where a target is a list, or a test. A name that a trace records is not the user's own word,
 and to load it is to run code: so it is followed only to files beneath the current directory, and anything else must be
 named on the command line. Known not to help: a trace that names a script of the user's own project.
 """
@@ -33,6 +34,7 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, scoped
 from tidegate_adapters.failures import NothingSelectedError, message, near, origin, raised
+from tidegate_adapters.in_tests import TEST, scenario_in
 
 __all__ = ["Target", "attribute", "one", "recorded", "select", "takes_nothing"]
 
@@ -112,23 +114,22 @@ def recorded(identity: str) -> Target:
         Misuse: It lies elsewhere, or see `one`.
         CodeRaisedError: The user's function that makes it raised an error.
     """
-    match = _ATTRIBUTE.fullmatch(identity)
-    if match and not _lies_here(match["module"]):
+    test, attribute = TEST.fullmatch(identity), _ATTRIBUTE.fullmatch(identity)
+    module = test["file"] if test else attribute["module"] if attribute else ""
+    if module and not _lies_here(module):
         raise Misuse(
             f"the trace names a scenario that does not lie beneath this directory: {identity}",
             why="to load it is to run its code, and a trace may come from anywhere",
             todo=_TO_NAME_IT,
         )
-    if match is None and not _is_shipped(identity):
+    if not module and not _is_shipped(identity):
         raise Misuse(
             f"there is no scenario {identity!r} among those that ship, and the trace names it",
-            why="the fixture sim and explore() record what a scenario is called, and not where it is",
+            why="explore() records what a scenario is called, and not where it is",
             todo="name it: tidegate replay TRACE path.py:attr",
         )
-    if match and match["module"].endswith(".py") and not Path(match["module"]).is_file():
-        raise Misuse(
-            f"there is no file {near(match['module'])}, and the trace names a scenario in it", todo=_TO_NAME_IT
-        )
+    if module.endswith(".py") and not Path(module).is_file():
+        raise Misuse(f"there is no file {near(module)}, and the trace names a scenario in it", todo=_TO_NAME_IT)
     return one(identity)
 
 
@@ -150,6 +151,10 @@ def attribute(text: str) -> tuple[object, ModuleType]:
 def _named(text: str) -> tuple[Target, ...]:
     if _is_shipped(text):
         return (Target(text, shipped(text)),)
+    if test := TEST.fullmatch(text):
+        if not Path(test["file"]).is_file():
+            raise Misuse(f"there is no file {near(test['file'])}")
+        return (Target(text, scenario_in(text)),)
     match = _ATTRIBUTE.fullmatch(text)
     if match is None:
         raise _unknown(text)
@@ -250,19 +255,22 @@ def _is_here(path: Path) -> bool:
 
 
 def _scenarios(value: object, base: str, module: ModuleType) -> tuple[Target, ...]:
-    if not isinstance(value, (list, tuple)):
-        return (Target(base, _scenario(value, base, module)),)
-    made = [_scenario(item, base, module) for item in cast("Sequence[object]", value)]
-    names = [each.name for each in made]
-    if not made:
-        raise Misuse(f"{base} is empty", todo=_offers(module))
+    made = _called(value, base) if callable(value) else value
+    if not isinstance(made, (list, tuple)):
+        return (Target(base, _scenario(made, value, base, module)),)
+    some = [
+        _scenario(_called(item, base) if callable(item) else item, item, base, module)
+        for item in cast("Sequence[object]", made)
+    ]
+    names = [each.name for each in some]
+    if not some:
+        raise Misuse(f"{base} {'makes no Scenario' if callable(value) else 'is empty'}", todo=_offers(module))
     if len(set(names)) < len(names):
         raise Misuse(f"two scenarios of {base} have one name: {_listed(names)}")
-    return tuple(Target(f"{base}[{each.name}]", each) for each in made)
+    return tuple(Target(f"{base}[{each.name}]", each) for each in some)
 
 
-def _scenario(value: object, base: str, module: ModuleType) -> Scenario:
-    made = _called(value, base) if callable(value) else value
+def _scenario(made: object, value: object, base: str, module: ModuleType) -> Scenario:
     if not isinstance(made, Scenario):
         fault = "makes no" if callable(value) else "is not a"
         raise Misuse(f"{base} {fault} Scenario: {type(made).__name__}", todo=_offers(module))

@@ -71,7 +71,8 @@ class Report:
         policy: What picked their steps; "" where nothing was sampled.
         trace: The counterexample.
         reductions: What was left out because nothing else would be found there.
-        uncovered: What was not covered, where no counterexample was found: states beyond a bound, goals, faults, laws.
+        uncovered: What was not covered, where no counterexample was found: states beyond a bound, goals, faults, laws; and
+            always which faults were asked for that the scenario does not have.
         why: Who waits, or goes round for ever; "" where the counterexample says all.
         loop: How many of its last steps repeat for ever; 0 if it ends.
         cut_short: In how many states laws about rest were not judged, for they rest only because the clock had no moves left.
@@ -181,14 +182,17 @@ def explore(
 
 
 def with_absent(report: Report, scenario: Scenario, how: Exploration) -> Report:
-    """The report, where no counterexample was found, with the faults that were asked for and are not there.
+    """The report with the faults that were asked for and are not there.
 
     Args:
         report: On what was asked for.
         scenario: As it is, whatever was asked for.
         how: What was asked for.
     """
-    missing = () if report.trace is not None else absent(scenario, how.faults or (), report.faults)
+    is_known = report.trace is None or all(
+        hasattr(actor, "faults") for actor in scenario.actors
+    )  # others may make more
+    missing = absent(scenario, how.faults or (), report.faults) if is_known else ()
     return attrs.evolve(report, uncovered=(*report.uncovered, *missing)) if missing else report
 
 

@@ -1,0 +1,65 @@
+"""The scenario that a test explores with the fixture `sim`: it is made inside of the test, so the test is run up to there.
+
+`tests/test_takeover.py::test_it[5]` is the first that it explores, with `#2` at the end the second one. What pytest prints is
+kept back; where nothing is found, what it said of errors is told.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.sim.scenario import Scenario
+
+__all__ = ["TEST", "scenario_in"]
+
+TEST: Final = re.compile(r"(?P<file>.+?\.py)::(?P<test>.+?)(?:#(?P<number>[1-9][0-9]{0,5}))?", re.DOTALL)
+"""How a test names its scenario."""
+
+_SAID_MAX: Final = 5
+
+
+def scenario_in(identity: str) -> Scenario:
+    """The scenario that the test explores.
+
+    Args:
+        identity: What `TEST` matches.
+
+    Raises:
+        Misuse: There is no such test, or it comes to no such exploration.
+        MissingExtra: There is no pytest.
+        KeyboardInterrupt: It was interrupted.
+    """
+    match = TEST.fullmatch(identity)
+    assert match is not None, "who calls has looked"
+    try:
+        import pytest  # noqa: PLC0415  only who seeks in a test needs it
+
+        from tidegate_adapters.simulating import SOUGHT, Sought  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtra("a scenario in a test", "pytest", error) from error
+
+    class Seeking:
+        def pytest_configure(self, config: pytest.Config) -> None:
+            config.stash[SOUGHT] = sought
+
+    sought = Sought(int(match["number"] or 1) - 1)
+    alone = ["-n0"] if find_spec("xdist") else []  # a worker of pytest-xdist would find it in another process
+    with redirect_stdout(StringIO()) as out, redirect_stderr(out):
+        test = f"{Path(match['file']).resolve()}::{match['test']}"
+        code = pytest.main(["-p", "no:cacheprovider", *alone, test], plugins=[Seeking()])
+    if code is pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    if sought.scenario is None:
+        said = [line for line in out.getvalue().splitlines() if line.startswith(("E  ", "ERROR", "FAILED"))]
+        raise Misuse(
+            f"the test {identity} explores no such scenario with the fixture sim",
+            why="\n    ".join(said[:_SAID_MAX]),
+            todo="a scenario of a module is named with one colon: path.py:attr",
+        )
+    return sought.scenario
