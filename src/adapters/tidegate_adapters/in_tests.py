@@ -11,17 +11,31 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
-from typing import Final
+from typing import Final, final
+
+import attrs
 
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.sim.scenario import Scenario
 
-__all__ = ["TEST", "scenario_in"]
+__all__ = ["SOUGHT", "TEST", "Sought", "scenario_in"]
 
 TEST: Final = re.compile(r"(?P<file>.+?\.py)::(?P<test>.+?)(?:#(?P<number>[1-9][0-9]{0,5}))?", re.DOTALL)
 """How a test names its scenario."""
 
+SOUGHT: Final = "tidegate_sought"
+"""Under which name the fixture finds what is sought."""
+
 _SAID_MAX: Final = 5
+
+
+@final
+@attrs.define
+class Sought:
+    """A scenario that somebody seeks in a test: which of those that it explores, counted from 0, and then the scenario."""
+
+    place: int
+    scenario: Scenario | None = None
 
 
 def scenario_in(identity: str) -> Scenario:
@@ -39,14 +53,12 @@ def scenario_in(identity: str) -> Scenario:
     assert match is not None, "who calls has looked"
     try:
         import pytest  # noqa: PLC0415  only who seeks in a test needs it
-
-        from tidegate_adapters.simulating import SOUGHT, Sought  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra("a scenario in a test", "pytest", error) from error
 
     class Seeking:
         def pytest_configure(self, config: pytest.Config) -> None:
-            config.stash[SOUGHT] = sought
+            config.pluginmanager.register(sought, SOUGHT)
 
     sought = Sought(int(match["number"] or 1) - 1)
     alone = ["-n0"] if find_spec("xdist") else []  # a worker of pytest-xdist would find it in another process

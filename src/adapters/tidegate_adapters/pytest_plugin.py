@@ -26,15 +26,16 @@ from tidegate_adapters.printable import one_line
 
 if TYPE_CHECKING:
     from tidegate.sim.report import Report
+    from tidegate.sim.trace import Trace
     from tidegate_adapters.simulating import Sim
 
-__all__ = ["FOUND", "Hooks", "sim"]
+__all__ = ["Hooks", "sim"]
 
 _SEED: Final = pytest.StashKey[str]()
 _MARK: Final = (
     "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"
 )
-FOUND: Final = "tidegate_counterexample"
+_FOUND: Final = "tidegate_counterexample"
 """The property of a test that tells a counterexample in a line, its law and its page: in JUnit's XML, and for the summary."""
 _REPORT: Final = "tidegate_report"
 """The property of a test that has the report of an exploration in a line: in JUnit's XML, and between the processes of pytest-xdist."""
@@ -154,6 +155,17 @@ def pytest_tidegate_report(item: pytest.Item, report: Report) -> None:
     item.user_properties.append((_REPORT, _report_line(report)))
 
 
+def pytest_tidegate_counterexample(item: pytest.Item, trace: Trace, path: Path) -> None:
+    """Keep its law and its page in a line, for the summary."""
+    from tidegate_adapters.simulating import near  # noqa: PLC0415  whoever has found something has it
+
+    shrunk = ", shrunk" if trace.original is not None else ""
+    page = near(item.config, path.with_suffix(".html"))
+    item.user_properties.append(
+        (_FOUND, one_line(f"{trace.scenario} breaks the law: {trace.law}{shrunk}; page: {page}"))
+    )
+
+
 def _report_line(report: Report) -> str:
     name, reason = one_line(report.scenario), f" ({one_line(report.reason)})" if report.reason else ""
     return f"{report.verdict.value}: {name}, {report.states:,} states, {report.transitions:,} transitions{reason}"
@@ -167,7 +179,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
     terminalreporter.section("tidegate", sep="-")
     terminalreporter.write_line(f"{len(explorations)} explorations: {counts}; seed {config.stash[_SEED]}")
-    for test, text in _said(terminalreporter, FOUND):
+    for test, text in _said(terminalreporter, _FOUND):
         terminalreporter.write_line(f"{test}: {text}")
     for test, text in explorations if config.getoption("--tidegate-stats") else ():
         terminalreporter.write_line(f"{test}: {text}")

@@ -41,11 +41,11 @@ from tidegate.sim.shrink import shrink
 from tidegate.sim.trace import Trace
 from tidegate.testing import unexpected
 from tidegate_adapters.failures import is_the_users, origin
+from tidegate_adapters.in_tests import SOUGHT, Sought
 from tidegate_adapters.printable import one_line
-from tidegate_adapters.pytest_plugin import FOUND
 from tidegate_adapters.store import Store, named_apart, read
 
-__all__ = ["SOUGHT", "Sim", "Sought", "settings"]
+__all__ = ["Sim", "near", "settings"]
 
 PCT_DEPTH: Final = 3
 SHRINK_S: Final = 1.0
@@ -119,18 +119,6 @@ def whole(found: Mapping[str, object], name: str, default: int) -> int:
 
 
 @final
-@attrs.define
-class Sought:
-    """A scenario that somebody seeks in a test: which of those that it explores, counted from 0, and then the scenario."""
-
-    place: int
-    scenario: Scenario | None = None
-
-
-SOUGHT: Final = pytest.StashKey[Sought]()
-
-
-@final
 class Sim:
     """The fixture.
 
@@ -163,8 +151,8 @@ class Sim:
         check_type(scenario, Scenario, "a scenario: is it a function that makes one, and was not called?")
         self.begin_anew_with_each_test_case()
         identity = f"{self.item.nodeid}#{self.places + 1}" if self.places else self.item.nodeid
-        sought = self.item.config.stash.get(SOUGHT, None)
-        if sought is not None and sought.place == self.places:
+        sought = self.item.config.pluginmanager.get_plugin(SOUGHT)
+        if isinstance(sought, Sought) and sought.place == self.places:
             sought.scenario = scenario
             pytest.skip("the scenario is found")
         if (trace := self.recorded(scenario, identity)) is not None:
@@ -200,7 +188,7 @@ class Sim:
         if test_case is self.test_case:
             return
         self.test_case, self.places = test_case, 0
-        mine = ("tidegate_trace", FOUND)
+        mine = ("tidegate_trace", "tidegate_counterexample")
         self.item.user_properties[:] = [each for each in self.item.user_properties if each[0] not in mine]
         sections = self.item._report_sections  # noqa: SLF001  pytest adds to them in add_report_section, and takes none back
         sections[:] = [each for each in sections if each[1].split()[0] != "tidegate"]
@@ -223,14 +211,10 @@ class Sim:
 
     def show(self, trace: Trace, identity: str, what: str = "", said: str = "") -> None:
         path = self.save(trace, identity, what)
-        page = self.near(path.with_suffix(".html"))
+        page = near(self.item.config, path.with_suffix(".html"))
         told = f"{render(trace)}{said}page      {one_line(page)}\nreplay    {self.replay_line(path)}\n"
         self.item.add_report_section("call", " ".join(["tidegate", *what.split()]), told)
-        found = f"{trace.scenario} breaks the law: {trace.law}"
-        self.item.user_properties += [
-            ("tidegate_trace", str(path)),
-            (FOUND, one_line(f"{found}{f', {what}' if what else ''}; page: {page}")),
-        ]
+        self.item.user_properties.append(("tidegate_trace", str(path)))
         self.item.ihook.pytest_tidegate_counterexample(item=self.item, trace=trace, path=path)
 
     def save(self, trace: Trace, identity: str, what: str) -> Path:
@@ -241,14 +225,9 @@ class Sim:
         named = attrs.evolve(trace, scenario=identity)
         return store.keep(f"{name}.{what}" if what else name, named, self.replay_line)
 
-    def near(self, path: Path) -> str:
-        """The path as seen from the root of the project, if it lies beneath."""
-        root = self.item.config.rootpath
-        return str(path.relative_to(root) if path.is_relative_to(root) else path)
-
     def replay_line(self, path: Path) -> str:
         """The command that replays a file in this test, from the root of the project."""
-        return f"pytest {shlex.quote(self.item.nodeid)} --tidegate-replay={shlex.quote(self.near(path))}"
+        return f"pytest {shlex.quote(self.item.nodeid)} --tidegate-replay={shlex.quote(near(self.item.config, path))}"
 
     def recorded(self, scenario: Scenario, identity: str) -> Trace | None:
         """What is to be replayed, if it was recorded here, or in a scenario of this name."""
@@ -285,6 +264,11 @@ class Sim:
                 raise AssertionError("\n".join(lines))
             case _ as never:
                 assert_never(never)
+
+
+def near(config: pytest.Config, path: Path) -> str:
+    """The path as seen from the root of the project, if it lies beneath."""
+    return str(path.relative_to(config.rootpath) if path.is_relative_to(config.rootpath) else path)
 
 
 def _from_the_users(came: TracebackType | None) -> TracebackType | None:
