@@ -162,11 +162,16 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("replay", "unfit.json", "transition", "more"), 2, "unexpected extra argument"),
     (("diagram",), 2, "Missing argument"),
     (("diagram", "nothing"), 2, "'nothing' is not 'invocation'"),
+    (("trace", "convert", "unfit.json"), 2, "Choose from: text, json"),
+    (("explore", "--faults", "crash_befor"), 2, "did you mean crash_before?"),
     (("list", "more"), 2, "unexpected extra argument"),
     # where counterexamples go
     (("explore", "array_push_lock.lost_reply", "--out", "a file"), 2, "cannot write to a file"),
     (("explore", "array_push_lock.lost_reply", "--out", "a file/below"), 2, "cannot write to a file/below"),
     (("explore", "array_push_lock.lost_reply", "--out", "/proc/nothing"), 2, "cannot write to /proc/nothing"),
+    (("explore", "array_push_lock.lost_reply", "--out", "x" * 300), 2, "why: File name too long"),
+    (("explore", "array_push_lock.lost_reply", "--dot", "."), 2, "cannot write ."),
+    (("trace", "show", "unfit.json", "-o", "/"), 2, "why: Is a directory"),
     # targets
     (("explore", ""), 2, "there is no scenario ''"),
     (("explore", "transitoin"), 2, "did you mean transition?"),

@@ -437,7 +437,7 @@ def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
         "budget": 1,
         "cut_short": 0,
         "goals": {},
-        "stopped_because": "",
+        "stopped_because": "a law is broken",
         "time": "absolute time, 1 moves of 200 ms",
         "policy": "",
         "reductions": [],
@@ -497,6 +497,7 @@ def test_random_runs_can_be_had_again_by_their_seed(mine: Path, here: Callable[.
     assert (drawn.returncode, given.returncode, found["seed"]) == (0, 0, seed)
     traces = [(mine / out / f"{STALL}.json").read_bytes() for out in ("drawn", "given", "environment")]
     assert traces[0] == traces[1] == traces[2]
+    assert f"\nreplay one: tidegate replay drawn/{STALL}.shrunk.json\n" in drawn.stdout
     alone = decoded(json.loads(traces[0])).seed or ""
     again = here("explore", STALL, "--runs", "1", "--seed", alone, "--out", "alone")
     assert (again.returncode, again.stdout.splitlines()[0]) == (0, f"seed {alone}")
@@ -657,6 +658,25 @@ def test_a_reader_who_leaves_is_not_an_error(tmp_path: Path) -> None:
         said = listing.stderr.read()
 
     assert (listing.returncode, said) == (ExitCode.BROKEN_PIPE, b"")
+
+
+def test_a_full_disk_behind_stdout_is_one_clear_error(tmp_path: Path) -> None:
+    """With `--json`, too, where the answer cannot tell it."""
+    for arguments in (("list",), ("list", "--json"), ("explore", QUICKER, "--no-store")):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "tidegate", *arguments],
+                cwd=tmp_path,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+
+        assert (done.returncode, done.stderr) == (
+            ExitCode.USAGE,
+            "error: cannot write the answer\n  why: No space left on device\n",
+        )
 
 
 # --- colour, width, progress ----------------------------------------------------------------------------------------

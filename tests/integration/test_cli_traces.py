@@ -234,6 +234,13 @@ def test_a_form_must_be_named_and_a_file_can_be_written(here: Run) -> None:
     assert "cannot write" in done.stderr
 
 
+def test_one_step_is_one_step(here: Run) -> None:
+    """And no reader need forgive a plural."""
+    said = here("replay", "run.json", "--until", "1").stdout
+
+    assert ("reproduced 1 step\n" in said, ": 1 steps" in said) == (True, False)
+
+
 def test_two_runs_are_compared(here: Run) -> None:
     """A failing run with its nearest passing one; with itself; with one that begins otherwise."""
     found = answer(here("trace", "diff", "run.json", "--json"))

@@ -239,7 +239,7 @@ def test_a_damaged_last_line_is_reported_and_is_not_fatal(here: Path, capsys: py
     (here / "cut.jsonl").write_text(whole[:-20])
     code, out, err = called(capsys, "replay", "cut.jsonl", "mine.py:move")
     assert code == ExitCode.OK
-    assert out.startswith("reproduced 1 steps of transition; then: the recording ends")
+    assert out.startswith("reproduced 1 step of transition; then: the recording ends")
     assert "warning: cut.jsonl: line 3 is not whole" in err
     (here / "bad.jsonl").write_text(whole.replace("\n", "\nx\n", 1))
     code, _, err = called(capsys, "replay", "bad.jsonl", "mine.py:move")

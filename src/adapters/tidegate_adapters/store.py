@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shlex
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from errno import EISDIR
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -56,8 +58,8 @@ class Store:
         Raises:
             Misuse: They could not.
         """
-        there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
         try:
+            there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
             with tempfile.TemporaryFile(dir=there):
                 pass
         except OSError as error:
@@ -153,6 +155,10 @@ def save(path: Path, text: str) -> None:
     """
     data = text.encode()
     try:
+        if path.is_dir():
+            raise IsADirectoryError(
+                EISDIR, os.strerror(EISDIR)
+            )  # a path such as "." or "/" has no name beside which to write
         _write_bytes(path, gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data)
     except OSError as error:
         raise Misuse(f"cannot write {path}", why=error.strerror or str(error)) from error

@@ -55,6 +55,17 @@ def test_a_table_has_one_printable_line_a_step(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+def test_a_table_says_all_unless_its_reader_asks_for_less(name: str) -> None:
+    """A log and `grep` want whole replies; a terminal wants short lines."""
+    trace = trace_of(name)
+    whole, short = text(trace).splitlines()[2:], text(trace, 20).splitlines()[2:]
+
+    for step, line, cut_line in zip(trace.steps, whole, short, strict=True):
+        assert step.event in line
+        assert (step.event if len(step.event) <= 20 else f"{step.event[:17]}...") in cut_line
+
+
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_table_has_fixed_columns(name: str) -> None:
     """Whatever stands in a column begins below its title, so a table can be cut and sorted by others."""
     trace = trace_of(name)

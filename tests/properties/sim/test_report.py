@@ -134,7 +134,7 @@ def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
         "budget": 1,
         "cut_short": 0,
         "goals": {"it is done": True},
-        "stopped_because": "",
+        "stopped_because": "every state was seen",
         "time": "time stands",
         "policy": "",
         "reductions": ["fusion"],

@@ -18,7 +18,7 @@ import click
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate_adapters.cli.commands import cli
-from tidegate_adapters.cli.console import Terminal, error_json
+from tidegate_adapters.cli.console import Terminal, UnwritableError, error_json
 from tidegate_adapters.cli.options import Run
 from tidegate_adapters.failures import StoppedError, exit_code, raised
 
@@ -59,12 +59,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.USAGE
     except click.UsageError as usage:
         return failed(misused(usage), arguments, terminal)
+    except UnwritableError as error:
+        discard(out)
+        terminal.complain(error)
+        return exit_code(error)
     except TidegateError as error:
         return failed(error, arguments, terminal)
     except KeyboardInterrupt:
         return failed(StoppedError("interrupted"), arguments, terminal)
-    except BrokenPipeError:
-        return unread(out)
+    except BrokenPipeError:  # whoever reads stdout has left, as `head` does
+        discard(out)
+        return ExitCode.BROKEN_PIPE
     except Exception as error:  # noqa: BLE001  whatever it is, it is reported in one way
         return failed(raised(error, "internal error"), arguments, terminal)
     return code
@@ -95,10 +100,9 @@ def failed(error: TidegateError, arguments: list[str], terminal: Terminal) -> Ex
 
 def misused(usage: click.UsageError) -> Misuse:
     command = usage.ctx.command_path if usage.ctx else "tidegate"
-    return Misuse(usage.format_message().rstrip("."), where=command, todo=f"{command} --help")
+    return Misuse(usage.format_message().replace("\n\t", " ").rstrip("."), where=command, todo=f"{command} --help")
 
 
-def unread(out: TextIO) -> ExitCode:
-    """Whoever reads stdout has left, as `head` does."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # or the interpreter complains when it flushes at its end
-    return ExitCode.BROKEN_PIPE
+def discard(out: TextIO) -> None:
+    """Send nowhere what is left, or the interpreter complains when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())

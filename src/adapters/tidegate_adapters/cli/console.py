@@ -15,7 +15,12 @@ import click
 from tidegate.model.errors import TidegateError
 from tidegate_adapters.printable import clean, redacted
 
-__all__ = ["Span", "Styled", "Terminal", "error_json"]
+__all__ = ["Span", "Styled", "Terminal", "UnwritableError", "error_json"]
+
+
+@final
+class UnwritableError(TidegateError):
+    """Nothing more can be answered: the disk behind stdout is full, for example."""
 
 
 class Styled(NamedTuple):
@@ -57,7 +62,15 @@ class Terminal:
             clean(span) if isinstance(span, str) else click.style(clean(span.text), fg=span.colour, bold=True)
             for span in spans
         )
-        click.echo("".join(parts), file=stream, color=self.is_coloured(stream))
+        self.put(stream, "".join(parts))
+
+    def put(self, stream: TextIO, text: str) -> None:
+        try:
+            click.echo(text, file=stream, color=self.is_coloured(stream))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UnwritableError("cannot write the answer", why=error.strerror or str(error)) from error
 
     def is_coloured(self, stream: TextIO) -> bool:
         """The option wins, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal."""
@@ -69,7 +82,7 @@ class Terminal:
 
     def answer(self, answer: Mapping[str, object]) -> None:
         """The one JSON object of `--json`."""
-        click.echo(json.dumps(answer, indent=1, allow_nan=False), file=self.out)
+        self.put(self.out, json.dumps(answer, indent=1, allow_nan=False))
 
     def complain(self, error: TidegateError) -> None:
         """What is wrong, where, why, and what to do next; for those who asked, also how it came about."""

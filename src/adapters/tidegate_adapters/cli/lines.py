@@ -8,7 +8,7 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.sim.rendering import render
+from tidegate.sim.rendering import counted, render
 from tidegate.sim.report import Report, Verdict
 from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.console import Span, Styled
@@ -93,7 +93,7 @@ def _broken(result: Result) -> str:
         return "" if report.expect is None or result.is_open else f"expected to be broken: {report.expect}"
     other = "" if report.expect in (None, report.law) else f", expected: {report.expect}"
     seed = f", seed {report.seed}, {report.policy}" if report.seed else ""
-    return f"broken in {len(report.trace.steps)} steps{seed}: {report.law}{other}"
+    return f"broken in {counted(len(report.trace.steps), 'step')}{seed}: {report.law}{other}"
 
 
 def _unmerged(report: Report) -> str:
@@ -129,7 +129,12 @@ def written(results: Sequence[Result]) -> tuple[str, ...]:
     saved = [path for result in results for path in (result.saved, result.smaller and result.smaller.saved) if path]
     if not saved:
         return ()
-    one, many = saved[0], [f"  {one_line(str(path.with_suffix('')))}" for path in saved]
+    one = next(
+        result.smaller.saved if result.smaller and result.smaller.saved else result.saved
+        for result in results
+        if result.saved
+    )
+    many = [f"  {one_line(str(path.with_suffix('')))}" for path in saved]
     return ("", "counterexamples, each as .txt, .json and .html:", *many, f"replay one: {one_line(replay_line(one))}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Final, ParamSpec, TypeAlias
 
 import click
@@ -57,8 +58,9 @@ def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> t
     chosen = tuple(value.split(","))
     for kind in chosen:
         if kind not in set(Fault):
+            meant = "".join(f"did you mean {near}? " for near in get_close_matches(kind, Fault, n=1))
             raise click.BadParameter(
-                f"{kind!r} is not a kind of fault; docs/faults.md tells of each: {', '.join(Fault)}", ctx, param
+                f"{kind!r} is not a kind of fault; {meant}docs/faults.md tells of each: {', '.join(Fault)}", ctx, param
             )
     return chosen
 

@@ -17,7 +17,7 @@ from tidegate.sim.exports.itf import itf
 from tidegate.sim.exports.mermaid import mermaid
 from tidegate.sim.exports.perfetto import perfetto
 from tidegate.sim.exports.text import text
-from tidegate.sim.rendering import step_lines
+from tidegate.sim.rendering import counted, step_lines
 from tidegate.sim.trace import Trace, TraceStep
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal
@@ -27,6 +27,7 @@ from tidegate_adapters.store import read, save
 __all__ = ["diff", "extract", "show"]
 
 
+_EVENT_MAX: Final = 72
 _Export: TypeAlias = Callable[[Trace], str]
 
 
@@ -59,7 +60,9 @@ def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json
     Raises:
         Misuse: There is no such trace, or the file cannot be written.
     """
-    written = _EXPORTS[form](read(path))
+    trace = read(path)
+    is_looked_at = form == "text" and out is None and terminal.out.isatty()  # a pipe or a file gets every line whole
+    written = text(trace, _EVENT_MAX) if is_looked_at else _EXPORTS[form](trace)
     if out is not None:
         save(out, written)
     if is_json:
@@ -99,9 +102,9 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
         terminal.answer({"schema": "tidegate/trace-diff@1", **_difference_json(found), "ok": True})
         return ExitCode.OK
     if found.left is None and found.right is None:
-        terminal.say(f"the same {found.alike} steps")
+        terminal.say(f"the same {counted(found.alike, 'step')}")
         return ExitCode.OK
-    terminal.say(f"the same {found.alike} steps, then")
+    terminal.say(f"the same {counted(found.alike, 'step')}, then")
     for name, trace in zip(names, (left, right), strict=True):
         rest = list(enumerate(trace.steps, 1))[found.alike :]
         terminal.say(f"{name}: {len(rest)} more")

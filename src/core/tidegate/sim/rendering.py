@@ -12,7 +12,7 @@ from tidegate.model.documents import Document, Value, one_line, show
 from tidegate.model.patches import Added, Patch, Removed, Replaced
 from tidegate.sim.trace import Breach, Trace, TraceStep
 
-__all__ = ["is_routine", "patch_line", "render", "sentence", "state_lines", "step_lines"]
+__all__ = ["counted", "is_routine", "patch_line", "render", "sentence", "state_lines", "step_lines"]
 
 
 def render(trace: Trace) -> str:
@@ -22,7 +22,9 @@ def render(trace: Trace) -> str:
         f"{one_line(trace.scenario)}: "
         + (f"breaks the law: {one_line(trace.law)}" if trace.law else "no law is broken")
     ]
-    lines += [f"{len(trace.steps)} steps, {one_line(trace.time + (f', seed {trace.seed}' if trace.seed else ''))}"]
+    lines += [
+        f"{counted(len(trace.steps), 'step')}, {one_line(trace.time + (f', seed {trace.seed}' if trace.seed else ''))}"
+    ]
     lines += [line for number, step in enumerate(trace.steps, 1) for line in step_lines(number, step, width)]
     if trace.law and not trace.steps:  # nothing has happened yet, so what is wrong is how it begins
         lines += [f"{'':>4}  {one_line(each)}" for each in state_lines(trace.initial)]
@@ -31,6 +33,11 @@ def render(trace: Trace) -> str:
             f"{'':>4}  {'':<{width}}  <- {one_line(trace.law)}: broken here{_raised_after(trace)}{_for_ever(trace)}"
         )
     return "\n".join(lines) + "\n"
+
+
+def counted(number: int, what: str) -> str:
+    """How many there are of what has an s at its end where there are several."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _raised_after(trace: Trace) -> str:

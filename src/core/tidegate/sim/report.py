@@ -141,7 +141,7 @@ class Report:
             "budget": self.budget,
             "cut_short": self.cut_short,
             "goals": goals,
-            "stopped_because": self.reason,
+            "stopped_because": self.reason or _REASONS.get(self.verdict, ""),
             "time": self.time,
             "policy": self.policy,
             "reductions": list(self.reductions),
@@ -150,6 +150,10 @@ class Report:
             "why": self.why,
             "loop": self.loop,
         }
+
+
+_REASONS: Final = {Verdict.VIOLATED: "a law is broken", Verdict.COMPLETE: "every state was seen"}
+"""Why it ended, where nothing cut it short."""
 
 
 def explore(

@@ -1,7 +1,7 @@
 """A trace as a table: one line a step, in fixed columns, for a terminal, a log, an issue or `grep`.
 
-Columns: number, time, process, what happened, which fault, what changed. What happened is cut where it is longer than its
-column; what changed stands last and in full. Nothing in a trace can make a line of its own.
+Columns: number, time, process, what happened, which fault, what changed. What happened is cut only where its reader asks
+for that; what changed stands last and in full. Nothing in a trace can make a line of its own.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from tidegate.sim.trace import Trace, TraceStep
 __all__ = ["cut", "text"]
 
 
-_EVENT_MAX: Final = 72
 _TITLES: Final = ("#", "t", "process", "event", "fault", "change")
 
 
-def text(trace: Trace) -> str:
-    """The trace as a table."""
-    rows = [_TITLES, *(_cells(number, step) for number, step in enumerate(trace.steps, 1))]
+def text(trace: Trace, event_max: int | None = None) -> str:
+    """The trace as a table.
+
+    Args:
+        trace: The run.
+        event_max: How many characters of what happened are shown; None for all.
+    """
+    rows = [_TITLES, *(_cells(number, step, event_max) for number, step in enumerate(trace.steps, 1))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES) - 1)]
     lines = [
         f"{one_line(trace.scenario)}: {f'breaks the law: {one_line(trace.law)}' if trace.law else 'no law is broken'}"
@@ -33,12 +37,12 @@ def text(trace: Trace) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cells(number: int, step: TraceStep) -> tuple[str, ...]:
+def _cells(number: int, step: TraceStep, event_max: int | None) -> tuple[str, ...]:
     return (
         str(number),
         "" if step.at is None else seconds(step.at),
         one_line(step.process),
-        cut(one_line(step.event), _EVENT_MAX),
+        one_line(step.event) if event_max is None else cut(one_line(step.event), event_max),
         one_line(step.fault),
         patch_line(tuple(change for change in step.patch if not is_routine(change))),
     )
