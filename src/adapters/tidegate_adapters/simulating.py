@@ -32,7 +32,7 @@ from tidegate.model.values import check_type
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault
 from tidegate.sim.policies import Policy, policies
-from tidegate.sim.rendering import counted, render
+from tidegate.sim.rendering import number_of, render
 from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
@@ -254,7 +254,7 @@ class Sim:
             case Reproduced(steps):
                 self.item.add_report_section("call", "tidegate", render(trace))
                 raise AssertionError(
-                    f"reproduced {counted(steps, 'step')}: {scenario.name} breaks the law: {trace.law}"
+                    f"reproduced {number_of(steps, 'step')}: {scenario.name} breaks the law: {trace.law}"
                 )
             case Diverged(step, reason, enabled, was):
                 lines = [f"the replay diverged at step {step}: {reason}", *([f"  recorded: {was}"] if was else [])]

@@ -19,7 +19,7 @@ import attrs
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import TidegateError
 from tidegate.sim.determinism import Cause, Difference, Runs, difference, from_plain, judged, scheduled_runs, to_plain
-from tidegate.sim.rendering import counted
+from tidegate.sim.rendering import number_of
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.failures import CodeRaisedError, NothingSelectedError, origin, raised
 from tidegate_adapters.printable import one_line
@@ -126,7 +126,7 @@ def print_runs(runs: str, *identities: str) -> None:
 def _lines(name: str, found: Difference, cause: Cause) -> tuple[str, ...]:
     named = f" ({', '.join(found.names)})" if found.names and cause in {Cause.CLOCK, Cause.RANDOM} else ""
     return (
-        f"DIFFERS  {name}: {found.process or 'a process'} after {counted(found.step, 'step')} of schedule {found.run}",
+        f"DIFFERS  {name}: {found.process or 'a process'} after {number_of(found.step, 'step')} of schedule {found.run}",
         *((f"  {found.first}",) if found.is_torn else (f"  once:   {found.first}", f"  then:   {found.second}")),
         *((f"  where:  {found.src}",) if found.src else ()),
         f"  likely: {cause.value}{named}",

@@ -8,7 +8,7 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.sim.rendering import counted, render
+from tidegate.sim.rendering import number_of, render
 from tidegate.sim.report import Report, Verdict
 from tidegate.sim.trace import Trace
 from tidegate_adapters.cli.console import Span, Styled
@@ -93,7 +93,7 @@ def _broken(result: Result) -> str:
         return "" if report.expect is None or result.is_open else f"expected to be broken: {report.expect}"
     other = "" if report.expect in (None, report.law) else f", expected: {report.expect}"
     seed = f", seed {report.seed}, {report.policy}" if report.seed else ""
-    return f"broken in {counted(len(report.trace.steps), 'step')}{seed}: {report.law}{other}"
+    return f"broken in {number_of(len(report.trace.steps), 'step')}{seed}: {report.law}{other}"
 
 
 def _unmerged(report: Report) -> str:

@@ -23,7 +23,7 @@ from tidegate.model import documents, effects, instants, operations
 from tidegate.model.effects import Effect, Program
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.sim.recording import Executed, Other, Recording, Same, executed, read, stepped
-from tidegate.sim.rendering import counted
+from tidegate.sim.rendering import number_of
 from tidegate.sim.tagged import named_classes
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.failures import ReplayDivergedError, origin, raised
@@ -70,7 +70,8 @@ def execute_again(path: Path, text: str, target: str | None, terminal: Terminal,
                 terminal.answer({**answer, "verdict": "reproduced", "steps": steps, "then": then, "ok": True})
             else:
                 terminal.say(
-                    f"reproduced {counted(steps, 'step')} of {recording.program}" + (f"; then: {then}" if then else "")
+                    f"reproduced {number_of(steps, 'step')} of {recording.program}"
+                    + (f"; then: {then}" if then else "")
                 )
             return ExitCode.OK
         case Other(step, was, now, src):

@@ -13,7 +13,7 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import PatchOperation, to_json
 from tidegate.sim.recording import is_recording
-from tidegate.sim.rendering import counted, render, sentence, state_lines
+from tidegate.sim.rendering import number_of, render, sentence, state_lines
 from tidegate.sim.replay import Diverged, Reproduced, explored_on, followed
 from tidegate.sim.trace import Breach, Trace
 from tidegate.sim.trace_json import encoded
@@ -88,7 +88,7 @@ def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is
             if not is_json:
                 for line in () if how.until is None else (f"after step {steps}:", *state_lines(run.state)):
                     terminal.say(line)
-                terminal.say(f"reproduced {counted(steps, 'step')}")
+                terminal.say(f"reproduced {number_of(steps, 'step')}")
             return ExitCode.OK
         case Diverged(step, reason, enabled, was):
             error = diverged(trace, target, run.outcome)
@@ -105,7 +105,7 @@ def _cut(trace: Trace, until: int | None, path: Path) -> Trace:
         return trace
     if until > len(trace.steps):
         raise Misuse(
-            f"there is no step {until}", where=str(path), why=f"the trace has {counted(len(trace.steps), 'step')}"
+            f"there is no step {until}", where=str(path), why=f"the trace has {number_of(len(trace.steps), 'step')}"
         )
     return attrs.evolve(trace, steps=trace.steps[:until], law="", breach=Breach.NONE, why="", loop=0)
 

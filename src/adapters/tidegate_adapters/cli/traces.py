@@ -17,7 +17,7 @@ from tidegate.sim.exports.itf import itf
 from tidegate.sim.exports.mermaid import mermaid
 from tidegate.sim.exports.perfetto import perfetto
 from tidegate.sim.exports.text import text
-from tidegate.sim.rendering import counted, step_lines
+from tidegate.sim.rendering import number_of, step_lines
 from tidegate.sim.trace import Trace, TraceStep
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal
@@ -102,9 +102,9 @@ def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -
         terminal.answer({"schema": "tidegate/trace-diff@1", **_difference_json(found), "ok": True})
         return ExitCode.OK
     if found.left is None and found.right is None:
-        terminal.say(f"the same {counted(found.alike, 'step')}")
+        terminal.say(f"the same {number_of(found.alike, 'step')}")
         return ExitCode.OK
-    terminal.say(f"the same {counted(found.alike, 'step')}, then")
+    terminal.say(f"the same {number_of(found.alike, 'step')}, then")
     for name, trace in zip(names, (left, right), strict=True):
         rest = list(enumerate(trace.steps, 1))[found.alike :]
         terminal.say(f"{name}: {len(rest)} more")

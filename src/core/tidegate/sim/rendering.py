@@ -12,7 +12,7 @@ from tidegate.model.documents import Document, Value, one_line, show
 from tidegate.model.patches import Added, Patch, Removed, Replaced
 from tidegate.sim.trace import Breach, Trace, TraceStep
 
-__all__ = ["counted", "is_routine", "patch_line", "render", "sentence", "state_lines", "step_lines"]
+__all__ = ["is_routine", "number_of", "patch_line", "render", "sentence", "state_lines", "step_lines"]
 
 
 def render(trace: Trace) -> str:
@@ -23,7 +23,7 @@ def render(trace: Trace) -> str:
         + (f"breaks the law: {one_line(trace.law)}" if trace.law else "no law is broken")
     ]
     lines += [
-        f"{counted(len(trace.steps), 'step')}, {one_line(trace.time + (f', seed {trace.seed}' if trace.seed else ''))}"
+        f"{number_of(len(trace.steps), 'step')}, {one_line(trace.time + (f', seed {trace.seed}' if trace.seed else ''))}"
     ]
     lines += [line for number, step in enumerate(trace.steps, 1) for line in step_lines(number, step, width)]
     if trace.law and not trace.steps:  # nothing has happened yet, so what is wrong is how it begins
@@ -35,7 +35,7 @@ def render(trace: Trace) -> str:
     return "\n".join(lines) + "\n"
 
 
-def counted(number: int, what: str) -> str:
+def number_of(number: int, what: str) -> str:
     """How many there are of what has an s at its end where there are several."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 

@@ -47,7 +47,7 @@ from tidegate.sim.attempts import timing
 from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
 from tidegate.sim.policies import Decision
-from tidegate.sim.rendering import counted
+from tidegate.sim.rendering import number_of
 from tidegate.sim.replay import Reproduced, followed, replaying
 from tidegate.sim.sample import BrokenState, Walks
 from tidegate.sim.scenario import Scenario
@@ -141,7 +141,7 @@ class Shrunk:
 
     def __str__(self) -> str:
         minimal = "" if self.is_minimal else ", and the budget was spent before all was tried"
-        before, replays = counted(self.before, "step"), counted(self.replays, "replay")
+        before, replays = number_of(self.before, "step"), number_of(self.replays, "replay")
         return f"shrunk from {before} to {self.run.steps}, {replays}{minimal}; {self.shortest.value}"
 
 
