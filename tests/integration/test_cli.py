@@ -639,6 +639,25 @@ def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> No
         }
 
 
+def test_what_stands_in_a_file_is_listed_and_explored(tmp_path: Path) -> None:
+    """A scenario, a list, and what a function says that it makes, one or some; a function that says nothing is not called."""
+    own = "def one() -> Scenario:\n    return counter(processes=1)\n"
+    own += "def some() -> list[Scenario]:\n    return [counter('a', processes=1), counter('b')]\n"
+    own += "def text() -> str:\n    raise AssertionError\n"
+    (tmp_path / "own.py").write_text(f"{MINE}\n{own}\nALONE = counter(processes=1)\n")
+    listed = run(tmp_path, "list", "own.py")
+
+    names = ["own.py:one", "own.py:some[a]", "own.py:some[b]", "own.py:ALONE"]
+    assert [line.split()[0] for line in listed.stdout.splitlines()][-4:] == names
+    assert "own.py:lost, own.py:alone" in listed.stderr
+    assert "own.py:text" not in listed.stderr
+    rows = answer(run(tmp_path, "list", "own.py", QUICK, "--json"))["scenarios"]
+    assert [row["name"] for row in rows][-5:] == [*names, QUICK]
+    done = run(tmp_path, "explore", *names[:2], "--no-store")
+    assert (done.returncode, done.stdout.count("\nok")) == (0, 1)
+    assert run(tmp_path, "explore", "own.py:some", "--no-store").returncode == 1
+
+
 def test_the_diagram_is_drawn_from_the_table(here: Callable[..., Done]) -> None:
     """The text of `tidegate.invocations.diagrams.mermaid`, as it is and as JSON."""
     printed, found = here("diagram", "invocation"), answer(here("diagram", "invocation", "--json"))

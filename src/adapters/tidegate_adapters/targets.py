@@ -36,7 +36,7 @@ from tidegate.sim.shipping import Scope, scoped
 from tidegate_adapters.failures import NothingSelectedError, message, near, origin, raised
 from tidegate_adapters.in_tests import TEST, scenario_in
 
-__all__ = ["Target", "attribute", "one", "recorded", "select", "takes_nothing"]
+__all__ = ["Target", "attribute", "one", "recorded", "select", "takes_nothing", "there"]
 
 
 _ATTRIBUTE: Final = re.compile(r"(?P<module>.+?):(?P<attribute>[^\W\d]\w*)(?:\[(?P<name>.*)\])?", re.DOTALL)
@@ -133,6 +133,29 @@ def recorded(identity: str) -> Target:
     return one(identity)
 
 
+def there(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
+    """The scenarios of a file, or those that the text names.
+
+    Args:
+        text: `path.py`, or what `one` takes.
+
+    Returns:
+        The scenarios; and which functions of the file may make more, but do not say so by their annotation: they are not
+        called, for they may do anything.
+
+    Raises:
+        Misuse: There is no such file or scenario, or it cannot be loaded.
+        CodeRaisedError: The user's function that makes one raised an error.
+    """
+    if not text.endswith(".py"):
+        return _named(text), ()
+    module = _loaded(text)
+    offered = _offered(module)
+    silent = [name for name, value in offered.items() if isfunction(value) and "return" not in value.__annotations__]
+    found = [_scenarios(value, f"{text}:{name}", module) for name, value in offered.items() if name not in silent]
+    return tuple(target for some in found for target in some), tuple(silent)
+
+
 def attribute(text: str) -> tuple[object, ModuleType]:
     """What `path.py:attr` or `module:attr` names, whatever it is, and the module that it is in.
 
@@ -178,7 +201,8 @@ def _is_shipped(text: str) -> bool:
 
 def _unknown(text: str) -> Misuse:
     if text.endswith(".py"):
-        return Misuse(f"{text} is a file, and which scenario of it?", todo=f"name it: {text}:ATTR")
+        names = _listed(f"{text}:{name}" for name in _offered(_loaded(text)))
+        return Misuse(f"{text} is a file, and which scenario of it?", todo=f"name it: {names or f'{text}:ATTR'}")
     near = get_close_matches(text, CATALOGUE, n=1)
     return Misuse(
         f"there is no scenario {text!r}",
@@ -303,17 +327,28 @@ def takes_nothing(make: Callable[..., object]) -> bool:
 
 def _offers(module: ModuleType) -> str:
     """What the module has that can be a target."""
-    found = [name for name, value in vars(module).items() if not name.startswith("_") and _can_be_target(value, module)]
+    found = _offered(module)
     return (
         f"found there: {_listed(found)}" if found else "found there: no scenario, and no function that could make one"
     )
+
+
+def _offered(module: ModuleType) -> dict[str, object]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and _can_be_target(value, module)
+    }
 
 
 def _can_be_target(value: object, module: ModuleType) -> bool:
     if isinstance(value, (list, tuple)):
         return any(isinstance(item, Scenario) for item in cast("Sequence[object]", value))
     if isfunction(value):
-        return value.__module__ == module.__name__ and takes_nothing(value) and not iscoroutinefunction(value)
+        is_here = value.__module__ == module.__name__ and takes_nothing(value) and not iscoroutinefunction(value)
+        return is_here and Scenario.__name__ in str(
+            value.__annotations__.get("return", Scenario)
+        )  # a string, or a type
     return isinstance(value, Scenario)
 
 

@@ -56,7 +56,8 @@ def cli() -> None: ...
     help=explained(
         "Explore scenarios: does what is expected hold?\n\n"
         "A TARGET is the name of a scenario that ships (see: tidegate list), path.py:attr, or module:attr, where attr is "
-        "a Scenario, a function without arguments that makes one, or a list of those. Without one, all that ship are "
+        "a Scenario, a function without arguments that makes one or some, or a list of those; or tests/test_it.py::test_it, what "
+        "that test explores. Without one, all that ship are "
         "explored, in their default scope: NAME@thorough and NAME@large are larger ones of one that ships. Every counterexample is written as text, as JSON for tidegate replay, and as a page for a browser.",
         ("tidegate explore array_push_lock.late", "tidegate explore tests/mine.py:takeover --runs 5000 --seed 7"),
         {
@@ -492,17 +493,24 @@ def check_determinism(*, targets: tuple[str, ...], runs: int, is_json: bool) -> 
 @cli.command(
     "list",
     help=explained(
-        "List the scenarios that ship: name, kind, expectation, summary.",
-        ("tidegate list", "tidegate list --json | jq -r '.scenarios[].name'"),
-        {ExitCode.OK: "listed", ExitCode.USAGE: "wrong usage"},
+        "List scenarios: name, kind, expectation, scopes, summary.\n\n"
+        "Without a TARGET, those that ship. A TARGET is one that explore takes, or a file: then every scenario in it, and of "
+        "every function without arguments whose annotation says that it makes a Scenario, or some.",
+        ("tidegate list tests/mine.py", "tidegate list --json | jq -r '.scenarios[].name'"),
+        {
+            ExitCode.OK: "listed",
+            ExitCode.USAGE: "wrong usage, or a target that cannot be loaded",
+            ExitCode.RAISED: "a function that makes a scenario raised an error",
+        },
     ),
 )
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @common
-def list_(*, is_json: bool) -> Run:
+def list_(*, targets: tuple[str, ...], is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
         from tidegate_adapters.cli.listing import list_all  # noqa: PLC0415  so that --help is quick
 
-        return list_all(terminal, is_json=is_json)
+        return list_all(targets, terminal, is_json=is_json)
 
     return run
 
