@@ -825,6 +825,16 @@ def test_a_signal_ends_the_search_and_what_was_found_is_shown(mine: Path, number
     assert (mine / ".tidegate" / "failures" / f"{QUICKER}.json").exists()
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_does_not_ask_for_signals_is_ended_soon(mine: Path, number: signal.Signals, code: int) -> None:
+    """A law that takes a minute stands for all that comes beside a search; what was found before is shown."""
+    ended, out, err = signalled(mine, (number,), "explore", QUICKER, "mine.py:hangs", "--no-store")
+
+    assert (ended, "Traceback" in err) == (code, False)
+    assert "error: not at an end 5 s after the signal" in err
+    assert "2 scenarios, 1 as expected, 1 not explored" in out
+
+
 def test_a_second_interrupt_stops_at_once(mine: Path) -> None:
     """Where a step does not end, the second signal does not wait for it; still no traceback."""
     ended, out, err = signalled(mine, (signal.SIGINT, signal.SIGINT), "explore", "mine.py:hangs", "--json")

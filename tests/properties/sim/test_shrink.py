@@ -268,6 +268,21 @@ def test_the_budget_is_kept_and_what_was_reached_is_kept_too() -> None:
     )
 
 
+def test_who_has_waited_long_enough_is_asked_no_more() -> None:
+    """Of a run of a thousand steps there are half a million candidates: the first refusal ends them all."""
+    trace = failing("transition.not_read_again", "1")
+    asked: list[int] = []
+
+    def keep(replays: int) -> bool:
+        asked.append(replays)
+        return False
+
+    short, shrunk = shrink(trace, shipped("transition.not_read_again"), keep=keep)
+
+    assert (len(short.steps), shrunk.is_minimal, shrunk.replays) == (len(trace.steps), False, 0)
+    assert len(asked) == 2  # once while candidates are tried, once when a shorter run is sought
+
+
 def test_what_cannot_be_shrunk_is_reported() -> None:
     """A run that breaks nothing, one of a scenario that has changed, and one whose law a run alone does not break."""
     scenario = counting(b=lambda state: state.read(COUNT) < 2)

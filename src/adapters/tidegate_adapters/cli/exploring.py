@@ -35,8 +35,8 @@ from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.lines import Result, ended, shrunk_line, stories, summed_up, written
 from tidegate_adapters.cli.progress import Show, foretelling, shown
-from tidegate_adapters.cli.shrinking import smaller
-from tidegate_adapters.failures import WorkersLostError, exit_code, origin, raised
+from tidegate_adapters.cli.shrinking import AFTER_RUNS_S, smaller
+from tidegate_adapters.failures import StoppedError, WorkersLostError, exit_code, origin, raised
 from tidegate_adapters.parallel import (
     ASKED_S,
     POOLS_MAX,
@@ -54,6 +54,8 @@ Say: TypeAlias = Callable[..., None]
 BEYOND_RUNS: Final = 1_000
 """Random runs that go on where a bound stops an exhaustive search: some seconds at most."""
 BEYOND_STEPS: Final = 1_000
+GRACE_S: Final = 5.0
+"""How long a search, or the telling of what it has found, may go on after the first signal."""
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -97,10 +99,10 @@ class Outcome:
     @property
     def code(self) -> ExitCode:
         """An expectation that is not met weighs more than one that is unknown."""
+        if self.stopped is not None and (self.error is None or isinstance(self.error, StoppedError)):
+            return self.stopped
         if self.error is not None:
             return exit_code(self.error)
-        if self.stopped is not None:
-            return self.stopped
         if all(result.is_met for result in self.results):
             return ExitCode.OK
         is_unknown = all(result.is_met or result.is_open for result in self.results)
@@ -187,6 +189,9 @@ def explored_all(
                 del target
         except TidegateError as found:
             error = found
+        except OverdueError:
+            why = "for example, what was found is long, and to write it down takes its time"
+            error = StoppedError(f"not at an end {GRACE_S:g} s after the signal", why=why)
     return Outcome(tuple(results), selected, seed, error, stop.code)
 
 
@@ -265,6 +270,7 @@ def timed_apart(identity: str, settings: Settings) -> tuple[Report, float]:
 def shrunk(result: Result, target: Target, settings: Settings, store: Store | None, stop: Stop) -> Result:
     """The result with a shrunk counterexample beside it, which is stored, too."""
     assert result.report.trace is not None
+    left = AFTER_RUNS_S if settings.timeout_s is None else max(0.0, settings.timeout_s - result.seconds)
 
     def keep(trace: Trace) -> Path:
         assert store is not None
@@ -275,6 +281,7 @@ def shrunk(result: Result, target: Target, settings: Settings, store: Store | No
             result.report.trace,
             target.scenario.bounded(settings.how.faults, settings.how.faults_max),
             None if store is None else keep,
+            seconds=min(AFTER_RUNS_S, left),
             is_stopped=lambda: stop.code is not None,
         )
     return attrs.evolve(result, smaller=found)
@@ -355,15 +362,33 @@ class Stop:
     code: ExitCode | None = None
 
 
+@final
+class OverdueError(KeyboardInterrupt):
+    """A signal came a while ago, and whatever is under way does not ask for signals; no code that is run takes it for its own."""
+
+
+def overdue(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
+    raise OverdueError
+
+
 @contextmanager
 def stoppable() -> Generator[Stop]:
-    """Catch signals: the first one ends the search after its step, a second one of its kind does what it always does."""
+    """Catch signals: the first one ends the search after its step, a second one of its kind does what it always does.
+
+    What is not at its end `GRACE_S` after the first one, such as to tell of a long counterexample, is ended there.
+
+    Raises:
+        OverdueError: That came to pass.
+    """
     stop = Stop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def caught(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
         stop.code = ExitCode(128 + number)
         signal.signal(number, before[signal.Signals(number)])
+        if hasattr(signal, "setitimer"):  # not on Windows
+            signal.signal(signal.SIGALRM, overdue)
+            signal.setitimer(signal.ITIMER_REAL, GRACE_S)
 
     handled = [
         number for number in SIGNALS if before[number] is not signal.SIG_IGN
@@ -375,6 +400,8 @@ def stoppable() -> Generator[Stop]:
             signal.signal(number, caught)
         yield stop
     finally:
+        if stop.code is not None and hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number in handled:
             signal.signal(number, before[number])
 

@@ -26,10 +26,10 @@ from tidegate_adapters.failures import origin, raised
 from tidegate_adapters.store import Store, read, replay_line
 from tidegate_adapters.targets import one, recorded
 
-__all__ = ["Smaller", "shrink_one", "smaller"]
+__all__ = ["AFTER_RUNS_S", "Smaller", "shrink_one", "smaller"]
 
 
-_AFTER_RUNS_S: Final = 1.0
+AFTER_RUNS_S: Final = 1.0
 """How long shrinking may take that nobody asked for."""
 
 
@@ -66,7 +66,7 @@ def smaller(
     keep: Callable[[Trace], Path] | None,
     *,
     replays_max: int = REPLAYS_MAX,
-    seconds: float = _AFTER_RUNS_S,
+    seconds: float = AFTER_RUNS_S,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Smaller:
     """Shrink a counterexample and store it.

@@ -296,33 +296,43 @@ def replayed(walks: Walks, wanted: Iterable[Decision]) -> Run:
 
 
 @final
+class _SpentError(Exception):
+    """The budget is."""
+
+
+@final
 class _Shrinking:
     """The smallest run so far, and the ways to a smaller one."""
 
     def __init__(self, walks: Walks, first: Run, budget: Budget) -> None:
         self.walks, self.best, self.budget = walks, first, budget
         self.tried: set[_Decisions] = set()
-        self.is_spent = False
 
     def smallest(self) -> bool:
         """Try everything until nothing helps; was there budget enough for that?"""
         size = None
-        while size != self.best.size:
-            size = self.best.size
-            self.leave_actors_out()
-            self.leave_parts_out()
-            for candidates in (self.without_stretches, self.with_other_steps, self.with_fewer_switches):
-                while any(self.takes(candidate) for candidate in candidates()):
-                    pass
-        return not self.is_spent
+        try:
+            while size != self.best.size:
+                size = self.best.size
+                self.leave_actors_out()
+                self.leave_parts_out()
+                for candidates in (self.without_stretches, self.with_other_steps, self.with_fewer_switches):
+                    while any(self.takes(candidate) for candidate in candidates()):
+                        pass
+        except _SpentError:  # at once: of a run of thousands of steps there are millions of candidates
+            return False
+        return True
 
     def takes(self, candidate: _Decisions) -> bool:
-        """Run the candidate, and keep it where it is smaller and breaks the same law."""
+        """Run the candidate, and keep it where it is smaller and breaks the same law.
+
+        Raises:
+            _SpentError: No more may be tried.
+        """
         if candidate in self.tried:
             return False
         if not self.budget.takes():
-            self.is_spent = True
-            return False
+            raise _SpentError
         self.tried.add(candidate)
         try:
             run = replayed(self.walks, candidate)
