@@ -174,6 +174,11 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("explore", "array_push_lock.lost_reply", "--out", "/proc/nothing"), 2, "cannot write to /proc/nothing"),
     (("explore", "array_push_lock.lost_reply", "--out", "x" * 300), 2, "why: File name too long"),
     (("explore", "array_push_lock.lost_reply", "--dot", "."), 2, "cannot write ."),
+    (
+        ("explore", "array_push_lock.lost_reply", "--no-store", "--junit-xml", "no/such/file"),
+        2,
+        "cannot write no/such/file",
+    ),
     (("trace", "show", "unfit.json", "-o", "/"), 2, "why: Is a directory"),
     # targets
     (("explore", ""), 2, "there is no scenario ''"),

@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from xml.etree import ElementTree as ET
 
 import pytest
 from tests.integration.interruptible import INTERRUPTIBLE
@@ -218,6 +219,8 @@ COMMANDS: Final = (
     "check-determinism",
     "list",
     "diagram",
+    "doctor",
+    "completion",
 )
 
 
@@ -283,6 +286,23 @@ def test_a_scenario_is_reported_on_one_line_and_its_counterexample_is_stored(tmp
     trace = decoded(json.loads((store / f"{QUICK}.json").read_text()))
     assert (store / f"{QUICK}.txt").read_text().startswith(render(trace))
     assert f"  .tidegate/failures/{QUICK}" in lines
+
+
+def test_continuous_integration_reads_what_was_found(mine: Path) -> None:
+    """JUnit's XML: a case a scenario, the law and the story of a failure; what is not known, and what ended it, are errors."""
+    done = run(mine, "explore", QUICKER, "mine.py:lost", "mine.py:alone", "mine.py:forever", "--max-states", "40",
+               "--no-store", "--junit-xml", "found.xml")  # fmt: skip
+    suite = ET.parse(mine / "found.xml").getroot()  # noqa: S314  our own
+
+    assert done.returncode == 1
+    assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["4", "1", "1"]
+    assert [[each.tag for each in case] for case in suite] == [[], ["failure"], [], ["error"]]
+    failure, error = suite[1][0], suite[3][0]
+    assert (failure.get("message"), "<- all count: broken here" in str(failure.text)) == (
+        "broken in 4 steps: all count",
+        True,
+    )
+    assert "40 states" in str(error.get("message"))
 
 
 def test_a_directory_of_the_users_gets_no_gitignore(mine: Path, here: Callable[..., Done]) -> None:
@@ -664,6 +684,36 @@ def test_the_diagram_is_drawn_from_the_table(here: Callable[..., Done]) -> None:
 
     assert printed.stdout == mermaid(INVOCATION)
     assert found["mermaid"] == mermaid(INVOCATION)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands(tmp_path: Path, shell: str) -> None:
+    """The script asks the command by a variable, and the command answers."""
+    script = run(tmp_path, "completion", shell).stdout
+    variables = {"_TIDEGATE_COMPLETE": f"{shell}_complete", "COMP_WORDS": "tidegate expl", "COMP_CWORD": "1"}
+    if shell == "fish":
+        variables["COMP_CWORD"] = "expl"
+
+    assert f"_TIDEGATE_COMPLETE={shell}_complete" in script
+    assert "\\x" not in script
+    assert "explore" in run(tmp_path, **variables).stdout
+
+
+def test_the_doctor_tells_what_is_here_and_shows_no_secret(here: Callable[..., Done]) -> None:
+    """A server that is named and does not answer is a failure; one that is not named is not."""
+    nothing = {"TIDEGATE_MONGODB_URI": "", "TIDEGATE_KAFKA_BOOTSTRAP": ""}
+    well, ill = (
+        here("doctor", **nothing),
+        here("doctor", "--json", **nothing | {"TIDEGATE_MONGODB_URI": "ann:hunter2@x"}),
+    )
+
+    assert well.returncode == 0
+    assert re.search(rf"^ok +tidegate +{re.escape(tidegate.__version__)}$", well.stdout, re.MULTILINE)
+    assert re.search(r"^ok +mongo: pymongo +\d", well.stdout, re.MULTILINE)
+    assert "mongodb               not asked: TIDEGATE_MONGODB_URI is not set" in well.stdout
+    found = {each["what"]: each["ok"] for each in json.loads(ill.stdout)["checks"]}
+    assert (ill.returncode, found["mongodb"], found["kafka"]) == (1, False, None)
+    assert "hunter2" not in ill.stdout + ill.stderr
 
 
 def test_a_reader_who_leaves_is_not_an_error(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,6 +64,16 @@ def test_jobs_are_claimed_and_records_consumed_on_ones_own_servers(
 
     assert done.returncode == 0, done.stderr
     assert "20 jobs, each done once" in done.stdout
+
+
+def test_the_doctor_asks_the_servers(mongodb: str, kafka: str, tmp_path: Path) -> None:
+    """What each of them is; and no address of theirs."""
+    done = run("-m", "tidegate", "doctor", cwd=tmp_path, TIDEGATE_MONGODB_URI=mongodb, TIDEGATE_KAFKA_BOOTSTRAP=kafka)
+
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^ok +mongodb +MongoDB \d+\.\d+\.\d+, replica set$", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^ok +kafka +1 broker$", done.stdout, re.MULTILINE), done.stdout
+    assert kafka not in done.stdout
 
 
 def test_missing_servers_are_named(tmp_path: Path) -> None:

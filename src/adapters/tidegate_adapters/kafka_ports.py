@@ -12,6 +12,7 @@ from tidegate.model.records import BROKER, PRODUCER, Record, TopicPartition
 try:
     import aiokafka
     from aiokafka import errors
+    from aiokafka.client import AIOKafkaClient
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
@@ -75,6 +76,23 @@ class _Coordinator(Protocol):
     """The part of a consumer that speaks with the group's coordinator."""
 
     async def fetch_committed_offsets(self, partitions: Sequence[object]) -> Mapping[object, _OffsetAndMetadata]: ...
+
+
+async def brokers(bootstrap: str) -> int:
+    """How many brokers the cluster has.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+
+    Raises:
+        errors.KafkaError: None of those answers.
+    """
+    asked = AIOKafkaClient(bootstrap_servers=bootstrap)
+    try:
+        await asked.bootstrap()
+        return len(asked.cluster.brokers())
+    finally:
+        await asked.close()
 
 
 def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:

@@ -30,6 +30,8 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "check-determinism": {"schema": "tidegate/determinism@1"},
     "list": {"schema": "tidegate/list@1"},
     "diagram": {"schema": "tidegate/diagram@1"},
+    "doctor": {"schema": "tidegate/doctor@1"},
+    "completion": {"schema": "tidegate/completion@1"},
 }
 """How the JSON answer of each command begins when it fails."""
 

@@ -162,7 +162,10 @@ def cli() -> None: ...
     show_default=True,
     help="Where counterexamples go.",
 )
-@click.option("--no-store", is_flag=True, help="Write no files.")
+@click.option("--no-store", is_flag=True, help="Write no counterexamples.")
+@click.option(
+    "--junit-xml", type=click.Path(path_type=Path), metavar="FILE", help="Write what was found as JUnit's XML, too."
+)
 @click.option(
     "--dot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the states of the one TARGET as DOT."
 )
@@ -189,6 +192,7 @@ def explore(
     timeout: float | None,
     out: Path,
     no_store: bool,
+    junit_xml: Path | None,
     dot: Path | None,
     no_shrink: bool,
     jobs: int,
@@ -221,7 +225,7 @@ def explore(
         from tidegate_adapters.targets import select  # noqa: PLC0415
 
         selected = list(select(targets, expression, scope=scope, only=ONLY[only] if only else None))
-        settings = Settings(exploration(how), timeout, shrinks=not no_shrink, jobs=jobs)
+        settings = Settings(exploration(how), timeout, shrinks=not no_shrink, jobs=jobs, junit_xml=junit_xml)
         store = None if no_store else Store(out)
         if dot is not None:
             draw_states(selected, settings.how, dot)
@@ -529,5 +533,52 @@ def diagram(*, name: str, is_json: bool) -> Run:
         from tidegate_adapters.cli.listing import draw  # noqa: PLC0415  so that --help is quick
 
         return draw(name, terminal, is_json=is_json)
+
+    return run
+
+
+@cli.command(
+    help=explained(
+        "Tell what is here, what is missing and how it comes, and whether the servers answer.\n\n"
+        "The servers are those of TIDEGATE_MONGODB_URI and TIDEGATE_KAFKA_BOOTSTRAP; nothing of these is shown.",
+        ("tidegate doctor", "tidegate doctor --json | jq .checks"),
+        {
+            ExitCode.OK: "what was asked for is there",
+            ExitCode.NOT_MET: "a server that is named does not answer",
+            ExitCode.USAGE: "wrong usage",
+        },
+    )
+)
+@common
+def doctor(*, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.cli.doctor import check  # noqa: PLC0415  so that --help is quick
+
+        return check(terminal, is_json=is_json)
+
+    return run
+
+
+@cli.command(
+    help=explained(
+        "Print what completes commands and options in a shell.",
+        ('eval "$(tidegate completion bash)"', "tidegate completion fish > ~/.config/fish/completions/tidegate.fish"),
+        {ExitCode.OK: "printed", ExitCode.USAGE: "wrong usage"},
+    )
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@common
+def completion(*, shell: str, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from click.shell_completion import get_completion_class  # noqa: PLC0415  so that --help is quick
+
+        made = get_completion_class(shell)
+        assert made is not None, "one of those above"
+        script = (made.source_template % made(cli, {}, "tidegate", "_TIDEGATE_COMPLETE").source_vars()).strip()
+        if is_json:
+            terminal.answer({"schema": "tidegate/completion@1", "shell": shell, "script": script, "ok": True})
+        else:
+            terminal.say(script)
+        return ExitCode.OK
 
     return run

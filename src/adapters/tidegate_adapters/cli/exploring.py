@@ -33,6 +33,7 @@ from tidegate.sim.search import CALLED_OFF, Progress
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
 from tidegate_adapters.cli.console import Terminal, error_json
+from tidegate_adapters.cli.junit import junit
 from tidegate_adapters.cli.lines import Result, ended, shrunk_line, stories, summed_up, written
 from tidegate_adapters.cli.progress import Show, foretelling, shown
 from tidegate_adapters.cli.shrinking import AFTER_RUNS_S, smaller
@@ -69,12 +70,14 @@ class Settings:
         timeout_s: How many seconds that may take; None for any number.
         shrinks: Shrink what random runs find.
         jobs: In how many processes.
+        junit_xml: Where to write what was found as JUnit's XML; None for nowhere.
     """
 
     how: Exploration
     timeout_s: float | None = None
     shrinks: bool = True
     jobs: int = 1
+    junit_xml: Path | None = None
 
 
 @final
@@ -149,6 +152,8 @@ def explore_all(
     """
     if store is not None:
         store.check()
+    if settings.junit_xml is not None:
+        save(settings.junit_xml, junit((), None))  # whoever cannot write it is told before all the work
     if settings.how.runs and settings.how.seed is None:
         drawn = attrs.evolve(settings.how, seed=str(secrets.randbelow(2**32)))
         settings = attrs.evolve(settings, how=drawn)
@@ -158,6 +163,8 @@ def explore_all(
         terminal.answer(outcome.to_json())
     for line in outcome.to_lines():
         say(line)
+    if settings.junit_xml is not None:
+        save(settings.junit_xml, junit(outcome.results, outcome.error))
     if outcome.error is not None:
         terminal.complain(outcome.error)
     return outcome.code

@@ -16,7 +16,7 @@ from tidegate_adapters.cli.shrinking import Smaller
 from tidegate_adapters.printable import one_line
 from tidegate_adapters.store import replay_line
 
-__all__ = ["Result", "ended", "shrunk_line", "stories", "summed_up", "written"]
+__all__ = ["Result", "broken", "ended", "shrunk_line", "stories", "summed_up", "written"]
 
 
 _STORY_LINES_MAX: Final = 80
@@ -64,7 +64,7 @@ def summed_up(result: Result, width: int) -> tuple[Span, ...]:
     faults = ", ".join(f"{kind} {count:,}" for kind, count in report.faults.items()) or "none"
     budget = f" (at most {report.budget} a run)" if report.budget else ""
     more = [
-        detail for detail in (_broken(result), report.why, report.reason, _unmerged(report), _bounded(report)) if detail
+        detail for detail in (broken(result), report.why, report.reason, _unmerged(report), _bounded(report)) if detail
     ]
     columns = (
         f"{one_line(report.scenario):<{width}}",
@@ -86,7 +86,7 @@ def _mark(result: Result) -> Styled:
     return Styled("UNSURE   ", "yellow") if result.is_open else Styled("NOT MET  ", "red")
 
 
-def _broken(result: Result) -> str:
+def broken(result: Result) -> str:
     """The law that is broken, and whether it is the one that was expected."""
     report = result.report
     if report.trace is None:

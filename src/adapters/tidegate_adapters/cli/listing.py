@@ -49,7 +49,7 @@ def list_all(texts: Sequence[str], terminal: Terminal, *, is_json: bool) -> Exit
 
 def _row(target: Target) -> dict[str, object]:
     scenario, ships = target.scenario, CATALOGUE.get(target.identity)
-    is_specimen = isinstance(ships, Specimen)
+    specimen = ships if isinstance(ships, Specimen) else None
     return {
         "name": target.identity,
         "kind": scenario.kind.value,
@@ -57,8 +57,8 @@ def _row(target: Target) -> dict[str, object]:
         "law": scenario.expect,
         "scopes": list(_scopes(target)),
         "summary": scenario.summary,
-        "of": ships.of if is_specimen else None,  # the design that it is a variant of
-        "source": ships.source if is_specimen else None,  # where the bug was seen
+        "of": specimen.of if specimen else None,  # the design that it is a variant of
+        "source": specimen.source if specimen else None,  # where the bug was seen
     }
 
 
