@@ -86,6 +86,7 @@ def test_what_two_programs_could_both_change_is_refused(shared: str) -> None:
 
 def test_whoever_has_its_own_shares_nothing() -> None:
     """Equal ones are two; what cannot change is no channel; nor is a variable that is empty so far."""
+
     def calls_what_is_defined_below() -> Coroutine[Effect[object], object, object]:
         return later()
 
