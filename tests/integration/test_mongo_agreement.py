@@ -34,8 +34,14 @@ from tidegate.model.documents import (
     Field,
     Fields,
     Filter,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
+    NotIn,
     OlderThan,
     Pull,
     Push,
@@ -46,6 +52,7 @@ from tidegate.model.documents import (
     Value,
     exactly,
     matches,
+    parts_of,
 )
 from tidegate.model.effects import Failure, Refused, is_duplicate
 from tidegate.model.errors import TidegateError
@@ -123,7 +130,7 @@ class Both:
     def is_about_order(self, where: Filter, docs: tuple[Document, ...]) -> bool:
         """Several documents match, and MongoDB may take the first in the order of an index."""
         is_indexed = pinned(where) is None and any(
-            getattr(part, "field", None) in self.indexed for part in parts(where)
+            getattr(part, "field", None) in self.indexed for part in parts_of(where)
         )
         return is_indexed and sum(matches(where, doc, lambda: self.clock) for doc in docs) > 1
 
@@ -151,13 +158,6 @@ class Both:
                 assert abs(put - self.clock) < 10 * SECOND
                 return put
         return None
-
-
-def parts(where: Filter) -> Iterator[Filter]:
-    yield where
-    if isinstance(where, (AllOf, AnyOf)):
-        for part in where.parts:
-            yield from parts(part)
 
 
 def comparable(reply: object) -> object:
@@ -366,6 +366,9 @@ HELD: Final[tuple[Document, ...]] = (
     Document(),
     *(Document((("a", value),)) for value in (*SCALARS, *CONTAINERS)),
 )
+LIMITS: Final = tuple(
+    value for value in SCALARS if isinstance(value, (int, float, str, Instant)) and not isinstance(value, bool)
+)
 INTS: Final = (0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
 FILTERS: Final[tuple[Filter, ...]] = (
     Exists(A),
@@ -373,7 +376,14 @@ FILTERS: Final[tuple[Filter, ...]] = (
     *(Eq(A, value) for value in (*SCALARS, *CONTAINERS)),
     *(In(A, (value, "no")) for value in (*SCALARS, *CONTAINERS)),
     *(Contains(A, value) for value in (*SCALARS, *CONTAINERS)),
-    *(Lt(A, value) for value in INTS),
+    *(Ne(A, value) for value in (*SCALARS, *CONTAINERS)),
+    *(NotIn(A, (value, "no")) for value in (*SCALARS, *CONTAINERS)),
+    *(kind(A, value) for kind in (Lt[Any], Le[Any], Gt[Any], Ge[Any]) for value in (*INTS, *LIMITS)),
+    *(Not(kind(A, value)) for kind in (Lt[Any], Le[Any], Gt[Any], Ge[Any]) for value in LIMITS),
+    *(Not(Eq(A, value)) for value in (None, 1, (1,), obj(Sgt=0))),
+    Not(OlderThan(A, HOUR)),
+    Not(Not(Contains(A, 1))),
+    Not(AnyOf((Eq(A, None), AllOf((Exists(A), Lt(A, 1)))))),
     *(OlderThan(A, age) for age in (0, 1, -1, 999, HOUR, -HOUR, 10_000 * YEAR, -10_000 * YEAR)),
     AllOf((Exists(A), AnyOf((Eq(A, None), Lt(A, 1))))),
 )

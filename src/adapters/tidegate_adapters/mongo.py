@@ -45,8 +45,14 @@ from tidegate.model.documents import (
     Exists,
     Field,
     Filter,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
+    NotIn,
     OlderThan,
     Pull,
     Push,
@@ -276,13 +282,23 @@ def condition(term: Filter) -> dict[str, Any]:
     match term:
         case Eq(field, value):
             return {field.name: {"$eq": _literal(field, value)}}
+        case Ne(field, value):
+            return {field.name: {"$ne": _literal(field, value)}}
         case Lt(field, value):
             return {field.name: {"$lt": _literal(field, value)}}
+        case Le(field, value):
+            return {field.name: {"$lte": _literal(field, value)}}
+        case Gt(field, value):
+            return {field.name: {"$gt": _literal(field, value)}}
+        case Ge(field, value):
+            return {field.name: {"$gte": _literal(field, value)}}
         case In(field, values):  # among the values of $in, an object whose first key begins with $ is refused
             objects = tuple(value for value in values if isinstance(value, Document))
             others = tuple(value for value in values if not isinstance(value, Document))
             plain = {field.name: {"$in": _literal(field, others)}}
             return {"$or": [plain, *(condition(Eq(field, value)) for value in objects)]}
+        case NotIn(field, values):
+            return condition(Not(In(field, values)))
         case Exists(field):
             return {field.name: {"$exists": True}}
         case Contains(field, value):
@@ -295,6 +311,8 @@ def condition(term: Filter) -> dict[str, Any]:
             return {"$and": [condition(part) for part in parts]}
         case AnyOf(parts):
             return {"$or": [condition(part) for part in parts]}
+        case Not(part):
+            return {"$nor": [condition(part)]}
         case _:
             assert_never(term)
 

@@ -41,8 +41,14 @@ from tidegate.model.documents import (
     Eq,
     Exists,
     Field,
+    Filter,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
     OlderThan,
     Pull,
     Push,
@@ -232,7 +238,11 @@ def _about_value(collection: str, value: object) -> Iterator[Operation]:
     for other in _VALUES:
         yield find_one(collection, AllOf((x, Eq(_N, other))))
     yield find_one(collection, AllOf((x, In(_N, (1, None)))))
-    yield find_one(collection, AllOf((x, Lt(Field[int]("n"), 1))))
+    yield find_one(collection, AllOf((x, Ne(_N, 0))))
+    yield find_one(collection, AllOf((x, Not(In(_N, (1, None))))))
+    for limit in (1, 0.0, "", Instant(0)):
+        limited: tuple[Filter, ...] = (Lt(_N, limit), Ge(_N, limit), Not(AnyOf((Le(_N, limit), Gt(_N, limit)))))
+        yield from (find_one(collection, AllOf((x, where))) for where in limited)
     yield find_one(collection, AllOf((x, Exists(_N))))
     yield find_one(
         collection, AllOf((x, AnyOf((Contains(_LIST, value), Contains(Field["tuple[object, ...]"]("n"), 1)))))

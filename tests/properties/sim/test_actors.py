@@ -10,7 +10,20 @@ import attrs
 import pytest
 from tests.properties.plain_search import Found, agree, plain_search
 
-from tidegate.model.documents import ID, Add, AllOf, AnyOf, Document, Eq, Field, OlderThan, Push, Put, PutServerTime
+from tidegate.model.documents import (
+    ID,
+    Add,
+    AllOf,
+    AnyOf,
+    Document,
+    Eq,
+    Field,
+    Not,
+    OlderThan,
+    Push,
+    Put,
+    PutServerTime,
+)
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
@@ -366,7 +379,7 @@ OLD = OlderThan(AT, 3 * SECOND)
         find_one("rows", OLD),
         find_one_and_update("rows", AllOf((ROW, OLD)), PutServerTime(AT)),
         update_one("rows", AnyOf((ROW, AllOf((OLD,)))), PutServerTime(AT)),
-        delete_one("rows", OLD),
+        delete_one("rows", Not(OLD)),
     ],
     ids=str,
 )

@@ -20,7 +20,7 @@ from typing import ParamSpec, cast, final
 
 import attrs
 
-from tidegate.model.documents import AllOf, AnyOf, Filter, OlderThan, exactly
+from tidegate.model.documents import Filter, OlderThan, exactly, parts_of
 from tidegate.model.effects import Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
@@ -216,13 +216,7 @@ def stuck(process: str) -> Cell[bool]:
 
 def _oldest(where: Filter) -> Duration:
     """The largest age that the filter compares."""
-    match where:
-        case OlderThan(_, age):
-            return age
-        case AllOf(parts) | AnyOf(parts):
-            return max(map(_oldest, parts))
-        case _:
-            return 0
+    return max((part.age for part in parts_of(where) if isinstance(part, OlderThan)), default=0)
 
 
 @final

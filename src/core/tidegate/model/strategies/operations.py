@@ -19,8 +19,14 @@ from tidegate.model.documents import (
     Exists,
     Field,
     Filter,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
+    NotIn,
     OlderThan,
     Pull,
     Push,
@@ -32,7 +38,7 @@ from tidegate.model.documents import (
 )
 from tidegate.model.instants import MINUTE
 from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
-from tidegate.model.strategies.documents import field_names, values
+from tidegate.model.strategies.documents import field_names, instants, values
 
 __all__ = ["filters", "inserted", "operations", "updates"]
 
@@ -42,6 +48,7 @@ _IDS: Final[SearchStrategy[str | int]] = st.sampled_from(("x", "y", 1, "x", "y",
 _NAMES: Final = st.one_of(st.sampled_from(("a", "b", "c")), st.sampled_from(("a", "b", "c")), field_names())
 _FIELDS: Final = _NAMES.filter(lambda name: name != ID.name).map(Field[Any])
 _INTEGERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1))
+_LIMITS: Final = st.one_of(_INTEGERS, st.floats(), st.text(max_size=2), instants())
 _AGES: Final = st.one_of(st.sampled_from((0, 1, -_HOUR, _HOUR, 50 * _YEAR)), st.integers(-8_000 * _YEAR, 3_000 * _YEAR))
 
 
@@ -55,18 +62,25 @@ def filters(value: SearchStrategy[Value] | None = None) -> SearchStrategy[Filter
     field = st.one_of(_FIELDS, _FIELDS, _FIELDS, st.just(ID))
     leaf: SearchStrategy[Filter] = st.one_of(
         st.builds(Eq[Any], field, against),
-        st.builds(Lt, field, _INTEGERS),
-        st.builds(In[Any], field, st.lists(st.one_of(against, _IDS), max_size=3).map(tuple)),
+        st.builds(Ne[Any], field, against),
+        *(st.builds(kind, field, _LIMITS) for kind in (Lt[Any], Le[Any], Gt[Any], Ge[Any])),
+        *(
+            st.builds(kind, field, st.lists(st.one_of(against, _IDS), max_size=3).map(tuple))
+            for kind in (In[Any], NotIn[Any])
+        ),
         st.builds(Exists, field),
         st.builds(Contains[Any], field, against),
         st.builds(OlderThan, field, _AGES),
     )
     tree: SearchStrategy[Filter] = st.recursive(
         leaf,
-        lambda inner: st.builds(
-            lambda kind, parts: kind(tuple(parts)),
-            st.sampled_from((AllOf, AnyOf)),
-            st.lists(inner, min_size=1, max_size=3),
+        lambda inner: st.one_of(
+            st.builds(
+                lambda kind, parts: kind(tuple(parts)),
+                st.sampled_from((AllOf, AnyOf)),
+                st.lists(inner, min_size=1, max_size=3),
+            ),
+            st.builds(Not, inner),
         ),
         max_leaves=4,
     )
