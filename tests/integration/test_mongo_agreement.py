@@ -176,7 +176,7 @@ def collection(mongodb: str, database: str) -> Iterator[Collection[dict[str, Any
 # --- random sequences ---------------------------------------------------------------------------------------------------
 
 # A small stock, so that operations meet the documents that others left.
-BEGUN: Final[tuple[str | int, ...]] = ("x", "y", 1)
+BEGUN: Final[tuple[Value, ...]] = ("x", "y", 1)
 NUMBERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1), st.floats())
 
 

@@ -74,7 +74,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_tuple, check_type
-from tidegate.sim.world import CLOCK, Plain, World, perform
+from tidegate.sim.world import CLOCK, Key, Plain, World, perform
 
 __all__ = ["PROBED", "Breach", "Disagreement", "agreement", "breaches", "probes"]
 
@@ -132,7 +132,7 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
     return ()
 
 
-_Key: TypeAlias = "tuple[str, str | int]"
+_Key: TypeAlias = "tuple[str, Key]"
 
 
 async def _answer(operation: Operation) -> object:

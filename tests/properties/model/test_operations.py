@@ -1,13 +1,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.model.documents import ID, Add, AllOf, AnyOf, Document, Eq, Exists, Field, Filter, Push, Put, Remove
+from tidegate.model.documents import (
+    ID,
+    Add,
+    AllOf,
+    AnyOf,
+    Document,
+    Eq,
+    Exists,
+    Field,
+    Filter,
+    Foreign,
+    Push,
+    Put,
+    Remove,
+)
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
@@ -135,14 +150,15 @@ def test_updates_touch_different_fields_and_never_the_id(
         {"_id": True},
         {"_id": 1.0},
         {"_id": b"x"},
+        {"_id": Foreign("timestamp", bytes(7) + b"\1")},
         {"_id": Instant(0)},
         {"_id": ("x",)},
         {"_id": {"$gt": ""}},
     ],
 )
 def test_an_inserted_document_has_a_scalar_id(bad: dict[str, object]) -> None:
-    """A string or an integer: an id that is a document or an array can be read as a query."""
-    with pytest.raises(Misuse, match="_id that is a string or an integer"):
+    """A string, an integer or an ObjectId: an id that is a document or an array can be read as a query."""
+    with pytest.raises(Misuse, match="_id that is a string, an integer or an ObjectId"):
         _ = insert_one("c", Document.of(bad))
 
 
@@ -155,10 +171,12 @@ def test_an_inserted_document_has_names_that_updates_can_address(name: str) -> N
     assert insert_one("c", Document.of({"_id": "x", "a": {name: 1}})).doc[ID] == "x"
 
 
-@given(st.text() | st.integers(-(2**63), 2**63 - 1))
+@given(
+    st.text() | st.integers(-(2**63), 2**63 - 1) | st.binary(min_size=12, max_size=12).map(partial(Foreign, "objectId"))
+)
 @example("$where")
-def test_an_id_is_data_whatever_it_looks_like(key: str | int) -> None:
-    """Injection has nowhere to enter: any string and any integer of 64 bits is an id, and nothing else."""
+def test_an_id_is_data_whatever_it_looks_like(key: str | int | Foreign) -> None:
+    """Injection has nowhere to enter: any string, any integer of 64 bits and any ObjectId is an id, and nothing else."""
     assert insert_one("c", Document.of({"_id": key})).doc.held(ID) == key
 
 

@@ -21,6 +21,7 @@ from tidegate.model.documents import (
     Eq,
     Exists,
     Field,
+    Foreign,
     In,
     OlderThan,
     Push,
@@ -125,11 +126,16 @@ def test_natural_order_is_the_order_of_insertion() -> None:
     assert (rows(inserted), reply) == ((B, A), None)
 
 
+FIRST, LAST = Foreign("objectId", b"object id 01"), Foreign("objectId", b"object id 02")
+
+
 def test_several_are_found_in_the_order_of_their_ids() -> None:
-    """Law WO2: numbers, then strings; those that match, and no more than asked for."""
-    world = world_with({"rows": tuple(Document.of({"_id": key, "n": 1}) for key in ("b", 10, "a", "\u00e9", 9, "B"))})
+    """Law WO2: numbers, strings, ObjectIds; those that match, and no more than asked for."""
+    world = world_with(
+        {"rows": tuple(Document.of({"_id": key, "n": 1}) for key in (LAST, "b", 10, FIRST, "a", "\u00e9", 9, "B"))}
+    )
     for where, limit, found in (
-        ((), 10, [9, 10, "B", "a", "b", "\u00e9"]),
+        ((), 10, [9, 10, "B", "a", "b", "\u00e9", FIRST, LAST]),
         ((), 2, [9, 10]),
         ((In(ID, ("b", "a", "z")),), 10, ["a", "b"]),
         ((Eq(N, 2),), 10, []),

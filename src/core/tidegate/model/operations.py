@@ -39,6 +39,7 @@ from tidegate.model.documents import (
     exactly,
     show,
 )
+from tidegate.model.documents.bson import is_object_id
 from tidegate.model.documents.value import check_field_name
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse, shown
@@ -48,7 +49,7 @@ from tidegate.model.values import check_int, check_tuple, check_type
 __all__ = [
     "FOUND_MAX", "DeleteOne", "FindAll", "FindOne", "FindOneAndUpdate", "InsertOne", "Operation", "StoreTime", "Unique",
     "UpdateOne", "check_collection", "check_unique", "delete_one", "find_all", "find_one", "find_one_and_update",
-    "insert_one", "update_one",
+    "insert_one", "is_key", "update_one",
 ]  # fmt: skip
 
 _COLLECTION_LENGTH_MAX: Final = 200
@@ -94,12 +95,17 @@ def _check_updates(updates: tuple[Update, ...]) -> None:
         raise Misuse("an update of _id", why="the id of a document never changes")
 
 
+def is_key(value: object) -> bool:
+    """Tell whether it may be the id of a document."""
+    return type(value) in {str, int} or is_object_id(value)
+
+
 def _check_inserted(doc: Document) -> None:
     """Raise Misuse unless the document can be inserted: a scalar id, and names that updates can address."""
     check_type(doc, Document, "a document")
-    if not isinstance(doc.held(ID), (str, int)) or isinstance(doc.held(ID), bool):
+    if not is_key(doc.held(ID)):
         raise Misuse(
-            "a document needs an _id that is a string or an integer",
+            "a document needs an _id that is a string, an integer or an ObjectId",
             where=f"insert_one of {doc}",
             why="an id that is a document or an array can be read as a query",
         )
@@ -125,7 +131,7 @@ class FindOne(Effect["Document | None"]):
 @final
 @attrs.frozen(cache_hash=True)
 class FindAll(Effect["tuple[Document, ...]"]):
-    """Replies the documents that match, in the order of their ids: numbers, then strings by their UTF-8 form.
+    """Replies the documents that match, in the order of their ids: numbers, strings by their UTF-8 form, ObjectIds.
 
     The order is that of `in_order`, over ids of all types, in which MongoDB sorts; its `$gt` looks at one type only.
 

@@ -22,7 +22,7 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Fields, Filter, equal, in_order, matches, updated
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Fields, Filter, Foreign, equal, in_order, matches, updated
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import STORE, WALL, Instant
@@ -36,12 +36,13 @@ from tidegate.model.operations import (
     Unique,
     UpdateOne,
     check_unique,
+    is_key,
 )
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
     "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MOVES", "NOTES", "NO_INDEXES", "PROCESS",
-    "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Meaning", "Outcomes", "Overwritten", "Plain",
+    "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Meaning", "Outcomes", "Overwritten", "Plain",
     "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
     "perform", "pinned", "place", "uniques", "wakes", "world_with",
 ]  # fmt: skip
@@ -162,12 +163,19 @@ def inbox(process: str) -> Cell[tuple[object, ...]]:
     return Cell(("inbox", process), ())
 
 
+Key: TypeAlias = str | int | Foreign
+"""What the id of a document may be (`is_key`); of what only BSON has, an ObjectId."""
+
+
 @lru_cache(CELLS_KEPT, typed=True)
-def document(collection: str, key: str | int) -> Cell[Document | None]:
-    return Cell((DOCUMENTS, collection, *((key,) if isinstance(key, str) else ("int", str(key)))), None)
+def document(collection: str, key: Key) -> Cell[Document | None]:
+    if isinstance(key, str):
+        return Cell((DOCUMENTS, collection, key), None)
+    typed = ("int", str(key)) if isinstance(key, int) else ("objectId", key.payload.hex())
+    return Cell((DOCUMENTS, collection, *typed), None)
 
 
-def ids(collection: str) -> Cell[tuple[str | int, ...]]:
+def ids(collection: str) -> Cell[tuple[Key, ...]]:
     """The ids in natural order: whoever scans reads this cell, whoever inserts or deletes writes it."""
     return Cell((IDS, collection), ())
 
@@ -241,7 +249,7 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
         case FindOne(collection, where):
             yield world, _find(world, collection, where)
         case FindAll(collection, where, limit, begin):
-            keys: tuple[str | int, ...] = world.read(ids(collection))
+            keys: tuple[Key, ...] = world.read(ids(collection))
             later = (key for key in sorted(keys, key=in_order) if not begin or in_order(key) > in_order(begin[0]))
             docs = filter(None, (world.read(document(collection, key)) for key in later))
             matching = (doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
@@ -346,10 +354,10 @@ def _find(world: World, collection: str, where: Filter) -> Document | None:
     return None
 
 
-def pinned(where: Filter) -> str | int | None:
+def pinned(where: Filter) -> Key | None:
     match where:
-        case Eq(Field("_id"), str() | int() as value):
-            return None if isinstance(value, bool) else value
+        case Eq(Field("_id"), value):
+            return cast("Key", value) if is_key(value) else None
         case AllOf(parts):
             return next((key for part in parts if (key := pinned(part)) is not None), None)
         case _:

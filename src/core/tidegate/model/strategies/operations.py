@@ -19,6 +19,7 @@ from tidegate.model.documents import (
     Exists,
     Field,
     Filter,
+    Foreign,
     Ge,
     Gt,
     In,
@@ -44,7 +45,9 @@ __all__ = ["filters", "inserted", "operations", "updates"]
 
 _HOUR: Final = 60 * MINUTE
 _YEAR: Final = 365 * 24 * _HOUR
-_IDS: Final[SearchStrategy[str | int]] = st.sampled_from(("x", "y", 1, "x", "y", 1, 2, "$a", ""))
+_IDS: Final[SearchStrategy[str | int | Foreign]] = st.sampled_from(
+    ("x", "y", 1, "x", "y", 1, 2, "$a", "", Foreign("objectId", b"object id 12"))
+)
 _NAMES: Final = st.one_of(st.sampled_from(("a", "b", "c")), st.sampled_from(("a", "b", "c")), field_names())
 _FIELDS: Final = _NAMES.filter(lambda name: name != ID.name).map(Field[Any])
 _INTEGERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1))
