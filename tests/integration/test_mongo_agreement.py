@@ -66,8 +66,11 @@ from tidegate.model.operations import (
     StoreTime,
     Unique,
     UpdateOne,
+    UpsertOne,
+    delete_one,
     find_all,
     find_one_and_update,
+    upsert_one,
 )
 from tidegate.sim.world import NO_INDEXES, pinned
 from tidegate.strategies import operations, pairs, values
@@ -145,13 +148,13 @@ class Both:
 
     def put_by_server(self, operation: Operation, before: tuple[Document, ...]) -> Instant | None:
         """The time that MongoDB's clock showed, where the operation has put it."""
-        if not isinstance(operation, (FindOneAndUpdate, UpdateOne)):
+        if not isinstance(operation, (FindOneAndUpdate, UpdateOne, UpsertOne)):
             return None
         fields = [update.field for update in operation.updates if isinstance(update, PutServerTime)]
         if not fields:
             return None
-        for old, new in zip(before, self.contents(), strict=True):
-            if exactly(old) != exactly(new):
+        for new in self.contents():
+            if new not in before:
                 put = new.held(fields[0])
 
                 assert isinstance(put, Instant)
@@ -425,3 +428,36 @@ def test_every_update_makes_the_same_of_every_edge(collection: Collection[dict[s
         for number in range(len(HELD)):
             both.ask(FindOneAndUpdate(COLLECTION, Eq(ID, number), changes))
         both.compare()
+
+
+NEW: Final = Eq(ID, "new")
+TAKEN: Final = Document.of({"_id": "taken", "a": "something else"})
+
+
+NEARLY_EQ: Final[tuple[Filter, ...]] = (
+    *(In(A, values) for values in ((1,), (1, 1.0), (obj(),), ((1,),), (None,))),
+    *(AnyOf((Eq(A, 1),)), AnyOf((Eq(A, 1), Eq(A, 1))), AnyOf((AllOf((Eq(A, 1),)), In(A, (1,))))),
+    *(Not(Ne(A, 1)), Not(Not(Eq(A, 1))), NotIn(A, ()), AllOf((Exists(A), In(A, (1,)))), Not(NotIn(A, (1,)))),
+)
+"""What says that a field equals one value, and does not say so by `Eq`."""
+
+
+def is_of_no_age(where: Filter) -> bool:
+    return not any(isinstance(part, OlderThan) for part in parts_of(where))
+
+
+def test_every_upsert_makes_the_same_of_every_edge(collection: Collection[dict[str, Any]]) -> None:
+    """What the filter says beside the id, and each update of what it says; where the id is taken, it is refused."""
+    both = Both(collection, same, TAKEN)
+    collection.insert_one(stored(TAKEN, COLLECTION))
+    equalities = (where for where in FILTERS if isinstance(where, Eq))
+    for where in (*equalities, *NEARLY_EQ, *filter(is_of_no_age, FILTERS[::20])):
+        both.ask(upsert_one(COLLECTION, AllOf((where, NEW)), Put(B, 1)))
+        both.compare()
+        both.ask(upsert_one(COLLECTION, AllOf((Eq(ID, "taken"), where)), Put(B, 1)))
+        both.ask(delete_one(COLLECTION, NEW))
+    for changes in UPDATES:
+        for held in (Eq(A, 1), Eq(A, (1, "a"))):
+            both.ask(UpsertOne(COLLECTION, AllOf((held, NEW, Eq(Field[Any]("aa"), None))), changes))
+            both.compare()
+            both.ask(delete_one(COLLECTION, NEW))

@@ -73,6 +73,7 @@ from tidegate.model.operations import (
     StoreTime,
     Unique,
     UpdateOne,
+    UpsertOne,
     check_unique,
 )
 
@@ -269,6 +270,15 @@ def _on_collection(effect: Operation) -> _Request:
             return _Request(
                 methodcaller("update_one", condition(where), changes(updates)), lambda answer: answer.matched_count
             )
+        case UpsertOne(_, where, updates):
+            upsert = methodcaller(
+                "find_one_and_update",
+                _describing(where),
+                changes(updates),
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+            return _Request(upsert, found)
         case InsertOne(collection, doc):
             return _Request(methodcaller("insert_one", stored(doc, collection)), lambda _: None)
         case DeleteOne(_, where):
@@ -315,6 +325,21 @@ def condition(term: Filter) -> dict[str, Any]:
             return {"$nor": [condition(part)]}
         case _:
             assert_never(term)
+
+
+def _describing(where: Filter) -> dict[str, Any]:
+    """The filter of an upsert, which inserts nothing but what `Eq` says.
+
+    MongoDB takes {$in: [1]}, and $or where all parts are one equality, for that equality, and inserts it. Behind two $nor it
+    does not.
+    """
+    match where:
+        case Eq():
+            return condition(where)
+        case AllOf(parts):
+            return {"$and": [_describing(part) for part in parts]}
+        case _:
+            return condition(Not(Not(where)))
 
 
 def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:

@@ -24,7 +24,7 @@ from tidegate.model.documents import Filter, OlderThan, exactly, parts_of
 from tidegate.model.effects import Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
-from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne
+from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne, UpsertOne
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
@@ -105,6 +105,7 @@ class Process:
                 | FindAll(_, where)
                 | FindOneAndUpdate(_, where)
                 | UpdateOne(_, where)
+                | UpsertOne(_, where)
                 | DeleteOne(_, where)
             ):
                 if (age := _oldest(where)) > horizon:

@@ -21,7 +21,7 @@ import tidegate
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.instants import Duration
-from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
+from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne, UpsertOne
 from tidegate.model.patches import difference, to_json
 from tidegate.sim import group
 from tidegate.sim.automaton import Raised
@@ -59,7 +59,7 @@ Path: TypeAlias = tuple[Packed, ...]
 
 _KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.READ, (FindOne, FindAll, Now)),
-    (StepKind.WRITE, (FindOneAndUpdate, UpdateOne)),
+    (StepKind.WRITE, (FindOneAndUpdate, UpdateOne, UpsertOne)),
     (StepKind.INSERT, (InsertOne,)),
     (StepKind.DELETE, (DeleteOne,)),
     (StepKind.SLEEP, (Sleep,)),

@@ -20,7 +20,7 @@ from tidegate.model.values import check_callable, check_int, check_tuple, check_
 
 __all__ = [
     "FILTERS", "AllOf", "AnyOf", "Clock", "Contains", "Eq", "Exists", "Filter", "Ge", "Gt", "In", "Le", "Lt", "Ne", "Not",
-    "NotIn", "OlderThan", "matches", "parts_of",
+    "NotIn", "OlderThan", "equalities", "matches", "parts_of",
 ]  # fmt: skip
 
 
@@ -362,6 +362,18 @@ def _is_less(one: tuple[int, int] | str, other: tuple[int, int] | str) -> bool:
     least = min(one[1], other[1], 0)  # both are made whole
     below: bool = one[0] * 10 ** (one[1] - least) < other[0] * 10 ** (other[1] - least)
     return below
+
+
+def equalities(term: Filter) -> tuple[Eq[Any], ...]:
+    """What all documents that match must equal: the field that is asked for, or those of all parts of an `AllOf`."""
+    check_type(term, FILTERS, "a filter")
+    match term:
+        case Eq():
+            return (term,)
+        case AllOf(parts):
+            return tuple(each for part in parts for each in equalities(part))
+        case _:
+            return ()
 
 
 def parts_of(term: Filter) -> Iterator[Filter]:

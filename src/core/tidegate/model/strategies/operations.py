@@ -36,9 +36,21 @@ from tidegate.model.documents import (
     Remove,
     Update,
     Value,
+    equalities,
+    parts_of,
 )
 from tidegate.model.instants import MINUTE
-from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
+from tidegate.model.operations import (
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    Operation,
+    UpdateOne,
+    UpsertOne,
+    is_key,
+)
 from tidegate.model.strategies.documents import field_names, instants, values
 
 __all__ = ["filters", "inserted", "operations", "updates"]
@@ -121,13 +133,32 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
     name, where, changes = st.just(collection), filters(value), updates(value)
     find_and_update = st.builds(FindOneAndUpdate, name, where, changes)
     update = st.builds(UpdateOne, name, where, changes)
+    upsert = st.builds(UpsertOne, name, filters(value).filter(_describes_one), changes)
     find = st.builds(FindOne, name, where)
     insert = st.builds(InsertOne, name, inserted(values() if value is None else value))
     delete = st.builds(DeleteOne, name, where)
     find_all = st.builds(FindAll, name, st.one_of(st.just(Exists(ID)), where), st.integers(1, 4))
     return st.one_of(
-        find_and_update, find_and_update, find_and_update, update, update, find, find_all, insert, insert, delete
+        find_and_update,
+        find_and_update,
+        find_and_update,
+        update,
+        update,
+        upsert,
+        find,
+        find_all,
+        insert,
+        insert,
+        delete,
     )
+
+
+def _describes_one(where: Filter) -> bool:
+    """Does it say what an upsert inserts?"""
+    asked = [each.field.name for each in equalities(where)]
+    keys = [each for each in equalities(where) if each.field == ID and is_key(each.value)]
+    ages = any(isinstance(part, OlderThan) for part in parts_of(where))
+    return bool(keys) and len(set(asked)) == len(asked) and not ages
 
 
 @st.composite
