@@ -24,6 +24,7 @@ from tidegate.model.instants import Duration
 from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne, UpsertOne
 from tidegate.model.patches import difference, to_json
 from tidegate.sim import group
+from tidegate.sim.actors import STARTS_AGAIN
 from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
 from tidegate.sim.faults import Fault
@@ -300,6 +301,8 @@ def _passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Dura
 def _kind_of(way: Way) -> StepKind:
     if way.step.fault in _KIND_OF_FAULT:
         return _KIND_OF_FAULT[way.step.fault]
+    if way.step.label == STARTS_AGAIN:
+        return StepKind.RESTART
     effect, lane = effect_of(way.step.label), lane_of(way.stepper)
     if lane in _KIND_OF_LANE:
         return _KIND_OF_LANE[lane]
