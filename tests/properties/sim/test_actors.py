@@ -29,7 +29,7 @@ from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import delete_one, find_one, find_one_and_update, update_one
-from tidegate.sim.actors import Network, Process, Ticks, factory
+from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
 from tidegate.sim.replay import Reproduced, replay
@@ -465,3 +465,41 @@ def test_a_program_that_is_the_same_in_every_life() -> None:
 def test_trouble_reads_as_it_is() -> None:
     """A reason in words stands unquoted in a trace."""
     assert str(Trouble("could not be sent")) == "could not be sent"
+
+
+# --- what comes last ----------------------------------------------------------------------------------------------------
+
+
+def tidied(faults: Faults = Faults(), *, comes_back: bool = False) -> Scenario:
+    """One adds, and what looks at the end keeps what it saw."""
+
+    async def looks() -> object:
+        await QUIET
+        row = await find_one("rows", ROW)
+        return row[N] if row else None
+
+    working = tuple(
+        Process(name, lambda life: adds(life), faults, comes_back=comes_back)  # noqa: PLW0108  a program of its own
+        for name in ("p0", "p1")
+    )
+    looking = Process("looks", factory(looks), meaning=when_quiet(working))
+    return attrs.evolve(scenario(faults=faults), actors=(*working, Network(), looking))
+
+
+def seen_at_the_end(found: Found) -> set[object]:
+    return {status.value for here in found.states.values() if isinstance(status := here.status("looks"), Returned)}
+
+
+@pytest.mark.parametrize(
+    ("faults", "comes_back", "seen"),
+    [
+        (Faults(), False, {2}),
+        (Faults.of(Fault.LATE), False, {2}),
+        (Faults.of(Fault.CRASH_BEFORE), False, {1, 2}),
+        (Faults.of(Fault.CRASH_BEFORE), True, {2}),
+        (Faults.of(Fault.CRASH_AFTER), True, {2, 3}),
+    ],
+)
+def test_who_waits_for_quiet_sees_what_everybody_has_done(faults: Faults, comes_back: bool, seen: set[object]) -> None:
+    """Nobody does anything any more, nothing is under way, and whoever comes back has come back."""
+    assert seen_at_the_end(checked(tidied(faults, comes_back=comes_back))) == seen

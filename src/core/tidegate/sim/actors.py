@@ -24,11 +24,11 @@ from typing import Final, ParamSpec, cast, final
 import attrs
 
 from tidegate.model.documents import Filter, OlderThan, exactly, parts_of
-from tidegate.model.effects import Effect, Note, Now, Sleep
+from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne, UpsertOne
-from tidegate.model.values import check_type
+from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
@@ -41,6 +41,7 @@ from tidegate.sim.world import (
     MOVES,
     Cell,
     Meaning,
+    Outcomes,
     World,
     life,
     notes,
@@ -49,7 +50,7 @@ from tidegate.sim.world import (
     wakes,
 )
 
-__all__ = ["STARTS_AGAIN", "Network", "Process", "Ticks", "factory", "stuck"]
+__all__ = ["QUIET", "STARTS_AGAIN", "Network", "Process", "Ticks", "factory", "stuck", "when_quiet"]
 
 STARTS_AGAIN: Final = Label("starts again")
 
@@ -179,6 +180,11 @@ class Process:
             case _:
                 pass
 
+    def is_busy(self, world: World) -> bool:
+        """Does it go on, as far as it depends on itself?"""
+        status = self.status(world.read(self.place))
+        return isinstance(status, Asking) or (self.comes_back and isinstance(status, (Crashed, Cancelled)))
+
     def reborn(self, world: World) -> World:
         which = world.read(life(self.name)) + 1
         return self.goes(world.write(life(self.name), which), self.behaviour.start(which))
@@ -226,6 +232,29 @@ class Process:
         if undone is not None and self.faults.strikes(Fault.NEVER_RETURNS, undone):
             dead = dead.write(stuck(self.name), value=False)
         return ActorStep(label, dead, must=False, fault=fault)
+
+
+QUIET: Final = Call("all is quiet")
+"""To wait until the others are done: for a program that looks, or tidies up, at the end of every run (`when_quiet`)."""
+
+
+def when_quiet(processes: tuple[Process, ...], otherwise: Meaning = perform) -> Meaning:
+    """A meaning in which `QUIET` is answered when none of the processes does anything any more, and nothing is under way.
+
+    Args:
+        processes: Whoever must have returned, failed, or died for good.
+        otherwise: What everything else means.
+    """
+    check_tuple(processes, Process, "a process")
+    check_callable(otherwise, "a meaning")
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if effect != QUIET:
+            yield from otherwise(effect, world, who)
+        elif not world.read(FLIGHT) and not any(process.is_busy(world) for process in processes):
+            yield world, None
+
+    return meaning
 
 
 @lru_cache(CELLS_KEPT)

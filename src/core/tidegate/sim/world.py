@@ -195,7 +195,6 @@ def ids(collection: str) -> Cell[tuple[Key, ...]]:
     return Cell((IDS, collection), ())
 
 
-@lru_cache(CELLS_KEPT, typed=True)
 def upserted_by(collection: str, key: Key) -> Cell[str]:
     """Whose upsert has inserted the document: those of others may have looked before it did, and be refused."""
     return Cell(("upserted by", *document(collection, key).name[1:]), "")
