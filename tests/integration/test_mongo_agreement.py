@@ -34,8 +34,14 @@ from tidegate.model.documents import (
     Field,
     Fields,
     Filter,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
+    NotIn,
     OlderThan,
     Pull,
     Push,
@@ -46,6 +52,7 @@ from tidegate.model.documents import (
     Value,
     exactly,
     matches,
+    parts_of,
 )
 from tidegate.model.effects import Failure, Refused, is_duplicate
 from tidegate.model.errors import TidegateError
@@ -59,8 +66,11 @@ from tidegate.model.operations import (
     StoreTime,
     Unique,
     UpdateOne,
+    UpsertOne,
+    delete_one,
     find_all,
     find_one_and_update,
+    upsert_one,
 )
 from tidegate.sim.world import NO_INDEXES, pinned
 from tidegate.strategies import operations, pairs, values
@@ -123,7 +133,7 @@ class Both:
     def is_about_order(self, where: Filter, docs: tuple[Document, ...]) -> bool:
         """Several documents match, and MongoDB may take the first in the order of an index."""
         is_indexed = pinned(where) is None and any(
-            getattr(part, "field", None) in self.indexed for part in parts(where)
+            getattr(part, "field", None) in self.indexed for part in parts_of(where)
         )
         return is_indexed and sum(matches(where, doc, lambda: self.clock) for doc in docs) > 1
 
@@ -138,26 +148,19 @@ class Both:
 
     def put_by_server(self, operation: Operation, before: tuple[Document, ...]) -> Instant | None:
         """The time that MongoDB's clock showed, where the operation has put it."""
-        if not isinstance(operation, (FindOneAndUpdate, UpdateOne)):
+        if not isinstance(operation, (FindOneAndUpdate, UpdateOne, UpsertOne)):
             return None
         fields = [update.field for update in operation.updates if isinstance(update, PutServerTime)]
         if not fields:
             return None
-        for old, new in zip(before, self.contents(), strict=True):
-            if exactly(old) != exactly(new):
+        for new in self.contents():
+            if new not in before:
                 put = new.held(fields[0])
 
                 assert isinstance(put, Instant)
                 assert abs(put - self.clock) < 10 * SECOND
                 return put
         return None
-
-
-def parts(where: Filter) -> Iterator[Filter]:
-    yield where
-    if isinstance(where, (AllOf, AnyOf)):
-        for part in where.parts:
-            yield from parts(part)
 
 
 def comparable(reply: object) -> object:
@@ -176,7 +179,7 @@ def collection(mongodb: str, database: str) -> Iterator[Collection[dict[str, Any
 # --- random sequences ---------------------------------------------------------------------------------------------------
 
 # A small stock, so that operations meet the documents that others left.
-BEGUN: Final[tuple[str | int, ...]] = ("x", "y", 1)
+BEGUN: Final[tuple[Value, ...]] = ("x", "y", 1)
 NUMBERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1), st.floats())
 
 
@@ -366,6 +369,9 @@ HELD: Final[tuple[Document, ...]] = (
     Document(),
     *(Document((("a", value),)) for value in (*SCALARS, *CONTAINERS)),
 )
+LIMITS: Final = tuple(
+    value for value in SCALARS if isinstance(value, (int, float, str, Instant)) and not isinstance(value, bool)
+)
 INTS: Final = (0, 1, -1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63))
 FILTERS: Final[tuple[Filter, ...]] = (
     Exists(A),
@@ -373,7 +379,14 @@ FILTERS: Final[tuple[Filter, ...]] = (
     *(Eq(A, value) for value in (*SCALARS, *CONTAINERS)),
     *(In(A, (value, "no")) for value in (*SCALARS, *CONTAINERS)),
     *(Contains(A, value) for value in (*SCALARS, *CONTAINERS)),
-    *(Lt(A, value) for value in INTS),
+    *(Ne(A, value) for value in (*SCALARS, *CONTAINERS)),
+    *(NotIn(A, (value, "no")) for value in (*SCALARS, *CONTAINERS)),
+    *(kind(A, value) for kind in (Lt[Any], Le[Any], Gt[Any], Ge[Any]) for value in (*INTS, *LIMITS)),
+    *(Not(kind(A, value)) for kind in (Lt[Any], Le[Any], Gt[Any], Ge[Any]) for value in LIMITS),
+    *(Not(Eq(A, value)) for value in (None, 1, (1,), obj(Sgt=0))),
+    Not(OlderThan(A, HOUR)),
+    Not(Not(Contains(A, 1))),
+    Not(AnyOf((Eq(A, None), AllOf((Exists(A), Lt(A, 1)))))),
     *(OlderThan(A, age) for age in (0, 1, -1, 999, HOUR, -HOUR, 10_000 * YEAR, -10_000 * YEAR)),
     AllOf((Exists(A), AnyOf((Eq(A, None), Lt(A, 1))))),
 )
@@ -415,3 +428,36 @@ def test_every_update_makes_the_same_of_every_edge(collection: Collection[dict[s
         for number in range(len(HELD)):
             both.ask(FindOneAndUpdate(COLLECTION, Eq(ID, number), changes))
         both.compare()
+
+
+NEW: Final = Eq(ID, "new")
+TAKEN: Final = Document.of({"_id": "taken", "a": "something else"})
+
+
+NEARLY_EQ: Final[tuple[Filter, ...]] = (
+    *(In(A, values) for values in ((1,), (1, 1.0), (obj(),), ((1,),), (None,))),
+    *(AnyOf((Eq(A, 1),)), AnyOf((Eq(A, 1), Eq(A, 1))), AnyOf((AllOf((Eq(A, 1),)), In(A, (1,))))),
+    *(Not(Ne(A, 1)), Not(Not(Eq(A, 1))), NotIn(A, ()), AllOf((Exists(A), In(A, (1,)))), Not(NotIn(A, (1,)))),
+)
+"""What says that a field equals one value, and does not say so by `Eq`."""
+
+
+def is_of_no_age(where: Filter) -> bool:
+    return not any(isinstance(part, OlderThan) for part in parts_of(where))
+
+
+def test_every_upsert_makes_the_same_of_every_edge(collection: Collection[dict[str, Any]]) -> None:
+    """What the filter says beside the id, and each update of what it says; where the id is taken, it is refused."""
+    both = Both(collection, same, TAKEN)
+    collection.insert_one(stored(TAKEN, COLLECTION))
+    equalities = (where for where in FILTERS if isinstance(where, Eq))
+    for where in (*equalities, *NEARLY_EQ, *filter(is_of_no_age, FILTERS[::20])):
+        both.ask(upsert_one(COLLECTION, AllOf((where, NEW)), Put(B, 1)))
+        both.compare()
+        both.ask(upsert_one(COLLECTION, AllOf((Eq(ID, "taken"), where)), Put(B, 1)))
+        both.ask(delete_one(COLLECTION, NEW))
+    for changes in UPDATES:
+        for held in (Eq(A, 1), Eq(A, (1, "a"))):
+            both.ask(UpsertOne(COLLECTION, AllOf((held, NEW, Eq(Field[Any]("aa"), None))), changes))
+            both.compare()
+            both.ask(delete_one(COLLECTION, NEW))

@@ -18,14 +18,20 @@ from tests.length import FILTERED, PAIRS, PROJECTED
 
 from tidegate.model.documents import (
     AddToSet,
+    AnyOf,
     Contains,
     Document,
     Eq,
     Field,
     Filter,
     Foreign,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
     Pull,
     Push,
     Put,
@@ -356,6 +362,10 @@ FOREIGN_FILTERS: Final[tuple[Callable[[Foreign], Filter], ...]] = (
     lambda value: In(FIELD, (1, value) if value.type != "regex" else (1,)),
     lambda value: Contains(Field[tuple[Value, ...]](FIELD.name), value),
     lambda _: Lt(Field[int](FIELD.name), 1),
+    lambda _: Gt(FIELD, 0.1),
+    lambda _: AnyOf((Le(FIELD, 2**53), Ge(FIELD, math.inf))),
+    lambda value: Ne(FIELD, value if value.type != "regex" else None),
+    lambda value: Not(Eq(FIELD, value)),
 )
 
 

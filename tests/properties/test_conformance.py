@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidegate import strategies
 from tidegate.conformance import PROBED, Breach, agreement, breaches, probes
 from tidegate.consumer.commands import Assigned, Committed, CommitUnknown, Event, Fetched, Revoked
-from tidegate.model.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServerTime
+from tidegate.model.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServerTime, equalities
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import (
@@ -25,6 +25,7 @@ from tidegate.model.operations import (
     InsertOne,
     Operation,
     UpdateOne,
+    UpsertOne,
     insert_one,
 )
 from tidegate.model.records import TopicPartition
@@ -50,7 +51,7 @@ def asked(operations: tuple[Operation, ...], store: Store) -> tuple[tuple[object
             asks = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
         except StopIteration as stop:
             return stop.value, world
-        assert isinstance(asks, (FindOne, FindAll, FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne))
+        assert isinstance(asks, (FindOne, FindAll, FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne))
         world, reply = store(asks, world.write(CLOCK, world.read(CLOCK) + SECOND))
 
 
@@ -129,6 +130,15 @@ def upserts(operation: Operation, world: World) -> tuple[World, object]:
     return right(operation, world)
 
 
+def inserts_the_bare_id(operation: Operation, world: World) -> tuple[World, object]:
+    """An upsert inserts what it updates, and nothing of what its filter says."""
+    after, reply = right(operation, world)
+    here, there = (len(each.read(ids(operation.collection))) for each in (world, after))
+    if isinstance(operation, UpsertOne) and there > here:
+        return right(attrs.evolve(operation, where=equalities(operation.where)[0]), world)
+    return after, reply
+
+
 def loose(operation: Operation, world: World) -> tuple[World, object]:
     """Whole floats come back as integers."""
     after, reply = right(operation, world)
@@ -184,8 +194,8 @@ def a_clock_that_stands(operation: Operation, world: World) -> tuple[World, obje
 
 
 WRONG: tuple[Store, ...] = (
-    overwrites, forgets_the_version, answers_before, half_done, refuses_nothing, always_deletes, upserts, loose,
-    unbounded, adds_again, in_the_given_order, null_is_not_missing, a_clock_that_stands,
+    overwrites, forgets_the_version, answers_before, half_done, refuses_nothing, always_deletes, upserts,
+    inserts_the_bare_id, loose, unbounded, adds_again, in_the_given_order, null_is_not_missing, a_clock_that_stands,
 )  # fmt: skip
 
 

@@ -57,7 +57,8 @@ class Embedded:
     def __call__(self, effect: Operation | StoreTime) -> object:
         """Carry one operation out, and answer it; a refusal is an answer too."""
         with self._lock:
-            [(after, reply)] = perform(effect, self._world.write(CLOCK, self._clock()), "embedded")
+            # Another outcome is only of what others do at the same time.
+            after, reply = next(perform(effect, self._world.write(CLOCK, self._clock()), "embedded"))
             self._world = after
         return reply
 

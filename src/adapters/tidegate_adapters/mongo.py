@@ -45,8 +45,14 @@ from tidegate.model.documents import (
     Exists,
     Field,
     Filter,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
+    NotIn,
     OlderThan,
     Pull,
     Push,
@@ -67,6 +73,7 @@ from tidegate.model.operations import (
     StoreTime,
     Unique,
     UpdateOne,
+    UpsertOne,
     check_unique,
 )
 
@@ -263,6 +270,15 @@ def _on_collection(effect: Operation) -> _Request:
             return _Request(
                 methodcaller("update_one", condition(where), changes(updates)), lambda answer: answer.matched_count
             )
+        case UpsertOne(_, where, updates):
+            upsert = methodcaller(
+                "find_one_and_update",
+                _describing(where),
+                changes(updates),
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+            return _Request(upsert, found)
         case InsertOne(collection, doc):
             return _Request(methodcaller("insert_one", stored(doc, collection)), lambda _: None)
         case DeleteOne(_, where):
@@ -276,13 +292,23 @@ def condition(term: Filter) -> dict[str, Any]:
     match term:
         case Eq(field, value):
             return {field.name: {"$eq": _literal(field, value)}}
+        case Ne(field, value):
+            return {field.name: {"$ne": _literal(field, value)}}
         case Lt(field, value):
             return {field.name: {"$lt": _literal(field, value)}}
+        case Le(field, value):
+            return {field.name: {"$lte": _literal(field, value)}}
+        case Gt(field, value):
+            return {field.name: {"$gt": _literal(field, value)}}
+        case Ge(field, value):
+            return {field.name: {"$gte": _literal(field, value)}}
         case In(field, values):  # among the values of $in, an object whose first key begins with $ is refused
             objects = tuple(value for value in values if isinstance(value, Document))
             others = tuple(value for value in values if not isinstance(value, Document))
             plain = {field.name: {"$in": _literal(field, others)}}
             return {"$or": [plain, *(condition(Eq(field, value)) for value in objects)]}
+        case NotIn(field, values):
+            return condition(Not(In(field, values)))
         case Exists(field):
             return {field.name: {"$exists": True}}
         case Contains(field, value):
@@ -295,8 +321,25 @@ def condition(term: Filter) -> dict[str, Any]:
             return {"$and": [condition(part) for part in parts]}
         case AnyOf(parts):
             return {"$or": [condition(part) for part in parts]}
+        case Not(part):
+            return {"$nor": [condition(part)]}
         case _:
             assert_never(term)
+
+
+def _describing(where: Filter) -> dict[str, Any]:
+    """The filter of an upsert, which inserts nothing but what `Eq` says.
+
+    MongoDB takes {$in: [1]}, and $or where all parts are one equality, for that equality, and inserts it. Behind two $nor it
+    does not.
+    """
+    match where:
+        case Eq():
+            return condition(where)
+        case AllOf(parts):
+            return {"$and": [_describing(part) for part in parts]}
+        case _:
+            return condition(Not(Not(where)))
 
 
 def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:

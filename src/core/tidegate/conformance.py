@@ -25,7 +25,7 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias, final, get_args
+from typing import Final, TypeAlias, cast, final, get_args
 
 import attrs
 
@@ -41,8 +41,14 @@ from tidegate.model.documents import (
     Eq,
     Exists,
     Field,
+    Filter,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
     OlderThan,
     Pull,
     Push,
@@ -60,15 +66,17 @@ from tidegate.model.operations import (
     InsertOne,
     Operation,
     UpdateOne,
+    UpsertOne,
     delete_one,
     find_one,
     find_one_and_update,
     insert_one,
     update_one,
+    upsert_one,
 )
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_tuple, check_type
-from tidegate.sim.world import CLOCK, Plain, World, perform
+from tidegate.sim.world import CLOCK, Key, Plain, World, perform, pinned
 
 __all__ = ["PROBED", "Breach", "Disagreement", "agreement", "breaches", "probes"]
 
@@ -110,8 +118,9 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
         Misuse: One of them is not an operation.
     """
     check_tuple(operations, get_args(Operation), "an operation")
-    inserts = {(each.collection, each.doc[ID]) for each in operations if isinstance(each, InsertOne)}
-    stored: list[_Key] = sorted(inserts, key=repr)
+    inserts: set[_Key] = {(each.collection, each.doc[ID]) for each in operations if isinstance(each, InsertOne)}
+    upserts = {(each.collection, pinned(each.where)) for each in operations if isinstance(each, UpsertOne)}
+    stored = sorted(inserts | cast("set[_Key]", upserts), key=repr)
     world: World = Plain()
     await _cleared(stored)
     for operation in operations:
@@ -126,7 +135,7 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
     return ()
 
 
-_Key: TypeAlias = "tuple[str, str | int]"
+_Key: TypeAlias = "tuple[str, Key]"
 
 
 async def _answer(operation: Operation) -> object:
@@ -146,7 +155,7 @@ async def _cleared(keys: Iterable[_Key]) -> None:
 
 def _put_time(operation: Operation, held: list[Document | None]) -> Instant | None:
     """The time that the store has just put, if it was asked to."""
-    if not isinstance(operation, (FindOneAndUpdate, UpdateOne)):
+    if not isinstance(operation, (FindOneAndUpdate, UpdateOne, UpsertOne)):
         return None
     fields = [update.field for update in operation.updates if isinstance(update, PutServerTime)]
     times = (doc.held(field) for doc in held if doc is not None for field in fields)
@@ -179,7 +188,7 @@ PROBED: Final = ("tidegate conformance x", "tidegate conformance $y")
 _X, _Y = PROBED
 _N: Final = Field[object]("n")
 _LIST: Final = Field["tuple[object, ...]"]("list")
-_AT: Final = Field[Instant]("at")
+_AT: Final = Field[Instant | None]("at")
 _COUNT: Final = Field[int]("count")
 _DAY: Final = 24 * 60 * MINUTE
 _VALUES: Final = (
@@ -218,7 +227,11 @@ def probes(collection: str) -> tuple[Operation, ...]:
         find_one(collection, AllOf((y, OlderThan(_AT, -_DAY)))),
         update_one(collection, x, Put(Field[int]("z"), 1), Put(Field[int]("b"), 2)),
         delete_one(collection, AllOf((x, Eq(_N, "no such value")))),
+        upsert_one(collection, AllOf((x, Eq(_N, "no such value"))), Put(_N, 1)),
         delete_one(collection, x),
+        delete_one(collection, x),
+        *(upsert_one(collection, AllOf((x, Eq(_N, 1), Lt(_COUNT, 5))), Add(_COUNT, 5), Put(_AT, None)) for _ in "ab"),
+        upsert_one(collection, x, Add(_COUNT, 1)),
         delete_one(collection, x),
         find_one_and_update(collection, x, Put(_N, 1)),
         update_one(collection, x, Put(_N, 1)),
@@ -232,7 +245,11 @@ def _about_value(collection: str, value: object) -> Iterator[Operation]:
     for other in _VALUES:
         yield find_one(collection, AllOf((x, Eq(_N, other))))
     yield find_one(collection, AllOf((x, In(_N, (1, None)))))
-    yield find_one(collection, AllOf((x, Lt(Field[int]("n"), 1))))
+    yield find_one(collection, AllOf((x, Ne(_N, 0))))
+    yield find_one(collection, AllOf((x, Not(In(_N, (1, None))))))
+    for limit in (1, 0.0, "", Instant(0)):
+        limited: tuple[Filter, ...] = (Lt(_N, limit), Ge(_N, limit), Not(AnyOf((Le(_N, limit), Gt(_N, limit)))))
+        yield from (find_one(collection, AllOf((x, where))) for where in limited)
     yield find_one(collection, AllOf((x, Exists(_N))))
     yield find_one(
         collection, AllOf((x, AnyOf((Contains(_LIST, value), Contains(Field["tuple[object, ...]"]("n"), 1)))))

@@ -1,13 +1,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.model.documents import ID, Add, AllOf, AnyOf, Document, Eq, Exists, Field, Filter, Push, Put, Remove
+from tidegate.model.documents import (
+    ID,
+    Add,
+    AllOf,
+    AnyOf,
+    Document,
+    Eq,
+    Exists,
+    Field,
+    Filter,
+    Foreign,
+    Not,
+    OlderThan,
+    Push,
+    Put,
+    Remove,
+)
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
@@ -20,6 +37,7 @@ from tidegate.model.operations import (
     Operation,
     Unique,
     UpdateOne,
+    UpsertOne,
     check_unique,
     delete_one,
     find_all,
@@ -27,6 +45,7 @@ from tidegate.model.operations import (
     find_one_and_update,
     insert_one,
     update_one,
+    upsert_one,
 )
 
 COUNT: Final = Field[int]("count")
@@ -40,6 +59,7 @@ ON: Final[dict[str, Callable[[str], Operation]]] = {
     "find_all": lambda collection: find_all(collection, WHERE, limit=1),
     "find_one_and_update": lambda collection: find_one_and_update(collection, WHERE, Put(COUNT, 1)),
     "update_one": lambda collection: update_one(collection, WHERE, Put(COUNT, 1)),
+    "upsert_one": lambda collection: upsert_one(collection, WHERE, Put(COUNT, 1)),
     "insert_one": lambda collection: insert_one(collection, DOC),
     "delete_one": lambda collection: delete_one(collection, WHERE),
 }
@@ -107,9 +127,9 @@ def test_a_unique_index_names_its_fields(unique: Unique, said: str) -> None:
 # --- updates ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operation", [find_one_and_update, update_one])
+@pytest.mark.parametrize("operation", [find_one_and_update, update_one, upsert_one])
 def test_updates_touch_different_fields_and_never_the_id(
-    operation: Callable[..., FindOneAndUpdate | UpdateOne],
+    operation: Callable[..., FindOneAndUpdate | UpdateOne | UpsertOne],
 ) -> None:
     """MongoDB refuses two updates of a field, and the id of a document never changes."""
     with pytest.raises(Misuse, match="changes nothing"):
@@ -121,6 +141,22 @@ def test_updates_touch_different_fields_and_never_the_id(
             operation("c", WHERE, update)
 
     assert operation("c", WHERE, Put(COUNT, 1), Remove(NAMES)).updates == (Put(COUNT, 1), Remove(NAMES))
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        (Eq(COUNT, 1), "which id"),
+        (AnyOf((WHERE, WHERE)), "which id"),
+        (Eq(Field[float]("_id"), 1.0), "which id"),
+        (AllOf((WHERE, Eq(COUNT, 1), AllOf((Eq(COUNT, 1),)))), "a field twice"),
+        (AllOf((WHERE, Not(OlderThan(Field[Instant]("at"), 1)))), "no age"),
+    ],
+)
+def test_an_upsert_says_what_it_inserts(where: Filter, why: str) -> None:
+    """And asks for nothing that MongoDB refuses in one."""
+    with pytest.raises(Misuse, match=why):
+        _ = upsert_one("c", where, Add(COUNT, 1))
 
 
 # --- inserts ----------------------------------------------------------------------------------------------------------
@@ -135,14 +171,15 @@ def test_updates_touch_different_fields_and_never_the_id(
         {"_id": True},
         {"_id": 1.0},
         {"_id": b"x"},
+        {"_id": Foreign("timestamp", bytes(7) + b"\1")},
         {"_id": Instant(0)},
         {"_id": ("x",)},
         {"_id": {"$gt": ""}},
     ],
 )
 def test_an_inserted_document_has_a_scalar_id(bad: dict[str, object]) -> None:
-    """A string or an integer: an id that is a document or an array can be read as a query."""
-    with pytest.raises(Misuse, match="_id that is a string or an integer"):
+    """A string, an integer or an ObjectId: an id that is a document or an array can be read as a query."""
+    with pytest.raises(Misuse, match="_id that is a string, an integer or an ObjectId"):
         _ = insert_one("c", Document.of(bad))
 
 
@@ -155,10 +192,12 @@ def test_an_inserted_document_has_names_that_updates_can_address(name: str) -> N
     assert insert_one("c", Document.of({"_id": "x", "a": {name: 1}})).doc[ID] == "x"
 
 
-@given(st.text() | st.integers(-(2**63), 2**63 - 1))
+@given(
+    st.text() | st.integers(-(2**63), 2**63 - 1) | st.binary(min_size=12, max_size=12).map(partial(Foreign, "objectId"))
+)
 @example("$where")
-def test_an_id_is_data_whatever_it_looks_like(key: str | int) -> None:
-    """Injection has nowhere to enter: any string and any integer of 64 bits is an id, and nothing else."""
+def test_an_id_is_data_whatever_it_looks_like(key: str | int | Foreign) -> None:
+    """Injection has nowhere to enter: any string, any integer of 64 bits and any ObjectId is an id, and nothing else."""
     assert insert_one("c", Document.of({"_id": key})).doc.held(ID) == key
 
 
@@ -188,6 +227,7 @@ EITHER: Final[Filter] = AnyOf((Eq(STATUS, "free"), Eq(COUNT, 0)))
             'find and update c where _id = "x": status := "held", count += 1',
         ),
         (update_one("c", WHERE, Push(NAMES, "n", last=2)), 'update c where _id = "x": push "n" to names, keep 2'),
+        (upsert_one("c", WHERE, Add(COUNT, 1)), 'upsert in c where _id = "x": count += 1'),
         (insert_one("c", Document.of({"_id": 7, "n": None})), "insert into c: {_id: 7, n: null}"),
         (delete_one("c", Exists(NAMES)), "delete c where has names"),
     ],
@@ -206,8 +246,8 @@ def test_no_value_forges_a_line(hostile: str) -> None:
     assert all(str(operation).isprintable() for operation in (insert_one("c", doc), find_one("c", Eq(ID, hostile))))
 
 
-def test_there_are_six_operations() -> None:
+def test_there_are_seven_operations() -> None:
     """What a program may ask of a document store; each is one command, on one document if it writes."""
     made = {type(ON[name]("c")) for name in ON}
 
-    assert made == {FindOne, FindAll, FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne}
+    assert made == {FindOne, FindAll, FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne}

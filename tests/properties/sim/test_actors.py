@@ -5,21 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Final
 
 import attrs
 import pytest
 from tests.properties.plain_search import Found, agree, plain_search
 
-from tidegate.model.documents import ID, Add, AllOf, AnyOf, Document, Eq, Field, OlderThan, Push, Put, PutServerTime
+from tidegate.model.documents import (
+    ID,
+    Add,
+    AllOf,
+    AnyOf,
+    Document,
+    Eq,
+    Field,
+    Not,
+    OlderThan,
+    Push,
+    Put,
+    PutServerTime,
+)
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import delete_one, find_one, find_one_and_update, update_one
-from tidegate.sim.actors import Network, Process, Ticks, factory
+from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
+from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Clock, Scenario, Trouble
+from tidegate.sim.scenario import Clock, Scenario, State, Trouble
+from tidegate.sim.trace import StepKind
 from tidegate.sim.world import (
     CLOCK,
     FLIGHT,
@@ -30,6 +46,7 @@ from tidegate.sim.world import (
     World,
     calling,
     document,
+    life,
     notes,
     perform,
     wakes,
@@ -215,6 +232,58 @@ def test_a_restart_is_a_new_life() -> None:
     assert lives(checked(scenario(signs, faults=Faults.of(*crashes), budget=1))) == {(), (0,)}
 
 
+DEATHS: Final = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CANCELLED)
+
+
+def mortal(*names: str, comes_back: bool, budget: int = 2) -> Scenario:
+    """Processes that may die; whoever does not come back may be restarted, which is a fault more."""
+    faults = Faults.of(*DEATHS, *(() if comes_back else (Fault.RESTART,)))
+    processes = tuple(Process(name, signs, faults, comes_back=comes_back) for name in names)
+    return attrs.evolve(scenario(faults=faults, budget=budget), actors=processes)
+
+
+def test_who_comes_back_lives_as_often_as_it_dies() -> None:
+    """A restart that must come costs nothing, and is the same new life as one that may come."""
+    back, may = checked(mortal("p0", comes_back=True)), checked(mortal("p0", comes_back=False, budget=4))
+    assert lives(back) == {(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)}
+    assert lives(back) <= lives(may)
+    assert Fault.RESTART not in back.faults
+    assert max(here.read(life("p0")) for here in back.states.values()) == 2
+
+
+def is_done(state: State) -> bool:
+    return all(isinstance(state.status(name), Returned) for name in ("p0", "p1"))
+
+
+@pytest.mark.parametrize("symmetric", [(), (("p0", "p1"),)])
+def test_what_comes_in_the_end_comes_where_the_dead_come_back(symmetric: tuple[tuple[str, ...], ...]) -> None:
+    """And where a restart is only a fault that may happen, a run in which the dead stay dead is told."""
+    back, may = (
+        attrs.evolve(mortal("p0", "p1", comes_back=each), eventually={"both are done": is_done}, symmetric=symmetric)
+        for each in (True, False)
+    )
+    agree(attrs.evolve(back, symmetric=()))
+    assert explore(back).verdict is Verdict.COMPLETE
+    assert explore(may).law == "both are done"
+
+
+def test_a_restart_is_one_also_where_it_must_come() -> None:
+    """In the trace; and the run is replayed."""
+    twice = attrs.evolve(
+        mortal("p0", comes_back=True), always={"it lives once": lambda state: state.read(life("p0")) == 0}
+    )
+    trace = explore(twice).trace
+    assert trace is not None
+    assert [(step.kind, step.fault) for step in trace.steps][-1] == (StepKind.RESTART, "")
+    assert isinstance(replay(trace, twice), Reproduced)
+
+
+def test_a_restart_must_come_or_may_come() -> None:
+    """Not both."""
+    with pytest.raises(Misuse, match="comes back, and may be restarted"):
+        Process("p", signs, Faults.of(Fault.RESTART), comes_back=True)
+
+
 async def sleeps_first(_: int) -> object:
     await Sleep(SECOND)
     return "awake"
@@ -366,7 +435,7 @@ OLD = OlderThan(AT, 3 * SECOND)
         find_one("rows", OLD),
         find_one_and_update("rows", AllOf((ROW, OLD)), PutServerTime(AT)),
         update_one("rows", AnyOf((ROW, AllOf((OLD,)))), PutServerTime(AT)),
-        delete_one("rows", OLD),
+        delete_one("rows", Not(OLD)),
     ],
     ids=str,
 )
@@ -396,3 +465,41 @@ def test_a_program_that_is_the_same_in_every_life() -> None:
 def test_trouble_reads_as_it_is() -> None:
     """A reason in words stands unquoted in a trace."""
     assert str(Trouble("could not be sent")) == "could not be sent"
+
+
+# --- what comes last ----------------------------------------------------------------------------------------------------
+
+
+def tidied(faults: Faults = Faults(), *, comes_back: bool = False) -> Scenario:
+    """One adds, and what looks at the end keeps what it saw."""
+
+    async def looks() -> object:
+        await QUIET
+        row = await find_one("rows", ROW)
+        return row[N] if row else None
+
+    working = tuple(
+        Process(name, lambda life: adds(life), faults, comes_back=comes_back)  # noqa: PLW0108  a program of its own
+        for name in ("p0", "p1")
+    )
+    looking = Process("looks", factory(looks), meaning=when_quiet(working))
+    return attrs.evolve(scenario(faults=faults), actors=(*working, Network(), looking))
+
+
+def seen_at_the_end(found: Found) -> set[object]:
+    return {status.value for here in found.states.values() if isinstance(status := here.status("looks"), Returned)}
+
+
+@pytest.mark.parametrize(
+    ("faults", "comes_back", "seen"),
+    [
+        (Faults(), False, {2}),
+        (Faults.of(Fault.LATE), False, {2}),
+        (Faults.of(Fault.CRASH_BEFORE), False, {1, 2}),
+        (Faults.of(Fault.CRASH_BEFORE), True, {2}),
+        (Faults.of(Fault.CRASH_AFTER), True, {2, 3}),
+    ],
+)
+def test_who_waits_for_quiet_sees_what_everybody_has_done(faults: Faults, comes_back: bool, seen: set[object]) -> None:
+    """Nobody does anything any more, nothing is under way, and whoever comes back has come back."""
+    assert seen_at_the_end(checked(tidied(faults, comes_back=comes_back))) == seen

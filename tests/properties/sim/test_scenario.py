@@ -9,17 +9,18 @@ import attrs
 import pytest
 from tests.properties.hostile import refuses_wrong_types
 
-from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.documents import ID, Document, Eq, Field, Put, PutServerTime
 from tidegate.model.effects import Note, Refused, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND
-from tidegate.model.operations import find_one, insert_one
+from tidegate.model.instants import MILLISECOND, SECOND, Instant
+from tidegate.model.operations import find_one, insert_one, update_one
 from tidegate.sim.actors import Network, Process, Ticks, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, bound
-from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Clock, Label, Scenario, State, Trouble
-from tidegate.sim.world import Plain
+from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.scenario import Clock, Label, NoLongerThan, Scenario, State, Trouble
+from tidegate.sim.trace import StepKind
+from tidegate.sim.world import Plain, contents, world_with
 
 
 def scenario(**changes: object) -> Scenario:
@@ -42,6 +43,13 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a quantum finer than documents": (lambda: Clock(1_500), "a quantum of 1500 us"),
     "a horizon in the future": (lambda: Clock(SECOND, horizon=-SECOND), "a horizon of -1000000 us"),
     "a horizon finer than documents": (lambda: Clock(MILLISECOND, horizon=1_500), "a horizon of 1500 us"),
+    "a law about longer than the horizon": (
+        lambda: scenario(
+            clock=Clock(SECOND, horizon=SECOND), always={"L": (all_effects, NoLongerThan(SECOND, lambda _: None))}
+        ),
+        "the law 'L' asks whether 1 s are over, and the horizon is 1 s",
+    ),
+    "a law about less than no time": (lambda: NoLongerThan(-1, lambda _: None), "-1 cannot be a length of time"),
     "negative moves": (lambda: Clock(SECOND, moves=-1), "-1 moves"),
 }
 
@@ -105,6 +113,52 @@ def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
     assert allowed == [whole, whole, whole, {FAULTS: 2}, {FAULTS: 0}]
     with pytest.raises(Misuse, match="a budget of -1 faults"):
         bounded.at_most(-1)
+
+
+# --- time in laws -------------------------------------------------------------------------------------------------------
+
+SINCE = Field[Instant | None]("since")
+
+
+def held_since(state: State) -> Instant | None:
+    return contents(state, "locks")[0][SINCE]
+
+
+def locked(seconds_at_most: int, *, horizon: int | None, moves: int = 0) -> Report:
+    """A lock that is held for up to two seconds, by whoever stands."""
+
+    async def holds() -> None:
+        await update_one("locks", Eq(ID, "x"), PutServerTime(SINCE))
+        await Sleep(2 * SECOND)
+        await update_one("locks", Eq(ID, "x"), Put(SINCE, None))
+
+    return explore(
+        Scenario(
+            "locks",
+            "",
+            world_with({"locks": (Document.of({"_id": "x", "since": None}),)}),
+            (Process("p", factory(holds)),),
+            clock=Clock(SECOND, horizon=horizon and horizon * SECOND, moves=moves),
+            always={"not for long": NoLongerThan(seconds_at_most * SECOND, held_since)},
+        )
+    )
+
+
+@pytest.mark.parametrize(("horizon", "moves"), [(10, 0), (None, 6)])
+@pytest.mark.parametrize("length", [0, 1, 2, 4])
+def test_a_law_says_how_long_something_lasts_at_most(length: int, horizon: int | None, moves: int) -> None:
+    """In relative time as in absolute; who has slept for two seconds may stand for longer, so no length is kept."""
+    found = locked(length, horizon=horizon, moves=moves)
+    assert (found.verdict, found.law) == (Verdict.VIOLATED, "not for long")
+    assert found.trace is not None
+    assert sum(step.kind is StepKind.TIME for step in found.trace.steps) == length + 1
+
+
+def test_a_length_that_time_cannot_reach_is_kept() -> None:
+    """Seven seconds in six moves; and what does not last is kept to any length."""
+    assert locked(6, horizon=None, moves=6).verdict is Verdict.COMPLETE
+    nothing = scenario(always={"L": NoLongerThan(0, lambda _: None)}, actors=(Network(),))
+    assert explore(nothing).verdict is Verdict.COMPLETE
 
 
 # --- what a law answers -------------------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -21,7 +21,9 @@ from tidegate.model.documents import (
     Eq,
     Exists,
     Field,
+    Foreign,
     In,
+    Lt,
     OlderThan,
     Push,
     Put,
@@ -35,15 +37,20 @@ from tidegate.model.operations import (
     FindOneAndUpdate,
     InsertOne,
     UpdateOne,
+    UpsertOne,
     delete_one,
     find_all,
     find_one,
     find_one_and_update,
     insert_one,
     update_one,
+    upsert_one,
 )
 from tidegate.model.strategies.documents import values
 from tidegate.model.strategies.operations import filters, inserted, updates
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.scenario import Scenario
 from tidegate.sim.world import (
     CLOCK,
     Cell,
@@ -51,6 +58,7 @@ from tidegate.sim.world import (
     Plain,
     World,
     calling,
+    contents,
     document,
     ids,
     journal,
@@ -80,6 +88,74 @@ def rows(world: World) -> tuple[Document | None, ...]:
 
 def row(**contents: object) -> Document:
     return Document.of({"_id": "a", **contents})
+
+
+# --- upserts ------------------------------------------------------------------------------------------------------------
+
+NEW: Final = AllOf((Eq(A_FIELD, 5), Eq(ID, "new"), Lt(N, 3)))
+
+
+def test_an_upsert_inserts_what_its_filter_equals_and_then_updates_it() -> None:
+    """The id first, then the fields of the filter, then those of the updates; what matches is updated only."""
+    world, reply = outcome(upsert_one("rows", NEW, Add(N, 1)))
+    assert reply == Document((("_id", "new"), ("a", 5), ("n", 1)))
+    assert rows(world) == (A, B, reply)
+    world, again = outcome(upsert_one("rows", NEW, Add(N, 1)), world)
+    assert (rows(world)[:2], again) == ((A, B), Document((("_id", "new"), ("a", 5), ("n", 2))))
+
+
+@pytest.mark.parametrize(
+    ("upsert", "why"),
+    [
+        (upsert_one("rows", AllOf((Eq(ID, "a"), Eq(N, 7))), Put(B_FIELD, 1)), DUPLICATE_KEY),
+        (upsert_one("rows", AllOf((Eq(ID, "new"), Eq(A_FIELD, "x"))), Add(Field[int]("a"), 1)), "a is not a number"),
+        (upsert_one("rows", AllOf((Eq(ID, "new"), Eq(N, 1))), Put(B_FIELD, 1)), f"{DUPLICATE_KEY} of the index on n"),
+    ],
+)
+def test_an_upsert_is_refused_where_its_document_cannot_be(upsert: UpsertOne, why: str) -> None:
+    """Its id is taken by one that does not match, the update does not fit, or a unique index has the values."""
+    world = world_with({"rows": (A, B)}, {"rows": ((N,),)})
+    assert outcome(upsert, world) == (world, Refused(why))
+
+
+def test_an_upsert_that_another_one_was_quicker_than_may_be_refused_though_it_matches() -> None:
+    """It looked before the other one inserted. Not one's own, not one that was always there, and not by the id alone."""
+    upsert = upsert_one("rows", NEW, Add(N, 1))
+    there, _ = outcome(upsert)
+    assert [reply for _, reply in perform(upsert, there, "q")] == [
+        Document.of({"_id": "new", "a": 5, "n": 2}),
+        Refused(DUPLICATE_KEY),
+    ]
+    assert outcome(upsert_one("rows", Eq(ID, "new"), Add(N, 1)), there)
+    assert outcome(upsert_one("rows", AllOf((Eq(ID, "a"), Lt(N, 3))), Add(N, 1)), there)
+
+
+def test_who_takes_it_that_an_upsert_always_succeeds_is_found_out() -> None:
+    """Two count with the same upsert, and one of them is refused: the count is 1, though both have asked."""
+
+    async def counts() -> None:
+        await upsert_one("rows", NEW, Add(N, 1))
+
+    async def counts_again() -> None:
+        try:
+            await upsert_one("rows", NEW, Add(N, 1))
+        except Refused:
+            await update_one("rows", NEW, Add(N, 1))
+
+    def counted(program: Callable[[], Coroutine[Effect[object], object, object]]) -> Report:
+        return explore(
+            Scenario(
+                name="upserts",
+                summary="Two count",
+                world=WORLD,
+                actors=tuple(Process(name, factory(program)) for name in ("p", "q")),
+                eventually={"both count": lambda state: contents(state, "rows")[-1][N] == 2},
+                symmetric=(("p", "q"),),
+            )
+        )
+
+    assert counted(counts).law == "both count"
+    assert counted(counts_again).verdict is Verdict.COMPLETE
 
 
 # --- documents ----------------------------------------------------------------------------------------------------------
@@ -125,11 +201,16 @@ def test_natural_order_is_the_order_of_insertion() -> None:
     assert (rows(inserted), reply) == ((B, A), None)
 
 
+FIRST, LAST = Foreign("objectId", b"object id 01"), Foreign("objectId", b"object id 02")
+
+
 def test_several_are_found_in_the_order_of_their_ids() -> None:
-    """Law WO2: numbers, then strings; those that match, and no more than asked for."""
-    world = world_with({"rows": tuple(Document.of({"_id": key, "n": 1}) for key in ("b", 10, "a", "\u00e9", 9, "B"))})
+    """Law WO2: numbers, strings, ObjectIds; those that match, and no more than asked for."""
+    world = world_with(
+        {"rows": tuple(Document.of({"_id": key, "n": 1}) for key in (LAST, "b", 10, FIRST, "a", "\u00e9", 9, "B"))}
+    )
     for where, limit, found in (
-        ((), 10, [9, 10, "B", "a", "b", "\u00e9"]),
+        ((), 10, [9, 10, "B", "a", "b", "\u00e9", FIRST, LAST]),
         ((), 2, [9, 10]),
         ((In(ID, ("b", "a", "z")),), 10, ["a", "b"]),
         ((Eq(N, 2),), 10, []),

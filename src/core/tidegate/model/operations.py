@@ -4,6 +4,7 @@
     FindAll            the documents that match, in the order of their ids, as they were at one time
     FindOneAndUpdate   the document as it is after the updates, or None if none matched
     UpdateOne          how many documents matched: 0 or 1
+    UpsertOne          the document as it is after the updates; one that the filter describes is inserted if none matched
     InsertOne          nothing; Refused where the id is taken
     DeleteOne          how many documents were deleted: 0 or 1
     StoreTime          the store's time
@@ -33,12 +34,16 @@ from tidegate.model.documents import (
     Field,
     Fields,
     Filter,
+    OlderThan,
     Update,
     Value,
     checked,
+    equalities,
     exactly,
+    parts_of,
     show,
 )
+from tidegate.model.documents.bson import is_object_id
 from tidegate.model.documents.value import check_field_name
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse, shown
@@ -47,8 +52,8 @@ from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
     "FOUND_MAX", "DeleteOne", "FindAll", "FindOne", "FindOneAndUpdate", "InsertOne", "Operation", "StoreTime", "Unique",
-    "UpdateOne", "check_collection", "check_unique", "delete_one", "find_all", "find_one", "find_one_and_update",
-    "insert_one", "update_one",
+    "UpdateOne", "UpsertOne", "check_collection", "check_unique", "delete_one", "find_all", "find_one", "find_one_and_update",
+    "insert_one", "is_key", "update_one", "upsert_one",
 ]  # fmt: skip
 
 _COLLECTION_LENGTH_MAX: Final = 200
@@ -94,12 +99,36 @@ def _check_updates(updates: tuple[Update, ...]) -> None:
         raise Misuse("an update of _id", why="the id of a document never changes")
 
 
+def _check_described(where: Filter) -> None:
+    """Raise Misuse unless the filter says what an upsert is to insert."""
+    asked = equalities(where)
+    if not any(each.field == ID and is_key(each.value) for each in asked):
+        raise Misuse(
+            f"an upsert where {where}",
+            why="it does not say which id a new document gets, so MongoDB would make one up, another in each run",
+            todo="ask for the id: AllOf((Eq(ID, ...), ...))",
+        )
+    if any(isinstance(part, OlderThan) for part in parts_of(where)):
+        raise Misuse(
+            f"an upsert where {where}",
+            why="MongoDB judges no age by its own clock in an upsert ($expr)",
+            todo="insert_one first, and where that is refused as a duplicate, update_one",
+        )
+    if len({each.field for each in asked}) != len(asked):
+        raise Misuse(f"an upsert where {where}", why="it asks for a field twice", todo="ask for each field once")
+
+
+def is_key(value: object) -> bool:
+    """Tell whether it may be the id of a document."""
+    return type(value) in {str, int} or is_object_id(value)
+
+
 def _check_inserted(doc: Document) -> None:
     """Raise Misuse unless the document can be inserted: a scalar id, and names that updates can address."""
     check_type(doc, Document, "a document")
-    if not isinstance(doc.held(ID), (str, int)) or isinstance(doc.held(ID), bool):
+    if not is_key(doc.held(ID)):
         raise Misuse(
-            "a document needs an _id that is a string or an integer",
+            "a document needs an _id that is a string, an integer or an ObjectId",
             where=f"insert_one of {doc}",
             why="an id that is a document or an array can be read as a query",
         )
@@ -125,7 +154,7 @@ class FindOne(Effect["Document | None"]):
 @final
 @attrs.frozen(cache_hash=True)
 class FindAll(Effect["tuple[Document, ...]"]):
-    """Replies the documents that match, in the order of their ids: numbers, then strings by their UTF-8 form.
+    """Replies the documents that match, in the order of their ids: numbers, strings by their UTF-8 form, ObjectIds.
 
     The order is that of `in_order`, over ids of all types, in which MongoDB sorts; its `$gt` looks at one type only.
 
@@ -194,6 +223,34 @@ class UpdateOne(Effect[int]):
 
 @final
 @attrs.frozen(cache_hash=True)
+class UpsertOne(Effect[Document]):
+    """Replies the document as it is after the updates; if none matched, it is inserted first, of what the filter equals.
+
+    That is what MongoDB does for `update_one` and `find_one_and_update` with `upsert=True`: the new document holds the
+    fields that the filter asks to be equal to something, itself or as a part of `AllOf`, and then the updates are done.
+
+    Refused where the id is taken, for two reasons: the document is there and does not match; or it matches, and was not
+    there when the server looked, for another upsert came in between. If the filter is the id alone, the server looks again
+    in the second case.
+
+    Invariants: the filter asks for the id by `Eq`, so that no server makes one up, for no field twice, and for no age.
+    """
+
+    collection: str
+    where: Filter
+    updates: tuple[Update, ...]
+
+    def __attrs_post_init__(self) -> None:
+        _check_query(self.collection, self.where)
+        _check_updates(self.updates)
+        _check_described(self.where)
+
+    def __str__(self) -> str:
+        return f"upsert in {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
 class InsertOne(Effect[None]):
     """Inserts the document; Refused where its id is taken."""
 
@@ -244,7 +301,7 @@ def check_unique(unique: Unique) -> None:
                 raise Misuse(f"a unique index on {shown(index)}", todo="name each of its fields, once")
 
 
-Operation: TypeAlias = FindOne | FindAll | FindOneAndUpdate | UpdateOne | InsertOne | DeleteOne
+Operation: TypeAlias = FindOne | FindAll | FindOneAndUpdate | UpdateOne | UpsertOne | InsertOne | DeleteOne
 
 
 def find_one(collection: str, *where: Filter) -> FindOne:
@@ -272,6 +329,11 @@ def find_one_and_update(collection: str, where: Filter, *updates: Update) -> Fin
 def update_one(collection: str, where: Filter, *updates: Update) -> UpdateOne:
     """Ask to update the document that matches."""
     return UpdateOne(collection, where, updates)
+
+
+def upsert_one(collection: str, where: Filter, *updates: Update) -> UpsertOne:
+    """Ask to update the document that matches, or to insert it, and for what it is afterwards."""
+    return UpsertOne(collection, where, updates)
 
 
 def insert_one(collection: str, doc: Document) -> InsertOne:

@@ -11,14 +11,13 @@ from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from tidegate.counters.scenarios.counter import QUIET, when_quiet
 from tidegate.model.documents import ID
-from tidegate.model.effects import Call, Program
+from tidegate.model.effects import Program
 from tidegate.payloads import laws
 from tidegate.payloads.chunking import Chunk, Codec, Joined, Kind, Manifest, Plan, Reference
 from tidegate.payloads.payload_records import MANIFEST, PayloadRecord, new_record, record_of
 from tidegate.payloads.replacement import ATTEMPTS, Collector, Reader, ReplacementParts, Replacer, Swapped
-from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
@@ -102,7 +101,7 @@ async def collect(collector: Collector, early: int) -> None:
     """Collect at any time, and when all is quiet, undo what is marked and collect again."""
     for _ in range(early):
         await collector.run()
-    await Call(QUIET)
+    await QUIET
     await collector.undo("collector")
     await collector.run()
 

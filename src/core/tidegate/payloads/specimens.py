@@ -8,9 +8,8 @@ from typing import Final
 
 import attrs
 
-from tidegate.counters.scenarios.counter import QUIET
 from tidegate.model.documents import ID, AllOf, Document, Eq, Filter, Push, Put
-from tidegate.model.effects import Ambiguous, Call
+from tidegate.model.effects import Ambiguous
 from tidegate.model.operations import DeleteOne, delete_one, find_all, find_one, update_one
 from tidegate.payloads.chunking import Joined, Manifest, Reference
 from tidegate.payloads.payload_records import (
@@ -27,6 +26,7 @@ from tidegate.payloads.payload_records import (
 )
 from tidegate.payloads.replacement import Collector, ReplacementParts
 from tidegate.payloads.scenarios import CHUNKS, REACHABLE, RIGHT, SWAPS, THERE, TRUTH, WHOLE, payloads
+from tidegate.sim.actors import QUIET
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
@@ -103,7 +103,7 @@ async def marks_count_for_ever(collector: Collector, early: int) -> None:
     """The marks of dead writers are never undone, so their chunks stay."""
     for _ in range(early):
         await collector.run()
-    await Call(QUIET)
+    await QUIET
     await collector.run()
 
 

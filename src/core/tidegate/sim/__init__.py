@@ -26,7 +26,7 @@ scenario = Scenario(name=..., summary=..., world=world_with({...}), actors=(Proc
 report = explore(scenario)          # complete, violated (with a shortest counterexample), or inconclusive
 """
 
-from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, Raised, Returned
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults, all_effects
@@ -35,7 +35,7 @@ from tidegate.sim.reducers import Crash, Machine, ReducerProcess
 from tidegate.sim.rendering import render
 from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import Actor, ActorStep, Clock, Kind, Label, Scenario, State
+from tidegate.sim.scenario import Actor, ActorStep, Clock, Kind, Label, NoLongerThan, Scenario, State
 from tidegate.sim.search import Reductions
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import decoded, encoded
@@ -49,13 +49,14 @@ from tidegate.sim.world import (
     journaled,
     notes,
     perform,
+    place,
     world_with,
 )
 
 __all__ = [
-    "Actor", "ActorStep", "Asking", "Cell", "Clock", "Crash", "Crashed", "Diverged", "Exploration", "Failed", "Fault",
-    "Faults", "Kind", "Label", "Linearizable", "Machine", "Network", "Process", "Raised", "ReducerProcess",
-    "Reductions", "Report", "Reproduced", "Returned", "Scenario", "State", "Trace", "Verdict", "World", "all_effects",
-    "calling", "contents", "decoded", "document", "encoded", "explore", "factory", "journal", "journaled", "notes",
-    "perform", "render", "replay", "world_with",
+    "QUIET", "Actor", "ActorStep", "Asking", "Cell", "Clock", "Crash", "Crashed", "Diverged", "Exploration",
+    "Failed", "Fault", "Faults", "Kind", "Label", "Linearizable", "Machine", "Network", "NoLongerThan", "Process",
+    "Raised", "ReducerProcess", "Reductions", "Report", "Reproduced", "Returned", "Scenario", "State", "Trace",
+    "Verdict", "World", "all_effects", "calling", "contents", "decoded", "document", "encoded", "explore",
+    "factory", "journal", "journaled", "notes", "perform", "place", "render", "replay", "when_quiet", "world_with",
 ]  # fmt: skip

@@ -10,21 +10,25 @@ of the process itself:
 
 A process may crash before any effect and after its last one (double execution hides there). A restart is a new life: the
 program starts again with the number of its life, so that it uses new request ids. What was cancelled can be started again, too.
+
+A restart is a fault of its own (`Fault.RESTART`), so a run in which the dead stay dead is one, too, and `eventually` is asked
+there. A process that `comes_back` always starts again in the end, at no cost, as whatever a supervisor watches over does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache
-from typing import ParamSpec, cast, final
+from typing import Final, ParamSpec, cast, final
 
 import attrs
 
-from tidegate.model.documents import AllOf, AnyOf, Filter, OlderThan, exactly
-from tidegate.model.effects import Effect, Note, Now, Sleep
+from tidegate.model.documents import Filter, OlderThan, exactly, parts_of
+from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
-from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne
+from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne, UpsertOne
+from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
@@ -37,6 +41,7 @@ from tidegate.sim.world import (
     MOVES,
     Cell,
     Meaning,
+    Outcomes,
     World,
     life,
     notes,
@@ -45,7 +50,9 @@ from tidegate.sim.world import (
     wakes,
 )
 
-__all__ = ["Network", "Process", "Ticks", "factory", "stuck"]
+__all__ = ["QUIET", "STARTS_AGAIN", "Network", "Process", "Ticks", "factory", "stuck", "when_quiet"]
+
+STARTS_AGAIN: Final = Label("starts again")
 
 
 P = ParamSpec("P")
@@ -69,6 +76,7 @@ class Process:
         faults: What may strike it.
         meaning: What its effects mean.
         host: The machine that it runs on.
+        comes_back: Whether it must start again, however often it crashes or is cancelled.
     """
 
     name: str
@@ -76,12 +84,20 @@ class Process:
     faults: Faults = attrs.field(factory=Faults)
     meaning: Meaning = perform
     host: Host = HOST
+    comes_back: bool = attrs.field(default=False, kw_only=True)
     asker: Asker = attrs.field(init=False)
     behaviour: ProgramAutomaton = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
     blind: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
+        check_type(self.comes_back, bool, "whether a process comes back")
+        if self.comes_back and self.faults.allows(Fault.RESTART):
+            raise Misuse(
+                f"{self.name} comes back, and may be restarted by a fault",
+                why="either it must start again, or it may",
+                todo="leave Fault.RESTART out of its faults, or comes_back=True",
+            )
         object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults, self.host))
         object.__setattr__(self, "behaviour", ProgramAutomaton(self.birth))
         object.__setattr__(self, "place", place(self.name))
@@ -105,6 +121,7 @@ class Process:
                 | FindAll(_, where)
                 | FindOneAndUpdate(_, where)
                 | UpdateOne(_, where)
+                | UpsertOne(_, where)
                 | DeleteOne(_, where)
             ):
                 if (age := _oldest(where)) > horizon:
@@ -156,12 +173,21 @@ class Process:
                 if self.faults.allows(Fault.CRASH_AFTER) and (after := spent(world, Fault.CRASH_AFTER)):
                     yield self.ends(after, Label("crashes after its last effect"), Fault.CRASH_AFTER)
             case Crashed() | Cancelled():
-                if self.faults.allows(Fault.RESTART) and (after := spent(world, Fault.RESTART)):
-                    which = after.read(life(self.name)) + 1
-                    reborn = self.goes(after.write(life(self.name), which), self.behaviour.start(which))
-                    yield ActorStep(Label("starts again"), reborn, must=False, fault=Fault.RESTART)
+                if self.comes_back:
+                    yield ActorStep(STARTS_AGAIN, self.reborn(world))
+                elif self.faults.allows(Fault.RESTART) and (after := spent(world, Fault.RESTART)):
+                    yield ActorStep(STARTS_AGAIN, self.reborn(after), must=False, fault=Fault.RESTART)
             case _:
                 pass
+
+    def is_busy(self, world: World) -> bool:
+        """Does it go on, as far as it depends on itself?"""
+        status = self.status(world.read(self.place))
+        return isinstance(status, Asking) or (self.comes_back and isinstance(status, (Crashed, Cancelled)))
+
+    def reborn(self, world: World) -> World:
+        which = world.read(life(self.name)) + 1
+        return self.goes(world.write(life(self.name), which), self.behaviour.start(which))
 
     def asks(self, world: World, node: int, effect: Effect[object], outcomes: Answers) -> Iterator[ActorStep]:
         def after_reply(after: World, reply: object) -> World:
@@ -208,6 +234,29 @@ class Process:
         return ActorStep(label, dead, must=False, fault=fault)
 
 
+QUIET: Final = Call("all is quiet")
+"""To wait until the others are done: for a program that looks, or tidies up, at the end of every run (`when_quiet`)."""
+
+
+def when_quiet(processes: tuple[Process, ...], otherwise: Meaning = perform) -> Meaning:
+    """A meaning in which `QUIET` is answered when none of the processes does anything any more, and nothing is under way.
+
+    Args:
+        processes: Whoever must have returned, failed, or died for good.
+        otherwise: What everything else means.
+    """
+    check_tuple(processes, Process, "a process")
+    check_callable(otherwise, "a meaning")
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if effect != QUIET:
+            yield from otherwise(effect, world, who)
+        elif not world.read(FLIGHT) and not any(process.is_busy(world) for process in processes):
+            yield world, None
+
+    return meaning
+
+
 @lru_cache(CELLS_KEPT)
 def stuck(process: str) -> Cell[bool]:
     """Does user code never return to the process?"""
@@ -216,13 +265,7 @@ def stuck(process: str) -> Cell[bool]:
 
 def _oldest(where: Filter) -> Duration:
     """The largest age that the filter compares."""
-    match where:
-        case OlderThan(_, age):
-            return age
-        case AllOf(parts) | AnyOf(parts):
-            return max(map(_oldest, parts))
-        case _:
-            return 0
+    return max((part.age for part in parts_of(where) if isinstance(part, OlderThan)), default=0)
 
 
 @final

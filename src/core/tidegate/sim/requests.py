@@ -26,7 +26,16 @@ import attrs
 
 from tidegate.model.documents import exactly, show
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
-from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
+from tidegate.model.operations import (
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    Operation,
+    UpdateOne,
+    UpsertOne,
+)
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
@@ -43,7 +52,7 @@ _NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = get_args(Operation)
 _READS: Final = (FindOne, FindAll)
-_WRITES: Final = (FindOneAndUpdate, UpdateOne, InsertOne, DeleteOne)
+_WRITES: Final = (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne)
 """Also one that matches nothing waits for a majority."""
 _REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
     {

@@ -26,15 +26,15 @@ import attrs
 from tidegate.model.documents import show
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Duration
+from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import FindOne, FindOneAndUpdate
-from tidegate.model.values import check_callable, check_tuple, check_type
+from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 from tidegate.sim.apart import check_apart
 from tidegate.sim.faults import FAULTS, Fault, Faults, bound
-from tidegate.sim.world import Cell, Flying, Plain, World
+from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World
 
 __all__ = [
-    "Actor", "ActorStep", "Clock", "Delivers", "Kind", "Label", "Law", "ProcessActor", "Scenario", "State", "StepLaw",
+    "Actor", "ActorStep", "Clock", "Delivers", "Kind", "Label", "Law", "NoLongerThan", "ProcessActor", "Scenario", "State", "StepLaw",
     "Trouble", "Undone",
 ]  # fmt: skip
 
@@ -156,6 +156,31 @@ StepLaw: TypeAlias = Callable[[State, State], bool]
 
 @final
 @attrs.frozen
+class NoLongerThan:
+    """A law: nothing lasts longer than `length`, by the store's clock.
+
+    `NoLongerThan(MINUTE, lambda state: contents(state, "locks")[0][SINCE])` says that no lock is held for longer.
+
+    Attributes:
+        length: In microseconds; below the horizon of the scenario's clock, beyond which all lengths are the same.
+        since: When it has begun, which is in the state; None where it lasts no more.
+    """
+
+    length: Duration
+    since: Callable[[State], Instant | None]
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.length, "a length of time in microseconds", 0)
+        check_callable(self.since, "a function that says since when")
+
+    def __call__(self, state: State) -> bool:
+        since = self.since(state)
+        check_type(since, (Instant, NoneType), "since when something lasts")
+        return since is None or state.read(CLOCK) - since <= self.length
+
+
+@final
+@attrs.frozen
 class Clock:
     """How time passes while processes stand: by one quantum, at any point.
 
@@ -269,6 +294,16 @@ class Scenario:
                 where=f"scenario {self.name}",
                 todo=f"its laws are: {', '.join(laws)}",
             )
+        horizon = None if self.clock is None else self.clock.horizon
+        for name, law in {**self.always, **self.eventually, **self.sometimes}.items():
+            for part in law if isinstance(law, tuple) else (law,):
+                if isinstance(part, NoLongerThan) and horizon is not None and part.length >= horizon:
+                    raise Misuse(
+                        f"the law {name!r} asks whether {seconds(part.length)} are over, and the horizon is {seconds(horizon)}",
+                        where=f"scenario {self.name}",
+                        why="beyond the horizon all lengths of time are the same",
+                        todo="let the clock of the scenario have a horizon that is further away",
+                    )
         grouped = [name for group in self.symmetric for name in group]
         if len(set(grouped)) != len(grouped) or not set(grouped) <= set(names):
             raise Misuse(

@@ -57,7 +57,19 @@ from tidegate.reactive.change_stream import (
 from tidegate.sim.failover import noted
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
-from tidegate.sim.world import DOCUMENTS, UNCONFIRMED, Cell, Meaning, Outcomes, Plain, World, document, ids, perform
+from tidegate.sim.world import (
+    DOCUMENTS,
+    UNCONFIRMED,
+    Cell,
+    Key,
+    Meaning,
+    Outcomes,
+    Plain,
+    World,
+    document,
+    ids,
+    perform,
+)
 
 __all__ = ["AFTER", "EPOCH", "FROM", "HISTORY_LOST", "KEPT", "Forgetful", "Kept", "Stream"]
 
@@ -123,7 +135,7 @@ class Stream:
     def begun(self, world: Plain, epoch: int = 0) -> Plain:
         """The world with a record of no history."""
         record = Document.of({ID.name: self.name, EPOCH.name: epoch, _HISTORY.name: 0})
-        key: str | int = self.name
+        key: Key = self.name
         there = ids(self.collection)
         return world.write(document(self.collection, key), record).write(there, (*world.read(there), key))
 

@@ -21,9 +21,10 @@ import tidegate
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.instants import Duration
-from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne
+from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne, UpsertOne
 from tidegate.model.patches import difference, to_json
 from tidegate.sim import group
+from tidegate.sim.actors import STARTS_AGAIN
 from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
 from tidegate.sim.faults import Fault
@@ -59,7 +60,7 @@ Path: TypeAlias = tuple[Packed, ...]
 
 _KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.READ, (FindOne, FindAll, Now)),
-    (StepKind.WRITE, (FindOneAndUpdate, UpdateOne)),
+    (StepKind.WRITE, (FindOneAndUpdate, UpdateOne, UpsertOne)),
     (StepKind.INSERT, (InsertOne,)),
     (StepKind.DELETE, (DeleteOne,)),
     (StepKind.SLEEP, (Sleep,)),
@@ -300,6 +301,8 @@ def _passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Dura
 def _kind_of(way: Way) -> StepKind:
     if way.step.fault in _KIND_OF_FAULT:
         return _KIND_OF_FAULT[way.step.fault]
+    if way.step.label == STARTS_AGAIN:
+        return StepKind.RESTART
     effect, lane = effect_of(way.step.label), lane_of(way.stepper)
     if lane in _KIND_OF_LANE:
         return _KIND_OF_LANE[lane]

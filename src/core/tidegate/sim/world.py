@@ -22,7 +22,21 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Fields, Filter, equal, in_order, matches, updated
+from tidegate.model.documents import (
+    ID,
+    AllOf,
+    Document,
+    Eq,
+    Field,
+    Fields,
+    Filter,
+    Foreign,
+    equal,
+    equalities,
+    in_order,
+    matches,
+    updated,
+)
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import STORE, WALL, Instant
@@ -35,15 +49,17 @@ from tidegate.model.operations import (
     StoreTime,
     Unique,
     UpdateOne,
+    UpsertOne,
     check_unique,
+    is_key,
 )
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
     "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MOVES", "NOTES", "NO_INDEXES", "PROCESS",
-    "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Meaning", "Outcomes", "Overwritten", "Plain",
+    "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Meaning", "Outcomes", "Overwritten", "Plain",
     "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
-    "perform", "pinned", "place", "uniques", "wakes", "world_with",
+    "perform", "pinned", "place", "uniques", "upserted_by", "wakes", "world_with",
 ]  # fmt: skip
 
 
@@ -162,14 +178,26 @@ def inbox(process: str) -> Cell[tuple[object, ...]]:
     return Cell(("inbox", process), ())
 
 
+Key: TypeAlias = str | int | Foreign
+"""What the id of a document may be (`is_key`); of what only BSON has, an ObjectId."""
+
+
 @lru_cache(CELLS_KEPT, typed=True)
-def document(collection: str, key: str | int) -> Cell[Document | None]:
-    return Cell((DOCUMENTS, collection, *((key,) if isinstance(key, str) else ("int", str(key)))), None)
+def document(collection: str, key: Key) -> Cell[Document | None]:
+    if isinstance(key, str):
+        return Cell((DOCUMENTS, collection, key), None)
+    typed = ("int", str(key)) if isinstance(key, int) else ("objectId", key.payload.hex())
+    return Cell((DOCUMENTS, collection, *typed), None)
 
 
-def ids(collection: str) -> Cell[tuple[str | int, ...]]:
+def ids(collection: str) -> Cell[tuple[Key, ...]]:
     """The ids in natural order: whoever scans reads this cell, whoever inserts or deletes writes it."""
     return Cell((IDS, collection), ())
+
+
+def upserted_by(collection: str, key: Key) -> Cell[str]:
+    """Whose upsert has inserted the document: those of others may have looked before it did, and be refused."""
+    return Cell(("upserted by", *document(collection, key).name[1:]), "")
 
 
 def contents(world: Reads, collection: str) -> tuple[Document, ...]:
@@ -234,6 +262,8 @@ def _id_first(doc: Document) -> Document:
 def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
     """What an effect on documents, clocks and notes means; it has one outcome, or none while it must wait.
 
+    An upsert that another one was quicker than has two, of which the second is that it was refused.
+
     Raises:
         UnknownEffect: the effect has no meaning here, user code (`Call`) included: a scenario gives it one.
     """
@@ -241,7 +271,7 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
         case FindOne(collection, where):
             yield world, _find(world, collection, where)
         case FindAll(collection, where, limit, begin):
-            keys: tuple[str | int, ...] = world.read(ids(collection))
+            keys: tuple[Key, ...] = world.read(ids(collection))
             later = (key for key in sorted(keys, key=in_order) if not begin or in_order(key) > in_order(begin[0]))
             docs = filter(None, (world.read(document(collection, key)) for key in later))
             matching = (doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
@@ -256,13 +286,11 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
         case UpdateOne(collection, where, updates):
             for after_world, reply in perform(FindOneAndUpdate(collection, where, updates), world, who):
                 yield after_world, reply if isinstance(reply, Failure) else int(reply is not None)
+        case UpsertOne(collection, where, updates):
+            yield from _upserted(effect, world, who)
         case InsertOne(collection, doc):
-            there = ids(collection)
             try:
-                if world.read(document(collection, doc[ID])) is not None:
-                    raise duplicate_key(ID.name)
-                there_now = (*world.read(there), doc[ID])
-                yield _confirmed(_put(world, collection, _id_first(doc)).write(there, there_now)), None
+                yield _inserted(world, collection, doc), None
             except Refused as refused:
                 yield world, refused.fresh()
         case DeleteOne(collection, where):
@@ -291,6 +319,36 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
                 f"{effect} has no meaning in this world",
                 todo="give the scenario a meaning for it" + (" (calls=...)" if isinstance(effect, Call) else ""),
             )
+
+
+def _upserted(effect: UpsertOne, world: World, who: str) -> Outcomes:
+    collection, where, updates = effect.collection, effect.where, effect.updates
+    asked = {each.field: each.value for each in equalities(where)}
+    by = upserted_by(collection, cast("Key", asked[ID]))
+    if _find(world, collection, where) is not None:
+        yield from perform(FindOneAndUpdate(collection, where, updates), world, who)
+        if type(where) is not Eq and world.read(by) not in {"", who}:
+            yield world, duplicate_key(ID.name)
+        return
+    described = Document(tuple((field.name, value) for field, value in asked.items()))
+    try:
+        after = _id_first(updated(described, updates, lambda: world.read(CLOCK)))
+        yield _inserted(world, collection, after).write(by, who), after
+    except Refused as refused:
+        yield world, refused.fresh()
+
+
+def _inserted(world: World, collection: str, doc: Document) -> World:
+    """The world with the new document in it.
+
+    Raises:
+        Refused: Its id is taken, or a unique index would have the same values twice.
+    """
+    there = ids(collection)
+    if world.read(document(collection, doc[ID])) is not None:
+        raise duplicate_key(ID.name)
+    there_now = (*world.read(there), doc[ID])
+    return _confirmed(_put(world, collection, _id_first(doc)).write(there, there_now))
 
 
 def _confirmed(world: World) -> World:
@@ -346,10 +404,10 @@ def _find(world: World, collection: str, where: Filter) -> Document | None:
     return None
 
 
-def pinned(where: Filter) -> str | int | None:
+def pinned(where: Filter) -> Key | None:
     match where:
-        case Eq(Field("_id"), str() | int() as value):
-            return None if isinstance(value, bool) else value
+        case Eq(Field("_id"), value):
+            return cast("Key", value) if is_key(value) else None
         case AllOf(parts):
             return next((key for part in parts if (key := pinned(part)) is not None), None)
         case _:
@@ -384,7 +442,10 @@ def journaled(
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         for after, reply in otherwise(effect, world, who):
-            if isinstance(effect, (FindOneAndUpdate, UpdateOne, InsertOne)) and effect.collection == collection:
+            if (
+                isinstance(effect, (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne))
+                and effect.collection == collection
+            ):
                 doc = after.read(watched)
                 if doc is not None and doc != world.read(watched):
                     seen = journal(collection, key)

@@ -20,11 +20,18 @@ from tidegate.model.documents import (
     Field,
     Filter,
     Foreign,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
+    NotIn,
     OlderThan,
     Value,
     matches,
+    parts_of,
 )
 from tidegate.model.instants import (
     MILLISECOND,
@@ -89,6 +96,49 @@ YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
         (OlderThan(A, 9 * MILLISECOND + 1), doc(a=OLD), False),
         (OlderThan(A, 2 * MILLISECOND), doc(a=YOUNG), False),
         (OlderThan(A, -5 * MILLISECOND), doc(a=Instant(15 * MILLISECOND)), True),
+        (Ne(A, 1), doc(a=2), True),
+        (Ne(A, 1), doc(a=1.0), False),
+        (Ne(A, 1), doc(), True),
+        (Ne(A, 1), doc(a=True), True),
+        (Ne(A, 1), doc(a=(0, 1)), False),
+        (Ne(A, None), doc(), False),
+        (Ne(A, None), doc(a=0), True),
+        (NotIn(A, (1, 2)), doc(a=3), True),
+        (NotIn(A, (1, 2)), doc(a=(3, 2)), False),
+        (NotIn(A, (1, 2)), doc(), True),
+        (NotIn(A, (1, None)), doc(), False),
+        (NotIn(A, ()), doc(), True),
+        (Le(A, 2), doc(a=2.0), True),
+        (Le(A, 2), doc(a=3), False),
+        (Le(A, math.nan), doc(a=math.nan), True),
+        (Le(A, 2), doc(a=math.nan), False),
+        (Lt(A, math.nan), doc(a=1), False),
+        (Gt(A, 2), doc(a=3), True),
+        (Gt(A, 2), doc(a=2), False),
+        (Gt(A, 2), doc(a=(1, 3)), True),
+        (Gt(A, 2), doc(a=decimal(21, -1)), True),
+        (Gt(A, 2), doc(a=INFINITY), True),
+        (Gt(A, 2), doc(a=NAN), False),
+        (Gt(A, math.inf), doc(a=INFINITY), False),
+        (Gt(A, -math.inf), doc(a=decimal(0, 0)), True),
+        (Ge(A, 2), doc(a=2), True),
+        (Ge(A, 2), doc(a=1), False),
+        (Ge(A, 2), doc(), False),
+        (Ge(A, 0.5), doc(a=decimal(5, -1)), True),
+        (Ge(A, 0), doc(a=None), False),
+        (Gt(A, "a"), doc(a="b"), True),
+        (Gt(A, "a"), doc(a="a"), False),
+        (Gt(A, "a"), doc(a=1), False),
+        (Lt(A, "\U00010000"), doc(a="\uffff"), True),
+        (Lt(A, YOUNG), doc(a=OLD), True),
+        (Lt(A, YOUNG), doc(a=YOUNG), False),
+        (Lt(A, YOUNG), doc(a=1), False),
+        (Ge(A, YOUNG), doc(a=YOUNG), True),
+        (Not(Lt(A, 2)), doc(), True),
+        (Not(Lt(A, 2)), doc(a="1"), True),
+        (Not(Lt(A, 2)), doc(a=1), False),
+        (Not(Not(Exists(A))), doc(a=1), True),
+        (Not(AllOf((Eq(A, 1), Eq(B, 2)))), doc(a=1, b=3), True),
         (AllOf((Eq(A, 1), Eq(B, 2))), doc(a=1, b=2), True),
         (AllOf((Eq(A, 1), Eq(B, 2))), doc(a=1, b=3), False),
         (AnyOf((Eq(A, 1), Eq(B, 2))), doc(a=0, b=2), True),
@@ -116,3 +166,17 @@ def test_what_was_put_is_found(document: Document, field: Field[Any], value: Val
         assert matches(term, after, unread)
     assert matches(Contains(field, value), document.put(field, (0, value)), unread)
     assert matches(Eq(field, None), document.without(field), unread)
+
+
+@given(strategies.filters())
+def test_the_parts_of_a_filter_are_all_that_it_says(term: Filter) -> None:
+    """Each that its text shows, wherever it stands: what looks for one kind of filter overlooks none."""
+    parts = tuple(parts_of(term))
+
+    assert parts[0] is term
+    leaves = [part for part in parts if not isinstance(part, (AllOf, AnyOf, Not))]
+    text = str(term)
+    for leaf in leaves:
+        assert str(leaf) in text
+        text = text.replace(str(leaf), "", 1)
+    assert not set(text) - set("not and or ()")

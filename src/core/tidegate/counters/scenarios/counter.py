@@ -13,24 +13,22 @@ from tidegate.counters import laws
 from tidegate.counters.counter import Counted, Counter, Full, counter_of, new_counter
 from tidegate.counters.increments import IncrementOutcome, IncrementParts, increment, sweep
 from tidegate.model.documents import Document
-from tidegate.model.effects import Call, Effect, Program
-from tidegate.sim.actors import Network, Process, factory
+from tidegate.model.effects import Program
+from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.automaton import Asking, Returned
 from tidegate.sim.failover import Failover
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.observing import observed, seen
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, World, document, perform, world_with
+from tidegate.sim.world import Cell, document, perform, world_with
 
 __all__ = [
-    "COUNTERS", "FAILOVERS", "KEY", "NOTHING_LEFT", "ONCE", "QUIET", "RIGHT", "SCENARIOS", "STAYS", "TRUTH", "counting",
-    "when_quiet",
+    "COUNTERS", "FAILOVERS", "KEY", "NOTHING_LEFT", "ONCE", "RIGHT", "SCENARIOS", "STAYS", "TRUTH", "counting",
 ]  # fmt: skip
 
 COUNTERS: Final = "counters"
 KEY: Final = "visits"
-QUIET: Final = "all is quiet"
 
 ONCE: Final = "each increment is counted once"
 STAYS: Final = "what is noted stays until it is counted"
@@ -109,25 +107,9 @@ async def clean(parts: IncrementParts, early: int) -> None:
     """Sweep at any time, and three times when all is quiet."""
     for _ in range(early):
         await sweep(COUNTERS, KEY, parts)
-    await Call(QUIET)
+    await QUIET
     for _ in range(3):
         await sweep(COUNTERS, KEY, parts)
-
-
-def when_quiet(owners: tuple[Process, ...], otherwise: Meaning) -> Meaning:
-    """The call returns when no owner does anything any more, and nothing is under way."""
-
-    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
-        if effect != Call(QUIET):
-            yield from otherwise(effect, world, who)
-        elif not world.read(FLIGHT) and not any(is_busy(owner, world) for owner in owners):
-            yield world, None
-
-    return meaning
-
-
-def is_busy(owner: Process, world: World) -> bool:
-    return isinstance(owner.status(world.read(owner.place)), Asking)
 
 
 def counting(

@@ -13,8 +13,11 @@ and its translation in the MongoDB adapter; a property runs random documents, fi
 always literals: an id such as `{"$gt": ""}` or a string such as `"$price"` is data, so injection has nowhere to enter.
 
 The meaning is MongoDB's, its surprises included:
-    - `Eq`, `In` and `Lt` on a field that holds an array ask whether any element fits;
-    - `Eq(field, None)` holds for a missing field too;
+    - `Eq`, `In`, `Lt`, `Le`, `Gt` and `Ge` on a field that holds an array ask whether any element fits; `Ne` and `NotIn`,
+      whether none does;
+    - `Eq(field, None)` holds for a missing field too, and `Ne(field, 1)` as well;
+    - `Lt`, `Le`, `Gt` and `Ge` compare numbers with numbers, strings with strings and dates with dates; whatever else the
+      field holds, null included, is neither below nor above, and `Not(Lt(...))` holds for it;
     - fields that an update adds are appended in the order of their names.
 
 Types that only BSON has (ObjectId, Decimal128, regular expressions, ...) stand in documents as `Foreign`: they are kept
@@ -48,10 +51,18 @@ from tidegate.model.documents.filters import (
     Eq,
     Exists,
     Filter,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
+    NotIn,
     OlderThan,
+    equalities,
     matches,
+    parts_of,
 )
 from tidegate.model.documents.printing import one_line, show
 from tidegate.model.documents.updates import (
@@ -83,7 +94,8 @@ from tidegate.model.documents.value import (
 
 __all__ = [
     "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "UPDATES", "Add", "AddToSet", "AllOf", "AnyOf",
-    "Clock", "Contains", "Document", "Eq", "Exists", "Field", "Fields", "Filter", "Foreign", "In", "Lt", "OlderThan",
-    "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "V", "Value", "checked", "equal", "exactly", "frozen",
-    "has_lone_surrogate", "in_order", "matches", "numeric", "one_line", "show", "updated",
+    "Clock", "Contains", "Document", "Eq", "Exists", "Field", "Fields", "Filter", "Foreign", "Ge", "Gt", "In", "Le",
+    "Lt", "Ne", "Not", "NotIn", "OlderThan", "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "V", "Value",
+    "checked", "equal", "equalities", "exactly", "frozen", "has_lone_surrogate", "in_order", "matches", "numeric", "one_line", "parts_of", "show",
+    "updated",
 ]  # fmt: skip

@@ -15,12 +15,13 @@ import attrs
 
 from tidegate.model.errors import Misuse, shown
 
-__all__ = ["DECIMAL", "FOREIGN", "Foreign", "is_decimal", "is_number", "is_regex", "numeric"]
+__all__ = ["DECIMAL", "FOREIGN", "Foreign", "is_decimal", "is_number", "is_object_id", "is_regex", "numeric"]
 
 _REGEX: Final = "regex"
+_OBJECT_ID: Final = "objectId"
 DECIMAL: Final = "decimal"
 FOREIGN: Final[Mapping[str, re.Pattern[bytes]]] = {
-    "objectId": re.compile(rb".{12}", re.DOTALL),
+    _OBJECT_ID: re.compile(rb".{12}", re.DOTALL),
     DECIMAL: re.compile(rb".{16}", re.DOTALL),
     "timestamp": re.compile(rb"(?!\0{8}).{8}", re.DOTALL),  # MongoDB stores its own time in the place of 0
     "binData": re.compile(rb".{4}([^\x00\x02]|\x02.{4}).*", re.DOTALL),  # of subtype 0 are `bytes`
@@ -102,6 +103,11 @@ def _is_utf8(payload: bytes) -> bool:
 def is_regex(value: object) -> bool:
     """Tell whether it is a regular expression."""
     return isinstance(value, Foreign) and value.type == _REGEX
+
+
+def is_object_id(value: object) -> bool:
+    """Tell whether it is an ObjectId."""
+    return isinstance(value, Foreign) and value.type == _OBJECT_ID
 
 
 def is_decimal(value: object) -> bool:

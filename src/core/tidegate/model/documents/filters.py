@@ -10,26 +10,27 @@ from typing import Any, Final, Generic, TypeAlias, assert_never, cast, final
 
 import attrs
 
-from tidegate.model.documents.bson import is_decimal, is_number, is_regex, numeric
+from tidegate.model.documents.bson import is_number, is_regex, numeric
 from tidegate.model.documents.comparison import equal
 from tidegate.model.documents.printing import show
 from tidegate.model.documents.value import INT64, Document, Field, V, check_held
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 
 __all__ = [
-    "FILTERS", "AllOf", "AnyOf", "Clock", "Contains", "Eq", "Exists", "Filter", "In", "Lt", "OlderThan", "matches",
+    "FILTERS", "AllOf", "AnyOf", "Clock", "Contains", "Eq", "Exists", "Filter", "Ge", "Gt", "In", "Le", "Lt", "Ne", "Not",
+    "NotIn", "OlderThan", "equalities", "matches", "parts_of",
 ]  # fmt: skip
 
 
 @final
 @attrs.frozen
 class Eq(Generic[V]):
-    """The field equals the value, or is an array that has it."""
+    """The field equals the value, or is an array that has it; None: it is null, or missing."""
 
     field: Field[V]
-    value: V
+    value: V | None
 
     def __attrs_post_init__(self) -> None:
         check_held(self.field, self.value)
@@ -40,18 +41,97 @@ class Eq(Generic[V]):
 
 @final
 @attrs.frozen
-class Lt:
-    """The field is a number below the value. Invariant: the value fits into 64 bits."""
+class Ne(Generic[V]):
+    """`Eq` does not hold: a missing field differs from every value but None. The value is no regular expression."""
 
-    field: Field[int]
-    value: int
+    field: Field[V]
+    value: V | None
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.field, Field, "a field")
-        check_int(self.value, "a limit", INT64.start, INT64.stop - 1)
+        check_held(self.field, self.value)
+        if is_regex(self.value):
+            raise Misuse(
+                f"a regular expression as what {self.field} is not",
+                why="MongoDB refuses it there",
+                todo="write Not(Eq(...))",
+            )
 
     def __str__(self) -> str:
-        return f"{self.field} < {self.value}"
+        return f"{self.field} != {show(self.value)}"
+
+
+@final
+@attrs.frozen
+class Lt(Generic[V]):
+    """The field is below the limit, and of its bracket of types."""
+
+    field: Field[V]
+    value: V
+
+    def __attrs_post_init__(self) -> None:
+        _check_limit(self.field, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.field} < {show(self.value)}"
+
+
+@final
+@attrs.frozen
+class Le(Generic[V]):
+    """The field is at most the limit, and of its bracket of types."""
+
+    field: Field[V]
+    value: V
+
+    def __attrs_post_init__(self) -> None:
+        _check_limit(self.field, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.field} <= {show(self.value)}"
+
+
+@final
+@attrs.frozen
+class Gt(Generic[V]):
+    """The field is above the limit, and of its bracket of types."""
+
+    field: Field[V]
+    value: V
+
+    def __attrs_post_init__(self) -> None:
+        _check_limit(self.field, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.field} > {show(self.value)}"
+
+
+@final
+@attrs.frozen
+class Ge(Generic[V]):
+    """The field is at least the limit, and of its bracket of types."""
+
+    field: Field[V]
+    value: V
+
+    def __attrs_post_init__(self) -> None:
+        _check_limit(self.field, self.value)
+
+    def __str__(self) -> str:
+        return f"{self.field} >= {show(self.value)}"
+
+
+def _check_limit(field: Field[Any], limit: object) -> None:
+    """Raise Misuse unless a field may be compared with it: a number, a text or an instant.
+
+    MongoDB compares within brackets of types: numbers with numbers, strings with strings, dates with dates. What is of
+    another bracket, and what is missing, is neither below nor above. Of an array, it asks whether any element fits.
+    """
+    check_held(field, limit)
+    if not is_number(limit) and type(limit) not in {str, Instant}:
+        raise Misuse(
+            f"{shown(limit)} cannot be a limit of {field}",
+            why="a limit is a number, a text or an instant, and what is compared with it is of the same kind",
+        )
 
 
 @final
@@ -63,17 +143,36 @@ class In(Generic[V]):
     values: tuple[V, ...]
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.values, tuple, "a tuple of values")
-        check_held(self.field, self.values)
-        if any(map(is_regex, self.values)):
-            raise Misuse(
-                f"a regular expression among the values of {self.field}",
-                why="MongoDB would ask which strings match it",
-                todo="ask for it with Eq, and for the others with In: AnyOf((Eq(...), In(...)))",
-            )
+        _check_choice(self.field, self.values)
 
     def __str__(self) -> str:
         return f"{self.field} in {show(self.values)}"
+
+
+@final
+@attrs.frozen
+class NotIn(Generic[V]):
+    """The field equals none of the values. None of them is a regular expression."""
+
+    field: Field[V]
+    values: tuple[V, ...]
+
+    def __attrs_post_init__(self) -> None:
+        _check_choice(self.field, self.values)
+
+    def __str__(self) -> str:
+        return f"{self.field} not in {show(self.values)}"
+
+
+def _check_choice(field: Field[Any], values: object) -> None:
+    check_type(values, tuple, "a tuple of values")
+    check_held(field, values)
+    if any(map(is_regex, cast("tuple[object, ...]", values))):
+        raise Misuse(
+            f"a regular expression among the values of {field}",
+            why="MongoDB would ask which strings match it",
+            todo="ask for it with Eq, and for the others with In: AnyOf((Eq(...), In(...)))",
+        )
 
 
 @final
@@ -113,7 +212,7 @@ class OlderThan:
     Invariant: the age fits into 64 bits.
     """
 
-    field: Field[Instant]
+    field: Field[Instant] | Field[Instant | None]
     age: Duration
 
     def __attrs_post_init__(self) -> None:
@@ -152,14 +251,31 @@ class AnyOf:
         return f"({' or '.join(map(str, self.parts))})"
 
 
+@final
+@attrs.frozen
+class Not:
+    """The filter does not hold."""
+
+    part: Filter
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.part, FILTERS, "a filter")
+
+    def __str__(self) -> str:
+        return f"not ({self.part})"
+
+
 def _check_parts(parts: object) -> None:
     check_tuple(parts, FILTERS, "a filter")
     if not parts:
         raise Misuse("all or any of nothing is nothing", todo="name at least one filter")
 
 
-Filter: TypeAlias = Eq[Any] | Lt | In[Any] | Exists | Contains[Any] | OlderThan | AllOf | AnyOf
-FILTERS: Final = (Eq, Lt, In, Exists, Contains, OlderThan, AllOf, AnyOf)
+Filter: TypeAlias = (
+    Eq[Any] | Ne[Any] | Lt[Any] | Le[Any] | Gt[Any] | Ge[Any] | In[Any] | NotIn[Any]
+    | Exists | Contains[Any] | OlderThan | AllOf | AnyOf | Not
+)  # fmt: skip
+FILTERS: Final = (Eq, Ne, Lt, Le, Gt, Ge, In, NotIn, Exists, Contains, OlderThan, AllOf, AnyOf, Not)
 Clock: TypeAlias = Callable[[], Instant]
 
 
@@ -184,10 +300,22 @@ def _matches(term: Filter, doc: Document, now: Clock) -> bool:
     match term:
         case Eq(field, value):
             return _equals(doc, field, value)
+        case AllOf(parts):
+            return all(_matches(part, doc, now) for part in parts)
+        case Ne(field, value):
+            return not _equals(doc, field, value)
         case Lt(field, value):
             return any(_is_below(item, value) for item in _elements(doc.held(field)))
+        case Le(field, value):
+            return any(_is_below(item, value) or equal(item, value) for item in _elements(doc.held(field)))
+        case Gt(field, value):
+            return any(_is_below(value, item) for item in _elements(doc.held(field)))
+        case Ge(field, value):
+            return any(_is_below(value, item) or equal(item, value) for item in _elements(doc.held(field)))
         case In(field, values):
             return any(_equals(doc, field, value) for value in values)
+        case NotIn(field, values):
+            return not any(_equals(doc, field, value) for value in values)
         case Exists(field):
             return doc.has(field)
         case Contains(field, value):
@@ -196,10 +324,10 @@ def _matches(term: Filter, doc: Document, now: Clock) -> bool:
         case OlderThan(field, age):
             since = doc.held(field)
             return isinstance(since, Instant) and since.at + age <= _read(now).at
-        case AllOf(parts):
-            return all(_matches(part, doc, now) for part in parts)
         case AnyOf(parts):
             return any(_matches(part, doc, now) for part in parts)
+        case Not(part):
+            return not _matches(part, doc, now)
         case _:
             assert_never(term)
 
@@ -215,16 +343,51 @@ def _elements(held: object) -> Iterator[object]:
         yield from held
 
 
-def _is_below(held: object, limit: int) -> bool:
-    """Tell whether something held is a number, and below the limit."""
-    if not is_decimal(held):
-        return is_number(held) and cast("int", held) < limit
-    number = numeric(held)
-    if number is None or isinstance(number, str):
-        return number == "-inf"
-    significand, power = number  # below if significand * 10**power < limit; both sides are made whole
-    below: bool = significand * 10 ** max(power, 0) < limit * 10 ** max(-power, 0)
+def _is_below(left: object, right: object) -> bool:
+    """Tell whether both are of one bracket, and the left one below the right one. NaN is neither below nor above."""
+    if is_number(left) and is_number(right):
+        return cast("int", left) < cast("int", right)
+    if isinstance(left, str) and isinstance(right, str):
+        return left < right  # by code points, as their UTF-8 forms
+    if isinstance(left, Instant) and isinstance(right, Instant):
+        return left.at < right.at
+    one, other = numeric(left), numeric(right)
+    return one is not None is not other and _is_less(one, other)
+
+
+def _is_less(one: tuple[int, int] | str, other: tuple[int, int] | str) -> bool:
+    """The same of two numbers, as `numeric` has them."""
+    if isinstance(one, str) or isinstance(other, str):
+        return "nan" not in {one, other} and one != other and (one == "-inf" or other == "inf")
+    least = min(one[1], other[1], 0)  # both are made whole
+    below: bool = one[0] * 10 ** (one[1] - least) < other[0] * 10 ** (other[1] - least)
     return below
+
+
+def equalities(term: Filter) -> tuple[Eq[Any], ...]:
+    """What all documents that match must equal: the field that is asked for, or those of all parts of an `AllOf`."""
+    check_type(term, FILTERS, "a filter")
+    match term:
+        case Eq():
+            return (term,)
+        case AllOf(parts):
+            return tuple(each for part in parts for each in equalities(part))
+        case _:
+            return ()
+
+
+def parts_of(term: Filter) -> Iterator[Filter]:
+    """The filter, and all that it is made of."""
+    check_type(term, FILTERS, "a filter")
+    yield term
+    match term:
+        case AllOf(parts) | AnyOf(parts):
+            for part in parts:
+                yield from parts_of(part)
+        case Not(part):
+            yield from parts_of(part)
+        case _:
+            pass
 
 
 def _read(now: Clock) -> Instant:

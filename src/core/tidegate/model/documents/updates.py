@@ -131,7 +131,7 @@ class Remove:
 class PutServerTime:
     """The field becomes the time of the store's clock."""
 
-    field: Field[Instant]
+    field: Field[Instant] | Field[Instant | None]
 
     def __attrs_post_init__(self) -> None:
         check_type(self.field, Field, "a field")
@@ -191,7 +191,7 @@ def _applied(term: Update, doc: Document, now: Clock) -> Document:
         case PutServerTime(field):
             at = now()
             check_type(at, Instant, "what a clock shows")
-            return doc.put(field, at)
+            return doc.put(cast("Field[Instant]", field), at)
         case _:
             assert_never(term)
 

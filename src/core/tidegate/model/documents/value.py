@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import NoneType
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, final
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
@@ -113,7 +113,7 @@ class Document:
 
     @classmethod
     def of(cls, contents: Mapping[str, object]) -> Document:
-        """A document of plain Python values: dicts, lists and datetimes with a time zone are taken over.
+        """A document of plain Python values: dicts, lists, datetimes with a time zone and ObjectIds are taken over.
 
         Raises:
             Misuse: a value has no counterpart, a datetime is naive, or an invariant is broken.
@@ -180,7 +180,7 @@ def _name_of(field: Field[Any]) -> str:
 
 
 def frozen(value: object, where: str = "value") -> Value:
-    """A plain Python value as a Value.
+    """A plain Python value as a Value: a dict becomes a document, an ObjectId of pymongo a `Foreign`.
 
     Args:
         value: What is to stand in a document.
@@ -208,8 +208,15 @@ def _frozen(value: object, where: str, depth: int) -> Value:
         case list() | tuple():
             each = enumerate(cast("Sequence[object]", value))
             return tuple(_frozen(item, f"{where}[{index}]", depth + 1) for index, item in each)
+        case _ if type(value).__module__ == "bson.objectid":  # pymongo's, which the core does without
+            return Foreign("objectId", cast("_ObjectId", value).binary)
         case _:
             raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where)
+
+
+class _ObjectId(Protocol):
+    @property
+    def binary(self) -> bytes: ...
 
 
 def _named(key: object) -> str:
@@ -267,7 +274,8 @@ _PLAIN: Final = frozenset({bool, float, bytes, NoneType, Foreign})
 def _stranger(value: object, where: str) -> Misuse:
     what = f"a {type(value).__name__} cannot stand in a document"
     if not isinstance(value, (int, float, str, bytes, tuple)):
-        return Misuse(what, where=where)
+        todo = "hand in frozen(...) of it; that takes dicts, lists, datetimes with a time zone and pymongo's ObjectIds"
+        return Misuse(what, where=where, todo=todo)
     return Misuse(
         what,
         where=where,

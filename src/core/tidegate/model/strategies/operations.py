@@ -19,8 +19,15 @@ from tidegate.model.documents import (
     Exists,
     Field,
     Filter,
+    Foreign,
+    Ge,
+    Gt,
     In,
+    Le,
     Lt,
+    Ne,
+    Not,
+    NotIn,
     OlderThan,
     Pull,
     Push,
@@ -29,19 +36,34 @@ from tidegate.model.documents import (
     Remove,
     Update,
     Value,
+    equalities,
+    parts_of,
 )
 from tidegate.model.instants import MINUTE
-from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, Operation, UpdateOne
-from tidegate.model.strategies.documents import field_names, values
+from tidegate.model.operations import (
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    Operation,
+    UpdateOne,
+    UpsertOne,
+    is_key,
+)
+from tidegate.model.strategies.documents import field_names, instants, values
 
 __all__ = ["filters", "inserted", "operations", "updates"]
 
 _HOUR: Final = 60 * MINUTE
 _YEAR: Final = 365 * 24 * _HOUR
-_IDS: Final[SearchStrategy[str | int]] = st.sampled_from(("x", "y", 1, "x", "y", 1, 2, "$a", ""))
+_IDS: Final[SearchStrategy[str | int | Foreign]] = st.sampled_from(
+    ("x", "y", 1, "x", "y", 1, 2, "$a", "", Foreign("objectId", b"object id 12"))
+)
 _NAMES: Final = st.one_of(st.sampled_from(("a", "b", "c")), st.sampled_from(("a", "b", "c")), field_names())
 _FIELDS: Final = _NAMES.filter(lambda name: name != ID.name).map(Field[Any])
 _INTEGERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1))
+_LIMITS: Final = st.one_of(_INTEGERS, st.floats(), st.text(max_size=2), instants())
 _AGES: Final = st.one_of(st.sampled_from((0, 1, -_HOUR, _HOUR, 50 * _YEAR)), st.integers(-8_000 * _YEAR, 3_000 * _YEAR))
 
 
@@ -55,18 +77,25 @@ def filters(value: SearchStrategy[Value] | None = None) -> SearchStrategy[Filter
     field = st.one_of(_FIELDS, _FIELDS, _FIELDS, st.just(ID))
     leaf: SearchStrategy[Filter] = st.one_of(
         st.builds(Eq[Any], field, against),
-        st.builds(Lt, field, _INTEGERS),
-        st.builds(In[Any], field, st.lists(st.one_of(against, _IDS), max_size=3).map(tuple)),
+        st.builds(Ne[Any], field, against),
+        *(st.builds(kind, field, _LIMITS) for kind in (Lt[Any], Le[Any], Gt[Any], Ge[Any])),
+        *(
+            st.builds(kind, field, st.lists(st.one_of(against, _IDS), max_size=3).map(tuple))
+            for kind in (In[Any], NotIn[Any])
+        ),
         st.builds(Exists, field),
         st.builds(Contains[Any], field, against),
         st.builds(OlderThan, field, _AGES),
     )
     tree: SearchStrategy[Filter] = st.recursive(
         leaf,
-        lambda inner: st.builds(
-            lambda kind, parts: kind(tuple(parts)),
-            st.sampled_from((AllOf, AnyOf)),
-            st.lists(inner, min_size=1, max_size=3),
+        lambda inner: st.one_of(
+            st.builds(
+                lambda kind, parts: kind(tuple(parts)),
+                st.sampled_from((AllOf, AnyOf)),
+                st.lists(inner, min_size=1, max_size=3),
+            ),
+            st.builds(Not, inner),
         ),
         max_leaves=4,
     )
@@ -104,13 +133,32 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
     name, where, changes = st.just(collection), filters(value), updates(value)
     find_and_update = st.builds(FindOneAndUpdate, name, where, changes)
     update = st.builds(UpdateOne, name, where, changes)
+    upsert = st.builds(UpsertOne, name, filters(value).filter(_describes_one), changes)
     find = st.builds(FindOne, name, where)
     insert = st.builds(InsertOne, name, inserted(values() if value is None else value))
     delete = st.builds(DeleteOne, name, where)
     find_all = st.builds(FindAll, name, st.one_of(st.just(Exists(ID)), where), st.integers(1, 4))
     return st.one_of(
-        find_and_update, find_and_update, find_and_update, update, update, find, find_all, insert, insert, delete
+        find_and_update,
+        find_and_update,
+        find_and_update,
+        update,
+        update,
+        upsert,
+        find,
+        find_all,
+        insert,
+        insert,
+        delete,
     )
+
+
+def _describes_one(where: Filter) -> bool:
+    """Does it say what an upsert inserts?"""
+    asked = [each.field.name for each in equalities(where)]
+    keys = [each for each in equalities(where) if each.field == ID and is_key(each.value)]
+    ages = any(isinstance(part, OlderThan) for part in parts_of(where))
+    return bool(keys) and len(set(asked)) == len(asked) and not ages
 
 
 @st.composite
