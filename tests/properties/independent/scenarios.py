@@ -1,0 +1,590 @@
+"""Little scenarios, drawn at random, and the same for the simulator: what the two find is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from functools import cache
+from random import Random  # noqa: TID251  seeded
+from typing import Any
+
+from tests.properties.independent.programs import (
+    Ask,
+    At,
+    Const,
+    Do,
+    Doc,
+    If,
+    Life,
+    Me,
+    Picked,
+    Program,
+    Raise,
+    Repeat,
+    Return,
+    Set,
+    Statement,
+    Term,
+    Try,
+    Var,
+    While,
+    request,
+    source,
+)
+from tests.properties.independent.search import (
+    NO_ERROR,
+    QUANTUM,
+    Actor,
+    Fact,
+    Found,
+    Law,
+    Little,
+    Seen,
+    TooLargeError,
+    search,
+    typed,
+)
+
+from tidegate.model import documents, effects, operations
+from tidegate.model.documents import Document
+from tidegate.model.effects import Call
+from tidegate.model.instants import Instant
+from tidegate.sim import (
+    Asking,
+    Clock,
+    Crashed,
+    Exploration,
+    Failed,
+    Fault,
+    Faults,
+    Network,
+    Process,
+    Raised,
+    Reductions,
+    Report,
+    Returned,
+    Scenario,
+    State,
+    Verdict,
+    all_effects,
+    calling,
+    contents,
+    document,
+    explore,
+    notes,
+    perform,
+    world_with,
+)
+
+IDS = ("x", "y")
+NAMES = ("p", "q", "r")
+FAULTS = (
+    "crash_before", "crash_after", "restart", "unsent", "dropped", "lost_reply", "late", "duplicate", "cancelled",
+)  # fmt: skip
+STATES_MAX = 600
+
+
+# --- drawn --------------------------------------------------------------------------------------------------------------
+
+
+class Draw:
+    """Draws little scenarios."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.one_of: Callable[[Any], Any] = random.choice
+        self.is_timed = random.random() < 0.35
+        self.is_relative = self.is_timed and random.random() < 0.6
+        self.is_symmetric = random.random() < 0.25
+        self.calls = not self.is_symmetric and random.random() < 0.15
+        self.raises = random.random() < 0.05
+
+    def chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def little(self) -> Little:
+        count = self.one_of((1, 2, 2, 2, 3))
+        names = NAMES[:count]
+        faults = frozenset(kind for kind in FAULTS if self.chance(0.3))
+        faults |= {kind for kind in ("failed", "never_returns") if self.calls and self.chance(0.5)}
+        budget = self.one_of((0, 0, 1, 1, 2))
+        on_writes = self.chance(0.2)
+        common = self.program() if self.is_symmetric else None
+        actors = tuple(
+            Actor(
+                name, self.program() if common is None else common,
+                faults if common is not None or self.chance(0.7) else frozenset(), on_writes,
+            )
+            for name in names
+        )  # fmt: skip
+        kinds = tuple(sorted(faults))
+        budgets = ((self.one_of(kinds), self.one_of((0, 1))),) if kinds and self.chance(0.3) else ()
+        clock = None
+        if self.is_timed:
+            clock = (self.one_of((1, 2)) * QUANTUM if self.is_relative else None, self.one_of((1, 2, 3)))
+        laws = [self.law(names) for _ in range(6)]
+        return Little(
+            docs=tuple(self.doc(id_) for id_ in IDS[: self.one_of((1, 2, 2))]),
+            actors=actors,
+            budget=budget,
+            budgets=budgets,
+            unique="o" if self.chance(0.1) else "",
+            network=self.chance(0.8),
+            clock=clock,
+            answers=(1, "b")[: self.one_of((1, 2))],
+            always=(("always 1", laws[0]), ("always 2", laws[1]))[: self.one_of((0, 1, 2))],
+            step=(("step 1", self.step_law(names)),)[: self.one_of((0, 0, 1))],
+            eventually=(("eventually 1", laws[2]._replace(at_least=True)),)[: self.one_of((0, 1))],
+            sometimes=(("sometimes 1", laws[3]), ("sometimes 2", laws[4]))[: self.one_of((0, 1, 2))],
+            symmetric=self.is_symmetric and count > 1,
+        )
+
+    def doc(self, id_: str) -> Doc:
+        fields = [("_id", id_), ("v", 0), ("o", None), ("l", ())]
+        return Doc(tuple(field for field in fields if field[0] == "_id" or self.chance(0.8)))
+
+    def law(self, names: tuple[str, ...]) -> Law:
+        return Law(tuple(self.fact(names) for _ in range(self.one_of((1, 2, 2, 3)))))
+
+    def step_law(self, names: tuple[str, ...]) -> Law:
+        return Law((self.fact(names),), (self.fact(names),))
+
+    def fact(self, names: tuple[str, ...]) -> Fact:
+        who, denied = self.one_of(names), self.chance(0.15)
+        match self.random.randrange(5):
+            case 0:
+                return Fact("doc", self.one_of(IDS), "v", self.one_of((0, 1, 2)), denied)
+            case 1:
+                return Fact("doc", self.one_of(IDS), "o", self.one_of((None, *names)), denied)
+            case 2:
+                return Fact("note", who, self.one_of("mn"), self.one_of((0, 1, None, *names)), denied)
+            case 3:
+                return Fact("stands", who, "returned", self.one_of((None, 0, 1, "lost", *names)), denied)
+            case _:
+                return Fact("stands", who, self.one_of(("crashed", "cancelled", "failed", "asks")), None, denied)
+
+    def program(self) -> Program:
+        return tuple(self.statement(0) for _ in range(self.one_of((1, 2, 2, 3, 3, 4))))
+
+    def body(self, depth: int) -> Program:
+        return tuple(self.statement(depth) for _ in range(self.one_of((1, 1, 2))))
+
+    def statement(self, depth: int) -> Statement:
+        if depth < 2 and self.chance(0.35):
+            match self.random.randrange(7):
+                case 0 | 1:
+                    then, otherwise = self.body(depth + 1), self.body(depth + 1) if self.chance(0.4) else ()
+                    return If(self.value(), self.value(), then, otherwise)
+                case 2:
+                    return Repeat("ij"[depth], self.one_of((1, 2)), self.body(depth + 1))
+                case 3:
+                    find = Do(self.find(), "a", self.one_of("vo"))
+                    return While(Var("a"), Const(self.one_of((1, None))), (find, *self.body(depth + 2)[:1]))
+                case _:
+                    failure = self.one_of(("ambiguous", "ambiguous", "not applied", "refused"))
+                    handler = (Set("b", Const("lost")),) if self.chance(0.6) else self.body(depth + 1)
+                    return Try(self.body(depth + 1), failure, handler)
+        match self.random.randrange(16):
+            case 0:
+                return Set(self.one_of("ab"), self.value())
+            case 1:
+                return Return(self.value())
+            case 2 if self.raises:
+                return Raise()
+            case 3 | 4:
+                return Do(Ask("note", name=self.one_of("mn"), value=self.value()))
+            case 5 | 6 if self.is_timed:
+                return Do(Ask("sleep", value=self.one_of((0, 1, 2)) * QUANTUM))
+            case 7 | 8 if self.calls:
+                return Do(Ask("call", name="user", value=self.value()), self.one_of("ab"))
+            case 9 if self.is_timed and not self.is_relative:
+                return Do(Ask("time"), self.one_of("ab"))
+            case _:
+                return self.stored()
+
+    def stored(self) -> Do:
+        verb = self.one_of(
+            ("find", "find", "find and update", "find and update", "update", "insert", "delete", "find all")
+        )
+        into = self.one_of(("a", "a", "b", ""))
+        # What holds an instant is kept in absolute time only, or now and then in vain.
+        whole = not self.is_relative or self.chance(0.05)
+        field = "" if (whole and self.chance(0.4)) or not into else self.one_of("vo")
+        match verb:
+            case "find":
+                return Do(self.find(), into, field)
+            case "find all" if not self.is_symmetric and whole:
+                return Do(Ask("find all", self.where(), value=self.one_of((1, 2))), into)
+            case "insert":
+                id_ = Const(self.one_of(IDS)) if self.is_symmetric or self.chance(0.6) else Me()
+                changes = (
+                    Term("Put", "v", Const(1)),
+                    *((Term("Put", "o", self.scalar()),) if self.chance(0.5) else ()),
+                )
+                return Do(Ask("insert", changes=changes, value=id_))
+            case "delete":
+                return Do(Ask("delete", self.pinned()), into)
+            case "update":
+                return Do(Ask("update", self.pinned(), self.changes()), into)
+            case _:
+                return Do(Ask("find and update", self.pinned(), self.changes()), into, field)
+
+    def find(self) -> Ask:
+        return Ask("find", self.pinned())
+
+    def pinned(self) -> tuple[Term, ...]:
+        """One document, as a rule; whoever scans tells those apart who are interchangeable."""
+        scans = not self.is_symmetric and self.chance(0.15)
+        return self.where() if scans else (Term("Eq", "_id", Const(self.one_of(IDS))), *self.where()[:1])
+
+    def where(self) -> tuple[Term, ...]:
+        return tuple(self.term() for _ in range(self.one_of((1, 1, 2)))) if self.chance(0.6) else (Term("Lt", "v", 2),)
+
+    def term(self) -> Term:
+        match self.random.randrange(9):
+            case 0 | 1 if self.is_timed:
+                most = 1 if self.is_relative else 3
+                return Term("OlderThan", "t", self.one_of(range(most + 1)) * QUANTUM)
+            case 0:
+                return Term("In", "v", (0, None)[: self.one_of((1, 2))])
+            case 1:
+                return Term("Lt", "v", self.one_of((1, 2)))
+            case 2:
+                return Term("Exists", self.one_of("votl"))
+            case 3:
+                return Term("any", value=(self.term(), self.term()))
+            case 4:
+                return Term("Contains", "l", self.scalar())
+            case 5 | 6:
+                return Term("Eq", "o", self.one_of((Me(), Const(None), self.scalar())))
+            case _:
+                return Term("Eq", "v", self.scalar())
+
+    def changes(self) -> tuple[Term, ...]:
+        fields = self.random.sample("volt" if self.is_timed else "vol", self.one_of((1, 1, 2)))
+        return tuple(self.change(field) for field in fields)
+
+    def change(self, field: str) -> Any:
+        match field:
+            case "v":
+                return self.one_of((Term("Add", "v", 1), Term("Put", "v", Const(1)), Term("Put", "v", self.scalar())))
+            case "o":
+                return self.one_of((Term("Put", "o", Me()), Term("Put", "o", Const(None)), Term("Remove", "o")))
+            case "t":
+                return self.one_of((Term("PutServerTime", "t"), Term("PutServerTime", "t"), Term("Remove", "t")))
+            case _:
+                verb = self.one_of(("Push", "Push last", "Pull", "AddToSet"))
+                return Term(verb, "l", self.one_of((Me(), Const(1), self.scalar())))
+
+    def value(self) -> Any:
+        if self.chance(0.1):
+            return Life()
+        return (
+            self.one_of((Var("a"), Var("b"), Const(1), Const(None), Me(), Picked("a", "v")))
+            if self.chance(0.7)
+            else self.scalar()
+        )
+
+    def scalar(self) -> Any:
+        return self.one_of((Const(0), Const(1), Const(None), Picked("a", "v"), Picked("b", "o"), Picked("a", "o")))
+
+
+def drawn(seed: str) -> Little:
+    """A little scenario that is neither too large nor one in which nothing happens."""
+    random = Random(seed)
+    while True:
+        draw = Draw(random)
+        little = draw.little()
+        try:
+            found = search(little, states_max=STATES_MAX, relative=draw.is_relative)
+        except TooLargeError:
+            continue
+        if found.states > 4:
+            return little
+
+
+# --- for the simulator --------------------------------------------------------------------------------------------------
+
+
+def held(value: object) -> object:
+    """What stands here for a value of the simulator."""
+    match value:
+        case Document(items):
+            return Doc(tuple((name, held(item)) for name, item in items))
+        case Instant(at):
+            return At(at)
+        case tuple():
+            return tuple(map(held, value))
+        case _:
+            return value
+
+
+def given(value: Any) -> Any:
+    """The other way round."""
+    match value:
+        case Doc(fields):
+            return Document.of({name: given(item) for name, item in fields})
+        case At(us):
+            return Instant(us)
+        case _:
+            return value
+
+
+def picked(reply: object, field: str) -> object:
+    return dict(reply.items).get(field) if isinstance(reply, Document) else None
+
+
+def same(left: object, right: object) -> bool:
+    return documents.exactly(left) == documents.exactly(right)
+
+
+WORDS = {
+    **{name: getattr(documents, name) for name in documents.__all__},
+    **{name: getattr(operations, name) for name in operations.__all__},
+    **{name: getattr(effects, name) for name in effects.__all__},
+    "picked": picked,
+    "same": same,
+    "Doc": lambda fields: given(Doc(fields)),
+    "At": Instant,
+}
+
+
+@cache
+def shown(ask: Ask) -> str:
+    """A request, as the simulator shows it."""
+    return repr(eval(request(ask), dict(WORDS)))  # noqa: S307
+
+
+def program_of(actor: Actor) -> Callable[[int], Any]:
+    scope = dict(WORDS)
+    exec(source(actor.program), scope)  # noqa: S102
+    program: Any = scope["program"]
+    return lambda life: program(actor.name, life)
+
+
+def seen_by(names: tuple[str, ...], state: State) -> Seen:
+    """What can be seen of a state of the simulator."""
+    docs = tuple(typed(held(doc)) for doc in contents(state, "c"))
+    stands = tuple((name, *_stands(state.status(name))) for name in names)
+    noted = tuple(
+        (name, tuple((each, typed(held(value))) for each, value in sorted(_noted(name, state)))) for name in names
+    )
+    return docs, stands, noted
+
+
+def _noted(name: str, state: State) -> tuple[tuple[str, object], ...]:
+    return state.read(notes(name))
+
+
+def _stands(status: object) -> tuple[str, object]:
+    match status:
+        case Asking(effect):
+            return "asks", repr(effect)
+        case Returned(value):
+            return "returned", typed(held(value))
+        case Failed(failure):
+            return "failed", {"Ambiguous": "ambiguous", "NotApplied": "not applied", "Refused": "refused"}[
+                type(failure).__name__
+            ]
+        case Raised():
+            return "raised", None
+        case Crashed():
+            return "crashed", None
+        case _:
+            return "cancelled", None
+
+
+def as_shown(look: Seen) -> Seen:
+    docs, stands, noted = look
+    return docs, tuple((who, how, shown(what) if how == "asks" else what) for who, how, what in stands), noted
+
+
+def scenario_of(little: Little, **laws: Any) -> Scenario:
+    meaning = perform if not little.answers else calling({"user": tuple(map(given, little.answers))})
+    actors: list[Any] = [
+        Process(actor.name, program_of(actor), _faults(actor), meaning=meaning) for actor in little.actors
+    ]
+    clock = None
+    if little.clock is not None:
+        clock = Clock(QUANTUM, horizon=little.clock[0], moves=little.clock[1])
+    return Scenario(
+        name="little",
+        summary="drawn at random",
+        world=world_with(
+            {"c": tuple(map(given, little.docs))}, {"c": ((documents.Field(little.unique),),)} if little.unique else {}
+        ),
+        actors=(*actors, Network(meaning)) if little.network else tuple(actors),
+        budget=little.budget,
+        budgets={Fault(kind): number for kind, number in little.budgets},
+        clock=clock,
+        symmetric=(tuple(actor.name for actor in little.actors),) if little.symmetric else (),
+        **laws,
+    )
+
+
+def _faults(actor: Actor) -> Faults:
+    on = _is_write if actor.on_writes else all_effects
+    return Faults({Fault(kind): _is_call if kind in OF_CALLS else on for kind in sorted(actor.faults)})
+
+
+OF_CALLS = {"failed", "never_returns"}
+
+
+def _is_call(effect: object) -> bool:
+    return isinstance(effect, Call)
+
+
+def _is_write(effect: object) -> bool:
+    return type(effect).__name__ in {"FindOneAndUpdate", "UpdateOne", "InsertOne", "DeleteOne", "Call"}
+
+
+def with_laws(little: Little, **more: Any) -> Scenario:
+    """The scenario with its laws, and more about rest."""
+
+    def holds(law: Law) -> Callable[[State], bool]:
+        # In the order of the facts, and no further than it must: what a law looks at depends on what it has seen.
+        if law.at_least:
+            return lambda state: any(_fact(fact, state) for fact in law.facts)
+        return lambda state: not all(_fact(fact, state) for fact in law.facts)
+
+    def reached(law: Law) -> Callable[[State], bool]:
+        return lambda state: not holds(law)(state)
+
+    def joins(law: Law) -> Callable[[State, State], bool]:
+        def judge(before: State, after: State) -> bool:
+            if not all(_fact(fact, before) for fact in law.facts):
+                return True
+            return all(_fact(fact, before) for fact in law.after) or not all(_fact(fact, after) for fact in law.after)
+
+        return judge
+
+    return scenario_of(
+        little,
+        always={name: holds(law) for name, law in little.always},
+        step={name: joins(law) for name, law in little.step},
+        eventually={**{name: holds(law) for name, law in little.eventually}, **more},
+        sometimes={name: reached(law) for name, law in little.sometimes},
+    )
+
+
+def _fact(fact: Fact, state: State) -> bool:
+    """What `is_fact` is, of a state of the simulator, looking at no more than it must."""
+    match fact.of:
+        case "doc":
+            found = state.read(_document(fact.who))
+            here = found is not None and dict(found.items).get(fact.what, _ABSENT)
+            holds = here is not False and here is not _ABSENT and typed(held(here)) == typed(fact.value)
+        case "stands":
+            how, what = _stands(state.status(fact.who))
+            holds = how == fact.what and (how != "returned" or what == typed(fact.value))
+        case _:
+            entries = dict(_noted(fact.who, state))
+            holds = fact.what in entries and typed(held(entries[fact.what])) == typed(fact.value)
+    return holds is not fact.denied
+
+
+_ABSENT = object()
+
+
+@cache
+def _document(id_: str) -> Any:
+    return document("c", id_)
+
+
+# --- compared -----------------------------------------------------------------------------------------------------------
+
+
+class DiffersError(AssertionError):
+    """The simulator finds something else."""
+
+
+def _must_agree(what: str, mine: object, theirs: object, little: Little) -> None:
+    if mine != theirs:
+        raise DiffersError(f"{what}: {mine} here, and {theirs} there\n{told(little)}")
+
+
+def _must_be_the_same(what: str, mine: AbstractSet[Any], theirs: AbstractSet[Any], little: Little) -> None:
+    _must_agree(what, list(mine - theirs)[:2], list(theirs - mine)[:2], little)
+
+
+def told(little: Little) -> str:
+    """A little scenario for people."""
+    programs = "\n".join(
+        f"# {actor.name}: {sorted(actor.faults)}, on writes: {actor.on_writes}\n{source(actor.program)}"
+        for actor in little.actors
+    )
+    return f"{little._replace(actors=())}\n{programs}"
+
+
+def is_relative(report: Report) -> bool:
+    return report.time.startswith("relative")
+
+
+def compared(little: Little, reductions: Iterable[Reductions]) -> None:
+    """Assert that both find the same.
+
+    Raises:
+        DiffersError: They do not.
+    """
+    names = tuple(actor.name for actor in little.actors)
+    seen: set[Seen] = set()
+    rest: set[Seen] = set()
+    pairs: set[tuple[Seen, Seen]] = set()
+
+    def see(state: State) -> bool:
+        seen.add(seen_by(names, state))
+        return True
+
+    def see_rest(state: State) -> bool:
+        rest.add(seen_by(names, state))
+        return True
+
+    def see_pair(before: State, after: State) -> bool:
+        one, other = seen_by(names, before), seen_by(names, after)
+        if one != other:
+            pairs.add((one, other))
+        return True
+
+    whole = scenario_of(little, always={"seen": see}, eventually={"rest": see_rest}, step={"pairs": see_pair})
+    report = explore(whole, Exploration(reductions=Reductions()))
+    relative = is_relative(report)
+    found = search(little, states_max=50_000, relative=relative)
+    if NO_ERROR in found.broken:
+        _must_agree("the verdict on what is raised", ("violated", NO_ERROR), (str(report.verdict), report.law), little)
+    else:
+        wanted = Verdict.COMPLETE if found.rests else Verdict.INCONCLUSIVE
+        _must_agree("the verdict without laws", wanted, report.verdict, little)
+        _must_be_the_same("what is seen", set(map(as_shown, found.seen)), seen, little)
+        _must_be_the_same("what is seen at rest", set(map(as_shown, found.rest)), rest, little)
+        _must_be_the_same(
+            "what changes", {(as_shown(one), as_shown(other)) for one, other in found.pairs}, pairs, little
+        )
+        _must_agree("faults", found.faults, {str(kind) for kind in report.faults}, little)
+    for each in reductions:
+        rest.clear()
+        report = explore(
+            with_laws(little, **({"rest": see_rest} if little.eventually else {})), Exploration(reductions=each)
+        )
+        if is_relative(report) != relative:
+            found = search(little, states_max=50_000, relative=is_relative(report))
+            relative = is_relative(report)
+        judged(little, report, found)
+        if report.verdict is Verdict.COMPLETE and little.eventually:
+            _must_be_the_same(f"what is seen at rest with {each}", set(map(as_shown, found.rest)), rest, little)
+
+
+def judged(little: Little, report: Report, found: Found) -> None:
+    """Assert that the verdict is right."""
+    if found.broken:
+        fewest = min(found.broken.values())
+        steps = None if report.trace is None else len(report.trace.steps)
+        _must_agree("the verdict", "violated", str(report.verdict), little)
+        _must_agree("the shortest way", fewest, steps, little)
+        _must_agree("the law", True, found.broken.get(report.law or "") == fewest, little)
+    elif found.livelocked:
+        _must_agree("the verdict", "violated", str(report.verdict), little)
+        _must_agree("the law", True, report.law in found.livelocked, little)
+    else:
+        rests = found.rests or not little.eventually
+        _must_agree("the verdict", "complete" if rests else "inconclusive", str(report.verdict), little)
+        _must_agree("goals", found.goals, dict(report.goals), little)

@@ -1,0 +1,593 @@
+"""All that a scenario of little programs can do, found by brute force, from what the documentation says and no code of it.
+
+A state is a value; each is looked at once; nothing is remembered, left out or packed. Time is absolute, or relative to now:
+then whatever is kept of an instant is how long ago it is, up to the horizon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from tests.properties.independent.programs import (
+    Ask,
+    At,
+    Code,
+    Const,
+    Doc,
+    Failed,
+    Program,
+    Stands,
+    Term,
+    answered,
+    begun,
+    flat,
+    same,
+)
+
+QUANTUM = 1_000_000
+WRITES = {"find and update", "update", "insert", "delete", "call"}
+"""And what may be one."""
+
+
+class Actor(NamedTuple):
+    """A process.
+
+    Attributes:
+        name: Its name.
+        program: What it runs.
+        faults: What may strike it.
+        on_writes: Faults of requests strike writes only.
+    """
+
+    name: str
+    program: Program
+    faults: frozenset[str] = frozenset()
+    on_writes: bool = False
+
+
+class Little(NamedTuple):
+    """A scenario.
+
+    Attributes:
+        docs: The documents of the one collection.
+        actors: The processes.
+        budget: How many faults may strike.
+        budgets: How many of one kind may.
+        unique: A field that no two documents share; "" for none.
+        network: Does it deliver what is under way?
+        clock: horizon (None for absolute time) and moves; None: it stands.
+        answers: What user code answers.
+        always, step, eventually, sometimes: Laws by name.
+        symmetric: Are the processes interchangeable?
+    """
+
+    docs: tuple[Doc, ...]
+    actors: tuple[Actor, ...]
+    budget: int = 0
+    budgets: tuple[tuple[str, int], ...] = ()
+    unique: str = ""
+    network: bool = False
+    clock: tuple[int | None, int] | None = None
+    answers: tuple[object, ...] = ()
+    always: tuple[tuple[str, Law], ...] = ()
+    step: tuple[tuple[str, Law], ...] = ()
+    eventually: tuple[tuple[str, Law], ...] = ()
+    sometimes: tuple[tuple[str, Law], ...] = ()
+    symmetric: bool = False
+
+
+class Law(NamedTuple):
+    """Not all of the facts at once; of a step: not the first ones before, and the others after.
+
+    Attributes:
+        facts: Of the state, or of the state before.
+        after: Of the state after.
+        at_least: One of them, rather than not all of them.
+    """
+
+    facts: tuple[Fact, ...]
+    after: tuple[Fact, ...] = ()
+    at_least: bool = False
+
+
+class Fact(NamedTuple):
+    """What can be seen of a state: (doc, id, field, value), (stands, process, how, value) or (note, process, name, value)."""
+
+    of: str
+    who: str
+    what: str
+    value: object
+    denied: bool = False
+
+
+class Process(NamedTuple):
+    """Where a process stands, and what lies with it."""
+
+    stands: Stands
+    life: int = 0
+    notes: tuple[tuple[str, object], ...] = ()
+    wakes: int | None = None
+    is_stuck: bool = False
+
+
+class State(NamedTuple):
+    """All that there is at one time."""
+
+    docs: tuple[Doc, ...]
+    processes: tuple[Process, ...]
+    budget: int
+    budgets: tuple[tuple[str, int], ...]
+    flying: tuple[Ask, ...] = ()
+    now: int = 0
+    moves: int = 0
+
+
+class Move(NamedTuple):
+    """What may happen next."""
+
+    after: State
+    must: bool = True
+    fault: str = ""
+
+
+Seen: TypeAlias = tuple[Any, ...]
+"""What can be seen of a state: documents, where processes stand, notes."""
+
+
+class Found(NamedTuple):
+    """All that there is.
+
+    Attributes:
+        states: How many states; variables that are never read again count here.
+        seen: What can be seen of each.
+        pairs: Of each two, one step apart, that differ.
+        rest: Of those at rest, or on a cycle from which there is no way to rest.
+        rests: Was there any rest?
+        faults: Which kinds struck.
+        goals: Which are reached.
+        broken: Laws, each with the fewest steps.
+        livelocked: Laws about rest that do not hold all the way round where nothing ever rests.
+    """
+
+    states: int
+    seen: frozenset[Seen]
+    pairs: frozenset[tuple[Seen, Seen]]
+    rest: frozenset[Seen]
+    rests: bool
+    faults: frozenset[str]
+    goals: dict[str, bool]
+    broken: dict[str, int]
+    livelocked: frozenset[str]
+
+
+class TooLargeError(Exception):
+    """More states than are wanted."""
+
+
+NO_ERROR = "no program raises an error"
+
+
+class Graph(NamedTuple):
+    """All states, how far they are from the first one, and every move from each."""
+
+    states: list[State]
+    depths: list[int]
+    moves: list[list[tuple[int, Move]]]
+
+
+def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
+    """Everything that it can do."""
+    graph = _graph(little, states_max, little.clock[0] if little.clock and relative else None)
+    looks = [_seen(little, state) for state in graph.states]
+    must = [{to for to, move in moves if move.must} for moves in graph.moves]
+    rest = {index for index, after in enumerate(must) if not after and not _is_anyone_asleep(graph.states[index])}
+    goals = {name: any(not _holds(law, look) for look in looks) for name, law in little.sometimes}
+    round_and_round = _never_resting(must)
+    return Found(
+        states=len(looks),
+        seen=frozenset(looks),
+        pairs=frozenset(
+            (looks[index], looks[to])
+            for index, moves in enumerate(graph.moves)
+            for to, _ in moves
+            if looks[index] != looks[to]
+        ),
+        rest=frozenset(looks[index] for index in rest | round_and_round),
+        rests=bool(rest),
+        faults=frozenset(move.fault for moves in graph.moves for _, move in moves if move.fault),
+        goals=goals,
+        broken=_broken(little, graph, looks, rest),
+        livelocked=frozenset(
+            name for name, law in little.eventually if any(not _holds(law, looks[index]) for index in round_and_round)
+        ),
+    )
+
+
+def _graph(little: Little, states_max: int, horizon: int | None) -> Graph:
+    codes = tuple(flat(actor.program) for actor in little.actors)
+    processes = tuple(
+        _standing(Process(begun(code, actor.name, 0)), 0) for code, actor in zip(codes, little.actors, strict=True)
+    )
+    moves = little.clock[1] if little.clock and horizon is None else 0
+    first = State(little.docs, processes, little.budget, little.budgets, moves=moves)
+    number, graph = {first: 0}, Graph([first], [0], [])
+    for index, state in enumerate(graph.states):  # which grow meanwhile
+        graph.moves.append([])
+        for move in _moves(little, codes, state, horizon):
+            to = number.setdefault(move.after, len(graph.states))
+            if to == len(graph.states):
+                graph.states.append(move.after)
+                graph.depths.append(graph.depths[index] + 1)
+            graph.moves[index].append((to, move))
+        if len(graph.states) > states_max:
+            raise TooLargeError
+    return graph
+
+
+def _broken(little: Little, graph: Graph, looks: list[Seen], rest: set[int]) -> dict[str, int]:
+    """Which laws are broken, each with the fewest steps that it takes."""
+    broken: dict[str, int] = {}
+
+    def breaks(name: str, depth: int) -> None:
+        broken[name] = min(depth, broken.get(name, depth))
+
+    for index, (look, depth) in enumerate(zip(looks, graph.depths, strict=True)):
+        for name, law in (*little.always, *(little.eventually if index in rest else ())):
+            if not _holds(law, look):
+                breaks(name, depth)
+        if any(how == "raised" for _, how, _ in look[1]):
+            breaks(NO_ERROR, depth)
+        for name, law in little.step:
+            if not all(_joins(law, look, looks[to]) for to, _ in graph.moves[index]):
+                breaks(name, depth + 1)
+    return broken
+
+
+def _is_anyone_asleep(state: State) -> bool:
+    return any(process.wakes is not None for process in state.processes)
+
+
+def _never_resting(must: list[set[int]]) -> set[int]:
+    """States on cycles that steps which must happen never lead out of."""
+    before: dict[int, set[int]] = {}
+    for index, after in enumerate(must):
+        for to in after:
+            before.setdefault(to, set()).add(index)
+    restful = {index for index, after in enumerate(must) if not after}
+    todo = list(restful)
+    while todo:
+        new = before.get(todo.pop(), set()) - restful
+        restful |= new
+        todo += new
+    restless = set(range(len(must))) - restful
+    reach = {index: _reached(must, index) for index in restless}
+    return {index for index in restless if all(index in reach[to] for to in reach[index])}
+
+
+def _reached(must: list[set[int]], begin: int) -> set[int]:
+    found: set[int] = set()
+    todo = [begin]
+    while todo:
+        new = must[todo.pop()] - found
+        found |= new
+        todo += new
+    return found
+
+
+def _relative(state: State, horizon: int) -> State:
+    """The same, seen from now: how long ago, up to the horizon, and how long still."""
+
+    def aged(value: object) -> object:
+        match value:
+            case At(at):
+                return At(max(at - state.now, -horizon))
+            case Doc(fields):
+                return Doc(tuple((name, aged(held)) for name, held in fields))
+            case tuple() if type(value) is tuple:
+                return tuple(map(aged, value))
+            case _:
+                return value
+
+    return state._replace(
+        docs=tuple(aged(doc) for doc in state.docs),  # type: ignore[misc]
+        processes=tuple(
+            process._replace(wakes=None if process.wakes is None else max(process.wakes - state.now, 0))
+            for process in state.processes
+        ),
+        now=0,
+        moves=0,
+    )
+
+
+# --- what may happen next -----------------------------------------------------------------------------------------------
+
+
+def _moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int | None) -> Iterator[Move]:
+    for index, code in enumerate(codes):
+        for move in _of_process(little, code, index, state):
+            if not move.fault:
+                yield move
+            elif (spent := _spent(move.after, move.fault)) is not None:
+                yield Move(spent, must=False, fault=move.fault)
+    if little.network:
+        for number, ask in enumerate(state.flying):
+            landed = state._replace(flying=state.flying[:number] + state.flying[number + 1 :])
+            for docs, _ in _done(little, ask, landed):
+                yield Move(landed._replace(docs=docs))
+    if little.clock is not None and horizon is None and state.moves:
+        yield Move(state._replace(now=state.now + QUANTUM, moves=state.moves - 1))
+    if horizon is not None and (later := _relative(state._replace(now=QUANTUM), horizon)) != state:
+        yield Move(later)
+
+
+def _spent(state: State, fault: str) -> State | None:
+    """With one fault less to come."""
+    own = dict(state.budgets)
+    if state.budget < 1 or own.get(fault, 1) < 1:
+        return None
+    if fault in own:
+        own[fault] -= 1
+    return state._replace(budget=state.budget - 1, budgets=tuple(own.items()))
+
+
+def _of_process(little: Little, code: Code, index: int, state: State) -> Iterator[Move]:
+    actor, process = little.actors[index], state.processes[index]
+    stands, strikes = process.stands, actor.faults
+    crashed, cancelled = (Process(Stands(how, 0, ()), process.life) for how in ("crashed", "cancelled"))
+    match stands.how:
+        case "returned" if "crash_after" in strikes:
+            yield Move(_with(state, index, crashed), fault="crash_after")
+        case "crashed" | "cancelled" if "restart" in strikes:
+            life = process.life + 1
+            new = _standing(Process(begun(code, actor.name, life), life), state.now)
+            yield Move(_with(state, index, new), fault="restart")
+        case "asks":
+            ask = stands.what
+            assert isinstance(ask, Ask)
+            if "crash_before" in strikes:
+                yield Move(_with(state, index, crashed), fault="crash_before")
+            if "cancelled" in strikes and (ask.verb in WRITES or not actor.on_writes):
+                yield Move(_with(state, index, cancelled), fault="cancelled")
+            if not process.is_stuck:
+                yield from _asked(little, code, index, state, ask)
+        case _:
+            pass
+
+
+def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> Iterator[Move]:
+    """What may become of the request."""
+    actor, process = little.actors[index], state.processes[index]
+
+    def replied(world: State, reply: object, notes: tuple[tuple[str, object], ...] = process.notes) -> State:
+        new = Process(answered(code, process.stands, reply), process.life, notes)
+        return _with(world, index, _standing(new, state.now))
+
+    if ask.verb == "note":
+        yield Move(replied(state, None, tuple(sorted({**dict(process.notes), ask.name: ask.value.value}.items()))))
+    elif ask.verb == "sleep":
+        if process.wakes is not None and process.wakes <= state.now:
+            yield Move(replied(state, None))
+    else:
+        outcomes = [(state._replace(docs=docs), reply) for docs, reply in _done(little, ask, state)]
+        for done, reply in outcomes:
+            yield Move(replied(done, reply))
+        if ask.verb == "call" and "failed" in actor.faults:
+            yield Move(replied(state, Failed("refused")), fault="failed")
+        if ask.verb == "call" and "never_returns" in actor.faults:
+            yield Move(_with(state, index, process._replace(is_stuck=True)), fault="never_returns")
+        if not actor.on_writes or ask.verb in WRITES:
+            flying = state._replace(flying=_sorted((*state.flying, ask)))
+            cancelled = Process(Stands("cancelled", 0, ()), process.life)
+            for fault, after in _in_trouble(state, flying, outcomes, replied):
+                if fault in actor.faults:
+                    yield Move(after, fault=fault)
+            if "cancelled" in actor.faults:
+                for done in (*(done for done, _ in outcomes), *((flying,) if "late" in actor.faults else ())):
+                    yield Move(_with(done, index, cancelled), fault="cancelled")
+
+
+def _in_trouble(
+    state: State, flying: State, outcomes: list[tuple[State, object]], replied: Callable[[State, object], State]
+) -> Iterator[tuple[str, State]]:
+    """What the network may do to a request."""
+    lost = Failed("ambiguous")
+    yield "unsent", replied(state, Failed("not applied"))
+    yield "dropped", replied(state, lost)
+    yield "late", replied(flying, lost)
+    for done, reply in outcomes:
+        yield "lost_reply", replied(done, lost)
+        yield "duplicate", replied(done._replace(flying=flying.flying), reply)
+
+
+def _sorted(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
+    """In which order they were sent makes no difference."""
+    return tuple(sorted(asks, key=repr))
+
+
+def _with(state: State, index: int, process: Process) -> State:
+    return state._replace(processes=(*state.processes[:index], process, *state.processes[index + 1 :]))
+
+
+def _standing(process: Process, now: int) -> Process:
+    """To stand before a sleep is to sleep."""
+    ask = process.stands.what
+    if process.stands.how == "asks" and isinstance(ask, Ask) and ask.verb == "sleep":
+        return process._replace(wakes=now + ask.value)
+    return process
+
+
+# --- what the store does ------------------------------------------------------------------------------------------------
+
+
+def _done(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[Doc, ...], object]]:
+    docs, now = state.docs, state.now
+    matching = [index for index, doc in enumerate(docs) if all(_matches(term, doc, now) for term in ask.where)]
+    match ask.verb:
+        case "find":
+            yield docs, docs[matching[0]] if matching else None
+        case "find all":
+            found = sorted((docs[index] for index in matching), key=lambda doc: str(doc.get("_id")))
+            yield docs, tuple(found[: ask.value])
+        case "find and update" | "update":
+            if not matching:
+                yield docs, None if ask.verb == "find and update" else 0
+                return
+            new = docs[matching[0]]
+            for change in sorted(ask.changes, key=lambda change: change.field):  # new fields come in the order of names
+                changed = _changed(change, new, now)
+                if changed is None:
+                    yield docs, Failed("refused")
+                    return
+                new = changed
+            others = docs[: matching[0]] + docs[matching[0] + 1 :]
+            if _clashes(little, new, others):
+                yield docs, Failed("refused")
+                return
+            after = (*docs[: matching[0]], new, *docs[matching[0] + 1 :])
+            yield after, new if ask.verb == "find and update" else 1
+        case "insert":
+            new = Doc((("_id", ask.value.value), *((term.field, term.value.value) for term in ask.changes)))
+            if any(same(doc.get("_id"), new.get("_id")) for doc in docs) or _clashes(little, new, docs):
+                yield docs, Failed("refused")
+            else:
+                yield (*docs, new), None
+        case "delete":
+            yield tuple(doc for index, doc in enumerate(docs) if index not in matching[:1]), len(matching[:1])
+        case "time":
+            yield docs, At(now)
+        case "call":
+            for answer in little.answers:
+                yield docs, answer
+        case verb:
+            raise AssertionError(verb)
+
+
+def _clashes(little: Little, new: Doc, others: tuple[Doc, ...]) -> bool:
+    """A field that is missing counts as null."""
+    return bool(little.unique) and any(same(new.get(little.unique), doc.get(little.unique)) for doc in others)
+
+
+def _matches(term: Term, doc: Doc, now: int) -> bool:
+    held, has = doc.get(term.field), term.field in dict(doc.fields)
+    match term.verb:
+        case "Eq":
+            return same(held, term.value.value)
+        case "In":
+            return any(same(held, value) for value in term.value)
+        case "Exists":
+            return has
+        case "Lt":
+            return type(held) is int and held < term.value
+        case "Contains":
+            return isinstance(held, tuple) and any(same(each, term.value.value) for each in held)
+        case "OlderThan":
+            return isinstance(held, At) and now - held.at >= term.value
+        case "any":
+            return any(_matches(each, doc, now) for each in term.value)
+        case verb:
+            raise AssertionError(verb)
+
+
+def _changed(term: Term, doc: Doc, now: int) -> Doc | None:
+    """None where the store refuses."""
+    value: Any
+    held, has = doc.get(term.field), term.field in dict(doc.fields)
+    value = term.value.value if isinstance(term.value, Const) else term.value
+    match term.verb:
+        case "Put":
+            return doc.put(term.field, value)
+        case "PutServerTime":
+            return doc.put(term.field, At(now))
+        case "Remove":
+            return doc.without(term.field)
+        case "Add":
+            if has and type(held) is not int:
+                return None
+            return doc.put(term.field, (held if isinstance(held, int) else 0) + value)
+        case verb:
+            if verb == "Pull" and not has:
+                return doc
+            if has and type(held) is not tuple:
+                return None
+            array: tuple[object, ...] = held if isinstance(held, tuple) else ()
+            if verb == "Pull":
+                return doc.put(term.field, tuple(each for each in array if not same(each, value)))
+            if verb == "AddToSet" and any(same(each, value) for each in array):
+                return doc
+            longer = (*array, value)
+            return doc.put(term.field, longer[-2:] if verb == "Push last" else longer)
+
+
+# --- what can be seen, and laws of it -----------------------------------------------------------------------------------
+
+
+def typed(value: object) -> object:
+    """A value that is equal to another one only if it is the very same."""
+    match value:
+        case Doc(fields):
+            return ("document", tuple((name, typed(held)) for name, held in fields))
+        case At(at):
+            return ("at", at)
+        case tuple():
+            return ("array", tuple(map(typed, value)))
+        case _:
+            return (type(value).__name__, value)
+
+
+ShowRequest: TypeAlias = Callable[[Ask], object]
+
+
+def _seen(little: Little, state: State) -> Seen:
+    return (
+        tuple(map(typed, state.docs)),
+        tuple(
+            (actor.name, process.stands.how, _of_stands(process.stands))
+            for actor, process in zip(little.actors, state.processes, strict=True)
+        ),
+        tuple(
+            (actor.name, tuple((name, typed(value)) for name, value in process.notes))
+            for actor, process in zip(little.actors, state.processes, strict=True)
+        ),
+    )
+
+
+def _of_stands(stands: Stands) -> object:
+    match stands.how:
+        case "asks":
+            return stands.what
+        case "returned":
+            return typed(stands.what)
+        case "failed":
+            return stands.what
+        case _:
+            return None
+
+
+def _holds(law: Law, look: Seen) -> bool:
+    facts = [is_fact(fact, look) for fact in law.facts]
+    return any(facts) if law.at_least else not all(facts)
+
+
+def _joins(law: Law, before: Seen, after: Seen) -> bool:
+    """Whoever has the first facts before does not come to have the others, if it had not."""
+    if not all(is_fact(fact, before) for fact in law.facts):
+        return True
+    return all(is_fact(fact, before) for fact in law.after) or not all(is_fact(fact, after) for fact in law.after)
+
+
+def is_fact(fact: Fact, look: Seen) -> bool:
+    docs, stands, notes = look
+    match fact.of:
+        case "doc":
+            held = [dict(fields).get(fact.what) for _, fields in docs if dict(fields)["_id"] == typed(fact.who)]
+            found = held == [typed(fact.value)]
+        case "stands":
+            found = any(
+                who == fact.who and how == fact.what and (how != "returned" or what == typed(fact.value))
+                for who, how, what in stands
+            )
+        case _:
+            mine = next(entries for who, entries in notes if who == fact.who)
+            found = dict(mine).get(fact.what) == typed(fact.value)
+    return found is not fact.denied

@@ -1,0 +1,119 @@
+"""The simulator finds what a brute force search finds that shares no code with it, only the meaning of the words.
+
+`tests.properties.plain_search` asks the same actors as the real search, and so has their faults. Here programs, documents,
+requests, faults, restarts, time and laws are interpreted a second time, from what the documentation says of them
+(`tests.properties.independent`). What is compared: everything that can be seen of any state, of states at rest and of each
+change; which faults strike; the verdict, the broken law, the length of the shortest way to it, and the goals.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from tests import length
+from tests.properties.independent.scenarios import DiffersError, compared, drawn
+from tests.properties.sim.test_search import PLANTED as PLANTED_IN_THE_SEARCH
+
+from tidegate.model.errors import TidegateError
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.automaton import ProgramAutomaton
+from tidegate.sim.fingerprint import Canon
+from tidegate.sim.scenario import ActorStep
+from tidegate.sim.search import Reductions, Search
+from tidegate.sim.space import Space
+from tidegate.sim.world import Cell
+
+ALL_REDUCTIONS = tuple(Reductions(fusion, symmetry) for fusion in (False, True) for symmetry in (False, True))
+CHUNKS = 10
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_simulator_and_a_brute_force_search_of_its_own_agree(chunk: int) -> None:
+    """One to three processes; crashes, restarts, what becomes of requests, both kinds of time, symmetry, and laws."""
+    for number in range(chunk, length.LITTLE_SCENARIOS, CHUNKS):
+        compared(drawn(f"little {number}"), (ALL_REDUCTIONS[number % 4],))
+
+
+# --- planted bugs -------------------------------------------------------------------------------------------------------
+
+
+def nothing(*_: object) -> None:
+    """In place of what looks, or judges."""
+
+
+def without_a_place(process: str) -> Cell[object]:
+    return Cell(("nowhere", process), ())
+
+
+def in_its_first_life(start: Callable[..., int]) -> Callable[..., int]:
+    return lambda self, life: start(self, min(life, 0))
+
+
+def takes_one_for_zero(key: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, item: key(self, 0 if type(item) is int and item == 1 else item)
+
+
+def never_dies_after(steps: Callable[..., Any]) -> Callable[..., Any]:
+    def fewer(self: Process, world: Any) -> Any:
+        return [step for step in steps(self, world) if step.fault != "crash_after"]
+
+    return fewer
+
+
+def may_always_strike(spent: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda world, fault: spent(world, fault) and world
+
+
+def faults_must(steps: Callable[..., Any]) -> Callable[..., Any]:
+    def all_must(self: Process, world: Any) -> Any:
+        return [ActorStep(step.label, step.world, must=True, fault=step.fault) for step in steps(self, world)]
+
+    return all_must
+
+
+def instead(replacement: object) -> Callable[[object], object]:
+    return lambda _: replacement
+
+
+def module(name: str) -> object:
+    return sys.modules[f"tidegate.sim.{name}"]
+
+
+PLANTED: Mapping[str, tuple[object, str, Callable[[Any], Any], int]] = {
+    "a late request is lost": (module("requests"), "under_way", instead(lambda world, *_: world), 26),
+    "notes outlive their process": (module("actors"), "notes", instead(without_a_place), 2),
+    "nothing that is under way arrives": (Network, "steps", instead(lambda *_: ()), 26),
+    "a new life is the first one again": (ProgramAutomaton, "start", in_its_first_life, 126),
+    "two programs are taken for one": (Canon, "key", takes_one_for_zero, 82),
+    "nobody dies at the end": (Process, "steps", never_dies_after, 0),
+    "a fault costs nothing": (module("requests"), "spent", may_always_strike, 0),
+    "faults must happen": (Process, "steps", faults_must, 0),
+    "nothing grows older": (module("steppers"), "aged", instead(lambda value, *_: value), 10),
+    "all ages are the same": (module("steppers"), "aged", lambda aged: lambda value, by, _: aged(value, by, 0), 68),
+    "no cycle is looked for": (module("search"), "restless", instead(lambda *_: []), 3),
+    "who sleeps is at rest when time ends": (Space, "is_cut_short", instead(lambda *_: False), 25),
+    "laws are judged for one naming": (Search, "named", instead(lambda _, states: states), 14),
+    **{
+        bug: (*PLANTED_IN_THE_SEARCH[bug][:2], instead(PLANTED_IN_THE_SEARCH[bug][2]), number)
+        for bug, number in (
+            ("a read is not a look", 0),
+            ("a step forgets what its law looked at", 0),
+            ("a law looks at the same cells for ever", 30),
+            ("nothing is at rest", 0),
+        )  # the others take adversaries, and are seen there
+    },
+}
+"""What is planted where, and the number of a scenario that shows it."""
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_in_the_simulator_makes_the_two_differ(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison sees each mechanism, the meanings that both searches of `tidegate` share included."""
+    owner, name, planted, number = PLANTED[bug]
+    little = drawn(f"little {number}")
+    monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
+    with pytest.raises((DiffersError, TidegateError, AssertionError, IndexError)):
+        compared(little, ALL_REDUCTIONS)
