@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from os import environ
 from pathlib import Path
 from typing import Final
@@ -104,24 +104,48 @@ def test_what_the_readme_says_was_explored_was_explored() -> None:
     assert said == {what: [tuple(str(each or "no") for each in numbers)] for what, numbers in explored.items()}
 
 
-STRIKES: Final = "| Scenarios | What struck |\n|---|---|\n"
+STRIKES: Final = "| Scenario | What struck |\n|---|---|\n"
+
+
+def kinds_of(faults: Iterable[Fault]) -> str:
+    struck = set(faults)
+    return ", ".join(f"`{kind}`" for kind in Fault if kind in struck) or "nothing"
 
 
 def test_the_page_on_faults_says_which_strike_where() -> None:
-    """By the first word of a scenario's name. TIDEGATE_GOLDEN=write rewrites the table; commit only what is meant."""
-    struck: dict[str, set[Fault]] = {}
-    for name in DESIGNS:
-        struck.setdefault(name.partition(".")[0], set()).update(report_on(name).faults)
-    rows = [
-        f"| {first} | {', '.join(f'`{kind}`' for kind in Fault if kind in kinds) or 'none'} |"
-        for first, kinds in struck.items()
-    ]
+    """In each design. TIDEGATE_GOLDEN=write rewrites the table; commit only what is meant."""
+    rows = [f"| `{name}` | {kinds_of(report_on(name).faults)} |" for name in DESIGNS]
     page = ROOT / "docs" / "faults.md"
     before, table, found = page.read_text(encoding="utf-8").partition(STRIKES)
     if environ.get("TIDEGATE_GOLDEN") == "write":
         found = "".join(f"{row}\n" for row in rows)
         page.write_text(before + table + found, encoding="utf-8")
     assert found.splitlines() == rows
+
+
+PROMISES: Final = re.compile(r"^(\| `(\w+)` \| [^|]+ \|) ([^|]*)\|$", re.MULTILINE)
+
+
+def test_the_readme_says_what_each_promise_was_explored_under() -> None:
+    """By the first word of a scenario's name, and which scenarios nothing struck. TIDEGATE_GOLDEN=write rewrites it."""
+    page = ROOT / "README.md"
+    readme = page.read_text(encoding="utf-8")
+    struck = {name: report_on(name).faults for name in DESIGNS}
+
+    def row(found: re.Match[str]) -> str:
+        alike = {name: kinds for name, kinds in struck.items() if name.partition(".")[0] == found[2]}
+        spared = [f"`{name}`" for name, kinds in alike.items() if not kinds]
+        kinds = kinds_of(kind for kinds in alike.values() for kind in kinds)
+        but = f"; nothing in {', '.join(spared)}" if 0 < len(spared) < len(alike) else ""
+        return f"{found[1]} {kinds}{but} |"
+
+    written = PROMISES.sub(row, readme)
+    if environ.get("TIDEGATE_GOLDEN") == "write":
+        page.write_text(readme := written, encoding="utf-8")
+    assert readme == written
+    assert [found[2] for found in PROMISES.finditer(readme)] == list(
+        dict.fromkeys(name.partition(".")[0] for name in DESIGNS)
+    )
 
 
 def test_each_law_of_a_design_is_broken_by_a_specimen() -> None:

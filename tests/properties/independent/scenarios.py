@@ -362,14 +362,26 @@ def program_of(actor: Actor) -> Callable[[int], Any]:
     return lambda life: program(actor.name, life)
 
 
-def seen_by(names: tuple[str, ...], state: State) -> Seen:
-    """What can be seen of a state of the simulator."""
-    docs = tuple(typed(held(doc)) for doc in contents(state, "c"))
+def seen_by(little: Little, state: State) -> Seen:
+    """What can be seen of a state of the simulator. In relative time, all that lies beyond the horizon is the same."""
+    names = tuple(actor.name for actor in little.actors)
+    horizon = little.clock[0] if little.clock else None
+    docs = tuple(typed(_within(horizon, held(doc))) for doc in contents(state, "c"))
     stands = tuple((name, *_stands(state.status(name))) for name in names)
     noted = tuple(
         (name, tuple((each, typed(held(value))) for each, value in sorted(_noted(name, state)))) for name in names
     )
     return docs, stands, noted
+
+
+def _within(horizon: int | None, value: object) -> object:
+    match value:
+        case At(at) if horizon is not None:
+            return At(max(at, -horizon))
+        case Doc(fields):
+            return Doc(tuple((name, _within(horizon, item)) for name, item in fields))
+        case _:
+            return value
 
 
 def _noted(name: str, state: State) -> tuple[tuple[str, object], ...]:
@@ -526,21 +538,20 @@ def compared(little: Little, reductions: Iterable[Reductions]) -> None:
     Raises:
         DiffersError: They do not.
     """
-    names = tuple(actor.name for actor in little.actors)
     seen: set[Seen] = set()
     rest: set[Seen] = set()
     pairs: set[tuple[Seen, Seen]] = set()
 
     def see(state: State) -> bool:
-        seen.add(seen_by(names, state))
+        seen.add(seen_by(little, state))
         return True
 
     def see_rest(state: State) -> bool:
-        rest.add(seen_by(names, state))
+        rest.add(seen_by(little, state))
         return True
 
     def see_pair(before: State, after: State) -> bool:
-        one, other = seen_by(names, before), seen_by(names, after)
+        one, other = seen_by(little, before), seen_by(little, after)
         if one != other:
             pairs.add((one, other))
         return True

@@ -7,6 +7,7 @@ then whatever is kept of an instant is how long ago it is, up to the horizon.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.properties.independent.programs import (
@@ -176,6 +177,7 @@ class Graph(NamedTuple):
     moves: list[list[tuple[int, Move]]]
 
 
+@lru_cache(8)
 def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
     """Everything that it can do."""
     graph = _graph(little, states_max, little.clock[0] if little.clock and relative else None)
