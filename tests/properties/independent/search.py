@@ -315,7 +315,7 @@ def _moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int |
     if little.network:
         for number, ask in enumerate(state.flying):
             landed = state._replace(flying=state.flying[:number] + state.flying[number + 1 :])
-            for docs, _ in _done(little, ask, landed):
+            for docs, _ in outcomes_of(little, ask, landed):
                 yield Move(landed._replace(docs=docs))
     if little.clock is not None and horizon is None and state.moves:
         yield Move(state._replace(now=state.now + QUANTUM, moves=state.moves - 1))
@@ -371,7 +371,7 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
         if process.wakes is not None and process.wakes <= state.now:
             yield Move(replied(state, None))
     else:
-        outcomes = [(state._replace(docs=docs), reply) for docs, reply in _done(little, ask, state)]
+        outcomes = [(state._replace(docs=docs), reply) for docs, reply in outcomes_of(little, ask, state)]
         for done, reply in outcomes:
             yield Move(replied(done, reply))
         if ask.verb == "call" and "failed" in actor.faults:
@@ -422,7 +422,7 @@ def _standing(process: Process, now: int) -> Process:
 # --- what the store does ------------------------------------------------------------------------------------------------
 
 
-def _done(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[Doc, ...], object]]:
+def outcomes_of(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[Doc, ...], object]]:
     docs, now = state.docs, state.now
     matching = [index for index, doc in enumerate(docs) if all(_matches(term, doc, now) for term in ask.where)]
     match ask.verb:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests import length
+from tests.properties.independent import machines
 from tests.properties.independent.scenarios import DiffersError, compared, drawn
 from tests.properties.sim.test_search import PLANTED as PLANTED_IN_THE_SEARCH
 
@@ -21,6 +22,7 @@ from tidegate.model.errors import TidegateError
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.fingerprint import Canon
+from tidegate.sim.reducers import Crash
 from tidegate.sim.scenario import ActorStep
 from tidegate.sim.search import Reductions, Search
 from tidegate.sim.space import Space
@@ -35,6 +37,12 @@ def test_the_simulator_and_a_brute_force_search_of_its_own_agree(chunk: int) -> 
     """One to three processes; crashes, restarts, what becomes of requests, both kinds of time, symmetry, and laws."""
     for number in range(chunk, length.LITTLE_SCENARIOS, CHUNKS):
         compared(drawn(f"little {number}"), (ALL_REDUCTIONS[number % 4],))
+
+
+def test_the_same_is_found_of_reducers() -> None:
+    """One or two; commands that come true in any order, events that come later, timers, what is taken back, and faults."""
+    for number in range(length.LITTLE_REDUCERS):
+        machines.compared(machines.drawn_reducers(f"reducers {number}"), ALL_REDUCTIONS[number % 4])
 
 
 # --- planted bugs -------------------------------------------------------------------------------------------------------
@@ -72,6 +80,10 @@ def faults_must(steps: Callable[..., Any]) -> Callable[..., Any]:
         return [ActorStep(step.label, step.world, must=True, fault=step.fault) for step in steps(self, world)]
 
     return all_must
+
+
+def takes_all(without: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ARG001
+    return lambda items, item: tuple(each for each in items if each != item)
 
 
 def instead(replacement: object) -> Callable[[object], object]:
@@ -117,3 +129,23 @@ def test_a_planted_bug_in_the_simulator_makes_the_two_differ(bug: str, monkeypat
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
     with pytest.raises((DiffersError, TidegateError, AssertionError, IndexError)):
         compared(little, ALL_REDUCTIONS)
+
+
+PLANTED_IN_REDUCERS: Mapping[str, tuple[object, str, Callable[[Any], Any], int]] = {
+    "what is taken back comes true": (module("reducers"), "_taken_back", instead(lambda machine, _: machine), 11),
+    "all that is the same comes true at once": (module("reducers"), "_without", takes_all, 2),
+    "a fault costs nothing": (module("requests"), "spent", may_always_strike, 0),
+    "a late request is lost": (module("requests"), "under_way", instead(lambda world, *_: world), 0),
+    "nobody crashes": (Crash, "steps", instead(lambda *_: ()), 0),
+    "no timer is over": (module("reducers"), "spent", instead(lambda *_: None), 0),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED_IN_REDUCERS)
+def test_a_planted_bug_in_reducers_makes_the_two_differ(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likewise."""
+    owner, name, planted, number = PLANTED_IN_REDUCERS[bug]
+    reducers = machines.drawn_reducers(f"reducers {number}")
+    monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
+    with pytest.raises(DiffersError):
+        machines.compared(reducers, ALL_REDUCTIONS[0])
