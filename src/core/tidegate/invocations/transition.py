@@ -25,6 +25,9 @@ Laws, over the full history of a record as a perfect observer has seen it:
     TR6  each version stands in the record's history, under the request that made it, as soon as it is there.
     TR7  A request makes the change that it was for, or none: who gave up on a success has not failed.
 
+Known not to work: attempts follow each other at once, without a back-off (`tidegate.retries.backoff`); many who want one
+record use up their attempts while others succeed, and a store that does not answer is asked all of them in a moment.
+
 Things that do not work (each is a specimen, and breaks one of the laws): leaving the version out of the filter, not
 raising it, forgetting the request id on a retry, remembering only the last version's, writing again without reading
 again, leaving out the owner, taking ambiguous for refused, pushing the history in a second write.
