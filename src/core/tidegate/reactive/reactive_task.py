@@ -52,10 +52,11 @@ from tidegate.model.documents import (
     matches,
     show,
 )
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Call, Failure, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
-from tidegate.model.operations import StoreTime, check_collection, delete_one, find_one, insert_one, update_one
+from tidegate.model.operations import StoreTime, check_collection, delete_one, find_one, update_one
+from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.reactive import orphans, tasks
@@ -199,13 +200,7 @@ def _by_id(task: ReactiveTask, key: Value) -> Filter:
 
 
 async def _insert(task: ReactiveTask, key: Value, record: TaskRecord) -> bool:
-    try:
-        await insert_one(task.records, stored(record, task.name, key))
-    except Refused as refused:
-        if refused.reason != DUPLICATE_KEY:
-            raise
-        return False
-    return True
+    return await insert_new(task.records, stored(record, task.name, key))
 
 
 def _unchanged(task: ReactiveTask, key: Value, write: UpdateRecord | RemoveRecord) -> Filter:

@@ -68,9 +68,9 @@ from tidegate.model.operations import (
     find_all,
     find_one,
     find_one_and_update,
-    insert_one,
     update_one,
 )
+from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.services.atomic_service import (
@@ -486,8 +486,4 @@ async def _end(runner: ServiceRunner, row: Execution) -> None:
             "reason": row.reason,
         }
     )
-    try:
-        await insert_one(runner.history, doc)
-    except Refused as refused:
-        if refused.reason != DUPLICATE_KEY:
-            raise
+    await insert_new(runner.history, doc)
