@@ -31,6 +31,7 @@ QUALIFIED: Final = {
     ("invocations", "STATUS"),
     ("payloads", "LIMIT"),
     ("services", "beat"),
+    ("services", "join"),
     ("services", "leave"),
 }
 """Names, none of a type, that two modules of a room have, so that they are said along with the module: `drain.plan`."""

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from tests.properties.on_documents import done, is_read_or_misuse
 
 from tidegate.model.documents import Document
+from tidegate.model.effects import Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.services.members import announce, beat, begin, everybody, leave, member_of, membership_of
-from tidegate.services.membership import Member
+from tidegate.services.members import announce, beat, begin, everybody, join, leave, member_of, membership_of
+from tidegate.services.membership import Departed, Joined, Member, RunnerNotAlive, Taken, runners
 from tidegate.sim.world import CLOCK, Plain, document, perform, world_with
 
 MEMBERS = "members"
@@ -69,16 +70,79 @@ def test_a_member_is_read_where_the_clock_of_the_store_was_set_back(back: int) -
 def test_whatever_the_clock_has_shown_is_a_member(created: int, since: int, seen: int) -> None:
     """Law MP3: no instant comes before the one that it followed, and none is earlier than it was written."""
     times = {"created": Instant(created * 1_000), "joined": Instant(since * 1_000), "seen": Instant(seen * 1_000)}
-    found = member_of(Document.of(times | {"_id": "a", "departed": False}))
+    found = member_of(Document.of(times | {"_id": "a", "left": None}))
     assert found is not None
     in_order = (created, max(created, since), max(created, since, seen))
     assert tuple(each.at // 1_000 for each in (found.created, found.joined, found.seen)) == in_order
 
 
+def ran(world: Plain, program: Program[object]) -> tuple[Plain, object]:
+    """The world after a program that is alone, and what it returns."""
+    reply: object = None
+    try:
+        while True:
+            ((after, reply),) = perform(program.send(reply), world, "a")
+            assert isinstance(after, Plain)
+            world = after
+    except StopIteration as stopped:
+        return world, stopped.value
+
+
+DEAD_AFTER = 10_000
+
+
+def test_the_next_life_of_a_name_takes_the_place_of_one_that_is_alive() -> None:
+    """Law MP4: a restart moves nobody, and is as young as it is; after one that is gone it stands at the end."""
+    world, first = ran(world_with({}), join(MEMBERS, "a-1", DEAD_AFTER, name="a"))
+    zero, five, late = Instant(0), Instant(5_000), Instant(30_000)
+    one = Member(id="a-1", name="a", life=1, runner=None, created=zero, joined=zero, seen=zero)
+    assert first == Joined(one)
+    world, second = ran(world.write(CLOCK, five), join(MEMBERS, "a-2", DEAD_AFTER, name="a"))
+    two = Member(id="a-2", name="a", life=2, runner=None, created=zero, joined=five, seen=five)
+    assert second == Joined(two)
+    _, again = ran(world, join(MEMBERS, "a-2", DEAD_AFTER, name="a"))
+    assert again == Joined(two)
+    _, third = ran(world.write(CLOCK, late), join(MEMBERS, "a-3", DEAD_AFTER, name="a"))
+    assert third == Joined(Member(id="a-3", name="a", life=3, runner=None, created=late, joined=late, seen=late))
+    _, taken = ran(world, join(MEMBERS, "a-1", DEAD_AFTER, name="a"))
+    assert taken == Taken(one)
+
+
+def test_a_worker_joins_a_runner_that_is_alive() -> None:
+    """Law MP4: it is no runner, and goes with the one that it has."""
+    world, _ = ran(world_with({}), join(MEMBERS, "a", DEAD_AFTER))
+    world, worker = ran(world, join(MEMBERS, "w", DEAD_AFTER, runner="a"))
+    assert isinstance(worker, Joined)
+    assert worker.member.runner == "a"
+    ((_, records),) = perform(everybody(MEMBERS), world, "a")
+    assert isinstance(records, tuple)
+    known = membership_of(records, DEAD_AFTER)
+    assert [each.id for each in runners(known, Instant(0))] == ["a"]
+    _, refused = ran(done(world, leave(MEMBERS, "a")), join(MEMBERS, "x", DEAD_AFTER, runner="a"))
+    assert refused == RunnerNotAlive("a", Departed())
+
+
+@pytest.mark.parametrize("stops", range(1, 6))
+@pytest.mark.parametrize("name", [None, "a"])
+def test_a_join_that_stops_half_way_is_done_again(stops: int, name: str | None) -> None:
+    """Laws MP1 and MP4: after each of its writes, later on, and under a name too."""
+    world, _ = ran(world_with({}), join(MEMBERS, "a-1", DEAD_AFTER, name="a"))
+    half, reply = join(MEMBERS, "a-2", DEAD_AFTER, name=name), None
+    for _ in range(stops):
+        ((after, reply),) = perform(half.send(reply), world, "a")
+        assert isinstance(after, Plain)
+        world = after
+    half.close()
+    _, whole = ran(world.write(CLOCK, Instant(5_000)), join(MEMBERS, "a-2", DEAD_AFTER, name=name))
+    assert isinstance(whole, Joined)
+    assert (whole.member.name, whole.member.life) == (name or "a-2", 2 if name else 1)
+    assert whole.member.created == (Instant(0) if name else whole.member.joined)
+
+
 def test_what_is_not_a_member_is_misuse() -> None:
     """A record that lacks fields, and a name that is empty."""
     with pytest.raises(Misuse):
-        member_of(Document.of({"_id": "x", "created": Instant(0)}))
+        member_of(Document.of({"_id": "x", "created": Instant(0), "joined": Instant(0)}))
     with pytest.raises(Misuse):
         _ = announce(MEMBERS, "")
 
@@ -86,4 +150,5 @@ def test_what_is_not_a_member_is_misuse() -> None:
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
     """Whatever stands in a field, or is missing."""
     times = dict.fromkeys(("created", "joined", "seen"), Instant(0))
-    assert is_read_or_misuse(member_of, Document.of(times | {"_id": "x", "departed": False}))
+    named = {"_id": "x", "left": None, "name": "pod", "life": 2, "runner": "r"}
+    assert is_read_or_misuse(member_of, Document.of({**times, **named}))

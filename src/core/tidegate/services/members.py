@@ -3,7 +3,8 @@
 A member is one document. The store writes every instant in it by its own clock, and each write of one's own record
 replies what the store's clock showed: so a process knows the time that judges for all without a clock of its own.
 
-    join    insert the record without instants, then let the store write them: done again, both change nothing
+    join    insert the record without instants, then let the store write them: done again, both change nothing. Under a
+            lasting name, or as a worker, first read who is there (`join`)
     beat    the store writes `seen`; a member that has left does not beat
     leave   the store writes `left`, once
 
@@ -11,9 +12,11 @@ Laws
     MP1  A join that is done again, after a lost reply, changes nothing: a life begins once.
     MP2  Who has left is not a member again.
     MP3  What these commands have written is a member, also where the store's clock was set back in between.
+    MP4  Who joins under a name is the next life of it, in the place of one that is alive; a worker joins a runner that is.
 
 Known not to work: see `tidegate.services.membership`. A beat that is under way for as long as its sender is silent
-makes it alive again: there is no `younger than` in a filter.
+makes it alive again: there is no `younger than` in a filter. Of two that join at once under a name, the one with the
+greater id counts, and the other learns it when it reads who is there; a beat of it is taken.
 """
 
 from __future__ import annotations
@@ -21,15 +24,29 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, PutServerTime
+from tidegate.model.effects import DUPLICATE_KEY, Refused
 from tidegate.model.instants import Duration, Instant
-from tidegate.model.operations import FindAll, FindOneAndUpdate, InsertOne, find_all, find_one_and_update, insert_one
+from tidegate.model.operations import (
+    FindAll,
+    FindOneAndUpdate,
+    InsertOne,
+    StoreTime,
+    find_all,
+    find_one,
+    find_one_and_update,
+    insert_one,
+)
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple, check_type
-from tidegate.services.membership import Member, Membership
+from tidegate.services.membership import Alive, Joined, Member, Membership, RunnerNotAlive, Taken, liveness
+from tidegate.services.membership import join as joining
 
-__all__ = ["SEEN", "announce", "beat", "begin", "everybody", "leave", "member_of", "membership_of"]
+__all__ = ["SEEN", "announce", "beat", "begin", "everybody", "join", "leave", "member_of", "membership_of"]
 
 _CREATED: Final = Field[Instant]("created")
+_NAME: Final = Field[str]("name")
+_LIFE: Final = Field[int]("life")
+_RUNNER: Final = Field[str | None]("runner")
 _JOINED: Final = Field[Instant]("joined")
 SEEN: Final = Field[Instant]("seen")
 _LEFT: Final = Field[Instant]("left")
@@ -48,16 +65,16 @@ def member_of(record: Document) -> Member | None:
         Misuse: It is not the record of a member.
     """
     check_type(record, Document, "a record")
-    created = record.get(_CREATED)
-    if created is None:
+    created, since = record.get(_CREATED), record.get(_JOINED)
+    if created is None or since is None:
         return None
     who = needed(record, ID)
-    joined, left = _no_earlier(created, needed(record, _JOINED)), record.get(_LEFT)
+    joined, left = _no_earlier(created, since), record.get(_LEFT)
     return Member(
         id=who,
-        name=who,
-        life=1,
-        runner=None,
+        name=record[_NAME] if record.has(_NAME) else who,
+        life=record[_LIFE] if record.has(_LIFE) else 1,
+        runner=record.get(_RUNNER),
         created=created,
         joined=joined,
         seen=_no_earlier(joined, needed(record, SEEN)),
@@ -80,6 +97,50 @@ def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Member
     check_tuple(records, Document, "a record")
     members = (member_of(record) for record in records)
     return Membership(tuple(member for member in members if member is not None), dead_after)
+
+
+async def join(
+    collection: str, who: str, dead_after: Duration, *, name: str | None = None, runner: str | None = None
+) -> Joined | Taken | RunnerNotAlive:
+    """Join under a lasting name, or as a worker: a program, to be done again where there was no reply.
+
+    Args:
+        collection: Where the members are.
+        who: Its id, made anew for this life.
+        dead_after: After how much silence one is presumed dead, in microseconds; the same for all who ask.
+        name: The name that its lives have in common; None if it has none.
+        runner: Of a worker, the id of its runner.
+
+    Returns:
+        `Joined` with the member as the store has it, or why it has not joined.
+
+    Raises:
+        Misuse: An id or a name is empty or no string, or a record is not of a member.
+        Failure: There was no answer, or the store refused.
+    """
+    known = membership_of(await everybody(collection), dead_after)
+    answer = joining(known, who, await StoreTime(), name=name, runner=runner)
+    if not isinstance(answer, Joined):
+        return answer
+    member = answer.member
+    record = Document.of({"_id": who, "left": None, "name": member.name, "life": member.life, "runner": member.runner})
+    takes_over = member.life > 1 and isinstance(liveness(known, known.latest[member.place].id, member.joined), Alive)
+    try:
+        await insert_one(collection, record.put(_CREATED, member.created) if takes_over else record)
+    except Refused as refused:
+        if refused.reason != DUPLICATE_KEY:
+            raise
+    await begin(collection, who)
+    await _take_over(collection, who)
+    found = await find_one(collection, Eq(ID, who))
+    there = None if found is None else member_of(found)
+    return answer if there is None else Joined(there)
+
+
+def _take_over(collection: str, who: str) -> FindOneAndUpdate:
+    """The second step of a join where the place in the order was there before."""
+    where = AllOf((Eq(ID, who), Eq(Field[Instant | None](_JOINED.name), None), _STAYS))
+    return find_one_and_update(collection, where, PutServerTime(_JOINED), PutServerTime(SEEN))
 
 
 def announce(collection: str, who: str) -> InsertOne:
