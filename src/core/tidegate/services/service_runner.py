@@ -34,6 +34,8 @@ The collections have no prefix: where several programs share a database, name th
 
 Known not to work
     - The history is cut by its first FOUND_MAX rows, by id: beyond them nothing is counted, and age cuts in turns.
+    - What had no answer is asked for again at once, `insisting` times; there is no pause in between, so an outage that
+      lasts for longer than that ends in `Unanswered`.
     - A runner beats when it polls, not while it works: work that takes longer than `dead_after` is reaped.
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
       keeps what the older one writes from counting (AP3).
