@@ -11,6 +11,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, cast
 
+import attrs
 import pytest
 from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
 from tests.integration.page_runs import everything, long
@@ -297,6 +298,26 @@ def test_an_arrow_says_what_became_of_a_request(open_page: Open) -> None:
     tab.picture(PICTURES / "signs.png")
 
 
+def test_what_the_store_refused_looks_refused_and_a_broken_law_stands_first(open_page: Open) -> None:
+    """A bar in place of a head, and a reply that stands out; in a row that is cut, the law is what is left."""
+    *before, last = EVERYTHING.steps
+    insert = attrs.evolve(before[19], event="insert a marker -> Refused(duplicate key)", patch=())
+    missed = attrs.evolve(before[20], event="delete the marker -> 0", patch=())
+    steps = (*before[:19], insert, missed, before[21], attrs.evolve(last, fault="duplicate"))
+    tab = open_page(page(attrs.evolve(EVERYTHING, steps=steps), "a.json"), width=1_920, height=TALL)
+
+    heads, bars = (
+        tab.run(f"[20, 21, 23].map(step => canvas.querySelectorAll(`[data-step='${{step}}'] > {part}`).length)")
+        for part in (".head", ".sign")
+    )
+    assert (heads, bars) == ([0, 0, 2], [1, 1, 0])
+    assert tab.texts(".reply.refused") == ["\u2192 Refused(duplicate key)", "\u2192 0"]
+    assert [text[:16] for text in tab.texts(f"#step-{COUNT} .mark")] == [
+        "\u00d7 breaks the law",
+        "\u26a0\ufe0e fault: duplic",
+    ]
+
+
 def test_virtual_time_folds_what_is_long(open_page: Open) -> None:
     """Feature 5: one row a step, until virtual time is asked for; a wait of 30 s is folded, and labelled."""
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
@@ -527,6 +548,9 @@ def test_nothing_is_wider_than_the_window(open_page: Open, width: int, lanes: in
     assert cast("int", tab.run("document.documentElement.scrollWidth")) <= width
     assert len(tab.texts(".name")) == lanes + 1
     assert cast("float", tab.run("document.querySelector('.step .card').clientWidth")) > width / 6
+    assert tab.run(
+        "[...document.querySelectorAll('.facts dd')].every(fact => fact.getBoundingClientRect().right <= innerWidth)"
+    )
     tab.picture(PICTURES / f"width-{width}-{lanes}.png")
 
 

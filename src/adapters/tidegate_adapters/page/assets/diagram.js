@@ -23,6 +23,7 @@ function arrow(each, own, y, x) {
   const line = (at, kind = "") => draw("path", {class: `arrow ${kind}`, d: `M${start} ${y}H${at}`});
   if (LOST.has(each.how)) return [line(half - 4 * way, each.how === "unsent" ? "faint" : ""), small("cross", half)];
   if (each.how === "lost_reply") return [line(end), head(end), small("cross", start + 9 * way)];
+  if (each.how === "refused") return [line(end), draw("path", {class: "sign", d: `M${end} ${y - 7}v14`})];
   if (each.how === "late") return [line(end, "faint"), head(end), small("hourglass", half)];
   if (each.how === "duplicate") return [line(end), head(end), head(end - 7 * way)];
   return [line(end), head(end)];

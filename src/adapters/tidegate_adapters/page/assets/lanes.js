@@ -1,6 +1,6 @@
 // The lanes: one for each process, one for each place that processes share; and the arrows of a step from lane to lane.
 
-import {list, runs, trace} from "./runs.js";
+import {isRefused, list, runs, trace} from "./runs.js";
 
 export const lanes = list(trace, "processes").map(each =>
   each instanceof Map
@@ -67,7 +67,9 @@ function arrowsOf(step, some) {
   const isRead = step.kind === "read" || step.kind === "fetch";
   if (LOST.has(step.fault) && !ends.size) return [{from: own, to: null, how: step.fault}];
   return [...ends].map(end =>
-    isRead && !LOST.has(step.fault) ? {from: end, to: own, how: step.fault} : {from: own, to: end, how: step.fault}
+    isRead && !LOST.has(step.fault)
+      ? {from: end, to: own, how: step.fault}
+      : {from: own, to: end, how: isRefused(step) ? "refused" : step.fault}
   );
 }
 

@@ -3,7 +3,7 @@
 import {make, tint} from "./dom.js";
 import {laneOf} from "./lanes.js";
 import {rowOf, shown} from "./layout.js";
-import {BROKEN, faultOf, isRoutine, laws, REACHED, splitEvent, stepNumber, truthsOf, twins} from "./runs.js";
+import {BROKEN, faultOf, isRefused, isRoutine, laws, REACHED, splitEvent, stepNumber, truthsOf, twins} from "./runs.js";
 import {cut, SIGNS, seconds, short, show, spoken} from "./values.js";
 import {isBroken, run, view} from "./view.js";
 
@@ -26,14 +26,14 @@ function brief(op) {
 export function marks(number) {
   const step = run.steps[number - 1];
   const found = [];
-  if (step?.fault) found.push(make("span", "mark", `\u26a0\ufe0e fault: ${cut(faultOf(step), 60)}`));
   truthsOf(run).forEach((known, index) => {
     if (!number || known[number] === known[number - 1]) return;
     const name = short(laws[index].name);
-    if (known[number] === BROKEN) found.push(make("span", "mark law", `\u00d7 breaks the law: ${name}`));
+    if (known[number] === BROKEN) found.unshift(make("span", "mark law", `\u00d7 breaks the law: ${name}`));
     if (known[number] === REACHED) found.push(make("span", "mark goal", `\u2605 reached: ${name}`));
   });
-  return found;
+  if (step?.fault) found.push(make("span", "mark", `\u26a0\ufe0e fault: ${cut(faultOf(step), 60)}`));
+  return found; // what is broken stands first, for a row may be cut
 }
 
 export function row(number) {
@@ -65,7 +65,7 @@ export function row(number) {
   const more = make("div", "line more", ...marks(number));
   for (const op of news.slice(0, 2)) more.append(make("span", `news ${op.kind}`, ...marked(brief(op))));
   if (news.length > 2) more.append(make("span", "news", `and ${news.length - 2} more`));
-  if (reply) more.append(make("span", "reply", "\u2192 ", ...marked(cut(reply))));
+  if (reply) more.append(make("span", isRefused(step) ? "reply refused" : "reply", "\u2192 ", ...marked(cut(reply))));
   card.append(more);
   item.setAttribute(
     "aria-label",

@@ -128,6 +128,11 @@ export const isRoutine = op =>
   op.path.startsWith("/budget") || (op.path.startsWith("/processes/") && String(op.value).startsWith("about to"));
 
 // What was asked and what was answered: an event is split at the first arrow that stands outside of a string.
+// Has the store answered that it wrote nothing: refused it, or found no document that it fits?
+export function isRefused(step) {
+  return !step.fault && /^(write|insert|delete) (Refused|null$|0$)/.test(`${step.kind} ${splitEvent(step.event)[1]}`);
+}
+
 export function splitEvent(event) {
   let quoted = false;
   for (let at = 0; at < event.length; at++) {
