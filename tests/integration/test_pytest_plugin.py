@@ -213,7 +213,8 @@ def test_a_worker_has_the_seed_of_the_session(run: Run, pytester: pytest.Pyteste
 
 def test_random_runs_without_a_finding_pass_and_a_bound_that_stops_does_not(run: Run) -> None:
     """Runs were asked for, so that they are not proof is known; a search that ended early is not an answer."""
-    sampled = run("@pytest.mark.tidegate(runs=5)\n" + CAREFUL)
+    seed = "--tidegate-seed=1"  # with one in twenty a fault never strikes, which is a warning
+    sampled = run("@pytest.mark.tidegate(runs=5)\n" + CAREFUL, seed)
     stopped = run("@pytest.mark.tidegate(states_max=2)\n" + CAREFUL)
 
     assert sampled.ret == 0, sampled.stdout
