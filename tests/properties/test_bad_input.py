@@ -77,11 +77,11 @@ AS_PYTHON: Final[Mapping[object, type[Exception]]] = {Document.__getitem__: KeyE
 
 WRITTEN: Final[Mapping[str, str]] = {
     "model.errors.MissingExtra": "module extra why",
-    "model.values.check_callable": "what",
+    "model.values.check_callable": "what todo",
     "model.values.check_int": "what least most",
     "model.values.check_name": "what",
     "model.values.check_tuple": "kinds what",
-    "model.values.check_type": "kinds what",
+    "model.values.check_type": "kinds what todo",
     "model.values.check_types": "kinds what",
     "retries.backoff.check_delay": "what least",
 }

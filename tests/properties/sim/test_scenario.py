@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import attrs
 import pytest
@@ -70,6 +72,42 @@ def test_arguments_of_another_type_are_refused_at_once() -> None:
     refuses_wrong_types(Clock, {"quantum": SECOND, "horizon": None, "moves": 0})
     refuses_wrong_types(Faults, {"kinds": {Fault.LATE: all_effects}}, {Fault.LATE: 1})
     refuses_wrong_types(partial(Faults.of, Fault.LATE), {"on": all_effects})
+
+
+async def returns() -> None:
+    """A program of one's own."""
+
+
+INSTEAD: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a world of dicts": (lambda any_: scenario(world=any_({"rows": []})), "write world_with"),
+    "documents in a list": (lambda any_: world_with(any_({"rows": [Document.of({"_id": 1})]})), "write a tuple"),
+    "documents that are dicts": (lambda any_: world_with(any_({"rows": ({"_id": 1},)})), "Document.of"),
+    "a document without an id": (lambda _: world_with({"rows": (Document.of({"n": 1}),)}), "needs an _id"),
+    "actors in a list": (lambda any_: scenario(actors=any_([Network()])), 'Process\\("a", factory'),
+    "a program that is no actor": (lambda any_: scenario(actors=any_((returns,))), 'Process\\("a", factory'),
+    "a list of laws": (lambda any_: scenario(always=any_([all_effects])), 'write {"what holds"'),
+    "a coroutine": (lambda any_: Process("a", any_(closed(returns()))), 'Process\\("a", factory'),
+    "a bare fault": (lambda any_: Process("a", factory(returns), any_(Fault.LATE)), "write Faults.of"),
+    "a list of faults": (lambda any_: Faults(any_([Fault.LATE])), "write Faults.of"),
+    "no host": (lambda any_: Process("a", factory(returns), host=any_("h")), "is not the machine"),
+    "no name": (lambda any_: Process(any_(1), factory(returns)), "is not the name of a process"),
+    "a filter of a dict": (lambda any_: find_one("rows", any_({"_id": 1})), "write a term, such as Eq"),
+    "a field that is a text": (lambda any_: Document.of({"n": 1})[any_("n")], "as in Field"),
+    "a time of Python": (lambda any_: Put(Field[Instant]("at"), any_(datetime.now(UTC))), "hand in frozen"),
+}
+
+
+def closed(program: Coroutine[object, object, object]) -> object:
+    program.close()
+    return program
+
+
+@pytest.mark.parametrize("what", INSTEAD)
+def test_what_a_newcomer_writes_is_told_what_to_write_instead(what: str) -> None:
+    """Where it is written, and not as an error somewhere inside."""
+    make, todo = INSTEAD[what]
+    with pytest.raises(Misuse, match=todo):
+        make(lambda value: value)
 
 
 def test_what_can_be_explored_is_accepted() -> None:

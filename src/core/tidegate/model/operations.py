@@ -52,7 +52,7 @@ from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
     "FOUND_MAX", "DeleteOne", "FindAll", "FindOne", "FindOneAndUpdate", "InsertOne", "Operation", "StoreTime", "Unique",
-    "UpdateOne", "UpsertOne", "check_collection", "check_unique", "delete_one", "find_all", "find_one", "find_one_and_update",
+    "UpdateOne", "UpsertOne", "check_collection", "check_inserted", "check_unique", "delete_one", "find_all", "find_one", "find_one_and_update",
     "insert_one", "is_key", "update_one", "upsert_one",
 ]  # fmt: skip
 
@@ -84,7 +84,7 @@ def _check_collection_name(name: str) -> None:
 
 def _check_query(collection: object, where: object) -> None:
     check_collection(collection)
-    check_type(where, FILTERS, "a filter")
+    check_type(where, FILTERS, "a filter", "write a term, such as Eq(ID, ...), or AllOf((..., ...)) of several")
 
 
 def _check_updates(updates: tuple[Update, ...]) -> None:
@@ -123,13 +123,13 @@ def is_key(value: object) -> bool:
     return type(value) in {str, int} or is_object_id(value)
 
 
-def _check_inserted(doc: Document) -> None:
+def check_inserted(doc: Document) -> None:
     """Raise Misuse unless the document can be inserted: a scalar id, and names that updates can address."""
-    check_type(doc, Document, "a document")
+    check_type(doc, Document, "a document", "make one: Document.of({'_id': ..., ...})")
     if not is_key(doc.held(ID)):
         raise Misuse(
             "a document needs an _id that is a string, an integer or an ObjectId",
-            where=f"insert_one of {doc}",
+            where=str(doc),
             why="an id that is a document or an array can be read as a query",
         )
     for key, _ in doc.items:
@@ -259,7 +259,7 @@ class InsertOne(Effect[None]):
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        _check_inserted(self.doc)
+        check_inserted(self.doc)
 
     def __str__(self) -> str:
         return f"insert into {self.collection}: {self.doc}"

@@ -14,10 +14,10 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 __all__ = ["check_callable", "check_int", "check_name", "check_tuple", "check_type", "check_types", "field_names"]
 
 
-def check_type(value: object, kinds: type | tuple[type, ...], what: str) -> None:
+def check_type(value: object, kinds: type | tuple[type, ...], what: str, todo: str = "") -> None:
     """Raise Misuse unless `value` is an instance of one of `kinds`."""
     if not isinstance(value, kinds):
-        raise Misuse(f"a {type(value).__name__} is not {what}", why="it is of another type")
+        raise Misuse(f"a {type(value).__name__} is not {what}", why="it is of another type", todo=todo)
 
 
 def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> None:
@@ -36,10 +36,10 @@ def check_tuple(values: object, kinds: type | tuple[type, ...], what: str) -> No
         check_type(value, kinds, what)
 
 
-def check_callable(value: object, what: str) -> None:
+def check_callable(value: object, what: str, todo: str = "") -> None:
     """Raise Misuse unless `value` can be called."""
     if not callable(value):
-        raise Misuse(f"a {type(value).__name__} is not {what}", why="it cannot be called")
+        raise Misuse(f"a {type(value).__name__} is not {what}", why="it cannot be called", todo=todo)
 
 
 def check_name(name: object, what: str) -> None:

@@ -91,6 +91,13 @@ class Process:
     blind: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
+        check_type(self.name, str, "the name of a process")
+        check_callable(
+            self.birth, "what runs a program in each life", 'write Process("a", factory(program, "argument"))'
+        )
+        check_type(self.faults, Faults, "which faults may strike", "write Faults.of(Fault.CRASH_BEFORE, ...)")
+        check_callable(self.meaning, "a meaning of effects")
+        check_type(self.host, Host, "the machine that it runs on")
         check_type(self.comes_back, bool, "whether a process comes back")
         if self.comes_back and self.faults.allows(Fault.RESTART):
             raise Misuse(

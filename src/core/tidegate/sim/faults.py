@@ -120,7 +120,8 @@ class Faults:
     kinds: Mapping[Fault, Which] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.kinds, Mapping, "a mapping of faults to the effects that they may strike")
+        todo = "write Faults.of(Fault.CRASH_BEFORE, ...)"
+        check_type(self.kinds, Mapping, "a mapping of faults to the effects that they may strike", todo)
         for kind, which in self.kinds.items():
             check_type(kind, Fault, "a kind of fault")
             check_callable(which, "a choice of effects")

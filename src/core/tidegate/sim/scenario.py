@@ -317,18 +317,24 @@ class Scenario:
         """Raise Misuse if a field is of another type."""
         for text in (self.name, self.summary):
             check_type(text, str, "the name or the summary of a scenario")
-        check_type(self.world, Plain, "a world to begin with")
-        check_type(self.actors, tuple, "a tuple of actors")
+        check_type(self.world, Plain, "a world to begin with", 'write world_with({"rows": (Document.of({...}), ...)})')
+        check_type(self.actors, tuple, "a tuple of actors", 'write (Process("a", factory(program, ...)), ...)')
         for actor in self.actors:
-            check_type(getattr(actor, "name", None), str, "the name of an actor")
+            if not isinstance(getattr(actor, "name", None), str) or not callable(getattr(actor, "steps", None)):
+                raise Misuse(
+                    f"a {type(actor).__name__} is not an actor",
+                    where=f"scenario {self.name}",
+                    why="an actor has a name, and steps",
+                    todo='write Process("a", factory(program, ...))',
+                )
         check_type(self.budget, int, "a number of faults")
         check_type(self.budgets, Mapping, "a number for each kind of fault")
         for kind, budget in self.budgets.items():
-            check_type(kind, Fault, "a kind of fault")
+            check_type(kind, Fault, "a kind of fault", "write {Fault.CRASH_BEFORE: 1}")
             check_type(budget, int, "a number of faults")
         check_type(self.clock, (Clock, NoneType), "a clock")
         for laws in (self.always, self.step, self.eventually, self.sometimes):
-            check_type(laws, Mapping, "a law for each name")
+            check_type(laws, Mapping, "a law for each name", 'write {"what holds": lambda state: ...}')
             for name, law in laws.items():
                 check_type(name, str, "the name of a law")
                 for part in law if isinstance(law, tuple) else (law,):

@@ -50,9 +50,12 @@ from tidegate.model.operations import (
     Unique,
     UpdateOne,
     UpsertOne,
+    check_collection,
+    check_inserted,
     check_unique,
     is_key,
 )
+from tidegate.model.values import check_type
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
@@ -244,6 +247,12 @@ def world_with(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO
         unique: Which fields no two documents of a collection may share, as `((field, ...), ...)`, an index each.
     """
     check_unique(unique)
+    check_type(contents, Mapping, "documents by collection", 'write {"rows": (Document.of({...}), ...)}')
+    for collection, docs in contents.items():
+        check_collection(collection)
+        check_type(docs, tuple, f"the documents of {collection}", "write a tuple: (Document.of({...}), ...)")
+        for doc in docs:
+            check_inserted(doc)
     world = Plain()
     for collection, indexes in unique.items():
         world = world.write(uniques(collection), indexes)

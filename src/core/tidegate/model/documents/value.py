@@ -172,7 +172,7 @@ def _check_key(key: object) -> None:
 
 
 def _name_of(field: Field[Any]) -> str:
-    check_type(field, Field, "a field")
+    check_type(field, Field, "a field", 'name it with the type of what it holds, as in Field[int]("count")')
     return field.name
 
 
