@@ -95,7 +95,7 @@ from tidegate.model.documents.value import (
 __all__ = [
     "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "UPDATES", "Add", "AddToSet", "AllOf", "AnyOf",
     "Clock", "Contains", "Document", "Eq", "Exists", "Field", "Fields", "Filter", "Foreign", "Ge", "Gt", "In", "Le",
-    "Lt", "Ne", "Not", "NotIn", "OlderThan", "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "V", "Value",
-    "checked", "equal", "equalities", "exactly", "frozen", "has_lone_surrogate", "in_order", "matches", "numeric", "one_line", "parts_of", "show",
-    "updated",
+    "Lt", "Ne", "Not", "NotIn", "OlderThan", "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "V",
+    "Value", "checked", "equal", "equalities", "exactly", "frozen", "has_lone_surrogate", "in_order", "matches",
+    "numeric", "one_line", "parts_of", "show", "updated",
 ]  # fmt: skip
