@@ -11,6 +11,7 @@ promises: user code must bear repetition.
     Interrupt    that task is cancelled                 WorkFailed, once it has ended
     Commit       a task that awaits the commit          Committed, CommitRefused, MetadataRefused, CommitUnknown
     StartDrainTimer   a task that sleeps                DrainTimerFired
+    StartRetryTimer   a task that sleeps                RetryTimerFired
     Cancel       that task is cancelled                 nothing
     Release      the revocation may return
     Leave        a task that stops the client           LeaveAnswered
@@ -41,6 +42,7 @@ from tidegate.consumer.commands import (
     Release,
     Revoked,
     StartDrainTimer,
+    StartRetryTimer,
     Work,
     WorkReported,
 )
@@ -86,6 +88,7 @@ log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 _POLL_MS: Final = 100
+_Task: TypeAlias = Work | Commit | StartDrainTimer | StartRetryTimer | Leave | StartLeaveTimer
 Handler: TypeAlias = Callable[[Record], Awaitable[None]]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, ConsumerState], None]
@@ -296,7 +299,7 @@ class Worker:
         match command:
             case Fetch():
                 pass  # the next turn polls it
-            case Work() | Commit() | StartDrainTimer() | Leave() | StartLeaveTimer():
+            case Work() | Commit() | StartDrainTimer() | StartRetryTimer() | Leave() | StartLeaveTimer():
                 if isinstance(command, Work):
                     self._began_s[command] = time.monotonic()
                 self._tasks[command] = asyncio.create_task(self._perform(command), name=str(command))
@@ -312,7 +315,7 @@ class Worker:
                 for wait in self._releases.pop(partition, ()):
                     wait.set()
 
-    async def _perform(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> None:
+    async def _perform(self, command: _Task) -> None:
         """Do it, and pass on how it ended; of a task that was cancelled, nothing."""
         try:
             reply = await self._replied(command)
@@ -334,7 +337,7 @@ class Worker:
         if event is not None:
             self._apply(event)
 
-    async def _replied(self, command: Work | Commit | StartDrainTimer | Leave | StartLeaveTimer) -> object:
+    async def _replied(self, command: _Task) -> object:
         match command:
             case Work(partition, _, Start() as start, offsets) if not self._consumer.partition.hooks:
                 records = self._records[partition]
@@ -345,7 +348,7 @@ class Worker:
                 return await self._hooked(command, tuple(self._records[partition][offset].record for offset in offsets))
             case Commit(partition, _, position, metadata):
                 return await self._committed(partition, position, metadata)
-            case StartDrainTimer(duration=duration) | StartLeaveTimer(duration):
+            case StartDrainTimer(duration=duration) | StartRetryTimer(duration=duration) | StartLeaveTimer(duration):
                 await asyncio.sleep(duration / SECOND)
                 return None
             case Leave():

@@ -37,9 +37,11 @@ from tidegate.consumer.commands import (
     Measured,
     MetadataRefused,
     Release,
+    RetryTimerFired,
     Revoked,
     SlotFreed,
     StartDrainTimer,
+    StartRetryTimer,
     Work,
     WorkFailed,
     WorkReported,
@@ -78,6 +80,7 @@ from tidegate.consumer.partition import (
 from tidegate.consumer.strategies import partition as drawn
 from tidegate.consumer.watermark import done_offsets, open_offsets
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, Refused
+from tidegate.retries.backoff import delay_after
 
 MOVE_BYTES: Final = 8
 ROUND: Final = (b"k", b"l", None)
@@ -172,6 +175,8 @@ class Course:
                 return any(work.request == request for work in self.asked)
             case DrainTimerFired(_, _, stage):
                 return any(isinstance(command, StartDrainTimer) and command.stage is stage for command in self.others)
+            case RetryTimerFired(_, _, start):
+                return any(isinstance(command, StartRetryTimer) and command.start == start for command in self.others)
             case Measured():
                 return True
             case _:
@@ -220,6 +225,12 @@ class Course:
                 self.failed(work, left)
             case DrainTimerFired():
                 self.others = [command for command in self.others if not isinstance(command, StartDrainTimer)]
+            case RetryTimerFired(_, _, start):
+                self.others = [
+                    command
+                    for command in self.others
+                    if not (isinstance(command, StartRetryTimer) and command.start == start)
+                ]
             case Committed() | CommitRefused() | CommitUnknown() | MetadataRefused():
                 self.others = [command for command in self.others if not isinstance(command, Commit)]
             case _:
@@ -290,7 +301,7 @@ class Course:
                 self.must("P5", not self.is_revoked or laws.starts_nothing(command))
                 self._begins(command, event)
 
-    def _begins(self, command: Fetch | Work | Commit | StartDrainTimer, event: Event) -> None:
+    def _begins(self, command: Fetch | Work | Commit | StartDrainTimer | StartRetryTimer, event: Event) -> None:
         part = self.state if isinstance(self.state, Owned) else None
         match command:
             case Work():
@@ -302,6 +313,7 @@ class Course:
                 self.agrees(part is None or command.position == part.tracker.frontier)
                 self.agrees(not any(isinstance(other, Fetch) for other in self.others))
             case Commit():
+                self.must("P12", laws.has_backed_off(command, self.timers))
                 unfinished = self.delivered - self.processed
                 for work, left in self.asked.items():
                     unfinished |= self.about(work, left)
@@ -313,6 +325,9 @@ class Course:
                 self.agrees(len(command.metadata) <= self.rules.metadata_max)
             case StartDrainTimer():
                 self.agrees(self.is_revoked and isinstance(event, Revoked | DrainTimerFired))
+            case StartRetryTimer(_, _, start, duration):
+                self.agrees(duration >= delay_after(self.rules.backoff, 1))
+                self.agrees(start is None or not self.is_revoked)
             case _:
                 assert_never(command)
         self.others.append(command)
@@ -321,6 +336,7 @@ class Course:
         part = self.state
         opened = {*open_offsets(part.tracker)} if isinstance(part, Owned) else set[int]()
         request, keys = work.request, dict(self.log)
+        self.must("P12", laws.has_backed_off(work, self.timers))
         match request:
             case (
                 Start(window, numbers, attempt)
@@ -369,6 +385,10 @@ class Course:
         if isinstance(part, Owned) and self.rules.failure_policy is FailurePolicy.BLOCK_KEY:
             lines |= {line for each in part.failed if (line := self.line(each, keys)) is not None}
         return {each for each in self.delivered - self.begun if self.line(each, keys) in lines}
+
+    @property
+    def timers(self) -> list[StartRetryTimer]:
+        return [command for command in self.others if isinstance(command, StartRetryTimer)]
 
     @property
     def running(self) -> int:
@@ -429,7 +449,9 @@ class Course:
         in_work = {*fanout.records(part.windows)}
         self.agrees({*part.failed} <= opened and waiting <= opened and in_work <= opened)
         self.agrees(not waiting & in_work and {key for key, _ in part.keys} <= waiting | in_work)
-        self.agrees(self.asked or part.ready or part.queued or not part.load.records)
+        self.agrees(self.asked or part.ready or part.backing_off or part.queued or not part.load.records)
+        self.agrees({command.start for command in self.timers} - {None} == {*part.backing_off})
+        self.agrees(any(command.start is None for command in self.timers) == part.commit_backs_off)
         self.agrees(part.load.records <= len(opened))
         again = self.machine(attrs.evolve(self.rules, running_max=self.room))(part, SlotFreed(TP))
         self.agrees(laws.changes_nothing(part, again))
@@ -570,6 +592,7 @@ class Course:
             *(WorkReported(TP, generation, what) for what in whats),
             WorkFailed(TP, generation, Start(window, (number,), attempt)),
             DrainTimerFired(TP, generation, tuple(Stage)[number]),
+            RetryTimerFired(TP, generation, Start(window, (number,), attempt) if number else None),
             Fetched(TP, generation, (self.log[number % len(self.log)][0],), (None,)),
         )
         events = commits if how % 2 else events
@@ -595,7 +618,7 @@ class Course:
                 command for command in self.others if isinstance(command, Fetch) and command.position <= self.log[-1][0]
             ]
             commits = [command for command in self.others if isinstance(command, Commit)]
-            commands: list[Command] = [*self.asked, *commits, *fetches]
+            commands: list[Command] = [*self.asked, *commits, *self.timers, *fetches]
             if not commands:
                 break
             command = commands[0]

@@ -34,6 +34,7 @@ from tidegate.consumer.commands import (
     Revoked,
     SlotFreed,
     StartDrainTimer,
+    StartRetryTimer,
     Work,
     event_for,
 )
@@ -52,6 +53,7 @@ from tidegate.consumer.partition import (
 )
 from tidegate.consumer.watermark import done_offsets, open_offsets
 from tidegate.model.effects import Ambiguous, Cancel, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.instants import SECOND
 from tidegate.model.reducer import Step
 
 W = TypeVar("W", bound=Command)
@@ -94,6 +96,7 @@ class Life:
     done: set[int] = attrs.field(factory=set)
     failed: set[int] = attrs.field(factory=set)
     stages: list[Stage] | None = None
+    commit_failures: int = 0
 
     @property
     def is_revoked(self) -> bool:
@@ -223,10 +226,15 @@ class Partition(RuleBasedStateMachine):
                 self.agrees(generation == life.generation)
                 self.agrees(position == max([life.floor, *(offset + 1 for offset in life.seen)]))
             case Commit(_, generation, position, ""):
+                self.must("P12", not self.commands_for(StartRetryTimer))
                 self.must("P1", laws.passes_nothing_unfinished(position, life.opened))
                 self.must("P2", laws.one_commit_in_flight([*self.commands, command], life.generation))
                 self.must("P4", laws.failures_are_not_committed(position, life.failed))
                 self.agrees(generation == life.generation and position == life.ready)
+            case StartRetryTimer(_, generation, None, duration):
+                life.commit_failures += 1
+                self.agrees(generation == life.generation)
+                self.agrees(duration == min(SECOND, SECOND // 10 * 2 ** (life.commit_failures - 1)))
             case StartDrainTimer(_, generation, stage, duration):
                 lengths = dict(zip(Stage, (self.drain.wait, self.drain.cancel, self.drain.commit), strict=False))
                 self.agrees(generation == life.generation and life.stages)
@@ -310,7 +318,9 @@ class Partition(RuleBasedStateMachine):
         act()
         self.is_cut_short = False
         self.must("P5", self.owed == 0)
-        self.agrees(not any(isinstance(command, (Work, Fetch, StartDrainTimer)) for command in self.commands))
+        self.agrees(
+            not any(isinstance(command, (Work, Fetch, StartDrainTimer, StartRetryTimer)) for command in self.commands)
+        )
         self.ends()
 
     # --- commands come true
@@ -350,6 +360,11 @@ class Partition(RuleBasedStateMachine):
         unsure = [Ambiguous("no reply"), NotApplied("not sent"), NotDurable("no majority yet")]
         reply = data.draw(st.sampled_from([None, None, None, *unsure, Refused("illegal generation")]), "reply")
         self.answered(self.drawn(data, Commit), reply, is_done=data.draw(st.booleans(), "is done"))
+
+    @precondition(lambda self: self.commands_for(StartRetryTimer))
+    @rule(data=st.data())
+    def it_is_time_to_commit_again(self, data: st.DataObject) -> None:
+        self._replied(self.drawn(data, StartRetryTimer), None)
 
     @precondition(lambda self: self.commands_for(StartDrainTimer))
     @rule(data=st.data())
@@ -397,6 +412,7 @@ class Partition(RuleBasedStateMachine):
             self.committed = command.position
         if reply is None:
             self.life.acknowledge(command.position)
+            self.life.commit_failures = 0
         if isinstance(reply, Refused):
             self.cut_short(lambda: self._replied(command, reply))
         else:
@@ -443,9 +459,9 @@ class Partition(RuleBasedStateMachine):
         if life is None:
             return
         self.must("P5", laws.only_the_owner_handles(self.commands, life.generation))
-        self.agrees(Commit in kinds or life.ready is None)
+        self.agrees(Commit in kinds or StartRetryTimer in kinds or life.ready is None)
         if life.is_revoked:
-            self.must("P5", life.running or Commit in kinds)
+            self.must("P5", life.running or Commit in kinds or StartRetryTimer in kinds)
         elif not life.failed:
             self.agrees(len(life.running) >= self.room or not life.waiting)
             self.agrees(Fetch in kinds or life.span >= self.span_max)
@@ -490,6 +506,8 @@ class Partition(RuleBasedStateMachine):
                     self.worked(command, None)
                 case Commit():
                     self.answered(command, None, is_done=True)
+                case StartRetryTimer():
+                    self._replied(command, None)
                 case _:
                     raise AssertionError(command)
         self.must("P5", self.owed == 0)

@@ -22,7 +22,9 @@ from tidegate.consumer.commands import (
     Interrupt,
     MetadataRefused,
     Release,
+    RetryTimerFired,
     StartDrainTimer,
+    StartRetryTimer,
     Work,
     WorkFailed,
     WorkReported,
@@ -109,6 +111,11 @@ REPLIES: Final = (
         *((Commit(TP, 3, 5), failure, CommitUnknown(TP, 3, 5)) for failure in FAILURES[1:]),
         *(
             (StartDrainTimer(TP, 3, Stage.WAITING, 5), reply, DrainTimerFired(TP, 3, Stage.WAITING))
+            for reply in (None, *FAILURES)
+        ),
+        *(
+            (StartRetryTimer(TP, 3, start, 5), reply, RetryTimerFired(TP, 3, start))
+            for start in (None, Start(0, (0,), 2))
             for reply in (None, *FAILURES)
         ),
         *((Release(TP), reply, None) for reply in (None, *FAILURES)),

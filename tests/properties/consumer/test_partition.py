@@ -21,8 +21,10 @@ from tidegate.consumer.commands import (
     Fetched,
     Measured,
     Release,
+    RetryTimerFired,
     Revoked,
     StartDrainTimer,
+    StartRetryTimer,
     Work,
 )
 from tidegate.consumer.commit_metadata import encoded, surveyed
@@ -66,6 +68,7 @@ def test_a_life_from_assignment_to_release() -> None:
         Committed(TP, 7, 13),
         succeeded(7, 2),
         CommitUnknown(TP, 7, 14),
+        RetryTimerFired(TP, 7, None),
         Committed(TP, 7, 14),
     )
 
@@ -84,6 +87,7 @@ def test_a_life_from_assignment_to_release() -> None:
         ),
         (),
         (Commit(TP, 7, 14),),
+        (StartRetryTimer(TP, 7, None, SECOND // 10),),
         (Commit(TP, 7, 14),),
         (
             Cancel(StartDrainTimer(TP, 7, Stage.WAITING, 20 * SECOND)),
@@ -157,6 +161,7 @@ def test_hooks_arrange_judge_and_deliver() -> None:
         reported(TasksReported(0, (0,), 1, Report.FAILED)),
         reported(TasksReported(0, (1,), 1, Report.SUCCEEDED)),
         reported(TasksReported(0, (0,), 1, Report.RETRIED)),
+        RetryTimerFired(TP, 1, Start(0, (0,), 2)),
         reported(TasksReported(0, (0,), 2, Report.SUCCEEDED)),
         reported(TasksReported(0, (1,), 1, Report.DELIVERED)),
         reported(TasksReported(0, (0,), 2, Report.DELIVERED)),
@@ -169,6 +174,7 @@ def test_hooks_arrange_judge_and_deliver() -> None:
         (Work(TP, 1, Start(0, (0,), 1), (0, 1)),),
         (Work(TP, 1, Judge(0, (0,), 1), (0, 1)), Work(TP, 1, Start(0, (1,), 1), (1,))),
         (Work(TP, 1, DeliverTasks(0, (1,), 1), (1,)),),
+        (StartRetryTimer(TP, 1, Start(0, (0,), 2), SECOND // 10),),
         (Work(TP, 1, Start(0, (0,), 2), (0, 1)),),
         (Work(TP, 1, DeliverTasks(0, (0,), 2), (0, 1)),),
         (),

@@ -20,8 +20,10 @@ from tidegate.consumer.commands import (
     Event,
     Lost,
     Release,
+    RetryTimerFired,
     Revoked,
     SlotFreed,
+    StartRetryTimer,
     Work,
     WorkFailed,
 )
@@ -159,6 +161,16 @@ def takes_interrupted_for_failed(rules: PartitionRules, state: PartitionState, e
             return rules.step(state, event)
 
 
+def does_not_back_off(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: whatever is to be tried again after a while is tried at once."""
+    step = rules.step(state, event)
+    for timer in step.commands:
+        if isinstance(timer, StartRetryTimer):
+            again = rules.step(step.state, RetryTimerFired(TP, timer.generation, timer.start))
+            step = Step(again.state, (*step.commands, *again.commands))
+    return step
+
+
 def without(part: Owned, request: UserRequest) -> Owned:
     """Without what is asked for."""
     asked = tuple(each for each in part.asked if each.work.request != request)
@@ -236,6 +248,12 @@ IN_SOME_MODE: Final[Mapping[str, tuple[Machine, str, Mapping[str, object]]]] = {
         {"ordering": Ordering.BY_KEY, "failure_policy": FailurePolicy.DIVERT_KEY},
     ),
     "forgets what raised": (steps(forgets_what_raised), "P10", ANY_MODE),
+    "does not back off": (steps(does_not_back_off), "P12", ANY_MODE),
+    "tries a task again at once": (
+        steps(does_not_back_off),
+        "P12",
+        {"hooks": False, "fanout": RETRIED, "running_max": 3, "metadata_max": 0, "replay_max": 9},
+    ),
     "takes interrupted for failed": (steps(takes_interrupted_for_failed), "P11", {"drain": SLOW}),
 }
 
@@ -248,5 +266,5 @@ def test_a_planted_bug_breaks_the_law_in_some_mode(machine: Machine, law: str, m
 
 
 def test_each_law_is_broken_by_something() -> None:
-    """P1 to P11."""
+    """P1 to P12."""
     assert {law for _, law, _ in IN_SOME_MODE.values()} == {*ALL}

@@ -12,10 +12,16 @@ from tests.properties.consumer.partition_helpers import (
 from tidegate.consumer.commands import (
     Assigned,
     Commit,
+    Committed,
     CommitUnknown,
     Fetch,
     Fetched,
+    Lost,
     MetadataRefused,
+    Release,
+    RetryTimerFired,
+    Revoked,
+    StartRetryTimer,
     Work,
 )
 from tidegate.consumer.fanout import (
@@ -25,6 +31,8 @@ from tidegate.consumer.partition import (
     Owned,
     PartitionRules,
 )
+from tidegate.model.effects import Cancel
+from tidegate.model.instants import SECOND
 
 
 def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_all() -> None:
@@ -49,12 +57,46 @@ def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_al
 def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None:
     """The position is the same, and what is done beyond it is written again, though nothing more was completed."""
     rules = PartitionRules(2, replay_max=1)
-    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1), CommitUnknown(TP, 1, 0))
-    first, again = course(rules, *happened)[2:]
+    times_up = RetryTimerFired(TP, 1, None)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1), CommitUnknown(TP, 1, 0), times_up)
+    first, waits, again = course(rules, *happened)[2:]
 
     assert first == again
+    assert waits == (StartRetryTimer(TP, 1, None, SECOND // 10),)
     assert isinstance(first[0], Commit)
     assert first[0].metadata
+
+
+def test_commits_without_an_answer_are_ever_further_apart() -> None:
+    """Law P12: up to the longest delay; an answer makes it short again."""
+    rules = PartitionRules(2, replay_max=1)
+    unanswered = (CommitUnknown(TP, 1, 0), RetryTimerFired(TP, 1, None))
+    begun = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1))
+    commands = course(rules, *begun, *unanswered * 6, Committed(TP, 1, 0), succeeded(1, 0), CommitUnknown(TP, 1, 2))
+
+    waits = [each.duration for step in commands for each in step if isinstance(each, StartRetryTimer)]
+    assert waits == [100_000, 200_000, 400_000, 800_000, SECOND, SECOND, 100_000]
+
+
+def test_a_commit_that_backs_off_is_made_before_the_partition_is_released() -> None:
+    """Laws P5 and P12; what comes meanwhile is committed with it."""
+    rules = PartitionRules(2, metadata_max=0)
+    happened = (
+        *(Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0), CommitUnknown(TP, 1, 1), Revoked(TP)),
+        *(succeeded(1, 1), RetryTimerFired(TP, 1, None), Committed(TP, 1, 2)),
+    )
+    commands = course(rules, *happened)
+
+    assert commands[5:7] == [(), (Commit(TP, 1, 2),)]
+    assert commands[7][-1] == Release(TP)
+
+
+def test_a_timer_of_what_is_lost_is_cancelled() -> None:
+    """Nobody waits for it any more."""
+    rules = PartitionRules(2, metadata_max=0)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), succeeded(1, 0), CommitUnknown(TP, 1, 1), Lost(TP))
+
+    assert Cancel(StartRetryTimer(TP, 1, None, SECOND // 10)) in course(rules, *happened)[-1]
 
 
 def test_what_the_former_owner_has_reported_is_not_done_again() -> None:

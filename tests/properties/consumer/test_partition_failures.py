@@ -19,8 +19,13 @@ from tidegate.consumer.commands import (
     Assigned,
     Commit,
     Committed,
+    Event,
     Fetch,
     Fetched,
+    Release,
+    RetryTimerFired,
+    Revoked,
+    StartRetryTimer,
     Work,
     WorkFailed,
 )
@@ -31,7 +36,10 @@ from tidegate.consumer.fanout import (
     Report,
     Rules,
     Start,
+    TaskReplaced,
+    Tasks,
     TasksReported,
+    WindowArranged,
     WindowDelivered,
 )
 from tidegate.consumer.partition import (
@@ -42,6 +50,7 @@ from tidegate.consumer.partition import (
 )
 from tidegate.consumer.watermark import done_offsets, open_offsets
 from tidegate.model.effects import Cancel
+from tidegate.model.instants import SECOND
 
 
 def test_what_is_before_a_failure_is_finished_and_committed() -> None:
@@ -158,10 +167,42 @@ def test_only_what_was_not_delivered_is_answered_for() -> None:
     assert after(rules, *happened).failed == (1,)
 
 
-def test_without_hooks_a_failure_is_tried_again_at_once() -> None:
-    """As often as the rules say; then it is final."""
+def test_without_hooks_a_failure_is_tried_again_after_a_while() -> None:
+    """Law P12: as often as the rules say; then it is final."""
     rules = PartitionRules(1, fanout=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
-    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), failed(1, 0), WorkFailed(TP, 1, Start(0, (0,), 2)))
+    again = Start(0, (0,), 2)
+    happened = (
+        *(Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), failed(1, 0)),
+        *(RetryTimerFired(TP, 1, again), WorkFailed(TP, 1, again)),
+    )
 
-    assert course(rules, *happened)[2] == (Work(TP, 1, Start(0, (0,), 2), (0,)),)
+    assert course(rules, *happened)[2:4] == [
+        (StartRetryTimer(TP, 1, again, SECOND // 10),),
+        (Work(TP, 1, again, (0,)),),
+    ]
     assert after(rules, *happened).failed == (0,)
+
+
+def test_replacements_are_ever_further_apart() -> None:
+    """Law P12: what replaces a task that has failed waits as a repetition does, longer with each generation."""
+    rules = PartitionRules(1, hooks=True, fanout=attrs.evolve(FLAT, generations_max=3), metadata_max=0)
+    happened: list[Event] = [Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), reported(WindowArranged(0, Tasks(((0,),))))]
+    for number in range(3):
+        happened += [
+            reported(TasksReported(0, (number,), 1, Report.FAILED)),
+            reported(TaskReplaced(0, number, 1, Tasks(((0,),)))),
+            RetryTimerFired(TP, 1, Start(0, (number + 1,), 1, number)),
+        ]
+    commands = course(rules, *happened)
+
+    waits = [each.duration for step in commands for each in step if isinstance(each, StartRetryTimer)]
+    assert waits == [100_000, 200_000, 400_000]
+
+
+def test_what_backs_off_is_left_to_the_next_owner() -> None:
+    """Laws P5, P11 and P12: a revocation does not wait for it, and its timer is cancelled."""
+    rules = PartitionRules(1, fanout=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), failed(1, 0), Revoked(TP))
+    timer = StartRetryTimer(TP, 1, Start(0, (0,), 2), SECOND // 10)
+
+    assert {Cancel(timer), Release(TP)} <= {*course(rules, *happened)[3]}

@@ -23,6 +23,7 @@ from tidegate.consumer.commands import (
     Lost,
     Measured,
     MetadataRefused,
+    RetryTimerFired,
     Revoked,
     SlotFreed,
     Work,
@@ -91,6 +92,7 @@ GOOD: Final[Mapping[Callable[..., Event], tuple[object, ...]]] = {
     MetadataRefused: (TP, 1, 0),
     CommitUnknown: (TP, 1, 0),
     DrainTimerFired: (TP, 1, Stage.WAITING),
+    RetryTimerFired: (TP, 1, Start(0, (0,), 2)),
     Measured: (TP, 1, 0, 0),
     SlotFreed: (TP,),
 }
@@ -162,6 +164,7 @@ def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
         (MetadataRefused(TP, 3, 5), "refused the metadata of t-0 @5 (generation 3)"),
         (CommitUnknown(TP, 3, 5), "no answer to the commit of t-0 @5 (generation 3)"),
         (DrainTimerFired(TP, 3, Stage.WAITING), "time to drain t-0 is over, work may end by itself (generation 3)"),
+        (RetryTimerFired(TP, 3, None), "time to commit again of t-0 (generation 3)"),
         (Measured(TP, 3, 5, SECOND), "t-0 holds 5 bytes for 1 s (generation 3)"),
         (SlotFreed(TP), "room for another handler of t-0"),
         (Commit(TP, 3, 5, "tg1"), "commit t-0 @5 and 3 characters of metadata (generation 3)"),

@@ -22,6 +22,7 @@ from tidegate.consumer.commands import (
     Lost,
     MetadataRefused,
     Release,
+    RetryTimerFired,
     Revoked,
     SlotFreed,
 )
@@ -40,12 +41,14 @@ from tidegate.model.reducer import Step
 
 OTHER: Final = TopicPartition("t", 1)
 FEW: Final = plain(room=2, span_max=3, drain=Budget(3, cancel=1, commit=1))
+FAILURES_MAX: Final = 1
 OFFSETS: Final = ((), (0,), (1, 0), (0, 0, 2), (1,), (2, 1))
 
 
 def events(generation: int) -> list[Event]:
     """One of each kind, and more, of records 0 to 2."""
     named: list[Event] = [DrainTimerFired(TP, generation, stage) for stage in Stage]
+    named.append(RetryTimerFired(TP, generation, None))
     named += [Assigned(TP, generation, committed) for committed in range(2)]
     named += [Fetched(TP, generation, offsets) for offsets in OFFSETS]
     named += [kind(generation, window) for kind in (succeeded, failed) for window in range(2)]
@@ -56,16 +59,21 @@ def events(generation: int) -> list[Event]:
 UNNAMED: Final[list[Event]] = [Revoked(TP), Lost(TP), SlotFreed(TP)]
 
 
+def failures(state: PartitionState) -> int:
+    """How many commits in a row had no answer, which has no bound."""
+    return state.commit_failures if isinstance(state, Owned) else 0
+
+
 @cache
 def reachable() -> dict[PartitionState, dict[Event, PartitionStep]]:
-    """Every state that any course of the events leads to, and what becomes of it with each event."""
+    """Every state that any course of the events leads to, with few commits in a row without an answer, and what becomes of it with each event."""
     found: dict[PartitionState, dict[Event, PartitionStep]] = {}
     left: deque[PartitionState] = deque([Unassigned()])
     while left:
         state = left.popleft()
         if state not in found:
             found[state] = {event: FEW.step(state, event) for event in (*UNNAMED, *events(1), *events(2))}
-            left += [step.state for step in found[state].values()]
+            left += [step.state for step in found[state].values() if failures(step.state) <= FAILURES_MAX]
     return found
 
 

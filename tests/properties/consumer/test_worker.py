@@ -17,6 +17,7 @@ from tidegate.consumer.commands import (
     Release,
     Revoked,
     StartDrainTimer,
+    StartRetryTimer,
     Work,
 )
 from tidegate.consumer.consumer import ConsumerRules
@@ -93,7 +94,7 @@ class Life:
         due = {
             command: at + command.duration
             for command, at in self.in_flight.items()
-            if isinstance(command, StartDrainTimer | StartLeaveTimer)
+            if isinstance(command, StartDrainTimer | StartRetryTimer | StartLeaveTimer)
         }
         if not due:
             return False
@@ -173,7 +174,8 @@ def test_what_was_finished_is_committed_before_it_leaves() -> None:
     life.receives(StopRequested())
     first = next(command for command in life.in_flight if isinstance(command, Work) and command.offsets == (0,))
     life.is_answered(first, None)
-    life.is_answered(one(life, Commit), Ambiguous("no reply"))  # so it is committed again
+    life.is_answered(one(life, Commit), Ambiguous("no reply"))  # so it is committed again, after a while
+    assert life.waits()
     life.is_answered(one(life, Commit), None)
 
     assert life.is_at(ShutdownPhase.DRAINING)

@@ -25,7 +25,7 @@ from tidegate.model.effects import Effect, Now, Refused
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.sim.faults import Fault, no_effects
-from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, processed
+from tidegate.sim.group import GROUP, NO_GENERATION, REBALANCES, Coordinator, Group, broker, committed, dead, processed
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import ActorStep, Scenario, State
@@ -110,6 +110,17 @@ def test_a_commit_of_an_old_generation_is_refused() -> None:
     assert list(BROKER(Commit(P0, 1, 3), world, "x")) == [(world, Refused("illegal generation"))]
     ((lower, reply),) = BROKER(Commit(P0, 2, 1), world, "x")
     assert (lower.read(committed(0)), reply) == (1, None)
+
+
+def test_a_commit_without_a_generation_is_taken_while_there_are_no_members() -> None:
+    """As Kafka takes it, from whomever; while somebody is a member it is refused, and so is an old generation ever."""
+    without = Commit(P0, NO_GENERATION, 1)
+    world = Plain().write(GROUP, Group(2, ("a",), ("a",))).write(committed(0), 2)
+    assert list(BROKER(without, world, "x")) == [(world, Refused("illegal generation"))]
+    empty = world.write(GROUP, Group(2, (), ("",)))
+    ((lower, reply),) = BROKER(without, empty, "x")
+    assert (lower.read(committed(0)), reply) == (1, None)
+    assert list(BROKER(Commit(P0, 2, 1), empty, "x")) == [(empty, Refused("illegal generation"))]
 
 
 def test_a_fetch_waits_until_there_are_records() -> None:

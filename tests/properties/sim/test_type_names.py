@@ -126,7 +126,14 @@ def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
     old = recorded("orders")
     events = {type(untagged(json.loads(each.asked), OURS)) for each in old.entries}
     assert events >= {CommitUnknown, DrainTimerFired, SlotFreed, StopRequested}
-    assert stepped(old, WorkerState(), rules.step, OURS) == Same(28, "")
+    first = attrs.evolve(old, entries=old.entries[:16], is_whole=False)
+    assert stepped(first, WorkerState(), rules.step, OURS) == Same(16, "")
+
+    # A commit without an answer was made again at once, then.
+    found = stepped(old, WorkerState(), rules.step, OURS)
+    assert isinstance(found, Other)
+    assert (found.step, found.recorded) == (17, "commit orders-0 @1 (generation 1)")
+    assert all(untagged(json.loads(each.answer), OURS) is not None for each in old.entries)
 
 
 def test_a_recording_from_before_a_field_was_renamed_is_read() -> None:

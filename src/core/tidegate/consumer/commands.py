@@ -161,6 +161,26 @@ class StartDrainTimer(_OfAssignment, Effect[None]):
 
 @final
 @attrs.frozen(cache_hash=True)
+class StartRetryTimer(_OfAssignment, Effect[None]):
+    """Wait until what has failed is tried again: these tasks, or the commit.
+
+    Attributes:
+        partition: Which one.
+        generation: Of the assignment.
+        start: The tasks; None for the commit.
+        duration: How long.
+    """
+
+    start: Start | None
+    duration: Duration
+
+    def __str__(self) -> str:
+        again = "commit again" if self.start is None else str(self.start)
+        return f"wait {seconds(self.duration)} to {again} of {self.partition} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
 class Release(_OfPartition, Effect[None]):
     """Let the partition go, as the group has asked: no command for it follows. Each `Revoked` has one."""
 
@@ -168,7 +188,7 @@ class Release(_OfPartition, Effect[None]):
         return f"release {self.partition}"
 
 
-Command: TypeAlias = Fetch | Work | Interrupt | Commit | StartDrainTimer | Release | Cancel
+Command: TypeAlias = Fetch | Work | Interrupt | Commit | StartDrainTimer | StartRetryTimer | Release | Cancel
 
 
 # --- events -------------------------------------------------------------------------------------------------------------
@@ -215,7 +235,12 @@ class Revoked(_OfPartition):
 @final
 @attrs.frozen(cache_hash=True)
 class Lost(_OfPartition):
-    """The group has taken the partition already."""
+    """The group has taken the partition already.
+
+    So it has where the client's generation was reset, because its member was put out or fenced: whoever carries out the
+    commands says so BEFORE anything else is committed, and never commits without a generation. A group without members
+    takes such a commit from anybody, and its position falls (`tidegate explore partition.resets_its_generation`).
+    """
 
     def __str__(self) -> str:
         return f"lost {self.partition}"
@@ -311,6 +336,18 @@ class DrainTimerFired(_OfAssignment):
 
 @final
 @attrs.frozen(cache_hash=True)
+class RetryTimerFired(_OfAssignment):
+    """The time until these tasks are tried again is over; or the commit, for None."""
+
+    start: Start | None
+
+    def __str__(self) -> str:
+        again = "commit again" if self.start is None else str(self.start)
+        return f"time to {again} of {self.partition} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
 class Measured(_OfAssignment):
     """How much the partition holds up, which only the holder of the records and the clock knows.
 
@@ -349,6 +386,7 @@ Event: TypeAlias = (
     | MetadataRefused
     | CommitUnknown
     | DrainTimerFired
+    | RetryTimerFired
     | Measured
     | SlotFreed
 )
@@ -403,6 +441,8 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
                     raise Misuse(f"{command} was answered by a {type(reply).__name__}", todo="answer None or a Failure")
         case StartDrainTimer(partition, generation, stage):
             return DrainTimerFired(partition, generation, stage)
+        case StartRetryTimer(partition, generation, start):
+            return RetryTimerFired(partition, generation, start)
         case Release() | Interrupt() | Cancel():
             return None
         case _:
@@ -491,6 +531,8 @@ def check_event(event: Event) -> None:
             check_int(position, "a position", 0, OFFSET_MAX + 1)
         case DrainTimerFired(_, _, stage):
             check_type(stage, Stage, "a stage of draining")
+        case RetryTimerFired(_, _, start):
+            check_type(start, (Start, NoneType), "tasks to start again, or None")
         case Measured(_, _, size, age):
             check_int(size, "a number of bytes", 0)
             check_int(age, "an age in microseconds", 0)

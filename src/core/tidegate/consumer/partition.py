@@ -17,6 +17,8 @@ It puts together what is decided elsewhere:
       their failures, and delivers what comes of tasks, records and windows. A record is done when all of that is settled.
     - `commit_metadata`: what is done beyond the position is committed with it, so that the next owner does not do it again.
     - `backpressure`: a partition that holds up too much is not fetched from, while the others are.
+    - `backoff`: what has failed, a task or a commit without an answer, is tried again after a while, and a longer one each
+      time. Whoever carries the commands out starts the timer, and tells when it has fired.
     - `drain`: how a revocation deals with what is in work, so that the partition is let go before the deadline.
 
 What a final failure does is a choice: stop the partition, hold back the rest of the key, or answer for the record (write
@@ -44,6 +46,7 @@ Laws
         or its failure stands and is seen, and nothing else waits for it.
     P11 Work that is interrupted or abandoned, or fails once the partition is revoked, is not taken for failed, nor for
         done: the next owner does it again.
+    P12 What has failed is not tried again before its time: neither its tasks, nor those that replace them, nor a commit.
 
 Known not to work
     - User code that neither ends nor can be interrupted goes on after the time to drain is over. The new owner then works
@@ -101,9 +104,11 @@ from tidegate.consumer.commands import (
     Measured,
     MetadataRefused,
     Release,
+    RetryTimerFired,
     Revoked,
     SlotFreed,
     StartDrainTimer,
+    StartRetryTimer,
     Work,
     WorkFailed,
     WorkReported,
@@ -148,6 +153,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
+from tidegate.retries.backoff import Exponential, Fixed, Linear, Series, delay_after
 
 __all__ = [
     "DRAIN", "PARTS", "PLAIN", "RUNNING_MAX", "FailurePolicy", "Ordering", "Owned", "PartitionParts", "PartitionRules",
@@ -184,6 +190,8 @@ PLAIN: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_de
 RUNNING_MAX: Final = 4
 """How many tasks a partition may run by default; in a consumer, the executors say it instead."""
 _REPLAY_MAX: Final = 100
+_BACKOFF: Final = Exponential(SECOND // 10, cap=SECOND)
+"""As in Kafka's clients (`retry.backoff.ms` and its maximum)."""
 DRAIN: Final = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
 
 
@@ -231,6 +239,8 @@ class PartitionRules:
         metadata_max: How many UTF-16 units the broker takes with a commit; 0 for none.
         replay_max: How many completed offsets that no commit has recorded are enough for one, though the position stays.
         drain: How long a revocation may take.
+        backoff: How long to wait until what has failed is tried again: tasks, their replacements, and commits without an
+            answer.
         parts: What the machine is made of; other parts than the default are for specimens.
     """
 
@@ -244,6 +254,7 @@ class PartitionRules:
     metadata_max: int = LIMIT
     replay_max: int = _REPLAY_MAX
     drain: Budget = DRAIN
+    backoff: Exponential | Fixed | Linear | Series = _BACKOFF
     parts: PartitionParts = attrs.field(factory=lambda: PARTS, repr=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
@@ -257,6 +268,7 @@ class PartitionRules:
         check_int(self.metadata_max, "a number of UTF-16 units", 0)
         check_int(self.replay_max, "a number of offsets", 1)
         check_type(self.drain, Budget, "a budget of time")
+        check_type(self.backoff, (Exponential, Fixed, Linear, Series), "a back-off with delays of its own")
         check_type(self.parts, PartitionParts, "the parts of a machine")
         if self.ordering is Ordering.UNORDERED and self.failure_policy in (
             FailurePolicy.BLOCK_KEY,
@@ -336,12 +348,24 @@ class PartitionRules:
                 return self._work_failed(part, request, room)
             case Committed(_, _, position) if position == part.committing:
                 tracker = acknowledged(part.tracker, position)
-                return self._advanced(room, attrs.evolve(part, tracker=tracker, committing=None))
+                return self._advanced(room, attrs.evolve(part, tracker=tracker, committing=None, commit_failures=0))
             case CommitUnknown(_, _, position) if position == part.committing:
-                # Committing is idempotent: the same or a higher position is committed next, at once, for this says that
+                # Committing is idempotent: after a while the same or a higher position is committed, for this says that
                 # enough is unrecorded to send a position that has not moved.
-                unrecorded = max(part.unrecorded, self.replay_max)
-                return self._advanced(room, attrs.evolve(part, committing=None, unrecorded=unrecorded))
+                part = attrs.evolve(
+                    part,
+                    committing=None,
+                    commit_failures=part.commit_failures + 1,
+                    commit_backs_off=True,
+                    unrecorded=max(part.unrecorded, self.replay_max),
+                )
+                return self._advanced(room, part, (self._retry_timer(part, None),))
+            case RetryTimerFired(_, _, None) if part.commit_backs_off:
+                return self._advanced(room, attrs.evolve(part, commit_backs_off=False))
+            case RetryTimerFired(_, _, Start() as start) if start in part.backing_off:
+                backing_off = tuple(each for each in part.backing_off if each != start)
+                part = attrs.evolve(part, backing_off=backing_off, ready=(*part.ready, start))
+                return self._advanced(room, part)
             case MetadataRefused(_, _, position) if position == part.committing:
                 # As if enough was unrecorded: so the position is sent again at once, though it has not moved.
                 letters = Alphabet.ASCII if part.alphabet is Alphabet.WIDE else None
@@ -367,6 +391,7 @@ class PartitionRules:
                 | CommitUnknown()
                 | MetadataRefused()
                 | DrainTimerFired()
+                | RetryTimerFired()
             ):
                 return Step(part)  # it has happened before, or nobody asked for it
             case _:
@@ -473,13 +498,13 @@ class PartitionRules:
         self, part: Owned, event: FanoutEvent, *, is_diverted: bool = False
     ) -> tuple[Owned, tuple[Command, ...]]:
         """What follows from an event of a window, and what user code is asked for next."""
-        windows, ready = part.windows, list(part.ready)
+        windows, ready, backing_off = part.windows, list(part.ready), list(part.backing_off)
         requests: list[UserRequest] = []
         done: list[int] = []
         failed: list[DeliverRecords] = []
         # What follows from an event may be answered here, without user code, by another event; so these lists grow while
         # they are worked off, and their order is that of the outputs.
-        events = [event]
+        events, known = [event], part.backing_off
         is_draining = part.phase is Phase.DRAINING
         while events:
             follows = fanout.step(windows, events.pop(0), self.fanout)
@@ -487,7 +512,7 @@ class PartitionRules:
             for output in follows.commands:
                 match output:
                     case Start():
-                        ready.append(output)
+                        (backing_off if fanout.failures_before(windows, output) else ready).append(output)
                     case Arrange(window) if is_diverted:
                         events.append(ArrangeFailed(window))
                     case Arrange(window, offsets) if not self.hooks:
@@ -515,6 +540,7 @@ class PartitionRules:
             part,
             windows=windows,
             ready=() if is_draining else tuple(ready),
+            backing_off=() if is_draining else tuple(backing_off),
             asked=asked,
             running=running(asked),
             tracker=completed(part.tracker, done) if done else part.tracker,
@@ -526,8 +552,9 @@ class PartitionRules:
         for each in failed:
             part, answers = self._failed(part, each)
             requests += answers
-        commands = tuple([_work(part, request) for request in requests])
-        return _asking(part, commands), commands
+        works = tuple([_work(part, request) for request in requests])
+        timers = [self._retry_timer(part, start) for start in part.backing_off if start not in known]
+        return _asking(part, works), (*works, *timers)
 
     # --- failures ---
 
@@ -596,13 +623,13 @@ class PartitionRules:
         """Enter the stage of draining that begins at this time since the revocation."""
         now = stage(self.drain, elapsed)
         if now is Stage.OVER:
-            return Step(Unassigned(), (*_cancelled(part), Release(part.partition)))
+            return Step(Unassigned(), (*self._cancelled(part), Release(part.partition)))
         part, commands = self.parts.fated(self, attrs.evolve(part, stage=now), elapsed)
         return self._advanced(room, part, (self._timer(part), *commands))
 
     def _given_up(self, part: Owned) -> tuple[Command, ...]:
         """Cancel what is under way, and let go if somebody waits for that."""
-        return (*_cancelled(part), *self._let_go(part))
+        return (*self._cancelled(part), *self._let_go(part))
 
     def _let_go(self, part: Owned) -> tuple[Command, ...]:
         if part.phase is not Phase.DRAINING:
@@ -612,6 +639,17 @@ class PartitionRules:
     def _timer(self, part: Owned) -> StartDrainTimer:
         """The one that runs in this stage."""
         return StartDrainTimer(part.partition, part.generation, part.stage, left(self.drain, self._began(part.stage)))
+
+    def _retry_timer(self, part: Owned, start: Start | None) -> StartRetryTimer:
+        """Until these tasks are tried again, or the commit."""
+        failures = part.commit_failures if start is None else fanout.failures_before(part.windows, start)
+        return StartRetryTimer(part.partition, part.generation, start, delay_after(self.backoff, failures))
+
+    def _cancelled(self, part: Owned) -> tuple[Cancel, ...]:
+        """What is under way, taken back."""
+        waiting = (*part.backing_off, *((None,) if part.commit_backs_off else ()))
+        timers = [self._retry_timer(part, start) for start in waiting]
+        return *(Cancel(each.work) for each in part.asked), *map(Cancel, timers), *map(Cancel, _fetches(part))
 
     def _began(self, during: Stage) -> Duration:
         """How long after the revocation the stage begins."""
@@ -624,6 +662,9 @@ class PartitionRules:
 
         The order matters: what is opened and held decides about fetching, and what is completed about the commit.
         """
+        if part.phase is Phase.DRAINING and part.backing_off:  # what would be tried again is left to the next owner
+            commands = (*commands, *(Cancel(self._retry_timer(part, start)) for start in part.backing_off))
+            part = attrs.evolve(part, backing_off=())
         part, begun = self._opened(part, room)
         part = _without_old_keys(part)
         hold, survey = self._hold(part)
@@ -635,7 +676,7 @@ class PartitionRules:
         elif fetching is None and isinstance(hold, Free):
             fetching = part.tracker.frontier
             commands = (*commands, Fetch(part.partition, part.generation, fetching))
-        position = self.parts.position_to_commit(self, part)
+        position = None if part.commit_backs_off else self.parts.position_to_commit(self, part)
         if position is not None:
             metadata = ""
             if part.alphabet is not None:
@@ -646,7 +687,7 @@ class PartitionRules:
         part = attrs.evolve(
             part, fetching=fetching, committing=committing, unrecorded=unrecorded, hold=hold, survey=survey
         )
-        if part.phase is Phase.DRAINING and not part.asked and part.committing is None:
+        if part.phase is Phase.DRAINING and not (part.asked or part.commit_backs_off) and part.committing is None:
             return Step(Unassigned(), (*commands, *self._let_go(part)))
         return Step(part, commands)
 
@@ -677,7 +718,7 @@ def _position_to_commit(rules: PartitionRules, part: Owned) -> int | None:
 
 def _revoked(part: Owned) -> Owned:
     """Without what waits, which the next owner gets. What is in work may end, within the time to drain."""
-    return attrs.evolve(part, phase=Phase.DRAINING, queued=(), ready=())
+    return attrs.evolve(part, phase=Phase.DRAINING, queued=(), ready=())  # what backs off is cancelled as it goes on
 
 
 def _stopped_at(part: Owned, failed: tuple[int, ...]) -> Owned:
@@ -768,11 +809,6 @@ def _undelivered(windows: Fanout, offsets: tuple[int, ...]) -> tuple[int, ...]:
 
 def _merged(offsets: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({*offsets, *more}))
-
-
-def _cancelled(part: Owned) -> tuple[Cancel, ...]:
-    """What is under way, taken back."""
-    return (*(Cancel(each.work) for each in part.asked), *map(Cancel, _fetches(part)))
 
 
 def _fetches(part: Owned) -> tuple[Fetch, ...]:

@@ -65,6 +65,7 @@ class Owned:
         queued: Offsets that wait to be taken in a window, in order.
         windows: What is in work.
         ready: Tasks that wait for an executor, in order.
+        backing_off: Tasks that have failed, and wait until they are tried again.
         asked: What user code was asked for.
         running: How many tasks run.
         failed: Offsets of records whose failure stands, or that are not settled without one of these, in order.
@@ -72,6 +73,8 @@ class Owned:
         closed: The keys whose rest is held back or diverted.
         fetching: The position of the fetch in flight.
         committing: The position of the commit in flight.
+        commit_failures: How many commits in a row had no answer.
+        commit_backs_off: Whether the next one waits for that.
         alphabet: In which letters to write the metadata of commits; None if the broker takes none.
         unrecorded: How many offsets were completed since the last commit was made.
         size: How many bytes the undone records take, as last measured.
@@ -89,6 +92,7 @@ class Owned:
     queued: tuple[int, ...] = ()
     windows: Fanout = Fanout()
     ready: tuple[Start, ...] = ()
+    backing_off: tuple[Start, ...] = ()
     asked: AllAsked = ()
     running: int = 0
     failed: tuple[int, ...] = ()
@@ -96,6 +100,8 @@ class Owned:
     closed: frozenset[bytes] = attrs.field(default=frozenset(), repr=False)
     fetching: int | None = None
     committing: int | None = None
+    commit_failures: int = 0
+    commit_backs_off: bool = False
     alphabet: Alphabet | None = None
     unrecorded: int = 0
     size: int = 0
@@ -119,7 +125,8 @@ class Owned:
     @property
     def load(self) -> Load:
         """The records that were delivered and are not settled, without those for which nothing is under way any more."""
-        active = {each.work.request.window for each in self.asked} | {start.window for start in self.ready}
+        waiting = (*self.ready, *self.backing_off)
+        active = {each.work.request.window for each in self.asked} | {start.window for start in waiting}
         return Load(waiting=len(self.queued)) + fanout.load(self.windows, active)
 
 

@@ -5,7 +5,10 @@ members have released what they had. The cooperative one revokes only what moves
 for what stays there is no event, and work on it goes on.
 
 A commit is fenced: it is refused unless it is of the generation in which the partition came to its present owner, and to
-a member that was put out nothing belongs. Faults of a group:
+a member that was put out nothing belongs. A commit without a generation (`NO_GENERATION`) is what a consumer outside of any
+group makes: the broker takes it while the group has no members, whoever sends it (seen with Kafka 4.1: the position of a
+group that had left fell from 100 to 6). aiokafka sends one after its member was put out, until it has joined again; whoever
+carries out the commands of a consumer must make it hear `Lost` instead. Faults of a group:
 
     REBALANCE        it begins although nobody came or left. That is what groups do, so it spends nothing of what all faults
                      may together: a budget of its own (`REBALANCES`) says how often, and the scenario's, if it bounds the kind
@@ -18,7 +21,8 @@ A dead member is put out, too; that is not a fault of the group, for its death w
 Laws
     GR1  Generations grow.
     GR2  No partition comes to another member before its owner has released it, is dead or was put out.
-    GR3  A commit is taken from the owner of the partition only, and in the generation in which it came to it.
+    GR3  A commit is taken from the owner of the partition only, and in the generation in which it came to it; without a
+         generation, from anybody while there are no members.
     GR4  In a cooperative rebalance, whoever keeps a partition gets no event.
 
 Known not to work: static members; offsets that expire.
@@ -40,6 +44,7 @@ from tidegate.consumer.commands import (
     Lost,
     Release,
     Revoked,
+    StartRetryTimer,
     Work,
 )
 from tidegate.consumer.fanout import DeliverRecords, Start
@@ -52,7 +57,7 @@ from tidegate.sim.trace import StepKind
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
 
 __all__ = [
-    "GROUP", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "broker", "committed", "dead", "end", "processed",
+    "GROUP", "NO_GENERATION", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "broker", "committed", "dead", "end", "processed",
     "tell",
 ]  # fmt: skip
 
@@ -64,6 +69,8 @@ STEP_KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]]
 )
 """What kind of step in a trace the commands of a consumer are."""
 
+NO_GENERATION: Final = -1
+"""Kafka's word for none."""
 REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
 
 
@@ -98,6 +105,8 @@ class Group:
 
     def takes(self, number: int, generation: int) -> bool:
         """May the partition be committed under that generation?"""
+        if generation == NO_GENERATION:
+            return not self.members
         if self.owners and not self.owners[number]:
             return False
         return generation == self.generation_of(number)
@@ -159,6 +168,8 @@ def broker(records: int | None = None, *, metadata_max: int = _METADATA_MAX, mos
                 done = processed(number)
                 yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
             case Work():
+                yield world, None
+            case StartRetryTimer():
                 yield world, None
             case Interrupt():
                 yield world, None  # it may come true all the same, or fail

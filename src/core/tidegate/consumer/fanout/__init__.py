@@ -65,6 +65,7 @@ Things that do not work
 from tidegate.consumer.fanout.queries import (
     RecordStatus,
     Waits,
+    failures_before,
     in_flight,
     load,
     offsets_of,
@@ -116,6 +117,6 @@ __all__ = [
     "FanoutEvent", "FanoutStep", "Ignored", "Judge", "Output", "Reason", "RecordStatus", "RecordsDelivered",
     "RecordsSettled", "Report", "Rules", "Start", "Tally", "TaskGivenUp", "TaskId", "TaskPhase", "TaskReplaced",
     "Tasks", "TasksReported", "UserRequest", "Waits", "WindowArranged", "WindowDelivered", "WindowOpened",
-    "WindowSettled", "check_event", "in_flight", "load", "offsets_of", "outstanding", "record_status", "records",
-    "step",
+    "WindowSettled", "check_event", "failures_before", "in_flight", "load", "offsets_of", "outstanding",
+    "record_status", "records", "step",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.values import check_type, check_types
 
 __all__ = [
-    "RecordStatus", "Waits", "in_flight", "load", "offsets_of", "outstanding", "record_status", "records",
+    "RecordStatus", "Waits", "failures_before", "in_flight", "load", "offsets_of", "outstanding", "record_status", "records",
 ]  # fmt: skip
 
 
@@ -157,6 +157,23 @@ def offsets_of(state: Fanout, request: UserRequest) -> tuple[int, ...]:
     if not bits_of(numbers) & window.roll.lent:
         return own
     return tuple(sorted({*own, *chain.from_iterable(heirs_of(state, window, number) for number in numbers)}))
+
+
+def failures_before(state: Fanout, start: Start) -> int:
+    """How often these tasks, and those that they stand for, have failed before.
+
+    Args:
+        state: The windows in flight.
+        start: What follows from an event.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    check_type(state, Fanout, "a state of windows")
+    check_type(start, Start, "tasks to start")
+    window = window_of(state, start.window)
+    generations = () if window is None else window.roll.generations
+    return start.attempt - 1 + max((generations[each] for each in start.numbers if each < len(generations)), default=0)
 
 
 def outstanding(state: Fanout, request: UserRequest) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tidegate.consumer.backpressure import Free, PartitionHold
-from tidegate.consumer.commands import Commit, Fetch, Work
+from tidegate.consumer.commands import Commit, Fetch, StartRetryTimer, Work
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Start, UserRequest
 from tidegate.consumer.partition import Owned, PartitionState, PartitionStep, Phase
 from tidegate.consumer.watermark import done_offsets
@@ -13,7 +13,7 @@ from tidegate.model.effects import Effect
 
 __all__ = [
     "all_is_processed", "changes_nothing", "committed_is_finished", "committed_never_falls",
-    "failures_are_not_committed", "fetches_what_is_free", "has_nothing_to_start", "is_committed_up_to_a_failure",
+    "failures_are_not_committed", "fetches_what_is_free", "has_backed_off", "has_nothing_to_start", "is_committed_up_to_a_failure",
     "is_left_to_the_next_owner", "is_not_run", "is_released", "nothing_else_waits", "one_commit_in_flight",
     "only_the_owner_handles", "passes_nothing_unfinished", "starts_nothing", "takes_nothing_behind",
     "tasks_are_bounded", "waits_its_turn",
@@ -135,3 +135,21 @@ def nothing_else_waits(opened: Iterable[int], failed: Collection[int], held_back
 def is_left_to_the_next_owner(before: Owned, after: Owned) -> bool:
     """Law P11: work that ends because it was interrupted makes nothing done and nothing failed."""
     return after.failed == before.failed and done_offsets(after.tracker) == done_offsets(before.tracker)
+
+
+def has_backed_off(command: Effect[object], timers: Iterable[StartRetryTimer]) -> bool:
+    """Law P12: what is done is nothing that a timer which has not fired yet says to wait for.
+
+    Args:
+        command: What is done now.
+        timers: Those that have been started in this assignment, and have neither fired nor been cancelled.
+    """
+    if isinstance(command, Commit):
+        return all(timer.start is not None for timer in timers)
+    request = command.request if isinstance(command, Work) else None
+    return not isinstance(request, Start) or not any(
+        (timer.start.window, timer.start.attempt) == (request.window, request.attempt)
+        and {*timer.start.numbers} & {*request.numbers}
+        for timer in timers
+        if timer.start is not None
+    )

@@ -11,6 +11,7 @@ import attrs
 from tidegate.consumer.backpressure import Flow, GateReason, Plan
 from tidegate.consumer.commands import (
     Assigned,
+    Commit,
     Committed,
     CommitUnknown,
     Event,
@@ -63,12 +64,15 @@ from tidegate.consumer.scenarios.partition_states import (
     OWNER,
 )
 from tidegate.consumer.watermark import committable, completed, done_offsets
+from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.sim.faults import Fault
+from tidegate.sim.group import GROUP, NO_GENERATION
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
+from tidegate.sim.world import Meaning, Outcomes, World
 
 __all__ = [
     "SMALL", "SPECIMENS", "commits_failures", "commits_the_highest", "counts_late_results", "failure_is_done",
@@ -204,6 +208,17 @@ SMALL: Final = PartitionRules(running_max=2, metadata_max=0)
 HASTY: Final = attrs.evolve(SMALL, drain=AT_ONCE)
 
 
+def resets_its_generation(means: Meaning) -> Meaning:
+    """Planted bug: the client of a member that was put out goes on to commit, without a generation."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(effect, Commit) and who.partition(".")[0] not in world.read(GROUP).members:
+            effect = attrs.evolve(effect, generation=NO_GENERATION)
+        yield from means(effect, world, who)
+
+    return meaning
+
+
 def planted(
     name: str, bug: object, make: partial[Scenario], law: str, source: str, *, of: str = "partition"
 ) -> Specimen:
@@ -283,6 +298,23 @@ SPECIMENS: Final = (
         NEVER_FALLS,
         "Kafka: within a generation no broker fences a commit that arrives after the next one.",
         of="partition",
+    ),
+    planted(
+        "resets_its_generation",
+        resets_its_generation,
+        partial(
+            partition,
+            SMALL,
+            records=2,
+            rebalances=0,
+            kinds={},
+            budgets={Fault.CRASH_BEFORE: 1},
+            evicts=True,
+            user=resets_its_generation,
+        ),
+        NEVER_FALLS,
+        "aiokafka, on Kafka 4.1: a stalled worker continued after the group had emptied, and its position fell from 100 to 6.",
+        of="partition.evicted",
     ),
     planted(
         "revokes_without_drain",

@@ -17,6 +17,7 @@ from tidegate.consumer.commands import (
     Lost,
     Measured,
     MetadataRefused,
+    RetryTimerFired,
     Revoked,
     SlotFreed,
     WorkFailed,
@@ -49,10 +50,15 @@ def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
         st.builds(WorkFailed, where, generation, _requests()),
         *(st.builds(kind, where, generation, position) for kind in answers),
         st.builds(DrainTimerFired, where, generation, st.sampled_from(Stage)),
+        st.builds(RetryTimerFired, where, generation, st.none() | _starts()),
         st.builds(Measured, where, generation, position, position),
         st.builds(Revoked, where, drain.in_flight()),
         *(st.builds(kind, where) for kind in (Lost, SlotFreed)),
     )
+
+
+def _starts() -> SearchStrategy[Start]:
+    return st.builds(Start, st.integers(0, 2), st.lists(st.integers(0, 9), max_size=3).map(tuple), st.integers(1, 2))
 
 
 def _requests() -> SearchStrategy[UserRequest]:
