@@ -230,9 +230,11 @@ class PartitionRules:
 
     Attributes:
         running_max: How many tasks may run.
-        window_max: How many records a window may have.
-        hooks: Whether user code arranges windows into tasks and judges failures. If not, each record is one task.
-        fanout: What user code has to deliver, and how often it may try; without hooks, at once.
+        window_max: How many records a window may have; one by default, for all records of a window wait for its arrangement.
+        hooks: Whether user code arranges windows into tasks and judges failures. If not, each record is one task. Whom a
+            task is asked for, `fanout.in_flight` of the windows tells; it is not handed to hooks.
+        fanout: What user code has to deliver, and how often it may try. By default nothing (`PLAIN`), with hooks as well:
+            what they may deliver, retry and replace is to be said, as by `Rules()`.
         ordering: Which records wait for each other.
         failure_policy: What follows when a record has failed for good.
         limits: When the partition is held on its own account.

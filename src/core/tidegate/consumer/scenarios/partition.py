@@ -1,4 +1,8 @@
-"""Consumers in a group: rebalances, crashes and lost replies, over the reducer of one partition and of a whole consumer."""
+"""Consumers in a group: rebalances, crashes and lost replies, over the reducer of one partition and of a whole consumer.
+
+By default the partitions have two records each, and there is one rebalance; three records and two rebalances are explored in
+the thorough scope only.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Three runners on one record: two of them under one runner id, while the third recovers it.
 
 The runners claim it, run it, and succeed or retry, as user code decides. The recovering one takes it from whoever has it
-and routes it again. Every request may meet every fault of the network; processes crash and start again with new ids.
+and routes it again. Every request may meet every fault of the network; processes crash and start again with new ids. By
+default one fault strikes in a run; two are explored in the thorough scope only.
 """
 
 from __future__ import annotations
