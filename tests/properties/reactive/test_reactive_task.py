@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put, Value
-from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Now, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, StoreTime, UpdateOne
@@ -21,7 +21,8 @@ from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.task_documents import loaded, record_id
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Claim, Deferred, Succeeded, TaskRules, Why, WhyNot
-from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.backoff import Exponential, Fixed, Policy
+from tidegate.retries.polling import PollingBounds
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform, world_with
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ TASK: Final = ReactiveTask(
     policy=Policy(backoff=Fixed(SECOND), attempts_max=2),
     cleaning=CleanUp(keep_for=0),
     attempts=2,
+    pauses=Fixed(0),
 )
 
 Trouble = Callable[["Store", Effect[object]], object]
@@ -467,6 +469,85 @@ def test_what_comes_back_as_it_was_keeps_its_record() -> None:
     store.trouble = {3: opened}
     assert store.run(task.clean_up(("x",))) == ()
     assert store.run(task.work_one("w1")) == Ran(store.calls[1], Why.SUCCEEDED)
+
+
+# --- how long it waits ------------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_failed_waits_before_it_is_sent_again() -> None:
+    """Longer each time, and not after the last one."""
+    task = attrs.evolve(TASK, attempts=4, pauses=Exponential(SECOND, cap=3 * SECOND))
+    store = Store(trouble=dict.fromkeys(range(100), silent))
+
+    assert store.run(task.plan_pass(("x",), "p1")) == ("x",)
+    assert [each.duration for each in store.asked if isinstance(each, Sleep)] == [SECOND, 2 * SECOND, 3 * SECOND]
+    claim = Claim("r1", "w1", 1, None, 1, None)
+    for program in (task.clean_up(("x",)), task.renew("x", claim)):
+        store.asked.clear()
+        store.run(program)
+        assert [each.duration for each in store.asked if isinstance(each, Sleep)] == [SECOND, 2 * SECOND, 3 * SECOND]
+
+
+def silent(store: Store, effect: Effect[object]) -> object:
+    return store.do(effect) if isinstance(effect, Sleep) else dropped(store, effect)
+
+
+@pytest.mark.parametrize(("at", "sleeps"), [(4, [SECOND]), (7, [])])
+def test_the_begin_and_the_end_of_a_run_wait_likewise(at: int, sleeps: list[int]) -> None:
+    """After a failure; where somebody else has written, it is decided anew at once."""
+    task = attrs.evolve(TASK, pauses=Fixed(SECOND))
+    store = planned(task)
+
+    def changed(there: Store, effect: Effect[object]) -> object:
+        there.trouble = {}
+        there.put(total=2)
+        assert there.run(task.plan_pass(("x",), "p2")) == ()
+        return there.do(effect)
+
+    store.trouble = {at: changed if at == 7 else dropped}
+    ran = store.run(task.work_one("w1"))
+    assert isinstance(ran, Ran)
+    assert ran.end is (Why.RUNS_AGAIN if at == 7 else Why.SUCCEEDED)
+    assert [each.duration for each in store.asked if isinstance(each, Sleep)] == sleeps
+
+
+def test_a_worker_looks_ever_more_rarely_until_it_finds_something() -> None:
+    """Laws PO1 and PO2, of the program: twice the interval, up to the most, and the least again after a find; with jitter."""
+    task = attrs.evolve(TASK, polling=PollingBounds(least=SECOND, most=5 * SECOND, jitter=0))
+    store = Store()
+    program = task.work("w1")
+    slept = worked(store, program, 5)
+    assert slept == [SECOND, 2 * SECOND, 4 * SECOND, 5 * SECOND, 5 * SECOND]
+
+    assert store.run(task.plan_pass(("x",), "p1")) == ()
+    assert worked(store, program, 3) == [SECOND, 2 * SECOND, 4 * SECOND]
+    assert store.record is not None
+    assert store.record.status is TaskStatus.COMPLETED
+
+    store.trouble = dict.fromkeys(range(1_000), silent_store)
+    assert worked(store, program, 3) == [5 * SECOND, 5 * SECOND, 5 * SECOND]
+    jittering = attrs.evolve(task, polling=PollingBounds(least=SECOND, most=SECOND, jitter=SECOND))
+    first, second = (worked(Store(), jittering.work(name), 3) for name in ("w1", "w2"))
+    assert all(SECOND <= each <= 2 * SECOND for each in (*first, *second))
+    assert first != second
+
+
+def silent_store(store: Store, effect: Effect[object]) -> object:
+    return store.do(effect) if isinstance(effect, (Now, Sleep)) else dropped(store, effect)
+
+
+def worked(store: Store, program: Coroutine[Effect[object], object, object], sleeps: int) -> list[int]:
+    """How long a worker sleeps, so often; what it asks for else is carried out."""
+    asked, slept = program.send(None), list[int]()
+    while True:
+        if isinstance(asked, Sleep):
+            slept.append(asked.duration)
+            store.later(asked.duration)
+            if len(slept) == sleeps:
+                return slept
+        store.asked.append(asked)
+        reply = None if isinstance(asked, Sleep) else store.trouble.get(len(store.asked), Store.do)(store, asked)
+        asked = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
 
 
 def test_the_store_is_asked_for_its_time() -> None:

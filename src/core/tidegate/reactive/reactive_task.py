@@ -5,6 +5,7 @@ are right whatever becomes of requests and replies, whoever else is at work and 
 
     plan_pass   for each document: its record, THEN the document, the store's time; write what the look means
     work_one    a record that is due; claim it, look at the document, call the handler, write how it ended
+    work        the same for ever, looking ever more rarely while nothing is due (`tidegate.retries.polling`)
     renew       the lease of a run goes on
     clean_up    for each record: the record, THEN the document; remove it if it is of no use, or plan what was seen
 
@@ -32,8 +33,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from hashlib import sha256
 from types import NoneType
-from typing import Final, TypeAlias, final
+from typing import Final, NoReturn, TypeAlias, final, get_args
 
 import attrs
 
@@ -52,9 +54,9 @@ from tidegate.model.documents import (
     matches,
     show,
 )
-from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Duration, Instant
+from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant
 from tidegate.model.operations import StoreTime, check_collection, delete_one, find_one, update_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
@@ -98,10 +100,27 @@ from tidegate.reactive.tasks import (
     claim_of,
 )
 from tidegate.retries import backoff
+from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
-__all__ = ["PARTS", "Idle", "Later", "Ran", "ReactiveTask", "ReactiveTaskParts", "SetAside", "Worked"]
+__all__ = [
+    "PARTS",
+    "PAUSES",
+    "Idle",
+    "Later",
+    "Pauses",
+    "Ran",
+    "ReactiveTask",
+    "ReactiveTaskParts",
+    "SetAside",
+    "Worked",
+]
 
+
+Pauses: TypeAlias = backoff.Fixed | backoff.Linear | backoff.Exponential | backoff.Series
+PAUSES: Final = backoff.Exponential(100 * MILLISECOND, cap=5 * SECOND)
+"""Between the attempts there are eleven seconds in all: longer than it takes a replica set to elect a primary."""
 _KEY: Final = Field[Value](ID.name)
+
 _ATTEMPTS: Final = 8
 """How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
 
@@ -274,6 +293,8 @@ class ReactiveTask:
         policy: When a run that failed is tried again.
         cleaning: When records go.
         attempts: How often each write is tried.
+        pauses: How long it waits after a request that has failed; where another has written, it is decided anew at once.
+        polling: How often `work` looks for what is due.
         parts: What the programs are made of.
     """
 
@@ -286,6 +307,8 @@ class ReactiveTask:
     policy: backoff.Policy = attrs.field(factory=backoff.Policy)
     cleaning: orphans.CleanUp = attrs.field(factory=orphans.CleanUp)
     attempts: int = _ATTEMPTS
+    pauses: Pauses = PAUSES
+    polling: PollingBounds = attrs.field(factory=PollingBounds)
     parts: ReactiveTaskParts = attrs.field(default=PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -298,6 +321,8 @@ class ReactiveTask:
         check_type(self.policy, backoff.Policy, "a policy")
         check_type(self.cleaning, orphans.CleanUp, "when records go")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, get_args(Pauses), "a back-off with delays of its own")
+        check_type(self.polling, PollingBounds, "the bounds of an interval")
         check_type(self.parts, ReactiveTaskParts, "what programs are made of")
 
     async def plan_pass(self, keys: tuple[Value, ...], request: str) -> tuple[Value, ...]:
@@ -317,6 +342,32 @@ class ReactiveTask:
             if not await self._planned(key, record_id(request, key)):
                 left = (*left, key)
         return left
+
+    async def work(self, worker: str) -> NoReturn:
+        """Run what is due, for ever: one record after the other, and where nothing is due, look ever more rarely.
+
+        Where another was faster, or nobody answers, the next look waits as if nothing had been found.
+
+        Args:
+            worker: Who works, as for `work_one`. It also chooses the jitter: workers have intervals of their own.
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        check_name(worker, "a worker")
+        draw = int.from_bytes(sha256(worker.encode(errors="replace")).digest()) % (PPM + 1)
+        pace = fresh(self.polling, await Now())
+        while True:
+            now = await Now()
+            match turn(self.polling, {self.name: pace}, now, draw):
+                case Ask(_, pace):
+                    worked = await self.work_one(worker)
+                    if worked not in (Idle.NOTHING_DUE, Idle.NOT_CLAIMED):
+                        pace = woken(self.polling, pace, now)
+                case Wait(_, duration):
+                    await Sleep(duration)
+                case _:
+                    raise AssertionError("there is a source")
 
     async def work_one(self, worker: str) -> Worked:
         """Take a record that is due, and run its handler.
@@ -359,15 +410,17 @@ class ReactiveTask:
         Returns:
             `Why.RENEWED`; or why not, and then the handler had better stop; None where nobody knows.
         """
-        for _ in range(self.attempts):
+        for attempt in range(1, self.attempts + 1):
             try:
                 record = await self._record(key)
                 now = await self.parts.now()
                 verdict = tasks.renew(record, claim, rules=self.rules, now=now)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return verdict.why
+                continue
             except (Ambiguous, NotApplied, NotDurable):
-                continue  # to be renewed twice does no harm
+                pass  # to be renewed twice does no harm
+            await self._pause(attempt)
         return None
 
     async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -389,7 +442,7 @@ class ReactiveTask:
     # --- plan, clean up ---
 
     async def _planned(self, key: Value, new_id: str) -> bool:
-        for _ in range(self.attempts):
+        for attempt in range(1, self.attempts + 1):
             try:
                 record = await self._record(key)
                 document = await find_one(self.source, Eq(_KEY, key))
@@ -397,12 +450,14 @@ class ReactiveTask:
                 verdict = self.parts.plan(self, record, self._seen(document), now, new_id)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return True
+                continue  # somebody else has written: decide anew, at once
             except (Ambiguous, NotApplied, NotDurable):
-                continue  # the next look finds what became of it
+                pass  # the next look finds what became of it
+            await self._pause(attempt)
         return False
 
     async def _cleaned(self, key: Value) -> bool:
-        for _ in range(self.attempts):
+        for attempt in range(1, self.attempts + 1):
             try:
                 record = await self._record(key)
                 if record is None:
@@ -412,8 +467,10 @@ class ReactiveTask:
                 verdict = self.parts.clean_up(self, record, self._seen(document), now)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return True
-            except (Ambiguous, NotApplied, NotDurable):
                 continue
+            except (Ambiguous, NotApplied, NotDurable):
+                pass
+            await self._pause(attempt)
         return False
 
     # --- claim ---
@@ -462,7 +519,7 @@ class ReactiveTask:
     async def _begun(self, key: Value, record: TaskRecord) -> _Begun | Idle:
         """Look at the document, now that the record is claimed."""
         claim, known, is_known = claim_of(record), record, True
-        for _ in range(self.attempts):
+        for attempt in range(1, self.attempts + 1):
             try:
                 # The record that was written for the claim is as good as a fresh read; after any trouble it is read again.
                 if not is_known:
@@ -483,8 +540,10 @@ class ReactiveTask:
                     if isinstance(verdict, UpdateRecord):
                         return Idle.SKIPPED
                     return _Begun(write.record, str(verdict.why) if isinstance(verdict, CannotRun) else None)
-            except (Ambiguous, NotApplied, NotDurable):
                 continue
+            except (Ambiguous, NotApplied, NotDurable):
+                pass
+            await self._pause(attempt)
         return Idle.STALE
 
     # --- finalise ---
@@ -493,7 +552,7 @@ class ReactiveTask:
         """Write down how a run has ended."""
         known: TaskRecord | None = record
         is_known = True
-        for _ in range(self.attempts):
+        for attempt in range(1, self.attempts + 1):
             try:
                 if not is_known:
                     known = await self._record(key)
@@ -502,8 +561,10 @@ class ReactiveTask:
                 verdict = self.parts.finalise(self, known, claim, self._outcome(claim, answer, now), now)
                 if isinstance(verdict, Leave) or await self._written(key, known, verdict):
                     return verdict.why
-            except (Ambiguous, NotApplied, NotDurable):
                 continue
+            except (Ambiguous, NotApplied, NotDurable):
+                pass
+            await self._pause(attempt)
         return None
 
     def _outcome(self, claim: Claim, answer: _Answer, now: Instant) -> HandlerOutcome:
@@ -515,6 +576,12 @@ class ReactiveTask:
             case _:
                 since = now if claim.failing_since is None else claim.failing_since
                 return Failed(answer, _retried(self, max(claim.attempts, 1), since, now))
+
+    async def _pause(self, attempt: int) -> None:
+        """Wait before a request that has failed is tried again."""
+        delay = backoff.delay_after(self.pauses, attempt)
+        if delay and attempt < self.attempts:
+            await Sleep(delay)
 
     # --- what is read and written ---
 
