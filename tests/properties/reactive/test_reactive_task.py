@@ -233,6 +233,12 @@ def refused(store: Store, effect: Effect[object]) -> object:
 # --- what handlers come to --------------------------------------------------------------------------------------------
 
 
+def test_records_are_kept_beside_their_documents() -> None:
+    """In a collection that is named after theirs, unless another one is."""
+    assert ReactiveTask(name="bill", source="orders").records == "orders_tasks"
+    assert ReactiveTask(name="bill", source="orders", records="bills").records == "bills"
+
+
 def test_nothing_is_due_before_its_time_and_after_its_end() -> None:
     """A worker that finds nothing says so; a handler that succeeds completes its record."""
     store = Store()

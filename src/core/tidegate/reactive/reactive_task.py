@@ -278,6 +278,10 @@ PARTS: Final = ReactiveTaskParts()
 # --- the task ---------------------------------------------------------------------------------------------------------
 
 
+def _records_of(task: ReactiveTask) -> str:
+    return f"{task.source}_tasks"
+
+
 @final
 @attrs.frozen(kw_only=True)
 class ReactiveTask:
@@ -286,7 +290,7 @@ class ReactiveTask:
     Attributes:
         name: Of the task, and of its handler (`Call`), which is given the document's id, and the claim.
         source: The collection of the documents.
-        records: The collection of the task records.
+        records: The collection of the task records; `<source>_tasks` unless it is set.
         watched: What is watched of a document.
         where: Which documents it is for; None for all. It asks for no age, for that changes by itself.
         rules: How it is run.
@@ -300,7 +304,7 @@ class ReactiveTask:
 
     name: str
     source: str
-    records: str
+    records: str = attrs.field(default=attrs.Factory(_records_of, takes_self=True))
     watched: Projection = attrs.field(factory=Projection)
     where: Filter | None = None
     rules: tasks.TaskRules = attrs.field(factory=tasks.TaskRules)

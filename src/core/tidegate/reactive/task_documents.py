@@ -10,6 +10,10 @@ the record that it was decided on, and is guarded by it (`guarded`).
 What holds no record is set aside (`set_aside`): one that has failed, and that knows of no snapshot, takes its place, so that
 it is told where failures are, is reset like any other, and runs at the next look. What was there is kept as text.
 
+These are not the documents of mongodash, which names and forms the same things differently (`docs/lineage.md` has both). Keep
+the two in different collections, though both would name theirs `<source>_tasks`: neither reads the records of the other, and
+where mongodash has made its unique index on `sourceDocId` and `task`, it refuses the second record of each task here.
+
 Laws
     TK1  What was stored is loaded the same, and so is what a write has made of it.
     TK2  A guard finds the record that it was made of, and none that differs in id, version, owner or token.
