@@ -11,7 +11,7 @@ import pytest
 from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put, Value
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Now, Refused, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, Instant
+from tidegate.model.instants import PPM, SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, StoreTime, UpdateOne
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.laws import reactive_task as laws
@@ -478,6 +478,24 @@ def test_what_comes_back_as_it_was_keeps_its_record() -> None:
 
 
 # --- how long it waits ------------------------------------------------------------------------------------------------
+
+
+def test_retries_are_scattered_as_the_policy_says() -> None:
+    """The jitter of a policy is drawn by record and claim: what failed together is not tried again together."""
+    task = attrs.evolve(TASK, policy=Policy(backoff=Fixed(10 * SECOND), jitter_ppm=PPM // 2, attempts_max=9))
+    waits: list[int] = []
+    for request in ("p1", "p2"):
+        store = Store(answers=[Refused("no")] * 3)
+        assert store.run(task.plan_pass(("x",), request)) == ()
+        for _ in range(3):
+            store.run(task.work_one("w1"))
+            assert store.record is not None
+            assert store.record.next_run_at is not None
+            waits.append(store.record.next_run_at - store.world.read(CLOCK))
+            store.later(10 * SECOND)
+
+    assert all(5 * SECOND <= each <= 10 * SECOND for each in waits)
+    assert len(set(waits)) == 6
 
 
 def test_a_request_that_failed_waits_before_it_is_sent_again() -> None:

@@ -359,7 +359,7 @@ class ReactiveTask:
             Refused: The store refuses for good.
         """
         check_name(worker, "a worker")
-        draw = int.from_bytes(sha256(worker.encode(errors="replace")).digest()) % (PPM + 1)
+        draw = _draw(worker)
         pace = fresh(self.polling, await Now())
         while True:
             now = await Now()
@@ -579,7 +579,9 @@ class ReactiveTask:
                 return Deferred(now + after)
             case _:
                 since = now if claim.failing_since is None else claim.failing_since
-                return Failed(answer, _retried(self, max(claim.attempts, 1), since, now))
+                return Failed(
+                    answer, _retried(self, max(claim.attempts, 1), since, now, _draw(f"{claim.id} {claim.token}"))
+                )
 
     async def _pause(self, attempt: int) -> None:
         """Wait before a request that has failed is tried again."""
@@ -651,8 +653,13 @@ class _Begun:
     trouble: str | None = None
 
 
-def _retried(task: ReactiveTask, attempts: int, since: Instant, now: Instant) -> NextAttempt:
-    verdict = backoff.decide(task.policy, attempts, since, now)
+def _draw(text: str) -> int:
+    """A number from 0 to PPM, for jitter: the same for the same text, and scattered over different ones."""
+    return int.from_bytes(sha256(text.encode(errors="replace")).digest()) % (PPM + 1)
+
+
+def _retried(task: ReactiveTask, attempts: int, since: Instant, now: Instant, draw: int = 0) -> NextAttempt:
+    verdict = backoff.decide(task.policy, attempts, since, now, draw)
     return tasks.TryAgain(verdict.at) if isinstance(verdict, backoff.Retry) else tasks.GiveUp()
 
 
