@@ -143,7 +143,8 @@ class Found(NamedTuple):
         states: How many states; variables that are never read again count here.
         seen: What can be seen of each.
         pairs: Of each two, one step apart, that differ.
-        rest: Of those at rest, or on a cycle from which there is no way to rest.
+        rest: Of those at rest.
+        restless: Of those on a cycle from which there is no way to rest; laws about rest are asked of these, too.
         rests: Was there any rest?
         faults: Which kinds struck.
         goals: Which are reached.
@@ -155,6 +156,7 @@ class Found(NamedTuple):
     seen: frozenset[Seen]
     pairs: frozenset[tuple[Seen, Seen]]
     rest: frozenset[Seen]
+    restless: frozenset[Seen]
     rests: bool
     faults: frozenset[str]
     goals: dict[str, bool]
@@ -195,7 +197,8 @@ def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
             for to, _ in moves
             if looks[index] != looks[to]
         ),
-        rest=frozenset(looks[index] for index in rest | round_and_round),
+        rest=frozenset(looks[index] for index in rest),
+        restless=frozenset(looks[index] for index in round_and_round),
         rests=bool(rest),
         faults=frozenset(move.fault for moves in graph.moves for _, move in moves if move.fault),
         goals=goals,
