@@ -101,8 +101,8 @@ def stepped(rules: Rules, standing: Standing, event: object) -> Standing:
     for number in given_out:
         if number < TAKE_BACK:
             commands.append(number)
-        elif number - TAKE_BACK in commands:
-            commands.remove(number - TAKE_BACK)
+        else:  # of several that are the same, all
+            commands = [each for each in commands if each != number - TAKE_BACK]
     return standing._replace(phase=phase, left=standing.left - len(given_out), commands=tuple(sorted(commands)))
 
 
