@@ -34,6 +34,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import tidegate
+from tidegate.consumer import fanout
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import PARTS
 from tidegate.consumer.watermark import OffsetTracker
@@ -280,6 +281,9 @@ class Pool:
         self._keep(Foreign("objectId", bytes(12)))
         self._keep(PARTS)
         self._keep(ConsumerRules())
+        state = fanout.Fanout()
+        for event in (fanout.WindowOpened((1, 2)), fanout.WindowArranged(0, fanout.Tasks(((1,), (1, 2))))):
+            self._keep(state := fanout.step(state, event, fanout.Rules()).state)
         self._keep(Composite(Logic.ANY, (OnEvent("a"), OnEvent("b"))))
         for constant in (each for module in modules() for each in vars(module).values() if attrs.has(type(each))):
             self._keep(constant)

@@ -74,5 +74,5 @@ def test_each_kind_has_a_line_in_the_documentation() -> None:
     assert isinstance(said, ast.ClassDef)
     lines = [ast.literal_eval(each.value) for each in said.body if isinstance(each, ast.Expr)][1:]
     rows = [f"| `{kind}` | {line} |" for kind, line in zip(Fault, lines, strict=True)]
-    page = (Path(__file__).parents[3] / "docs" / "faults.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "faults.md").read_text(encoding="utf-8").partition("\n## ")[0]
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
