@@ -9,6 +9,7 @@ other times (`ELSEWHEN`): it must answer the same, with the instants in the answ
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final, Protocol, cast, final
 
 import attrs
@@ -86,8 +87,8 @@ class Elsewhen:
     beyond: int
 
     def moved(self, value: object, quantum: Duration, horizon: Duration) -> object:
-        """The value as it would be then."""
-        if not holds_instant(value):
+        """The value as it would be then; the very same where nothing would differ."""
+        if not holds_instant(value, inf if self.later else -horizon if horizon else -inf):
             return value
         if isinstance(value, tuple):
             return tuple(
@@ -106,19 +107,19 @@ def _moved(value: object, by: Duration, beyond: Duration, horizon: Duration) -> 
     return _at_instants(value, lambda at: at + by - (beyond if horizon and at <= -horizon else 0))
 
 
-def holds_instant(value: object) -> bool:
-    """Tell whether there is an instant anywhere in the value."""
+def holds_instant(value: object, latest: float = inf) -> bool:
+    """Tell whether there is an instant anywhere in the value; one no later than `latest`, in microseconds."""
     match value:
-        case Instant():
-            return True
+        case Instant(at):
+            return at <= latest
         case str() | int() | None:
             return False
         case Document(items):
-            return any(holds_instant(item) for _, item in items)
+            return any(holds_instant(item, latest) for _, item in items)
         case tuple() | frozenset() | list() | set():
-            return any(map(holds_instant, value))
+            return any(holds_instant(item, latest) for item in value)
         case dict():
-            return any(map(holds_instant, value.values()))
+            return any(holds_instant(item, latest) for item in value.values())
         case _:
             fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
-            return any(field.init and holds_instant(getattr(value, field.name)) for field in fields)
+            return any(field.init and holds_instant(getattr(value, field.name), latest) for field in fields)

@@ -156,12 +156,13 @@ class Space:
         return View(Lens(self.packing, state, looked), self.processes)
 
     def elsewhen(self, *views: View) -> Iterator[tuple[Elsewhere, ...]]:
-        """The same with what lies at the horizon further back, for as long as a law looks at instants; none in absolute time.
+        """The same with what lies at the horizon further back, for as long as a law looks at any of that.
 
-        Now stays where it is, at 0: a law has no other way to know it.
+        Now stays where it is, at 0: a law has no other way to know it. In absolute time, and where the horizon is now,
+        there is nothing to move.
         """
         clock = self.scenario.clock
-        if not self.relative or clock is None or clock.horizon is None:
+        if not self.relative or clock is None or not clock.horizon:
             return
         for time in ELSEWHEN:
             move = partial(Elsewhen(0, time.beyond).moved, quantum=clock.quantum, horizon=clock.horizon)
