@@ -17,7 +17,7 @@ from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Pul
 from tidegate.model.effects import Ambiguous, Note
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
-from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.model.operations import find_one, find_one_and_update, insert_one, update_one
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Returned
@@ -505,3 +505,24 @@ def test_what_is_left_out_is_chosen() -> None:
     states = {choice: report.states for choice, report in counts.items()}
     assert states[True, True] < min(states[True, False], states[False, True])
     assert max(states[True, False], states[False, True]) < states[False, False] == len(plain_search(scenario).states)
+
+
+@pytest.mark.parametrize("there", [(), ("x",), ("p-", "x", "q-"), ("x", "q-", "p-")])
+def test_documents_named_after_interchangeable_processes_are_those_of_the_others(there: tuple[str, ...]) -> None:
+    """Those that were there keep their order, which only a scan sees; those that come are in the order of who came first."""
+
+    async def inserts(me: str) -> None:
+        await insert_one("c", Document.of({"_id": me, "v": 1}))
+        await insert_one("c", Document.of({"_id": f"{me}+", "v": 1}))
+
+    names = ("p", "q")
+    scenario = Scenario(
+        name="named after processes",
+        summary="",
+        world=world_with({"c": tuple(Document.of({"_id": each}) for each in there)}),
+        actors=tuple(Process(name, factory(inserts, name)) for name in names),
+        always={"L": lambda _: True},
+        symmetric=(names,),
+    )
+    found, plain = agree_reduced(scenario, Reductions(fusion=False, symmetry=True))
+    assert found.states < len(plain.states)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
-from typing import Final, Protocol, cast, final
+from typing import Final, Protocol, TypeAlias, cast, final
 
 from tidegate.model.documents import Document, Value
 from tidegate.model.effects import Failure
@@ -42,6 +42,9 @@ __all__ = ["Renaming", "Symmetry"]
 
 _CHECKED: Final = 4
 """States of each layer for which what can happen next is compared."""
+
+
+_Ids: TypeAlias = tuple[object, ...]
 
 
 class _Attribute(Protocol):
@@ -149,10 +152,24 @@ class Renaming:
             value = self.value(value)
         if slot.name == FLIGHT.name:
             value = tuple(sorted(cast("tuple[object, ...]", value), key=shown))
-        if kind == IDS and set(cast("tuple[object, ...]", value)) == set(cast("tuple[object, ...]", slot.values[at])):
-            value = slot.values[at]  # the natural order of ids, in which nobody but a scan can tell them apart
+        if kind == IDS:
+            value = self.in_natural_order(slot, cast("_Ids", slot.values[at]), cast("_Ids", value))
         table[at] = target.put(0, value)
         return table[at]
+
+    def in_natural_order(self, slot: Slot, was: _Ids, renamed: _Ids) -> _Ids:
+        """The ids as they stand for the others: what was there from the beginning stays where it is, if it is all there.
+
+        In the order of documents that were there before anything happened, nobody but a scan can tell processes apart; who
+        comes first of those that came later is what the processes did.
+        """
+        kept = 0
+        for number, (now, first) in enumerate(zip(was, cast("_Ids", slot.get(self.space.first)), strict=False), 1):
+            if now != first:
+                break
+            if set(was[:number]) == set(renamed[:number]):
+                kept = number
+        return was[:kept] + renamed[kept:]
 
 
 @final
