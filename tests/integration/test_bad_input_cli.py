@@ -211,6 +211,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("explore", "broken.py:no_effect"), 2, "a program awaited a int, which is not an effect"),
     (("explore", "broken.py:nondeterministic"), 4, "with the same replies a program was first about to"),
     (("explore", "broken.py:bad_law"), 3, "why: ZeroDivisionError"),
+    (("explore", "--no-store", "broken.py:bad_law"), 3, "in the law 'a law'"),
     (("explore", "broken.py:bad_goal"), 3, "why: KeyError: 'nobody'"),
     (("explore", "broken.py:leaves"), 3, "why: SystemExit: 0"),
     (("explore", "broken.py:needy"), 3, "why: TypeError: needs() missing 1 required positional argument"),

@@ -75,8 +75,10 @@ def raised(error: BaseException, what: str) -> CodeRaisedError:
         error: What was raised.
         what: What was being done.
     """
+    notes: list[str] = getattr(error, "__notes__", [])  # which law raised it, say
+    where = ", ".join(filter(None, [origin(error), *notes]))
     return CodeRaisedError(
-        f"{what}: {type(error).__name__}", where=origin(error), why=message(error), todo="--debug shows the traceback"
+        f"{what}: {type(error).__name__}", where=where, why=message(error), todo="--debug shows the traceback"
     )
 
 

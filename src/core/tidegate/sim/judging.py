@@ -144,8 +144,13 @@ def judged(law: str, asked: Callable[[Sequence[State]], object], space: Space, *
 
     Raises:
         HoldsInstant: It answers something else where all ages are the same.
+        Exception: Whatever the law raises, with a note that names it.
     """
-    answer = answered(law, asked(views))
+    try:
+        answer = answered(law, asked(views))
+    except Exception as error:
+        error.add_note(f"in the law {law!r}")
+        raise
     for then in space.elsewhen(*views):
         try:
             same = answered(law, asked(then)) is answer
