@@ -32,7 +32,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, STORE, WALL, Duration, Instant
 from tidegate.model.operations import StoreTime, find_all, find_one, find_one_and_update, update_one
 from tidegate.model.reducer import Step
-from tidegate.sim import automaton
+from tidegate.sim import space
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.aging import aged, holds_instant
 from tidegate.sim.automaton import Returned
@@ -513,7 +513,7 @@ def test_whoever_looks_at_more_than_ages_is_noticed(
 
 def test_without_other_times_a_wrong_verdict_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: nobody is asked again."""
-    monkeypatch.setattr(automaton, "ELSEWHEN", ())
+    monkeypatch.setattr(space, "other_times", lambda *_: ())
     report = explore(looking(takes_a_remainder, Clock(SECOND, horizon=2 * SECOND)))
     assert report.verdict is Verdict.COMPLETE
 

@@ -17,7 +17,7 @@ there. A process that `comes_back` always starts again in the end, at no cost, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, ParamSpec, cast, final
 
@@ -29,6 +29,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne, UpsertOne
 from tidegate.model.values import check_callable, check_tuple, check_type
+from tidegate.sim.aging import OtherTime
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
@@ -152,8 +153,8 @@ class Process:
     def confirm(self) -> None:
         self.behaviour.confirm()
 
-    def at_other_times(self, quantum: Duration, horizon: Duration) -> None:
-        self.behaviour.at_other_times(quantum, horizon)
+    def at_other_times(self, times: Sequence[OtherTime]) -> None:
+        self.behaviour.at_other_times(times)
 
     def goes(self, world: World, node: int) -> World:
         """Stand at the node; to stand before a sleep is to sleep."""

@@ -17,7 +17,7 @@ import attrs
 from tidegate.model.documents import Document, Value
 from tidegate.model.instants import Duration, Instant
 
-__all__ = ["ELSEWHEN", "Attribute", "Elsewhen", "HoldsInstant", "aged", "holds_instant"]
+__all__ = ["Attribute", "HoldsInstant", "OtherTime", "aged", "holds_instant", "other_times"]
 
 
 class HoldsInstant(Exception):  # noqa: N818  control flow of the search, never seen outside
@@ -73,38 +73,46 @@ def _with_fields_changed(value: object, change: Callable[[int], int]) -> object:
 
 @final
 @attrs.frozen
-class Elsewhen:
-    """Another time at which the same might happen.
+class OtherTime:
+    """Another time at which the same might happen, in microseconds.
 
     Attributes:
-        later: By how many quanta now is later.
-        beyond: By how many quanta what lies at the horizon, where all ages are the same, lies further back; the second
-            document of a reply by twice as many, and so on, for what is equal there need not be. With a horizon of 0 that
-            is not asked: what has passed could be now.
+        later: By how much now is later.
+        beyond: By how much what lies at the horizon, where all ages are the same, lies further back; the second document of
+            a reply by twice as much, and so on, for what is equal there need not be. With a horizon of 0 that is not
+            asked: what has passed could be now.
+        horizon: The largest age that is ever compared.
     """
 
-    later: int
-    beyond: int
+    later: Duration
+    beyond: Duration
+    horizon: Duration
 
-    def moved(self, value: object, quantum: Duration, horizon: Duration) -> object:
+    def moved(self, value: object) -> object:
         """The value as it would be then; the very same where nothing would differ."""
-        if not holds_instant(value, inf if self.later else -horizon if horizon else -inf):
+        if not holds_instant(value, inf if self.later else -self.horizon if self.horizon else -inf):
             return value
         if isinstance(value, tuple):
-            return tuple(
-                _moved(item, self.later * quantum, self.beyond * quantum * nth, horizon)
-                for nth, item in enumerate(value, 1)
-            )
-        return _moved(value, self.later * quantum, self.beyond * quantum, horizon)
+            return tuple(self._at(item, nth * self.beyond) for nth, item in enumerate(value, 1))
+        return self._at(value, self.beyond)
+
+    def back(self, value: object) -> object:
+        """What was answered then, as it would be answered now."""
+        return aged(value, self.later, self.horizon)
+
+    def _at(self, value: object, beyond: Duration) -> object:
+        return _at_instants(value, lambda at: at + self.later - (beyond if self.horizon and at <= -self.horizon else 0))
 
 
-ELSEWHEN: Final = (Elsewhen(1, 1), Elsewhen(2, 3), Elsewhen(7, 2), Elsewhen(7_919, 1_009))
-"""Small ones, for what counts quanta one by one; odd and even ones, for remainders; far ones, for bounds."""
+_QUANTA: Final = ((1, 1), (2, 3), (7, 2), (7_919, 1_009))
+"""How much later, and how far beyond. Small ones, for what counts quanta one by one; odd and even ones, for remainders; far
+ones, for bounds.
+"""
 
 
-def _moved(value: object, by: Duration, beyond: Duration, horizon: Duration) -> object:
-    """Every instant later by `by`, but for those at the horizon earlier by `beyond`."""
-    return _at_instants(value, lambda at: at + by - (beyond if horizon and at <= -horizon else 0))
+def other_times(quantum: Duration, horizon: Duration) -> tuple[OtherTime, ...]:
+    """The times at which whoever looks at instants is asked again."""
+    return tuple(OtherTime(later * quantum, beyond * quantum, horizon) for later, beyond in _QUANTA)
 
 
 def holds_instant(value: object, latest: float = inf) -> bool:

@@ -12,13 +12,13 @@ node, and on from there by what was learned on the first. What is promised: one 
 second one of each, and so on, `_BEYOND` replies beyond the merge, until as many replies were given as the search gave.
 
 In relative time a program must look at nothing but ages. So all ways are gone once more with the instants in the replies moved
-(`tidegate.sim.aging.ELSEWHEN`): a number made of an instant, kept across an await, shows, and so does an age beyond the horizon.
+(`tidegate.sim.aging.OtherTime`): a number made of an instant, kept across an await, shows, and so does an age beyond the horizon.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -28,8 +28,8 @@ from tidegate.model.documents import Document, show
 from tidegate.model.effects import Effect, Failure, Now, Program, checked_effect
 from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
-from tidegate.model.instants import Duration, Instant, seconds
-from tidegate.sim.aging import ELSEWHEN, Elsewhen, HoldsInstant, aged, holds_instant
+from tidegate.model.instants import Instant, seconds
+from tidegate.sim.aging import HoldsInstant, OtherTime, holds_instant
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 from tidegate.sim.lines import awaited_at, holders, raised_at
 
@@ -206,7 +206,7 @@ class ProgramAutomaton:
             f"`del {held.replace('`', '')}` before that await, or keep an age" if held else "keep an age instead",
         )
 
-    def at_other_times(self, quantum: Duration, horizon: Duration) -> None:
+    def at_other_times(self, times: Iterable[OtherTime]) -> None:
         """Let fresh programs go all ways with all instants in their replies moved: they must ask for the same.
 
         Where time passes nothing that they hold across an await is an instant, so each reply may be of a time of its own.
@@ -216,52 +216,39 @@ class ProgramAutomaton:
         """
         if not any(holds_instant(reply) for node in self.nodes for reply, _ in node.edges.values()):
             return
-        for elsewhen in ELSEWHEN:
+        for time in times:
             walked: Counter[tuple[int, Hashable]] = Counter()
             for number in range(len(self.nodes) - 1, self.CANCELLED, -1):  # what came late lies deep
                 for key in self.nodes[number].edges:
                     if not walked[number, key]:
-                        self.walk_elsewhen(number, key, elsewhen, walked, quantum, horizon)
+                        self.walk_at(time, number, key, walked)
 
-    def walk_elsewhen(  # noqa: PLR0917
-        self,
-        number: int,
-        key: Hashable,
-        elsewhen: Elsewhen,
-        walked: Counter[tuple[int, Hashable]],
-        quantum: Duration,
-        horizon: Duration,
-    ) -> None:
-        """Let a fresh program go to a node, by a reply from there, and on by what was learned, all at other times."""
+    def walk_at(self, time: OtherTime, number: int, key: Hashable, walked: Counter[tuple[int, Hashable]]) -> None:
+        """Let a fresh program go to a node, by a reply from there, and on by what was learned, all at another time."""
         way = self.way(number)
-        if any(self.nodes[each].is_timed for each in way):
-            return  # in the runs that came there no time passed
-        replies = [
-            self.canon.key(came.reply) for came in (self.nodes[each].came for each in way[1:]) if came is not None
-        ]
-        program, at = self.birth(self.nodes[number].life), way[0]
+        came = (self.nodes[each].came for each in way[1:])
+        steps: list[Hashable] = [*(self.canon.key(each.reply) for each in came if each is not None), key]
+        program, at, onward = self.birth(self.nodes[number].life), way[0], 0
         resume(program, None)
-        steps, onward = [*replies, key], 0
         while onward < _BEYOND:
             if not steps:
                 onward += 1
                 if (further := self.least_walked(at, walked)) is None:
                     break
                 steps = [further]
-            key, steps = steps[0], steps[1:]
-            walked[at, key] += 1
             if (asked := self.nodes[at]).is_timed:
-                return
-            reply, to = asked.edges[key]
-            then = attrs.evolve(elsewhen, later=elsewhen.later * (1 + walked.total() % 5))
-            status = aged(resume(program, then.moved(reply, quantum, horizon)), then.later * quantum, horizon)
-            if self.canon.key(status) != self.nodes[to].exact:
+                break  # in the runs that came there no time passed
+            key, *steps = steps
+            walked[at, key] += 1
+            reply, at = asked.edges[key]
+            then = attrs.evolve(time, later=time.later * (1 + walked.total() % 5))
+            status = then.back(resume(program, then.moved(reply)))
+            if self.canon.key(status) != self.nodes[at].exact:
                 raise HoldsInstant(
-                    f"a program that asked at {asked.src} looks at more than ages up to {seconds(horizon)}: with the "
-                    f"same ages at another time it would not be {self.nodes[to].status}, but {status}",
+                    f"a program that asked at {asked.src} looks at more than ages up to {seconds(time.horizon)}: with the "
+                    f"same ages at another time it would not be {self.nodes[at].status}, but {status}",
                     "compare instants by their difference to now, within the horizon; or let the horizon reach further",
                 )
-            at = to
 
     @property
     def unmerged(self) -> tuple[str, ...]:

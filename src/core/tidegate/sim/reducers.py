@@ -24,7 +24,7 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeAlias, TypeVar, final
 
 import attrs
@@ -34,7 +34,7 @@ from tidegate.model.effects import Cancel, Effect, Program, Sleep
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.reducer import Step
-from tidegate.sim.aging import ELSEWHEN, HoldsInstant, aged, holds_instant
+from tidegate.sim.aging import HoldsInstant, OtherTime, aged, holds_instant
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.requests import Asker, replies, troubled
@@ -166,19 +166,17 @@ class ReducerProcess:
         for each in self.behaviours.values():
             each.confirm()
 
-    def at_other_times(self, quantum: Duration, horizon: Duration) -> None:
+    def at_other_times(self, times: Sequence[OtherTime]) -> None:
         for each in self.behaviours.values():
-            each.at_other_times(quantum, horizon)
-        for elsewhen in ELSEWHEN:
-            for state, event in self.timed.values():
-                then, now = (
-                    self.step(elsewhen.moved(state, quantum, horizon), elsewhen.moved(event, quantum, horizon)),
-                    self.step(state, event),
-                )
-                back = (aged(part, elsewhen.later * quantum, horizon) for part in (then.state, *then.commands))
-                if tuple(map(exactly, back)) != tuple(map(exactly, (now.state, *now.commands))):
+            each.at_other_times(times)
+        for state, event in self.timed.values():
+            now = self.step(state, event)
+            for time in times:
+                then = self.step(time.moved(state), time.moved(event))
+                back = map(time.back, (then.state, *then.commands))
+                if [*map(exactly, back)] != [*map(exactly, (now.state, *now.commands))]:
                     raise HoldsInstant(
-                        f"the reducer {self.name} looks at more than ages up to {seconds(horizon)} when it receives "
+                        f"the reducer {self.name} looks at more than ages up to {seconds(time.horizon)} when it receives "
                         f"{event}: with the same ages at another time it would do something else",
                         "compare instants by their difference to now, within the horizon; or let the horizon reach further",
                     )

@@ -15,7 +15,7 @@ expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum, unique
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import NoneType
@@ -29,6 +29,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
+from tidegate.sim.aging import OtherTime
 from tidegate.sim.apart import check_apart
 from tidegate.sim.faults import FAULTS, Fault, Faults, bound
 from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World
@@ -140,7 +141,7 @@ class ProcessActor(Actor, Protocol):
     @property
     def has_raised(self) -> bool: ...
     def confirm(self) -> None: ...
-    def at_other_times(self, quantum: Duration, horizon: Duration, /) -> None: ...
+    def at_other_times(self, times: Sequence[OtherTime], /) -> None: ...
 
 
 class State(Protocol):

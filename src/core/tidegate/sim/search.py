@@ -404,10 +404,8 @@ class Search:
         Raises:
             HoldsInstant: One looks at more than ages within the horizon.
         """
-        clock = self.scenario.clock
-        if clock is not None and clock.horizon is not None and self.space.relative:
-            for process in self.space.processes.values():
-                process.at_other_times(clock.quantum, clock.horizon)
+        for process in self.space.processes.values() if self.space.other_times else ():
+            process.at_other_times(self.space.other_times)
 
     def confirm(self) -> None:
         """Let fresh programs try what was merged.

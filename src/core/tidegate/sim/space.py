@@ -6,14 +6,13 @@ search that is made of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
 from tidegate.model.effects import Sleep
-from tidegate.sim.aging import ELSEWHEN, Elsewhen
+from tidegate.sim.aging import OtherTime, other_times
 from tidegate.sim.automaton import Asking
 from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Lens, Looked, Packed, Packing
@@ -59,7 +58,7 @@ class Elsewhere:
     """
 
     view: View
-    move: Callable[[object], object]
+    time: OtherTime
     seen: bool = False
 
     def read(self, cell: Cell[V]) -> V:
@@ -69,7 +68,7 @@ class Elsewhere:
         return self.moved(self.view.status(process))
 
     def moved(self, value: object) -> object:
-        then = self.move(value)
+        then = self.time.moved(value)
         self.seen = self.seen or then is not value
         return then
 
@@ -128,7 +127,11 @@ class Space:
 
     def __init__(self, scenario: Scenario, packing: Packing, absolute: str | None) -> None:
         self.scenario, self.packing, self.absolute = scenario, packing, absolute
-        self.relative = scenario.clock is not None and absolute is None
+        clock = scenario.clock
+        self.relative = clock is not None and absolute is None
+        self.other_times: tuple[OtherTime, ...] = ()
+        if clock is not None and clock.horizon is not None and self.relative:
+            self.other_times = other_times(clock.quantum, clock.horizon)
         self.processes: dict[str, ProcessActor] = {
             actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")
         }
@@ -161,12 +164,10 @@ class Space:
         Now stays where it is, at 0: a law has no other way to know it. In absolute time, and where the horizon is now,
         there is nothing to move.
         """
-        clock = self.scenario.clock
-        if not self.relative or clock is None or not clock.horizon:
-            return
-        for time in ELSEWHEN:
-            move = partial(Elsewhen(0, time.beyond).moved, quantum=clock.quantum, horizon=clock.horizon)
-            then = tuple(Elsewhere(view, move) for view in views)
+        for time in self.other_times:
+            if not time.horizon:
+                return
+            then = tuple(Elsewhere(view, attrs.evolve(time, later=0)) for view in views)
             yield then
             if not any(view.seen for view in then):
                 return
