@@ -122,6 +122,7 @@ class Space:
 
     Attributes:
         relative: Does relative time pass?
+        other_times: At which those who look at instants are asked again; none in absolute time.
         first: How the scenario begins.
     """
 
