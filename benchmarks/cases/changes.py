@@ -152,9 +152,10 @@ def evolving(_: int) -> Made[tuple[evolution.Action, ...]]:
 
 @table.case(orphans, "is it of any use still?")
 def cleaning(_: int) -> Made[orphans.SweepVerdict]:
-    record, policy, later = planned(order(1_000)), orphans.CleanUp(), NOW + 2 * orphans.DAY
+    gone = attrs.evolve(planned(order(1_000)), snapshot=None)  # as a look leaves it that finds no document
+    policy, later = orphans.CleanUp(), NOW + 2 * orphans.DAY
     return (
-        lambda: orphans.clean_up(record, orphans.Source.GONE, policy, later),
+        lambda: orphans.clean_up(gone, orphans.Source.GONE, policy, later),
         lambda answer: isinstance(answer, orphans.RemoveRecord),
     )
 
