@@ -404,8 +404,9 @@ class Search:
         Raises:
             HoldsInstant: One looks at more than ages within the horizon.
         """
-        for process in self.space.processes.values() if self.space.other_times else ():
-            process.at_other_times(self.space.other_times)
+        if self.space.other_times:
+            for process in self.space.processes.values():
+                process.at_other_times(self.space.other_times)
 
     def confirm(self) -> None:
         """Let fresh programs try what was merged.
