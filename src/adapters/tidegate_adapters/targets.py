@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -29,9 +29,10 @@ from typing import Final, cast, final
 
 import attrs
 
+from tidegate import catalogue
 from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.shipping import Scope, Shipped, Specimen, scoped
+from tidegate.sim.shipping import Scope, scoped
 from tidegate_adapters.failures import NothingSelectedError, message, near, origin, raised
 from tidegate_adapters.in_tests import TEST, scenario_in
 
@@ -77,7 +78,7 @@ def select(
         NothingSelectedError: None of them has that in its name, or is of that kind, or has that scope.
         CodeRaisedError: The user's function that makes it raised an error.
     """
-    given = tuple(texts) or tuple(name for name, each in _catalogue().items() if scope in each.scopes)
+    given = tuple(texts) or tuple(name for name, each in catalogue.CATALOGUE.items() if scope in each.scopes)
     asked = (scoped(text, Scope(scope)) if _is_shipped(text) and "@" not in text else text for text in given)
     found = {target.identity: target for text in asked for target in _named(text)}
     selected = tuple(
@@ -172,9 +173,7 @@ def attribute(text: str) -> tuple[object, ModuleType]:
 
 def _named(text: str) -> tuple[Target, ...]:
     if _is_shipped(text):
-        from tidegate.catalogue import shipped  # noqa: PLC0415  as below
-
-        return (Target(text, shipped(text)),)
+        return (Target(text, catalogue.shipped(text)),)
     if test := TEST.fullmatch(text):
         if not Path(test["file"]).is_file():
             raise Misuse(f"there is no file {near(test['file'])}")
@@ -197,21 +196,14 @@ def _named(text: str) -> tuple[Target, ...]:
 
 def _is_shipped(text: str) -> bool:
     """Is it the name of a scenario that ships, or of one of its scopes?"""
-    return ":" not in text and text.partition("@")[0] in _catalogue()
-
-
-def _catalogue() -> Mapping[str, Shipped | Specimen]:
-    """All that ships: it takes a while to load, and whoever explores scenarios of their own need not wait for it."""
-    from tidegate.catalogue import CATALOGUE  # noqa: PLC0415  see above
-
-    return CATALOGUE
+    return ":" not in text and not text.endswith(".py") and catalogue.find(text.partition("@")[0]) is not None
 
 
 def _unknown(text: str) -> Misuse:
     if text.endswith(".py"):
         names = _listed(f"{text}:{name}" for name in _offered(_loaded(text)))
         return Misuse(f"{text} is a file, and which scenario of it?", todo=f"name it: {names or f'{text}:ATTR'}")
-    near = get_close_matches(text, _catalogue(), n=1)
+    near = get_close_matches(text, catalogue.CATALOGUE, n=1)
     return Misuse(
         f"there is no scenario {text!r}",
         why="a target is a scenario that ships, path.py:attr, or module:attr",

@@ -1,61 +1,40 @@
 """All that ships, by name, in the order in which it is explored: designs first, then specimens, room by room.
 
-Each room lists its own: SCENARIOS of `Shipped` in its `scenarios`, SPECIMENS of `Specimen` in its `specimens`.
+Each room lists its own: SCENARIOS of `Shipped` in its `scenarios`, SPECIMENS of `Specimen` in its `specimens`. A room is
+loaded when something of it is asked for: who explores one scenario need not wait for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from itertools import chain
+from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.consumer import scenarios as consumer
-from tidegate.consumer import specimens as broken_consumer
-from tidegate.counters import scenarios as counters
-from tidegate.counters import specimens as broken_counters
-from tidegate.invocations import scenarios as invocations
-from tidegate.invocations import specimens as broken_invocations
-from tidegate.leases import scenarios as leases
-from tidegate.leases import specimens as broken_leases
 from tidegate.model.errors import Misuse
-from tidegate.payloads import scenarios as payloads
-from tidegate.payloads import specimens as broken_payloads
-from tidegate.reactive import scenarios as reactive
-from tidegate.reactive import specimens as broken_reactive
-from tidegate.services import scenarios as services
-from tidegate.services import specimens as broken_services
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, Shipped, Specimen
-from tidegate.sinks import scenarios as sinks
-from tidegate.sinks import specimens as broken_sinks
-from tidegate.triggers import scenarios as triggers
-from tidegate.triggers import specimens as broken_triggers
 
-__all__ = ["CATALOGUE", "DESIGNS", "SPECIMENS", "shipped"]
+__all__ = ["CATALOGUE", "DESIGNS", "SPECIMENS", "find", "shipped"]
 
-DESIGNS: Final[tuple[Shipped, ...]] = (
-    *leases.SCENARIOS,
-    *counters.SCENARIOS,
-    *payloads.SCENARIOS,
-    *services.SCENARIOS,
-    *invocations.SCENARIOS,
-    *triggers.SCENARIOS,
-    *reactive.SCENARIOS,
-    *consumer.SCENARIOS,
-    *sinks.SCENARIOS,
-)
-SPECIMENS: Final[tuple[Specimen, ...]] = (
-    *broken_leases.SPECIMENS,
-    *broken_counters.SPECIMENS,
-    *broken_payloads.SPECIMENS,
-    *broken_services.SPECIMENS,
-    *broken_invocations.SPECIMENS,
-    *broken_triggers.SPECIMENS,
-    *broken_reactive.SPECIMENS,
-    *broken_consumer.SPECIMENS,
-    *broken_sinks.SPECIMENS,
-)
-_EVERYTHING: Final[tuple[Shipped | Specimen, ...]] = (*DESIGNS, *SPECIMENS)
-CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = {each.name: each for each in _EVERYTHING}
+_ROOMS: Final = (
+    "leases", "counters", "payloads", "services", "invocations", "triggers", "reactive", "consumer", "sinks",
+)  # fmt: skip
+
+if TYPE_CHECKING:  # made by __getattr__ below, when somebody asks
+    DESIGNS: tuple[Shipped, ...]
+    SPECIMENS: tuple[Specimen, ...]
+    CATALOGUE: Mapping[str, Shipped | Specimen]
+
+
+def find(name: str) -> Shipped | Specimen | None:
+    """What ships under that name, without a scope, if anything does."""
+    for room in _ROOMS:
+        for each in chain[Shipped | Specimen](_designs(room), _specimens(room)):
+            if each.name == name:
+                return each
+    return None
 
 
 def shipped(name: str) -> Scenario:
@@ -65,8 +44,37 @@ def shipped(name: str) -> Scenario:
         Misuse: there is none; the message lists them.
     """
     bare, _, scope = name.partition("@")
-    if bare not in CATALOGUE:
-        raise Misuse(f"there is no scenario {bare!r}", todo=f"there are: {', '.join(CATALOGUE)}")
+    found = find(bare)
+    if found is None:
+        raise Misuse(f"there is no scenario {bare!r}", todo=f"there are: {', '.join(each.name for each in _all())}")
     if scope not in ("", *Scope):
         raise Misuse(f"there is no scope {scope!r}", where=name, todo=f"there are: {', '.join(Scope)}")
-    return CATALOGUE[bare].scenario(Scope(scope or Scope.DEFAULT))
+    return found.scenario(Scope(scope or Scope.DEFAULT))
+
+
+def _designs(room: str) -> tuple[Shipped, ...]:
+    return cast("tuple[Shipped, ...]", import_module(f"tidegate.{room}.scenarios").SCENARIOS)
+
+
+def _specimens(room: str) -> tuple[Specimen, ...]:
+    return cast("tuple[Specimen, ...]", import_module(f"tidegate.{room}.specimens").SPECIMENS)
+
+
+def _all() -> Iterator[Shipped | Specimen]:
+    for room in _ROOMS:
+        yield from _designs(room)
+    for room in _ROOMS:
+        yield from _specimens(room)
+
+
+@cache
+def __getattr__(name: str) -> object:
+    match name:
+        case "DESIGNS":
+            return tuple(each for room in _ROOMS for each in _designs(room))
+        case "SPECIMENS":
+            return tuple(each for room in _ROOMS for each in _specimens(room))
+        case "CATALOGUE":
+            return {each.name: each for each in _all()}
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
