@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -433,6 +434,50 @@ def test_an_unreachable_broker_is_a_clear_error() -> None:
 
     with pytest.raises(TidegateError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
         asyncio.run(scenario())
+
+
+def test_a_worker_shows_no_option_and_changes_what_it_is_told_without_its_code() -> None:
+    """It is made outside of an event loop, as a module does; a password is among its options."""
+
+    async def handle(record: Record) -> None:
+        raise AssertionError(record)
+
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", sasl_plain_password="hunter2")  # noqa: S106  a name for one
+    other = worker.configured(attrs.evolve(worker.settings, topics=("a", "b")))
+
+    assert repr(worker) == "<Worker on orders in group g>"
+    assert "hunter2" not in repr(worker.settings)
+    assert (other.settings.topics, other.handle) == (("a", "b"), handle)
+    assert other.settings.options == {"sasl_plain_password": "hunter2"}
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("sesion_timeout_ms", "did you mean session_timeout_ms?"), ("enable_auto_commit", "the worker says that itself")],
+)
+def test_an_option_that_is_none_is_refused_without_its_value(option: str, said: str) -> None:
+    """Bad input: before anything is connected."""
+
+    async def handle(record: Record) -> None:
+        raise AssertionError(record)
+
+    with pytest.raises(Misuse) as refused:
+        Worker(["orders"], handle, bootstrap="b:1", group="g", **{option: "hunter2"})  # type: ignore[arg-type]
+
+    assert said in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_an_option_of_a_wrong_value_is_a_clear_error() -> None:
+    """Bad input: what the client says is passed on as ours."""
+
+    async def handle(record: Record) -> None:
+        raise AssertionError(record)
+
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", security_protocol="TLS")
+
+    with pytest.raises(Misuse, match="security_protocol"):
+        asyncio.run(worker.run())
 
 
 @pytest.mark.parametrize("topics", ["topic", [], [""]])

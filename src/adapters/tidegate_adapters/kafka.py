@@ -26,9 +26,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, assert_never, final
+from typing import Final, NamedTuple, TypeAlias, assert_never, cast, final
 
 from tidegate.consumer.commands import (
     METADATA_REFUSED,
@@ -71,7 +71,9 @@ from tidegate_adapters.kafka_ports import (
     REFUSED,
     TOO_LARGE,
     Client,
+    Connect,
     Received,
+    check_options,
     client,
     committed,
     end,
@@ -80,6 +82,8 @@ from tidegate_adapters.kafka_ports import (
     record_of,
     theirs,
 )
+from tidegate_adapters.printable import redacted
+from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = ["Estimate", "Handler", "Hooks", "Observer", "Recording", "Worker"]
 
@@ -123,8 +127,13 @@ class Worker:
         record: Called with every event and the commands that follow: `tidegate_adapters.recorder.Recorder.stepped`.
         options: More options of aiokafka's consumer, for example `session_timeout_ms`.
 
+    Attributes:
+        settings: What it was told that is not code.
+        handle: The user's code.
+
     Raises:
-        Misuse: no topic, no group, a handler that is not an async function, or rules that need hooks, and none.
+        Misuse: no topic, no group, a handler that is not an async function, an option that the client does not have, or
+            rules that need hooks, and none.
     """
 
     def __init__(
@@ -141,17 +150,17 @@ class Worker:
         record: Recording | None = None,
         **options: object,
     ) -> None:
-        if isinstance(topics, str) or not topics or not all(topics):
-            raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
-        if not group:
-            raise Misuse("a worker needs a consumer group", why="its commits are the group's")
+        names = topics if isinstance(topics, str) else tuple(topics)
+        self.settings: Final = WorkerSettings(cast("tuple[str, ...]", names), bootstrap, group, consumer, options)
+        check_options(options)
         if not callable(handle):
             raise Misuse(f"{handle!r} cannot handle records", todo="pass an async function of one record")
         if hooks is None and consumer.partition.needs_hooks:
             raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
-        self._topics, self._handle, self._bootstrap, self._consumer = tuple(topics), handle, bootstrap, consumer
+        self.handle: Final = handle
+        self._consumer = consumer
         self._hooks, self._expected, self._observe, self._record = hooks, expected, observe, record
-        self._client: Client = client(bootstrap, group, options)
+        self._client: Client
         self._rules = WorkerRules(consumer)
         self._worker = WorkerState()
         self._generation = 0
@@ -169,26 +178,52 @@ class Worker:
         """How often it was asked to stop."""
         self._is_gone = asyncio.Event()
 
+    def __repr__(self) -> str:
+        return f"<Worker on {', '.join(self.settings.topics)} in group {self.settings.group}>"
+
+    def configured(self, settings: WorkerSettings, handle: Handler | None = None) -> Worker:
+        """A worker with the same code that is told something else.
+
+        Args:
+            settings: What it is told.
+            handle: What takes the place of the handler, if anything.
+
+        Raises:
+            Misuse: As for a new one.
+        """
+        return Worker(
+            settings.topics, handle or self.handle, bootstrap=settings.bootstrap, group=settings.group,
+            consumer=settings.consumer, hooks=self._hooks, expected=self._expected, observe=self._observe,
+            record=self._record, **settings.options,
+        )  # fmt: skip
+
     @property
     def state(self) -> ConsumerState:
         """Its partitions."""
         return self._worker.consumer
 
-    async def run(self) -> None:
+    async def run(self, connect: Connect = client) -> None:
         """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
 
+        Args:
+            connect: Makes the client.
+
         Raises:
+            Misuse: an option has a value that the client does not take.
             TidegateError: the broker cannot be reached at the start.
         """
+        told = self.settings
+        self._client = connect(told.bootstrap, told.group, told.options)
         try:
             await self._client.start()
         except CONNECTION_ERROR as error:
             await self._client.stop()
             raise TidegateError(
-                f"no Kafka broker answers at {self._bootstrap}", todo="check the address, and that the broker runs"
+                f"no Kafka broker answers at {redacted(told.bootstrap)}",
+                todo="check the address, and that the broker runs",
             ) from error
         try:
-            self._client.subscribe(self._topics, listener=listener(self._revoked, self._assigned))
+            self._client.subscribe(told.topics, listener=listener(self._revoked, self._assigned))
             while not self._stop_calls:
                 await self._poll()
             for _ in range(self._stop_calls):
@@ -361,9 +396,9 @@ class Worker:
         assert isinstance(work.request, Start)
         report = Report.SUCCEEDED
         try:
-            await self._handle(given)
+            await self.handle(given)
         except Exception:
-            log.exception("handler failed at %s", given)
+            log.exception("handler failed at %s", given, extra=_placed(given.of, given.offset, work.request.attempt))
             report = Report.FAILED
         self._apply(
             WorkReported(
@@ -378,20 +413,38 @@ class Worker:
         try:
             return await self._hooks(work, given)
         except Exception as error:
-            log.exception("hook failed: %s", work)
+            log.exception("hook failed: %s", work, extra=_placed(work.partition, work.offsets))
             return error
 
     async def _committed(self, partition: TopicPartition, position: int, metadata: str) -> Failure | None:
         try:
             await self._client.commit({theirs(partition): (position, metadata)})
         except TOO_LARGE as error:
-            log.warning("metadata of %s @%s refused: %s", partition, position, type(error).__name__)
+            log.warning(
+                "metadata of %s @%s refused: %s",
+                partition,
+                position,
+                type(error).__name__,
+                extra=_placed(partition, position),
+            )
             return METADATA_REFUSED
         except REFUSED as error:
-            log.warning("commit of %s @%s refused: %s", partition, position, type(error).__name__)
+            log.warning(
+                "commit of %s @%s refused: %s",
+                partition,
+                position,
+                type(error).__name__,
+                extra=_placed(partition, position),
+            )
             return Refused(type(error).__name__)
         except KAFKA_ERROR as error:
-            log.warning("commit of %s @%s unanswered: %s", partition, position, type(error).__name__)
+            log.warning(
+                "commit of %s @%s unanswered: %s",
+                partition,
+                position,
+                type(error).__name__,
+                extra=_placed(partition, position),
+            )
             return Ambiguous(type(error).__name__)
         return None
 
@@ -411,3 +464,11 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._client.stop()
+
+
+def _placed(
+    partition: TopicPartition, offset: int | tuple[int, ...], attempt: int | None = None
+) -> Mapping[str, object]:
+    """Where something happened, for whoever reads logs by fields."""
+    found = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
+    return found if attempt is None else {**found, "attempt": attempt}

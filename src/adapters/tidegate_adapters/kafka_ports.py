@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias, cast
+from difflib import get_close_matches
+from typing import Final, Protocol, TypeAlias, cast
 
-from tidegate.model.errors import MissingExtra
+from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, TopicPartition
+from tidegate_adapters.printable import redacted
 
 try:
     import aiokafka
@@ -17,8 +20,8 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "REFUSED", "TOO_LARGE", "Client", "Received", "client", "committed", "end",
-    "listener", "ours", "record_of", "theirs",
+    "CONNECTION_ERROR", "KAFKA_ERROR", "REFUSED", "TOO_LARGE", "Client", "Connect", "Received", "brokers",
+    "check_options", "client", "committed", "end", "listener", "ours", "record_of", "theirs",
 ]  # fmt: skip
 
 
@@ -63,6 +66,14 @@ class Client(Protocol):
     async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]: ...
 
 
+Connect: TypeAlias = Callable[[str, str, Mapping[str, object]], Client]
+"""Makes a client of `host:port`, the consumer group and more options, within a running event loop."""
+
+_NOT_OPTIONS: Final = {"topics", "loop", "api_version", "bootstrap_servers", "group_id", "enable_auto_commit"}
+"""What a worker says itself, and what aiokafka has given up."""
+_OPTIONS: Final = inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys() - _NOT_OPTIONS
+
+
 class _OffsetAndMetadata(Protocol):
     """What a group has committed."""
 
@@ -102,9 +113,24 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
         options: More options of aiokafka's consumer.
+
+    Raises:
+        Misuse: An option has a value that the client does not take.
     """
     kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
-    return cast("Client", aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **kept))
+    try:
+        return cast("Client", aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **kept))
+    except ValueError as error:
+        raise Misuse("the client does not take its options", why=redacted(str(error))) from None
+
+
+def check_options(options: Collection[str]) -> None:
+    """Raise Misuse unless the client has options of these names; what they are set to is not looked at."""
+    for name in options:
+        if name not in _OPTIONS:
+            near = "".join(f"did you mean {each}?" for each in get_close_matches(name, _OPTIONS, n=1))
+            why = "the worker says that itself" if name in _NOT_OPTIONS else "aiokafka's consumer has no such option"
+            raise Misuse(f"{name} is not an option of a worker", why=why, todo=near)
 
 
 async def committed(consumer: Client, partition: TopicPartition) -> tuple[int, str]:
