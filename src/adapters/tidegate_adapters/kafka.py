@@ -28,7 +28,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, assert_never, cast, final
+from typing import Final, NamedTuple, TypeAlias, assert_never, final
 
 from tidegate.consumer.commands import (
     METADATA_REFUSED,
@@ -150,8 +150,9 @@ class Worker:
         record: Recording | None = None,
         **options: object,
     ) -> None:
-        names = topics if isinstance(topics, str) else tuple(topics)
-        self.settings: Final = WorkerSettings(cast("tuple[str, ...]", names), bootstrap, group, consumer, options)
+        if isinstance(topics, str):
+            raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
+        self.settings: Final = WorkerSettings(tuple(topics), bootstrap, group, consumer, options)
         check_options(options)
         if not callable(handle):
             raise Misuse(f"{handle!r} cannot handle records", todo="pass an async function of one record")

@@ -40,7 +40,7 @@ class WorkerSettings:
     options: Mapping[str, object] = attrs.field(factory=dict, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        if isinstance(self.topics, str) or not self.topics or not all(self.topics):
+        if not self.topics or not all(self.topics):
             raise Misuse(f"{self.topics!r} are not topics", todo="pass a list of names")
         if not self.group:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
