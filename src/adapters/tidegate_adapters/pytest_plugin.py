@@ -1,8 +1,11 @@
-"""The plug-in for pytest: a fixture that explores, a mark and options that bound it, and a line that replays a failure.
+"""The plug-in for pytest: fixtures that explore and run, a mark and options that bound it, and a line that replays a failure.
 
     @pytest.mark.tidegate(runs=500)
     def test_takeover(sim: Sim) -> None:
         sim.explore(takeover())
+
+    def test_worker(seeded: Seeded) -> None:  # asyncio code, on the loop of `tidegate_adapters.testing`
+        seeded.run(main)
 
 Only what pytest asks of every plug-in is here; whatever explores is imported when the first test asks for `sim`.
 
@@ -17,6 +20,7 @@ import os
 import secrets
 import tomllib
 from collections import Counter
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -27,9 +31,10 @@ from tidegate_adapters.printable import one_line
 if TYPE_CHECKING:
     from tidegate.sim.report import Report
     from tidegate.sim.trace import Trace
+    from tidegate_adapters.seeded import Seeded
     from tidegate_adapters.simulating import Sim
 
-__all__ = ["Hooks", "sim"]
+__all__ = ["Hooks", "seeded", "sim"]
 
 _SEED: Final = pytest.StashKey[str]()
 _MARK: Final = (
@@ -77,6 +82,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tidegate", "tidegate: how the fixture `sim` explores")
     group.addoption("--tidegate-runs", type=int, metavar="N", help="Make N random runs, not an exhaustive search.")
     group.addoption("--tidegate-seed", metavar="S", help="Of the random runs; also TIDEGATE_SEED.")
+    group.addoption(
+        "--tidegate-loop-seed",
+        type=int,
+        metavar="S",
+        help="Make one run on the deterministic event loop, with this seed.",
+    )
     group.addoption("--tidegate-policy", metavar="NAME", help="How random runs choose: random, pct, swarm, portfolio.")
     group.addoption(
         "--tidegate-faults", metavar="KINDS", help="Which faults may strike: none, all, or some, with commas."
@@ -148,6 +159,22 @@ def sim(request: pytest.FixtureRequest) -> Sim:
 
     item = cast("pytest.Item", request.node)
     return Sim(item, settings(item, _profile(request.config)), request.config.stash[_SEED])
+
+
+@pytest.fixture
+def seeded(request: pytest.FixtureRequest) -> Seeded:
+    """Runs asyncio code on the deterministic event loop, with as many seeds as the mark `tidegate`, the profile and the options say."""
+    from tidegate_adapters.seeded import RUNS, Seeded, seeds  # noqa: PLC0415  so that other tests do not wait for it
+    from tidegate_adapters.simulating import settings  # noqa: PLC0415  likewise
+
+    item, only = cast("pytest.Item", request.node), request.config.getoption("--tidegate-loop-seed")
+    how = settings(item, _profile(request.config))
+    session = how.seed or request.config.stash[_SEED]
+    return Seeded(
+        item.nodeid,
+        seeds(f"{session}\0{item.nodeid}") if only is None else repeat(only),
+        1 if only is not None else how.runs or RUNS,
+    )
 
 
 def pytest_tidegate_report(item: pytest.Item, report: Report) -> None:

@@ -1,0 +1,397 @@
+"""An asyncio event loop for tests: its time is virtual, and its seed decides which of the tasks that are ready goes first.
+
+    async def main(random: Random) -> None: ...
+    run(main, seed=7)
+
+Real asyncio code runs on it, with whatever stands for its network in memory. The same seed gives the same run, so a race is
+found by trying seeds and looked into by trying one again; with pytest the fixture `seeded` does both. What it promises:
+
+    L1  The same seed gives the same run: the order of steps, the instants, and the order of sets of tasks and futures.
+    L2  Time moves only when nothing is ready, to the earliest timer; or where a test stalls the loop (`stall`).
+    L3  Of the tasks that are ready in one turn, each may go first. Plain callbacks keep the order in which they were
+        registered, which asyncio documents and code relies on; timers of one instant have none.
+    L4  A run in which nothing is ready and no timer runs ends at once, and says which task waits where (`Deadlock`); one
+        that goes on and on ends after `TURNS_MAX` turns (`Endless`).
+    L5  What only the exception handler of a loop is told fails the run (`Unhandled`): a callback that raised, a task whose
+        exception nobody retrieved.
+    L6  Nothing comes from outside: sockets, processes, pipes, signals and callbacks of threads are refused. What is handed to
+        an executor is called by the loop itself, and takes no time.
+
+Not controlled: clocks that are read past the loop (`time.monotonic`), random numbers, and the order of sets of anything else.
+
+Looked at first: async-solipsism (virtual time and simulated sockets, no seeded order), looptime and aiotools' virtual clock
+(time alone, on a loop that is real otherwise), simloop (all of it, from Python 3.12 on; here it is 3.11), seedloop (four
+commits old), trio's autojump clock (not asyncio). This one stands on the public `AbstractEventLoop`; of what asyncio keeps to
+itself it uses `Handle._run` and `_timer_handle_cancelled`, as every loop that is not asyncio's own has to. After the schedulers
+of trio's tests and of FoundationDB's simulation (Zhou et al., SIGMOD 2021).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import sys
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeVar, TypeVarTuple, cast, final
+
+from tidegate.model.errors import Misuse, TidegateError
+
+__all__ = ["TURNS_MAX", "Deadlock", "Endless", "Unhandled", "run", "stall"]
+
+TURNS_MAX: Final = 1_000_000
+"""After so many turns of the loop a run is taken to be endless."""
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+@final
+class Deadlock(TidegateError):  # noqa: N818  it says what happened
+    """Nothing is ready and no timer runs, so nothing will ever happen."""
+
+
+@final
+class Endless(TidegateError):  # noqa: N818  it says what happened
+    """The run has not ended within `TURNS_MAX` turns."""
+
+
+@final
+class Unhandled(TidegateError):  # noqa: N818  it says what happened
+    """Something went wrong where nobody was told but the loop's exception handler."""
+
+
+def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
+    """Run a coroutine to its end on a loop of its own; tasks that it leaves behind are cancelled then.
+
+    Args:
+        main: Called with a generator of the same seed, for whatever else the test draws.
+        seed: Of the order of tasks.
+
+    Returns:
+        What `main` returned.
+
+    Raises:
+        Deadlock: L4.
+        Endless: L4.
+        Unhandled: L5.
+    """
+    loop = _SeededLoop(seed)  # type: ignore[abstract]  # what is not there is refused, below
+    try:
+        result = loop.run_until_complete(main(Random(f"{seed} of main")))  # noqa: S311  it draws workloads
+    except BaseException:
+        with suppress(Deadlock, Endless):
+            loop.end()
+        raise
+    loop.end()
+    loop.check()
+    return cast("T", result)
+
+
+def stall(seconds: float) -> None:
+    """Let the time pass while no task runs, as when somebody's code computes for so long, or the process is stopped.
+
+    Args:
+        seconds: At least 0.
+
+    Raises:
+        Misuse: It is called outside of `run`, or for a negative time.
+    """
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, _SeededLoop) or not seconds >= 0:
+        raise Misuse(f"cannot stall {type(loop).__name__} for {seconds} s", todo="call it in a run, with 0 or more")
+    loop.now += seconds
+
+
+class _Future(asyncio.Future[Any]):
+    """A future whose place in a set is its loop's to choose."""
+
+    def __init__(self, loop: _SeededLoop) -> None:
+        self._place = loop.random.getrandbits(60)
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._place
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set is its loop's to choose."""
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], loop: _SeededLoop, name: str | None, **more: Any) -> None:
+        self._place = loop.random.getrandbits(60)
+        super().__init__(coro, loop=loop, name=name or f"task {next(loop.numbers)}", **more)
+
+    def __hash__(self) -> int:
+        return self._place
+
+
+class _SeededLoop(asyncio.AbstractEventLoop):
+    """The loop of one run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)  # noqa: S311  it draws schedules
+        self.now = 0.0
+        self._ready: list[asyncio.Handle] = []
+        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []  # a heap
+        self.numbers = count(
+            1
+        )  # of tasks, so that a name says the same in every run, and of timers, so that none is compared
+        self._thread: int | None = None  # in which it runs
+        self._is_stopping = self._is_closed = self._is_in_executor = False
+        self._factory: Any = None
+        self._handler: Any = None
+        self._unhandled: list[dict[str, Any]] = []
+        self._generators: list[weakref.ref[AsyncGenerator[Any, Any]]] = []
+
+    # --- turns ---
+
+    def _turn(self) -> None:
+        """Do what is ready; where nothing is, move on to the earliest timer."""
+        timers = self._timers
+        while timers and timers[0][-1].cancelled():
+            heapq.heappop(timers)
+        if not self._ready:
+            if not timers:
+                raise Deadlock(
+                    f"nothing is ready and no timer runs, {self.now:g} s after the start",
+                    where="; ".join(sorted(map(_standing, asyncio.all_tasks(self)))),
+                    todo="look for who should have woken one of these",
+                )
+            self.now = max(self.now, timers[0][0])
+        while timers and timers[0][0] <= self.now:
+            self._ready.append(heapq.heappop(timers)[-1])
+        turn, self._ready = self._in_order(self._ready), []
+        turn.reverse()
+        try:
+            while turn:
+                handle = turn.pop()
+                if not handle.cancelled():
+                    handle._run()  # noqa: SLF001  the loop's part of a handle
+        finally:
+            self._ready[:0] = reversed(turn)  # where SystemExit or KeyboardInterrupt came out
+
+    def _in_order(self, handles: list[asyncio.Handle]) -> list[asyncio.Handle]:
+        """Any order of the tasks' steps; plain callbacks keep theirs (L3)."""
+        if len(handles) < 2:
+            return handles
+        plain = iter([each for each in handles if not _is_step(each)])
+        self.random.shuffle(handles)
+        return [each if _is_step(each) else next(plain) for each in handles]
+
+    def run_forever(self) -> None:
+        if self._thread is not None or self._is_closed:
+            raise Misuse("the loop runs already, or is closed", why="each run has a loop of its own")
+        self._thread = threading.get_ident()
+
+        def dropped(generator: AsyncGenerator[Any, Any]) -> None:
+            self.call_soon(self.create_task, generator.aclose())
+
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(
+            firstiter=lambda each: self._generators.append(weakref.ref(each)),
+            finalizer=dropped,
+        )
+        asyncio._set_running_loop(self)  # noqa: SLF001  asyncio keeps it for loops
+        try:
+            for _ in range(TURNS_MAX):
+                self._turn()
+                if self._is_stopping:
+                    return
+            raise Endless(
+                f"the run has not ended after {TURNS_MAX:,} turns, {self.now:g} s after the start",
+                where="; ".join(sorted(map(_standing, asyncio.all_tasks(self)))),
+                todo="look for a task that waits in a circle",
+            )
+        finally:
+            self._is_stopping, self._thread = False, None
+            asyncio._set_running_loop(None)  # noqa: SLF001
+            sys.set_asyncgen_hooks(*hooks)
+
+    def run_until_complete(self, future: Any) -> Any:
+        task = asyncio.ensure_future(future, loop=self)
+        task.add_done_callback(self._ended)
+        try:
+            self.run_forever()
+        finally:
+            task.remove_done_callback(self._ended)
+        return task.result()
+
+    def _ended(self, future: asyncio.Future[Any]) -> None:
+        if future.cancelled() or not isinstance(future.exception(), SystemExit | KeyboardInterrupt):
+            self.stop()  # as asyncio has it: those two have come out of the loop already
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def end(self) -> None:
+        """Cancel what is left, and close."""
+        try:
+            left = asyncio.all_tasks(self)
+            for task in left:
+                task.cancel()
+            if left:
+                self.run_until_complete(asyncio.wait(left))
+            self.run_until_complete(self.shutdown_asyncgens())
+        finally:
+            self.close()
+
+    def check(self) -> None:
+        """Raise what only the exception handler was told (L5)."""
+        for context in self._unhandled:
+            raise Unhandled(
+                str(context.get("message")),
+                where=str(context.get("task") or context.get("future") or context.get("handle") or ""),
+                why=repr(context.get("exception")),
+            ) from context.get("exception")
+
+    async def shutdown_asyncgens(self) -> None:
+        for each in self._generators:
+            if (generator := each()) is not None:
+                await generator.aclose()
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  asyncio's
+        """There is none."""
+
+    # --- callbacks, timers and tasks ---
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._is_closed:
+            raise RuntimeError("Event loop is closed")  # asyncio's own words: code looks for them
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._is_in_executor or self._thread not in {None, threading.get_ident()}:
+            raise Misuse(
+                "a thread calls back into a loop that is deterministic",
+                why="nobody can tell when it does",
+                todo="have the test stand in for what runs in threads",
+            )
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if self._is_closed:
+            raise RuntimeError("Event loop is closed")
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, self.random.random(), next(self.numbers), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """A timer that is cancelled stays where it is until it is the earliest."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return _Future(self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, **more: Any) -> asyncio.Task[Any]:
+        if self._factory is None:
+            return _Task(coro, self, name, **more)
+        return cast("asyncio.Task[Any]", self._factory(self, coro, name=name, **more))
+
+    def set_task_factory(self, factory: Any) -> None:
+        self._factory = factory
+
+    def get_task_factory(self) -> Any:
+        return self._factory
+
+    def run_in_executor(self, _executor: object, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self.create_future()
+
+        def called() -> None:
+            if future.cancelled():
+                return
+            self._is_in_executor = True
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001  whoever waits gets it
+                future.set_exception(error)
+            finally:
+                self._is_in_executor = False
+
+        self.call_soon(called)
+        return future
+
+    # --- what goes wrong ---
+
+    def set_exception_handler(self, handler: Any) -> None:
+        self._handler = handler
+
+    def get_exception_handler(self) -> Any:
+        return self._handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._is_closed:
+            self._unhandled.append(context)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._handler is None:
+            self.default_exception_handler(context)
+        else:
+            self._handler(self, context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """It changes nothing."""
+
+
+def _is_step(handle: asyncio.Handle) -> bool:
+    """Tell whether it is the step of a task."""
+    return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _standing(task: asyncio.Task[Any]) -> str:
+    """Where a task stands, from the outermost call to the innermost."""
+    calls, coroutine = [], cast("Any", task.get_coro())
+    while frame := getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None):
+        calls.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}")
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return f"{task.get_name()} waits at {' > '.join(calls)}"
+
+
+def _refusing(name: str) -> Any:
+    def refused(*_args: object, **_more: object) -> None:
+        raise Misuse(
+            f"{name} is refused on a loop that is deterministic",
+            why="nothing comes from outside, so that a seed says all",
+            todo="have the test stand in for it, in memory",
+        )
+
+    return refused
+
+
+for _name in vars(asyncio.AbstractEventLoop):
+    if _name[0] != "_" and _name not in vars(_SeededLoop):
+        setattr(_SeededLoop, _name, _refusing(_name))
