@@ -23,6 +23,7 @@ PROMISED: Final[Mapping[str, str]] = {
     "": IMPORT.format(["tidegate.catalogue", "tidegate_adapters.embedded", "tidegate_adapters.recorder"]),
     "mongo": IMPORT.format(["tidegate_adapters.mongo"]),
     "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
+    "worker": IMPORT.format(["tidegate_adapters.running"]),
     "cli": IMPORT.format(CLI),
     "hypothesis": IMPORT.format(["tidegate.strategies"]),
     "pytest": IMPORT.format(["tidegate_adapters.pytest_plugin", "tidegate_adapters.simulating"]),

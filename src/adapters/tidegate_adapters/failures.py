@@ -13,8 +13,8 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Nondeterministic, TidegateError
 
 __all__ = [
-    "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "StoppedError", "WorkersLostError", "exit_code",
-    "is_the_users", "message", "near", "origin", "raised",
+    "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "ServerFailedError", "StoppedError",
+    "WorkersLostError", "exit_code", "is_the_users", "message", "near", "origin", "raised",
 ]  # fmt: skip
 
 
@@ -49,6 +49,11 @@ class ReplayDivergedError(TidegateError):
 
 
 @final
+class ServerFailedError(TidegateError):
+    """A server that is needed does not answer, or refuses for good."""
+
+
+@final
 class StoppedError(TidegateError):
     """The user interrupts what has no partial answer, or does not wait for one."""
 
@@ -60,6 +65,8 @@ def exit_code(error: TidegateError) -> ExitCode:
             return ExitCode.RAISED
         case Nondeterministic() | ReplayDivergedError():
             return ExitCode.DIVERGED
+        case ServerFailedError():
+            return ExitCode.NOT_MET
         case NothingSelectedError():
             return ExitCode.NOTHING_SELECTED
         case StoppedError():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["clean", "one_line", "redacted"]
+__all__ = ["clean", "is_secret_name", "one_line", "redacted"]
 
 
 _SECRETS: Final = (
@@ -20,6 +20,11 @@ _SECRETS: Final = (
     ),
 )
 """What is taken out of messages: the user part of a URI, and the value of whatever is named like a secret."""
+
+
+_SECRET_NAME: Final = re.compile(
+    r"(?i)passw|passphrase|pwd|secret|api_?key|private_?key|credential|authori[sz]ation|cookie"
+)
 
 
 def clean(text: str) -> str:
@@ -41,3 +46,8 @@ def redacted(text: str) -> str:
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what stands under such a name is not shown or written, whatever it is."""
+    return _SECRET_NAME.search(name) is not None

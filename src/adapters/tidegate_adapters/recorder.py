@@ -42,7 +42,7 @@ from tidegate.model.errors import Misuse
 from tidegate.sim import recording
 from tidegate.sim.tagged import FieldPath
 from tidegate_adapters.driver import AsyncHandle, Handle
-from tidegate_adapters.printable import redacted
+from tidegate_adapters.printable import is_secret_name, redacted
 
 __all__ = ["IsSecret", "Recorder"]
 
@@ -53,8 +53,6 @@ log.addHandler(logging.NullHandler())
 IsSecret: TypeAlias = Callable[[FieldPath, object], bool]
 """The names that lead to a value, outermost first, and the value: must it not be written?"""
 
-_SECRET: Final = re.compile(r"(?i)passw|passphrase|pwd|secret|api_?key|private_?key|credential|authori[sz]ation|cookie")
-"""Names under which nothing is written."""
 _SECRET_TEXT: Final = re.compile(r"(?i)token")
 """Names under which no text is written; numbers are, for a fencing token is one."""
 _BY_POSITION: Final = ("arguments", "")
@@ -68,7 +66,7 @@ def _nothing_more(path: FieldPath, value: object) -> bool:  # noqa: ARG001  the 
 
 def _looks_secret(path: FieldPath, value: object) -> bool:
     """Does the value look like a secret, by the names that lead to it, for want of one, or by what it says?"""
-    if any(map(_SECRET.search, path)):
+    if any(map(is_secret_name, path)):
         return True
     if path[-2:] == _BY_POSITION and isinstance(value, str | bytes):
         return True

@@ -19,7 +19,8 @@ class ExitCode(IntEnum):
     OK = 0
     """Every expectation is met; or a trace was reproduced as recorded."""
     NOT_MET = 1
-    """A scenario that was expected to be clean was violated, or the other way round; or another law was broken."""
+    """A scenario that was expected to be clean was violated, or the other way round; or another law was broken; or a
+    server does not answer."""
     USAGE = 2
     """The command line, the configuration or a target is wrong, or an extra is missing."""
     RAISED = 3
@@ -31,8 +32,8 @@ class ExitCode(IntEnum):
     INCONCLUSIVE = 6
     """A bound was reached, the runs were sampled, or a goal was not reached."""
     INTERRUPTED = 130
-    """SIGINT; what was found until then was reported."""
+    """SIGINT; what was found until then was reported, or a worker has left its group."""
     BROKEN_PIPE = 141
     """Whoever reads the answer has left."""
     TERMINATED = 143
-    """SIGTERM; what was found until then was reported."""
+    """SIGTERM; likewise."""

@@ -30,6 +30,7 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "check-determinism": {"schema": "tidegate/determinism@1"},
     "list": {"schema": "tidegate/list@1"},
     "diagram": {"schema": "tidegate/diagram@1"},
+    "worker": {"schema": "tidegate/worker@1"},
     "doctor": {"schema": "tidegate/doctor@1"},
     "completion": {"schema": "tidegate/completion@1"},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
 
 import click
 from click.core import ParameterSource
@@ -533,6 +533,55 @@ def diagram(*, name: str, is_json: bool) -> Run:
         from tidegate_adapters.cli.listing import draw  # noqa: PLC0415  so that --help is quick
 
         return draw(name, terminal, is_json=is_json)
+
+    return run
+
+
+@cli.group(
+    help=explained(
+        "Run a worker on Kafka.",
+        ("tidegate worker run shop.orders:worker", "tidegate worker run orders.py:worker --log-format json"),
+        {ExitCode.OK: "done", ExitCode.USAGE: "wrong usage, or a worker that cannot be loaded"},
+    )
+)
+def worker() -> None: ...
+
+
+@worker.command(
+    "run",
+    help=explained(
+        "Run a worker until a signal ends it.\n\n"
+        "TARGET is path.py:attr or module:attr, where attr is a Worker, or a function without arguments, also an async one, "
+        "that makes one. SIGTERM or Ctrl-C lets it drain, commit and leave its group; a second one waits for nothing that "
+        "runs; a third kills it. Logs go to stderr.",
+        ("tidegate worker run shop.orders:worker", "tidegate worker run orders.py:worker --log-format json"),
+        {
+            ExitCode.OK: "it ended by itself",
+            ExitCode.NOT_MET: "the broker does not answer, or has failed it",
+            ExitCode.USAGE: "wrong usage or configuration, or a worker that cannot be loaded",
+            ExitCode.RAISED: "the code that makes the worker raised an error",
+            ExitCode.INTERRUPTED: "ended by Ctrl-C",
+            ExitCode.TERMINATED: "ended by SIGTERM",
+        },
+    ),
+)
+@click.argument("target")
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Lines, or JSON lines."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is below is not logged.",
+)
+@common
+def worker_run(*, target: str, log_format: Literal["text", "json"], log_level: str, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.running import run_worker  # noqa: PLC0415  so that --help is quick
+
+        return run_worker(target, log_format, log_level.upper(), terminal, is_json=is_json)
 
     return run
 

@@ -1,0 +1,84 @@
+"""What the standard library's loggers say, as lines for people or as one JSON object a line.
+
+What is logged with `extra=` (topic, partition, offset, attempt) becomes fields of the object. What looks like a secret is
+left out of messages, tracebacks and fields, and nothing moves a cursor or forges a line: `tidegate_adapters.printable`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Final, Literal, TextIO, TypeAlias, assert_never, final
+
+from tidegate_adapters.printable import clean, is_secret_name, one_line, redacted
+
+__all__ = ["LogFormat", "log_to"]
+
+LogFormat: TypeAlias = Literal["text", "json"]
+_OF_ALL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+"""What every record of a logger has."""
+
+
+def log_to(stream: TextIO, form: LogFormat, level: str) -> logging.Handler:
+    """Let all loggers write to a stream, and nowhere else.
+
+    Args:
+        stream: Where to.
+        form: Lines for people, or an object a line.
+        level: What is below is not written: a name of `logging`, such as INFO.
+
+    Returns:
+        What writes, now the one handler of the root logger.
+    """
+    handler = logging.StreamHandler(stream)
+    match form:
+        case "text":
+            handler.setFormatter(_Lines())
+        case "json":
+            handler.setFormatter(_Objects())
+        case _:
+            assert_never(form)
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    return handler
+
+
+@final
+class _Lines(logging.Formatter):
+    """Time, level, logger and message on a line; a traceback below."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_at(record)} {record.levelname:<7} {record.name}: {one_line(redacted(record.getMessage()))}"
+        trace = _trace(self, record)
+        return f"{line}\n{clean(trace)}" if trace else line
+
+
+@final
+class _Objects(logging.Formatter):
+    """One object a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, object] = {
+            "time": _at(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redacted(record.getMessage()),
+        }
+        for name, value in vars(record).items():
+            if name not in _OF_ALL:
+                found[name] = "***" if is_secret_name(name) else value
+        if trace := _trace(self, record):
+            found["exception"] = trace
+        return json.dumps(found, default=_text)
+
+
+def _at(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return redacted(formatter.formatException(record.exc_info)) if record.exc_info else ""
+
+
+def _text(value: object) -> str:
+    return redacted(str(value))

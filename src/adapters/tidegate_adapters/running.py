@@ -1,0 +1,124 @@
+"""`tidegate worker run`: a worker of the user's runs until a signal ends it, and its logs go to stderr.
+
+The first SIGTERM or SIGINT lets it drain, commit and leave its group, within the time of its rules; the second waits for
+nothing that runs; the third does what it does to any process, also where user code holds up the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from inspect import isawaitable
+from types import FrameType, ModuleType
+from typing import Final, cast
+
+from tidegate.consumer.worker import WorkerRules
+from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import seconds
+from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.failures import ServerFailedError, origin, raised
+from tidegate_adapters.kafka import Worker
+from tidegate_adapters.logs import LogFormat, log_to
+from tidegate_adapters.targets import attribute, takes_nothing
+
+__all__ = ["run_worker"]
+
+
+log: Final = logging.getLogger("tidegate.worker")
+
+_CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+def run_worker(target: str, form: LogFormat, level: str, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Run a worker until it is asked to stop.
+
+    Args:
+        target: `path.py:attr` or `module:attr`: a worker, or a function that makes one.
+        form: Of the logs.
+        level: What is below is not logged: a name of `logging`, such as INFO.
+        terminal: Where it is shown how it ended.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse: There is no such worker, or it cannot be run so.
+        CodeRaisedError: The user's code that makes it raised an error.
+        ServerFailedError: The broker does not answer, or has failed it.
+    """
+    log_to(terminal.err, form, level)
+    value, module = attribute(target)
+
+    async def run() -> signal.Signals | None:
+        worker = await made(value, target, module)
+        with stopped_by_signals(worker.stop, asyncio.get_running_loop()) as caught:
+            total = seconds(WorkerRules(worker.settings.consumer).total)
+            log.info("%r begins; SIGTERM or Ctrl-C lets it drain and leave, within %s", worker, total)
+            try:
+                await worker.run()
+            except Misuse:
+                raise
+            except TidegateError as error:
+                raise ServerFailedError(error.what, where=error.where, why=error.why, todo=error.todo) from error
+        return caught[0] if caught else None
+
+    ended_by = asyncio.run(run())
+    if is_json:
+        terminal.answer({"schema": "tidegate/worker@1", "ended_by": ended_by and ended_by.name, "ok": True})
+    log.info("ended%s", f" by {ended_by.name}" if ended_by else "")
+    return ExitCode.OK if ended_by is None else _CODES[ended_by]
+
+
+async def made(value: object, target: str, module: ModuleType) -> Worker:
+    """The worker that the target is, or that it makes, within the event loop."""
+    if callable(value) and not takes_nothing(value):
+        raise Misuse(
+            f"{target} takes arguments", todo="a target is called without any: wrap it in a function of its own"
+        )
+    try:
+        found: object = value() if callable(value) else value
+        if isawaitable(found):
+            found = await cast("Awaitable[object]", found)
+    except TidegateError as error:
+        error.where = error.where or origin(error)
+        raise
+    except Exception as error:
+        raise raised(error, f"{target} raised an error") from error
+    if not isinstance(found, Worker):
+        others = [name for name, each in vars(module).items() if isinstance(each, Worker)]
+        raise Misuse(
+            f"{target} {'makes' if callable(value) else 'is'} no Worker: {type(found).__name__}",
+            why="a target is a tidegate_adapters.kafka.Worker, or a function without arguments that makes one",
+            todo=f"found there: {', '.join(others)}" if others else "",
+        )
+    return found
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], None], loop: asyncio.AbstractEventLoop) -> Iterator[list[signal.Signals]]:
+    """Call `stop` in the loop at the first signal and at the second, which are told; then they do what they always do."""
+    before = {number: signal.getsignal(number) for number in _CODES}
+    caught: list[signal.Signals] = []
+
+    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
+        caught.append(signal.Signals(number))
+        if len(caught) == 2:
+            for each in _CODES:
+                signal.signal(each, signal.SIG_DFL)
+        loop.call_soon_threadsafe(told)
+
+    def told() -> None:
+        first = len(caught) == 1
+        log.info("%s: %s", caught[-1].name, "draining; once more waits for nothing" if first else "waiting for nothing")
+        stop()
+
+    for number, was in before.items():
+        if was is not signal.SIG_IGN:
+            signal.signal(number, on_signal)
+    try:
+        yield caught
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)

@@ -1,0 +1,229 @@
+"""`tidegate worker run` as an operator meets it: a process, signals, exit codes and logs, on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, final
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from tests.integration.interruptible import INTERRUPTIBLE
+
+from tidegate.exit_codes import ExitCode
+
+APP: Final = """
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from tidegate_adapters.kafka import Worker
+
+
+async def handle(record):
+    print("begun", record.offset, flush=True)
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+    print("done", record.offset, flush=True)
+
+
+async def block(record):
+    print("begun", record.offset, flush=True)
+    time.sleep(600)
+
+
+async def fail(record):
+    raise RuntimeError("password=hunter2 is wrong")
+
+
+def made_of(code):
+    return Worker([os.environ["TOPIC"]], code, bootstrap=os.environ["BOOTSTRAP"], group=os.environ["TOPIC"])
+
+
+worker, blocked, fails = made_of(handle), made_of(block), made_of(fail)
+
+
+def by_function():
+    return worker
+
+
+async def by_coroutine():
+    await asyncio.sleep(0)
+    return worker
+
+
+def raises():
+    raise RuntimeError("no database")
+
+
+def takes(one):
+    return worker
+
+
+number = 5
+"""
+
+
+@final
+class Running:
+    """A worker as a process; what it prints and logs goes to one file."""
+
+    def __init__(self, folder: Path, bootstrap: str, topic: str, target: str, *options: str) -> None:
+        self.folder, self.log = folder, folder / "log"
+        (folder / "app.py").write_text(APP)
+        env = {**os.environ, "TOPIC": topic, "BOOTSTRAP": bootstrap}
+        command = (*INTERRUPTIBLE, "worker", "run", f"app.py:{target}", *options)
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=log)
+
+    def until(self, words: str, times: int = 1) -> None:
+        limit = time.monotonic() + 60
+        while self.log.read_text().count(words) < times:
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < limit, self.log.read_text()
+            time.sleep(0.05)
+
+    def asked(self, number: signal.Signals, answer: str) -> None:
+        self.process.send_signal(number)
+        self.until(answer)
+
+    def code(self) -> int:
+        """Within less than the thirty seconds of a drain."""
+        return self.process.wait(timeout=20)
+
+
+@contextmanager
+def running(folder: Path, bootstrap: str, topic: str, target: str, *options: str) -> Iterator[Running]:
+    found = Running(folder, bootstrap, topic, target, *options)
+    try:
+        yield found
+    finally:
+        found.process.kill()
+        found.process.communicate()
+
+
+def filled(bootstrap: str, topic: str, count: int) -> None:
+    async def fill() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for number in range(count):
+                await producer.send_and_wait(topic, b"%d" % number, partition=0)
+
+    asyncio.run(fill())
+
+
+def committed(bootstrap: str, topic: str) -> int | None:
+    async def ask() -> int | None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        try:
+            found = (await admin.list_consumer_group_offsets(topic)).get(TopicPartition(topic, 0))
+        finally:
+            await admin.close()
+        return None if found is None else found.offset
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("target", "number"),
+    [("worker", signal.SIGTERM), ("by_function", signal.SIGINT), ("by_coroutine", signal.SIGTERM)],
+)
+def test_a_signal_lets_it_drain_commit_and_leave(
+    kafka: str, make_topic: Callable[[int], str], tmp_path: Path, target: str, number: signal.Signals
+) -> None:
+    """What is in work ends and is committed; the exit code tells the signal, and stdout the same as JSON."""
+    topic = make_topic(1)
+    filled(kafka, topic, 3)
+    with running(tmp_path, kafka, topic, target, "--json") as worker:
+        worker.until("begun", 3)
+        worker.asked(number, f"{number.name}: draining")
+        (tmp_path / "go").touch()
+
+        assert worker.code() == 128 + number == ExitCode(128 + number)
+        assert worker.log.read_text().count("done") == 3
+        assert worker.process.stdout is not None
+        answer = json.loads(worker.process.stdout.read())
+    assert answer == {"schema": "tidegate/worker@1", "ended_by": number.name, "ok": True}
+    assert committed(kafka, topic) == 3
+
+
+def test_a_second_signal_waits_for_nothing(kafka: str, make_topic: Callable[[int], str], tmp_path: Path) -> None:
+    """What is in work is given up, and left to the next owner."""
+    topic = make_topic(1)
+    filled(kafka, topic, 1)
+    with running(tmp_path, kafka, topic, "worker") as worker:
+        worker.until("begun")
+        worker.asked(signal.SIGTERM, "SIGTERM: draining")
+        worker.asked(signal.SIGINT, "SIGINT: waiting for nothing")
+
+        assert worker.code() == ExitCode.TERMINATED
+    assert committed(kafka, topic) in {None, 0}
+
+
+def test_a_third_signal_kills_what_holds_up_the_event_loop(
+    kafka: str, make_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    """User code that blocks hears of no signal; the process ends nevertheless."""
+    topic = make_topic(1)
+    filled(kafka, topic, 1)
+    with running(tmp_path, kafka, topic, "blocked") as worker:
+        worker.until("begun")
+        limit = time.monotonic() + 60
+        while worker.process.poll() is None and time.monotonic() < limit:
+            worker.process.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+
+        assert worker.process.returncode == -signal.SIGTERM
+
+
+def test_logs_are_objects_with_the_place_and_without_secrets(
+    kafka: str, make_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    """A failing handler is found by topic, partition, offset and attempt."""
+    topic = make_topic(1)
+    filled(kafka, topic, 1)
+    with running(tmp_path, kafka, topic, "fails", "--log-format", "json") as worker:
+        worker.until("handler failed")
+        worker.asked(signal.SIGTERM, "SIGTERM: draining")
+        assert worker.code() == ExitCode.TERMINATED
+        text = worker.log.read_text()
+
+    entries = [json.loads(line) for line in text.splitlines()]
+    [failed] = [each for each in entries if each["message"].startswith("handler failed")]
+    assert (failed["level"], failed["topic"], failed["partition"], failed["offset"]) == ("error", topic, 0, 0)
+    assert isinstance(failed["attempt"], int)
+    assert "RuntimeError: password=***" in failed["exception"]
+    assert "hunter2" not in text
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("app.py:number", ExitCode.USAGE, "app.py:number is no Worker: int"),
+        ("app.py:number", ExitCode.USAGE, "found there: worker, blocked, fails"),
+        ("app.py:takes", ExitCode.USAGE, "app.py:takes takes arguments"),
+        ("app.py:raises", ExitCode.RAISED, "RuntimeError: no database"),
+        ("app.py:nothing", ExitCode.USAGE, "there is no 'nothing' in app.py"),
+        ("app.py:worker", ExitCode.NOT_MET, "no Kafka broker answers at 127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, said: str) -> None:
+    """Bad input: a clear error, without a traceback."""
+    (tmp_path / "app.py").write_text(APP)
+    env = {**os.environ, "TOPIC": "orders", "BOOTSTRAP": "127.0.0.1:1"}
+    command = [sys.executable, "-m", "tidegate", "worker", "run", target, "--log-level", "error"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    assert said in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code
