@@ -3,7 +3,8 @@
 # make thorough  tests at full length, and every scenario in its thorough scope; half an hour
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
-# make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens
+# make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
+#                the worker beside bare aiokafka and others
 # make clean     removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.
@@ -62,6 +63,7 @@ bench: .venv/test.stamp
 	$(BIN)/python benchmarks/watermark.py
 	$(BIN)/python benchmarks/metadata.py
 	$(BIN)/python benchmarks/page.py
+	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json
 
 .venv/bin/python:
 	@echo "== making a virtual environment in .venv"

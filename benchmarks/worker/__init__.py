@@ -1,0 +1,1 @@
+"""The worker beside other ways to consume a topic; see `__main__`."""
