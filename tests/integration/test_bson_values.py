@@ -10,11 +10,12 @@ import pytest
 from hypothesis import example, given
 
 from tidegate import strategies
-from tidegate.model.documents import Document, exactly
+from tidegate.model.documents import Document, exactly, size_of
 from tidegate.model.instants import Instant
 from tidegate_adapters.bson_values import CODEC, loaded, stored
 
 Load: TypeAlias = Callable[[dict[str, Any]], Document]
+Size: TypeAlias = Callable[[Document], int]
 
 
 def through_bson(doc: Document) -> dict[str, Any]:
@@ -51,3 +52,34 @@ def whole(stored: dict[str, Any]) -> Document:
 def test_a_planted_bug_breaks_d1(load: Load) -> None:
     with pytest.raises(AssertionError):
         check_d1(load)
+
+
+def check_d5(size: Size) -> None:
+    @given(strategies.documents())
+    @example(Document.of({"n": 2**31 - 1, "m": 2**31, "k": -(2**31), "j": -(2**31) - 1, "\u00e9": "\u00e9"}))
+    @example(Document.of({"many": (1,) * 11, "b": True, "f": 0.5, "none": None, "at": Instant(0), "d": {"b": b"1"}}))
+    def law(doc: Document) -> None:
+        assert size(doc) == len(bson.encode(stored(doc)))
+
+    law()
+
+
+def test_a_document_takes_as_many_bytes_as_bson_makes_of_it() -> None:
+    """Law D5."""
+    check_d5(size_of)
+
+
+def in_characters(doc: Document) -> int:
+    """A character for a byte."""
+    return size_of(Document(tuple((key.replace("\u00e9", "e"), value) for key, value in doc.items)))
+
+
+def in_long_integers(doc: Document) -> int:
+    """Every integer in 64 bits."""
+    return size_of(Document(tuple((key, 2**40 if type(value) is int else value) for key, value in doc.items)))
+
+
+@pytest.mark.parametrize("size", [in_characters, in_long_integers])
+def test_a_planted_bug_breaks_d5(size: Size) -> None:
+    with pytest.raises(AssertionError):
+        check_d5(size)

@@ -19,10 +19,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multi
 from pymongo import MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
+from tests.integration.servers import MongoServer
 from tests.length import SEQUENCES
 
 from tidegate.model.documents import (
+    DEPTH_MAX,
     ID,
+    SIZE_MAX,
     Add,
     AddToSet,
     AllOf,
@@ -53,6 +56,7 @@ from tidegate.model.documents import (
     exactly,
     matches,
     parts_of,
+    size_of,
 )
 from tidegate.model.effects import Failure, Refused, is_duplicate
 from tidegate.model.errors import TidegateError
@@ -427,6 +431,64 @@ def test_every_update_makes_the_same_of_every_edge(collection: Collection[dict[s
         both = filled(collection)
         for number in range(len(HELD)):
             both.ask(FindOneAndUpdate(COLLECTION, Eq(ID, number), changes))
+        both.compare()
+
+
+X: Final = Eq(ID, "x")
+SMALL: Final = Document.of({"_id": "x"})
+HALF: Final = bytes(SIZE_MAX // 2)
+GROWING: Final[dict[str, tuple[tuple[Document, ...], Callable[[bytes], Operation]]]] = {
+    "insert": ((), lambda data: InsertOne(COLLECTION, SMALL.put(A, data))),
+    "upsert that inserts": ((), lambda data: upsert_one(COLLECTION, X, Put(A, data))),
+    "upsert of what it asks for": ((), lambda data: upsert_one(COLLECTION, AllOf((X, Eq(A, data))), Remove(B))),
+    "upsert that updates": ((SMALL,), lambda data: upsert_one(COLLECTION, X, Put(A, data))),
+    "put": ((SMALL,), lambda data: UpdateOne(COLLECTION, X, (Put(A, data),))),
+    "put beside what is there": ((SMALL.put(B, HALF),), lambda data: UpdateOne(COLLECTION, X, (Put(A, data),))),
+    "push": ((SMALL.put(B, HALF),), lambda data: UpdateOne(COLLECTION, X, (Push(A, data),))),
+    "push that drops another": (
+        (SMALL.put(A, (HALF,)),),
+        lambda data: find_one_and_update(COLLECTION, X, Push(A, data, 1)),
+    ),
+    "add to a set": ((SMALL.put(A, (HALF,)),), lambda data: find_one_and_update(COLLECTION, X, AddToSet(A, data))),
+}
+"""What makes a document larger with each byte, and what is there before."""
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[Collection[dict[str, Any]]]:
+    """Of a server whose cache takes the largest documents."""
+    with MongoServer(cache_gb=1) as server, MongoClient[dict[str, Any]](server.uri) as client:
+        yield client.get_database("large", codec_options=CODEC)[COLLECTION]
+
+
+@pytest.mark.parametrize("how", GROWING)
+def test_they_refuse_the_same_size(large: Collection[dict[str, Any]], how: str) -> None:
+    """Law WO3: one byte below, at and above it, and further above than the server takes for a document at all."""
+    held, grow = GROWING[how]
+    made = Embedded({COLLECTION: held})
+    made(grow(b""))
+    (least,) = made.contents(COLLECTION)
+    for beyond in (-1, 0, 1, 20_000):
+        large.delete_many({})
+        large.insert_many([stored(doc, COLLECTION) for doc in held] or [{"_id": "other"}])
+        both = Both(large, same, *(held or (Document.of({"_id": "other"}),)))
+        both.ask(grow(bytes(SIZE_MAX - size_of(least) + beyond)))
+        both.compare()
+        assert (max(map(size_of, both.contents())) == SIZE_MAX + beyond) == (beyond <= 0)
+
+
+def test_no_depth_that_can_be_asked_for_is_refused(collection: Collection[dict[str, Any]]) -> None:
+    """MongoDB 6.0.5 takes some 80 levels more."""
+    both = Both(collection)
+    lowest, pushed = deep(DEPTH_MAX - 1), deep(DEPTH_MAX - 2)
+    operations: tuple[Operation, ...] = (
+        InsertOne(COLLECTION, SMALL.put(A, lowest)),
+        upsert_one(COLLECTION, AllOf((NEW, Eq(A, lowest))), Put(B, lowest)),
+        FindOneAndUpdate(COLLECTION, X, (Put(B, lowest),)),
+        *(FindOneAndUpdate(COLLECTION, X, (Put(A, pushed), kind(B, pushed))) for kind in (Push[Any], AddToSet[Any])),
+    )
+    for operation in operations:
+        both.ask(operation)
         both.compare()
 
 

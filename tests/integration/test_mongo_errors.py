@@ -113,7 +113,7 @@ def concerned(*codes: int) -> list[dict[str, Any]]:
 
 
 SAID: Final[list[tuple[dict[str, Any], type[Failure], int]]] = [
-    *((data, NotApplied, 0) for data in coded(10107, 13435, 189, 112)),
+    *((data, NotApplied, 0) for data in coded(10107, 13435, 189, 112, 388)),
     *((data, Refused, 0) for data in coded(13, 2, 9, 14, 14031, 10334)),
     *((data, NotDurable, 1) for data in concerned(11602, 91, 64, 79, 100)),
     *((data, Ambiguous, 0) for data in (*coded(50, 11600, 11602, 91, 9001, 43, 424242), {"closeConnection": True})),
@@ -351,7 +351,7 @@ def test_documents_have_a_greatest_size(mongod: MongoServer, client: MongoClient
         (WaitQueueTimeoutError("no connection"), NotApplied, Ambiguous),
         (WTimeoutError("64", 64, {"code": 64}), NotDurable, NotDurable),
         (WriteConcernError("new", 424242, {"code": 424242}), NotDurable, NotDurable),
-        (OperationFailure("112", 112, {"code": 112}), NotApplied, NotApplied),
+        *((OperationFailure(f"{code}", code, {"code": code}), NotApplied, NotApplied) for code in (112, 388)),
         (ProtocolError("garbage"), Ambiguous, Ambiguous),
         (InvalidBSON("garbage"), Ambiguous, Ambiguous),
         (CursorNotFound("43", 43, {"code": 43}), Ambiguous, Ambiguous),

@@ -66,7 +66,8 @@ def stored(value: object, where: str = "value") -> Any:
     Raises:
         Misuse: It is not a value of tidegate, or MongoDB cannot keep it.
     """
-    checked(value, where)
+    if type(value) is not Document:  # one was checked when it was made, as a whole and not as a field of another
+        checked(value, where)
     return _encoded(cast("Value", value))
 
 

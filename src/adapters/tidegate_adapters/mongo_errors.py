@@ -12,7 +12,7 @@ fail in the same words, as they do in the simulator: whether a read was done mat
 
 With `retryWrites`, the driver sends a write twice and raises what came last. "Not the primary" then says nothing of the
 first try, and `retried` holds: a step-down between a lost reply and its retry would otherwise be taken for "not done".
-Codes that are found out while the write is carried out (112, 121, 11000, ...) come after the server has looked whether
+Codes that are found out while the write is carried out (112, 121, 388, 11000, ...) come after the server has looked whether
 it knows the request, so they keep their meaning.
 
 Reasons name the error and its code, and never quote the server: its texts repeat keys, values and whole documents.
@@ -104,6 +104,7 @@ _TABLE: Final = (
     _Row(PyMongoError, NotApplied, "not the primary", _NOT_PRIMARY, retried=Ambiguous),
     _Row(OperationFailure, NotApplied, "overloaded", (462,), retried=Ambiguous),
     _Row(OperationFailure, NotApplied, "write conflict", (112,)),
+    _Row(OperationFailure, NotApplied, "too large for the store's cache", (388,)),  # the next time it may be taken
     *(_Row(OperationFailure, Refused, reason, (code,)) for code, reason in _REFUSALS.items()),
     _Row(ServerSelectionTimeoutError, NotApplied, "no server"),  # the driver never raises it for a second try
     _Row(WaitQueueTimeoutError, NotApplied, "no connection", retried=Ambiguous),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tidegate.model.documents import (
     ID,
+    SIZE_MAX,
     Add,
     AddToSet,
     AllOf,
@@ -29,6 +30,7 @@ from tidegate.model.documents import (
     Put,
     PutServerTime,
     equal,
+    size_of,
 )
 from tidegate.model.effects import DUPLICATE_KEY, Call, Effect, Note, Now, Refused, Sleep
 from tidegate.model.errors import Misuse, UnknownEffect
@@ -297,6 +299,45 @@ def test_an_id_that_is_a_number_is_not_the_text_that_looks_like_it() -> None:
     assert outcome(find_one("rows", Eq(Field[int]("_id"), 1)), world)[1] == number
     assert outcome(find_one("rows", Eq(ID, "1")), world)[1] == text
     assert document("rows", 1).name != document("rows", "1").name
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("write", "held"),
+    [
+        (lambda data: insert_one("rows", row(b=data)), ()),
+        (lambda data: upsert_one("rows", Eq(ID, "a"), Put(B_FIELD, data)), ()),
+        (lambda data: upsert_one("rows", Eq(ID, "a"), Put(B_FIELD, data)), (row(),)),
+        (lambda data: update_one("rows", Eq(ID, "a"), Put(B_FIELD, data)), (row(),)),
+        (lambda data: find_one_and_update("rows", Eq(ID, "a"), Push(A_FIELD, data)), (row(a=(b"four",)),)),
+        (lambda data: update_one("rows", Eq(ID, "a"), Push(A_FIELD, data, 1)), (row(a=(b"more",)),)),
+    ],
+    ids=["insert", "upsert that inserts", "upsert that updates", "put", "push", "push that drops another"],
+)
+def test_no_write_makes_a_document_that_is_too_large(
+    write: Callable[[bytes], Effect[object]], held: tuple[Document, ...]
+) -> None:
+    """Law WO3, to the byte; what is refused changes nothing. That it is the byte of MongoDB: `test_mongo_agreement`."""
+
+    def made(data: bytes) -> int:
+        (doc,) = rows(outcome(write(data), world)[0])
+        assert doc is not None
+        return size_of(doc)
+
+    world = world_with({"rows": held})
+    room = SIZE_MAX - made(b"")
+    assert made(bytes(room)) == SIZE_MAX
+    assert outcome(write(bytes(room + 1)), world) == (world, Refused("document too large"))
+
+
+def test_a_world_begins_with_no_document_that_is_too_large() -> None:
+    """The error says which one."""
+    room = SIZE_MAX - size_of(row(b=b""))
+    assert rows(world_with({"rows": (row(b=bytes(room)),)}))
+    with pytest.raises(Misuse, match=r'(?s)16,777,217 bytes.*where: rows, "a"'):
+        world_with({"rows": (row(b=bytes(room + 1)),)})
 
 
 # --- time, notes, calls -------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ Laws
     WO1  No two documents of a collection have the same values in the fields of a unique index, and none has the id of
         another.
     WO2  Several documents are found in the order of their ids, each that matches, as they are at one time.
+    WO3  No write makes a document larger than the real store takes (`tidegate.model.documents.sizes`): it is refused.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import attrs
 
 from tidegate.model.documents import (
     ID,
+    SIZE_MAX,
     AllOf,
     Document,
     Eq,
@@ -35,6 +37,8 @@ from tidegate.model.documents import (
     equalities,
     in_order,
     matches,
+    show,
+    size_of,
     updated,
 )
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
@@ -245,6 +249,9 @@ def world_with(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO
     Args:
         contents: The documents.
         unique: Which fields no two documents of a collection may share, as `((field, ...), ...)`, an index each.
+
+    Raises:
+        Misuse: No server holds these: a document is too large, for one.
     """
     check_unique(unique)
     check_type(contents, Mapping, "documents by collection", 'write {"rows": (Document.of({...}), ...)}')
@@ -253,6 +260,12 @@ def world_with(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO
         check_type(docs, tuple, f"the documents of {collection}", "write a tuple: (Document.of({...}), ...)")
         for doc in docs:
             check_inserted(doc)
+            if size_of(doc) > SIZE_MAX:
+                raise Misuse(
+                    f"a document has {size_of(doc):,} bytes",
+                    where=f"{collection}, {show(doc.held(ID))}",
+                    why=f"MongoDB holds documents of {SIZE_MAX:,} bytes at most",
+                )
     world = Plain()
     for collection, indexes in unique.items():
         world = world.write(uniques(collection), indexes)
@@ -288,7 +301,7 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
         case FindOneAndUpdate(collection, where, updates):
             found = _find(world, collection, where)
             try:
-                after = found and updated(found, updates, lambda: world.read(CLOCK))
+                after = found and _fitting(updated(found, updates, lambda: world.read(CLOCK)))
                 yield _confirmed(_put(world, collection, after) if after else world), after
             except Refused as refused:
                 yield world, refused.fresh()
@@ -351,9 +364,10 @@ def _inserted(world: World, collection: str, doc: Document) -> World:
     """The world with the new document in it.
 
     Raises:
-        Refused: Its id is taken, or a unique index would have the same values twice.
+        Refused: It is too large, its id is taken, or a unique index would have the same values twice.
     """
     there = ids(collection)
+    _fitting(doc)
     if world.read(document(collection, doc[ID])) is not None:
         raise duplicate_key(ID.name)
     there_now = (*world.read(there), doc[ID])
@@ -363,6 +377,17 @@ def _inserted(world: World, collection: str, doc: Document) -> World:
 def _confirmed(world: World) -> World:
     """The world after a write that a majority has: it has all that was written before, too."""
     return world.write(UNCONFIRMED, ()) if world.read(UNCONFIRMED) else world
+
+
+def _fitting(doc: Document) -> Document:
+    """The document, which is about to be written.
+
+    Raises:
+        Refused: It is too large.
+    """
+    if size_of(doc) > SIZE_MAX:
+        raise Refused("document too large")
+    return doc
 
 
 def _put(world: World, collection: str, doc: Document) -> World:

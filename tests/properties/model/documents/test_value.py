@@ -16,9 +16,11 @@ from tests.properties.model.terms import A, B, Colour, doc, fields
 from tidegate import strategies
 from tidegate.model.documents import (
     DEPTH_MAX,
+    AddToSet,
     Document,
     Field,
     Foreign,
+    Push,
     Value,
     exactly,
     frozen,
@@ -252,3 +254,11 @@ def test_documents_are_nested_no_deeper_than_mongodb_allows(wrap: Callable[[obje
     assert Document.of({"a": nested(DEPTH_MAX - 1, wrap)}).has(A)
     with pytest.raises(Misuse, match="deeper"):
         Document.of({"a": nested(DEPTH_MAX, wrap)})
+
+
+@pytest.mark.parametrize("update", [Push, AddToSet])
+def test_what_is_put_into_an_array_lies_a_level_lower(update: Callable[[Field[Any], object], object]) -> None:
+    """So that no update makes a document that is nested too deep, wherever it is stored."""
+    assert update(A, frozen(nested(DEPTH_MAX - 2, listed)))
+    with pytest.raises(Misuse, match="deeper"):
+        update(A, frozen(nested(DEPTH_MAX - 1, listed)))

@@ -28,6 +28,7 @@ Laws
     D2  `equal` is an equivalence, and `exactly(a) == exactly(b)` implies `equal(a, b)`.
     D3  an update that is refused changes nothing.
     D4  of two values one comes first (`in_order`), or they are `equal`; that it is MongoDB's order is checked by the adapters.
+    D5  `size_of` is how many bytes BSON takes for a document; checked by the adapters.
 
 Modules, in reading order
     value       the document, its fields, what may stand in it, and `exactly`
@@ -35,6 +36,7 @@ Modules, in reading order
     comparison  `equal`, and `in_order`
     filters     the terms of a filter, and `matches`
     updates     the terms of an update, and `updated`
+    sizes       how many bytes a document takes, and how many it may
     printing    `show`: the one-line form of any value
 
 All their names that others need are importable from here.
@@ -65,6 +67,7 @@ from tidegate.model.documents.filters import (
     parts_of,
 )
 from tidegate.model.documents.printing import one_line, show
+from tidegate.model.documents.sizes import SIZE_MAX, size_of
 from tidegate.model.documents.updates import (
     UPDATES,
     Add,
@@ -93,9 +96,9 @@ from tidegate.model.documents.value import (
 )
 
 __all__ = [
-    "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "UPDATES", "Add", "AddToSet", "AllOf", "AnyOf",
+    "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "SIZE_MAX", "UPDATES", "Add", "AddToSet", "AllOf", "AnyOf",
     "Clock", "Contains", "Document", "Eq", "Exists", "Field", "Fields", "Filter", "Foreign", "Ge", "Gt", "In", "Le",
     "Lt", "Ne", "Not", "NotIn", "OlderThan", "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "V",
     "Value", "checked", "equal", "equalities", "exactly", "frozen", "has_lone_surrogate", "in_order", "matches",
-    "numeric", "one_line", "parts_of", "show", "updated",
+    "numeric", "one_line", "parts_of", "show", "size_of", "updated",
 ]  # fmt: skip

@@ -66,7 +66,7 @@ class Push(Generic[V]):
     last: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        check_held(self.field, self.value)
+        check_held(self.field, self.value, 2)
         if self.last is not None and (type(self.last) is not int or self.last < 1 or self.last not in INT64):
             raise Misuse(f"a push cannot keep the last {shown(self.last)} elements")
 
@@ -106,7 +106,7 @@ class AddToSet(Generic[V]):
     value: V
 
     def __attrs_post_init__(self) -> None:
-        check_held(self.field, self.value)
+        check_held(self.field, self.value, 2)
 
     def __str__(self) -> str:
         return f"add {show(self.value)} to {self.field}"

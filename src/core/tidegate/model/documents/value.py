@@ -31,7 +31,9 @@ Value: TypeAlias = "bool | int | float | str | bytes | Instant | Foreign | tuple
 
 _HALF: Final = 2**63
 INT64: Final = range(-_HALF, _HALF)
-DEPTH_MAX: Final = 100  # MongoDB's own limit for nested documents
+DEPTH_MAX: Final = 100
+"""How many levels of values lie in a document at most. MongoDB names this number; 6.0.5 refuses from about 180 on, so that
+what can be asked for here is never refused there."""
 
 
 def has_lone_surrogate(text: str) -> bool:
@@ -236,9 +238,9 @@ def checked(value: object, where: str, depth: int = 1) -> None:
     _lowest(value, where, depth)
 
 
-def check_held(field: Field[Any], value: object) -> None:
-    """Raise Misuse unless it is a field, and the value may stand in it."""
-    _lowest(value, _name_of(field), 1)
+def check_held(field: Field[Any], value: object, depth: int = 1) -> None:
+    """Raise Misuse unless it is a field, and the value may stand in it, at this depth."""
+    _lowest(value, _name_of(field), depth)
 
 
 def _lowest(value: object, where: str, depth: int) -> int:
