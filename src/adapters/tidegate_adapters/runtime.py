@@ -1,0 +1,567 @@
+"""The one runtime that carries out the commands of reducers (`tidegate.model.reducer`), on asyncio; it knows no server.
+
+A reducer decides and never waits; the runtime does what it decides and decides nothing. It is told how by two functions:
+
+    begin(command)              what to do: call user code (`Call`, `CallEach`), wait (`After`), end another command's work
+                                (`Interrupt`, `Withdraw`), or nothing more (None), where `begin` has done it already
+    event_for(command, reply)   the event that says what became of it; rooms of tidegate have one of this name
+
+    runtime = Runtime(rules, state, begin, event_for)
+    runtime.tell(Submitted((1, 2, 3), now()))
+    await runtime.until(lambda state: not state.waiting and not state.under_way)
+    await runtime.close()
+
+All that came to an end in one turn of the event loop is handed over at once: `step` is folded over it, or over what `merge`
+makes of it where a reducer has events for several. A reply is what user code returned or the exception that it raised. Code
+runs on runners, tasks that live long, so a call of code that does not wait costs no task; a runner in which code has changed
+a context variable is not used again.
+
+Laws (RT), with `tests/integration/test_runtime.py`
+    RT1  Each call of code, and each timer, is told once: when it has ended. What was withdrawn is not told.
+    RT2  Whatever code raises is its reply, `CancelledError` and other `BaseException`s included. After SystemExit and
+         KeyboardInterrupt, which are replies as well, `until` raises them once: what is owed can still be done then.
+    RT3  A reply of which `event_for` or the reducer makes nothing is told as the error that they raised; so is what `begin`
+         raised. It is logged. If the reducer does not take that either, the runtime has failed, and `until` says so.
+    RT4  Every command of every step is begun, in order, whatever observers, logs or callbacks raise. Observers that raise are
+         logged and counted, and switched off after `observer_failures_max` times in a row.
+    RT5  Interrupted code is told when it ends, with its own reply if it has one, and as `Refused("interrupted")` otherwise;
+         code that waits for a runner has ended at once.
+    RT6  Events are stepped in the order in which they were told; of several calls of code, in that in which they ended.
+    RT7  After `close` nothing is told, no timer fires and no runner is left, but for code that will not be cancelled.
+    RT8  Code begins in the order in which it was asked for, and as much at once as was asked for: how much that is, the
+         reducer decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, assert_never, final, get_args
+
+import attrs
+
+from tidegate.model.effects import Ambiguous, Failure, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.reducer import Reducer, Step
+from tidegate.model.values import check_type
+
+__all__ = [
+    "After",
+    "Call",
+    "CallEach",
+    "Ended",
+    "Interrupt",
+    "Job",
+    "Observer",
+    "Runtime",
+    "Withdraw",
+    "Working",
+    "as_failure",
+]
+
+log: Final = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+
+S = TypeVar("S")
+E = TypeVar("E")
+C = TypeVar("C")
+
+_BURST: Final = 256
+"""After so many calls that did not wait, a runner lets others go."""
+_PATIENCE_S: Final = 1.0
+"""How long `close` waits for code that was cancelled."""
+
+
+# --- what there is to do ------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Call:
+    """Call the user's code; the reply is what it returned or raised."""
+
+    code: Callable[[], Awaitable[object]]
+
+
+@final
+@attrs.frozen
+class CallEach:
+    """Call the user's code with each of these; the replies are tuples of `Ended`, for those that ended in one turn."""
+
+    code: Callable[[Any], Awaitable[object]]
+    given: Sequence[object]
+
+
+@final
+@attrs.frozen
+class After:
+    """Wait for so many seconds; the reply is None."""
+
+    seconds: float
+
+
+@final
+@attrs.frozen
+class Interrupt:
+    """Cancel the code of this command; that it has ended is told (RT5)."""
+
+    command: object
+
+
+@final
+@attrs.frozen
+class Withdraw:
+    """Cancel the code or the timer of this command; nothing more is told of it."""
+
+    command: object
+
+
+Job: TypeAlias = Call | CallEach | After | Interrupt | Withdraw
+_JOBS: Final = get_args(Job)
+
+
+@final
+class Ended(NamedTuple):
+    """A call of `CallEach` that has ended: what the code was given, and what it returned or raised."""
+
+    given: object
+    reply: object
+
+
+@final
+class Working(NamedTuple):
+    """A call that has begun and has not ended: of which command, with what, since when on the loop's clock, in seconds."""
+
+    command: object
+    given: object
+    began_s: float
+
+
+def as_failure(reply: object) -> object:
+    """The reply, where it is no exception, or one that programs know; any other exception as `Ambiguous`, with its type.
+
+    Rooms of tidegate know failures (`tidegate.model.effects`), and user code may raise anything: then nobody knows what it has
+    done.
+    """
+    is_unknown = isinstance(reply, BaseException) and not isinstance(reply, Failure)
+    return Ambiguous(type(reply).__name__) if is_unknown else reply
+
+
+Observer: TypeAlias = Callable[[E, S, Sequence[C]], object]
+"""Called with each event, the state after it, and the commands that follow."""
+
+
+# --- the runtime --------------------------------------------------------------------------------------------------------
+
+
+@final
+class _Work(Generic[C]):
+    """A command whose code has not ended everywhere, or whose timer runs."""
+
+    __slots__ = ("code", "command", "ended", "is_each", "is_withdrawn", "left", "timer")
+
+    def __init__(
+        self, command: C, code: Callable[[Any], Awaitable[object]] | None, left: int, *, is_each: bool
+    ) -> None:
+        self.command, self.code, self.left, self.is_each = command, code, left, is_each
+        self.ended: list[Ended] = []  # in this turn
+        self.is_withdrawn = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+@final
+class _Runner(Generic[C]):
+    """A task that calls code, one call after the other, and what it is at."""
+
+    __slots__ = ("began_s", "cancels", "given", "task", "work")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None]
+        self.work: _Work[C] | None = None
+        self.given: object = None
+        self.began_s = 0.0
+        self.cancels = 0  # by the runtime, since it is at this
+
+
+@final
+class _Observing:
+    """An observer, and how often in a row it has failed."""
+
+    def __init__(self, observer: Callable[..., object]) -> None:
+        self.observer, self.failures = observer, 0
+
+
+class Runtime(Generic[S, E, C]):
+    """Runs a reducer in the event loop in which it is made.
+
+    Args:
+        rules: The reducer.
+        state: Where it begins.
+        begin: What to do for a command; commands are hashable, and equal ones are ended together.
+        event_for: The event that says what became of a command, given the reply; None if nothing follows.
+        merge: What makes fewer events of those of one turn; the reducer must take either for the same. All of them have been
+            made by then, so that it may hear of what it withdraws in that very turn.
+        observers: Called after each step.
+        observer_failures_max: After so many failures in a row an observer is no longer called; None for never.
+
+    Attributes:
+        state: Of the reducer, now.
+        observer_failures: How often observers have raised.
+    """
+
+    def __init__(
+        self,
+        rules: Reducer[S, E, C],
+        state: S,
+        begin: Callable[[C], Job | None],
+        event_for: Callable[[C, object], E | None],
+        *,
+        merge: Callable[[Sequence[E]], Iterable[E]] | None = None,
+        observers: Iterable[Observer[E, S, C]] = (),
+        observer_failures_max: int | None = None,
+    ) -> None:
+        self.state = state
+        self.observer_failures = 0
+        self._rules, self._begin, self._event_for, self._merge = rules, begin, event_for, merge
+        self._observers = list(map(_Observing, observers))
+        self._observer_failures_max = observer_failures_max
+        self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
+        self._told: list[E | _Work[C]] = []  # in this turn: events, and work of which something has ended
+        self._is_due = self._is_closed = False
+        self._works: dict[object, list[_Work[C]]] = {}
+        self._queue: deque[tuple[_Work[C], object]] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._runners: dict[_Runner[C], None] = {}
+        self._waiters: list[tuple[Callable[[S], bool], asyncio.Future[None]]] = []
+        self._exits: list[BaseException] = []
+        self._failure: Exception | None = None
+
+    # --- from outside ---
+
+    def tell(self, event: E) -> None:
+        """Hand over an event, with all that ends in this turn of the event loop."""
+        self._told.append(event)
+        self._come()
+
+    async def until(self, is_reached: Callable[[S], bool]) -> S:
+        """Wait for a state; what has been told by then is stepped before any is looked at.
+
+        Args:
+            is_reached: Tells whether the state is the one.
+
+        Returns:
+            The state.
+
+        Raises:
+            SystemExit, KeyboardInterrupt: User code has raised it; whoever catches it may go on waiting (RT2).
+            Exception: The reducer has raised it, so that nothing more will happen (RT3).
+            Misuse: The runtime is closed.
+        """
+        while not self._is_over(is_reached):
+            waiter = (is_reached, self._loop.create_future())
+            self._waiters.append(waiter)
+            try:
+                await waiter[1]
+            finally:
+                self._waiters.remove(waiter)
+        if self._exits:
+            raise self._exits.pop(0)
+        if self._failure is not None:
+            raise self._failure
+        if not is_reached(self.state):
+            raise Misuse("the runtime is closed", why="nothing more will happen", todo="wait before you close it")
+        return self.state
+
+    def working(self) -> list[Working]:
+        """The calls of code that have begun and not ended, those included that will not be cancelled."""
+        return [
+            Working(runner.work.command, runner.given, runner.began_s)
+            for runner in self._runners
+            if runner.work is not None
+        ]
+
+    async def close(self) -> None:
+        """Cancel whatever is left; code that will not be cancelled is logged, and left behind."""
+        self._is_closed = True
+        self._wake()
+        self._drop_all()
+        tasks = {runner.task for runner in self._runners}
+        for runner in self._runners:
+            self._cancel(runner)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE_S)
+        for each in self.working():
+            self._say(logging.WARNING, "%s will not be cancelled, and is left behind", each.command)
+
+    # --- turns ---
+
+    def _come(self) -> None:
+        """See to it that what was told is stepped soon."""
+        if not self._is_due and not self._is_closed:
+            self._is_due = True
+            self._loop.call_soon(self._turn, context=self._context)
+
+    def _turn(self) -> None:
+        """Step all that was told, and begin what follows."""
+        self._is_due = False
+        told, self._told = self._told, []
+        if self._is_closed or self._failure is not None:
+            return
+        try:
+            if self._merge is not None and len(told) > 1:
+                self._step_merged(self._merge, told)
+            else:
+                for each in told:
+                    if (found := self._as_event(each)) is not None:
+                        self._step(*found)
+        except Exception as failure:  # noqa: BLE001  the reducer's; whoever waits gets it
+            self._failure = failure
+            self._say(logging.CRITICAL, "the reducer has failed, and nothing more is done", error=failure)
+            self._drop_all()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake whoever waits for this state, and whoever cannot tell: it then raises what its function does."""
+        for is_reached, waiter in self._waiters:
+            try:
+                is_over = self._is_over(is_reached)
+            except Exception:  # noqa: BLE001
+                is_over = True
+            if is_over and not waiter.done():
+                waiter.set_result(None)
+
+    def _is_over(self, is_reached: Callable[[S], bool]) -> bool:
+        return (
+            bool(self._exits)
+            or self._failure is not None
+            or self._is_closed
+            or (not self._told and is_reached(self.state))
+        )
+
+    def _as_event(self, told: E | _Work[C]) -> tuple[C | None, E] | None:
+        """What was told as an event, and of which command it tells."""
+        if not isinstance(told, _Work):
+            return None, told
+        ended, told.ended = told.ended, []
+        if told.is_withdrawn:
+            return None
+        if not told.left:
+            self._forget(told)
+        event = self._answered(told.command, tuple(ended) if told.is_each else ended[0].reply)
+        return None if event is None else (told.command, event)
+
+    def _answered(self, command: C, reply: object) -> E | None:
+        """The event for a reply, or for the error that is made of it (RT3)."""
+        try:
+            return self._event_for(command, reply)
+        except Exception as error:  # noqa: BLE001  of the user's answer, or of what looks at it
+            self._say(logging.ERROR, "no answer to %s", command, error=error)
+            return self._event_for(command, error)
+
+    def _step_merged(self, merge: Callable[[Sequence[E]], Iterable[E]], told: list[E | _Work[C]]) -> None:
+        """Step what `merge` makes of the events; if anything raises, step them one by one."""
+        found = [pair for each in told if (pair := self._as_event(each)) is not None]
+        steps: list[tuple[E, Step[S, C]]] = []
+        state = self.state
+        try:
+            for event in merge([event for _, event in found]):
+                steps.append((event, self._rules.step(state, event)))
+                state = steps[-1][1].state
+        except Exception as error:  # noqa: BLE001  one by one it shows whose fault it is
+            self._say(logging.DEBUG, "stepping one by one", error=error)
+            for pair in found:
+                self._step(*pair)
+            return
+        for event, step in steps:
+            self._follow(event, step)
+
+    def _step(self, command: C | None, event: E) -> None:
+        """Step; an answer that the reducer does not take is told as the error that it raised (RT3)."""
+        try:
+            step = self._rules.step(self.state, event)
+        except Exception as error:
+            if command is None:
+                raise
+            self._say(logging.ERROR, "no answer to %s", command, error=error)
+            instead = self._event_for(command, error)
+            if instead is None:
+                return
+            event, step = instead, self._rules.step(self.state, instead)
+        self._follow(event, step)
+
+    def _follow(self, event: E, step: Step[S, C]) -> None:
+        self.state = step.state
+        for observing in self._observers:
+            self._observe(observing, event, step)
+        for command in step.commands:
+            self._carry_out(command)
+
+    def _observe(self, observing: _Observing, event: E, step: Step[S, C]) -> None:
+        """Tell an observer; what it raises is its own affair (RT4)."""
+        try:
+            observing.observer(event, step.state, step.commands)
+            observing.failures = 0
+        except BaseException as error:  # noqa: BLE001  no command is lost
+            self.observer_failures += 1
+            observing.failures += 1
+            self._note(error)
+            self._say(logging.ERROR, "an observer failed: %s", observing.observer, error=error)
+            if observing.failures == self._observer_failures_max:
+                self._observers = [each for each in self._observers if each is not observing]
+                self._say(logging.ERROR, "it is not called again: %s", observing.observer)
+
+    # --- commands ---
+
+    def _carry_out(self, command: C) -> None:
+        try:
+            job = self._begin(command)
+            if job is not None:
+                check_type(job, _JOBS, "what to do for a command")
+        except BaseException as error:  # noqa: BLE001  of the user's, or of what asks it
+            self._note(error)
+            work = _Work(command, None, 1, is_each=False)
+            self._works.setdefault(command, []).append(work)
+            self._end(work, None, error)
+            return
+        match job:
+            case None:
+                pass
+            case Call(code):
+                self._enqueue(_Work(command, lambda _: code(), 1, is_each=False), (None,))
+            case CallEach(code_of_each, given):
+                self._enqueue(_Work(command, code_of_each, len(given), is_each=True), given)
+            case After(seconds):
+                work = _Work(command, None, 1, is_each=False)
+                self._works.setdefault(command, []).append(work)
+                work.timer = self._loop.call_later(max(seconds, 0), self._end, work, None, None)
+            case Interrupt(other):
+                for work in self._works.get(other, ()):
+                    self._interrupt(work)
+            case Withdraw(other):
+                for work in tuple(self._works.get(other, ())):
+                    self._withdraw(work)
+            case _:
+                assert_never(job)
+
+    def _interrupt(self, work: _Work[C]) -> None:
+        waiting = [given for each, given in self._queue if each is work]
+        if waiting:
+            self._queue = deque(each for each in self._queue if each[0] is not work)
+        for given in waiting:
+            self._end(work, given, Refused("interrupted"))
+        for runner in self._runners:
+            if runner.work is work:
+                self._cancel(runner)
+
+    def _withdraw(self, work: _Work[C]) -> None:
+        work.is_withdrawn = True
+        self._forget(work)
+        if work.timer is not None:
+            work.timer.cancel()
+        self._interrupt(work)
+
+    def _forget(self, work: _Work[C]) -> None:
+        left = [each for each in self._works.pop(work.command, ()) if each is not work]
+        if left:
+            self._works[work.command] = left
+
+    def _drop_all(self) -> None:
+        for work in [each for some in self._works.values() for each in some]:
+            self._withdraw(work)
+
+    def _end(self, work: _Work[C], given: object, reply: object) -> None:
+        """A call of code, or a timer, has ended."""
+        work.left -= 1
+        if not work.ended:
+            self._told.append(work)
+        work.ended.append(Ended(given, reply))
+        self._come()
+
+    # --- runners ---
+
+    def _enqueue(self, work: _Work[C], given: Iterable[object]) -> None:
+        if not work.left:  # of nothing, all has ended
+            self._told.append(work)
+            self._come()
+            return
+        self._works.setdefault(work.command, []).append(work)
+        self._queue.extend((work, each) for each in given)
+        self._call_in()
+
+    def _call_in(self) -> None:
+        """Wake two runners, or make them; each does so again, so a thousand are there in ten turns, and two if code does not wait."""
+        for _ in range(min(2, len(self._queue))):
+            while self._idle:
+                if not (idle := self._idle.popleft()).done():
+                    idle.set_result(None)
+                    break
+            else:
+                runner = _Runner[C]()
+                runner.task = self._loop.create_task(self._run(runner), context=self._context.copy())
+                runner.task.add_done_callback(self._retired)
+                self._runners[runner] = None
+
+    def _retired(self, task: asyncio.Task[None]) -> None:
+        """A runner has ended, for whatever reason."""
+        self._runners = {each: None for each in self._runners if each.task is not task}
+        if not task.cancelled():
+            task.exception()  # it was told as a reply
+        if not self._is_closed:
+            self._call_in()
+
+    async def _run(self, runner: _Runner[C]) -> None:
+        """Call what waits, as long as the runner is as good as new."""
+        calls = 0
+        while not self._is_closed:
+            if not self._queue:
+                idle = self._loop.create_future()
+                self._idle.append(idle)
+                await idle
+                calls = 0
+                continue
+            work, runner.given = self._queue.popleft()
+            if not calls:
+                self._call_in()
+            calls += 1
+            runner.work, runner.began_s = work, self._loop.time()
+            assert work.code is not None
+            try:
+                reply = await work.code(runner.given)
+            except BaseException as error:  # noqa: BLE001  whatever it is, it is the reply (RT2)
+                reply = self._raised(runner, error)
+            given, runner.work, runner.given = runner.given, None, None
+            self._end(work, given, reply)
+            if isinstance(reply, GeneratorExit) or not self._is_as_new(runner):
+                return
+            if calls % _BURST == 0:
+                await asyncio.sleep(0)
+
+    def _raised(self, runner: _Runner[C], error: BaseException) -> object:
+        self._note(error)
+        return Refused("interrupted") if isinstance(error, asyncio.CancelledError) and runner.cancels else error
+
+    def _is_as_new(self, runner: _Runner[C]) -> bool:
+        """Tell whether nothing is left in a runner of what it called: no cancellation, no context variable."""
+        for _ in range(runner.cancels):
+            runner.task.uncancel()
+        runner.cancels = 0
+        return not runner.task.cancelling() and contextvars.copy_context() == self._context
+
+    def _cancel(self, runner: _Runner[C]) -> None:
+        runner.cancels += 1
+        runner.task.cancel()
+
+    # --- what goes wrong ---
+
+    def _note(self, error: BaseException) -> None:
+        """Whoever waits gets what is to end the process."""
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            self._exits.append(error)
+
+    def _say(self, level: int, text: str, *about: object, error: BaseException | None = None) -> None:
+        with suppress(BaseException):  # a log that raises loses no command
+            log.log(level, text, *about, exc_info=error)

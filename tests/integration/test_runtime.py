@@ -1,0 +1,556 @@
+"""The runtime of reducers (`tidegate_adapters.runtime`), with code that does whatever code may do, on the deterministic loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any, Final, TypeAlias, final
+
+import attrs
+import pytest
+
+from tidegate.model.effects import Refused
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.reducer import Step
+from tidegate_adapters.runtime import After, Call, CallEach, Ended, Interrupt, Job, Observer, Runtime, Withdraw
+from tidegate_adapters.testing import run, stall
+
+RUNS: Final = 300
+PATIENCE_S: Final = 1.0
+"""As long as some code takes, so that both end in one turn."""
+
+
+# --- a machine: a crew works on tasks, some at once, each for a limited time and at most twice ----------------------------
+
+
+@final
+@attrs.frozen
+class Task:
+    """Calls of code that were asked for at once; `how` says what each call does."""
+
+    number: int
+    attempt: int
+    how: tuple[str, ...] = attrs.field(eq=False)
+
+
+@final
+@attrs.frozen
+class Limit:
+    """The time of an attempt."""
+
+    task: Task
+
+
+@final
+@attrs.frozen
+class GiveUp:
+    """End this; if `quietly`, nothing more is to be told of it."""
+
+    what: Task | Limit
+    quietly: bool
+
+
+Command: TypeAlias = Task | Limit | GiveUp
+
+
+@final
+@attrs.frozen
+class Came:
+    """Tasks are to be done."""
+
+    tasks: tuple[Task, ...]
+
+
+@final
+@attrs.frozen
+class Reported:
+    """Calls have ended, each with its place and whether it failed."""
+
+    task: Task
+    calls: tuple[tuple[int, bool], ...]
+
+
+@final
+@attrs.frozen
+class Over:
+    """The time of an attempt is over."""
+
+    task: Task
+
+
+Event: TypeAlias = Came | Reported | Over
+
+
+@final
+@attrs.frozen
+class Crew:
+    """Where the tasks are. `wrong` is what never happens."""
+
+    waiting: tuple[Task, ...] = ()
+    under_way: tuple[tuple[Task, frozenset[int], bool], ...] = ()
+    done: tuple[tuple[int, bool], ...] = ()
+    wrong: tuple[str, ...] = ()
+
+
+@final
+@attrs.frozen
+class Rules:
+    """At most two tasks are under way; what fails is tried once more. Events that were merged may come late."""
+
+    is_merged: bool = False
+
+    def step(self, state: Crew, event: Event) -> Step[Crew, Command]:
+        match event:
+            case Came(tasks):
+                return self.filled(attrs.evolve(state, waiting=(*state.waiting, *tasks)), ())
+            case Over(task):
+                if not self.is_merged and not any(task == each for each, *_ in state.under_way):
+                    return Step(attrs.evolve(state, wrong=(*state.wrong, f"the timer of {task} was withdrawn")))
+                return Step(state, (GiveUp(task, quietly=False),))
+            case Reported(task, calls):
+                return self.reported(state, task, calls)
+
+    def reported(self, state: Crew, task: Task, calls: tuple[tuple[int, bool], ...]) -> Step[Crew, Command]:
+        found = [each for each in state.under_way if each[0] == task]
+        if not found or not {place for place, _ in calls} <= found[0][1] or not calls:
+            return Step(attrs.evolve(state, wrong=(*state.wrong, f"{task} {calls} was told twice, or not asked for")))
+        if any(place < 0 for place, _ in calls):
+            raise Misuse("there is no such place")
+        left = found[0][1] - {place for place, _ in calls}
+        has_failed = found[0][2] or any(failed for _, failed in calls)
+        others = tuple(each for each in state.under_way if each[0] != task)
+        if left:
+            return Step(attrs.evolve(state, under_way=(*others, (task, left, has_failed))))
+        limit = GiveUp(Limit(task), quietly=True)
+        if has_failed and task.attempt == 1:
+            again = Task(task.number, 2, task.how)
+            return self.filled(attrs.evolve(state, under_way=others, waiting=(*state.waiting, again)), (limit,))
+        done = (*state.done, (task.number, has_failed))
+        return self.filled(attrs.evolve(state, under_way=others, done=done), (limit,))
+
+    def filled(self, state: Crew, first: tuple[Command, ...]) -> Step[Crew, Command]:
+        commands = list(first)
+        while state.waiting and len(state.under_way) < 2:
+            task, *rest = state.waiting
+            begun = (task, frozenset(range(len(task.how))), False)
+            state = attrs.evolve(state, waiting=tuple(rest), under_way=(*state.under_way, begun))
+            commands += (Limit(task), task)
+            if "at once" in task.how:  # interrupted before any of it has begun
+                commands.append(GiveUp(task, quietly=False))
+        return Step(state, tuple(commands))
+
+
+# --- what code may do -----------------------------------------------------------------------------------------------------
+
+PLACE: contextvars.ContextVar[object] = contextvars.ContextVar("PLACE", default=None)
+HOW: Final = (
+    "returns", "returns", "waits", "waits", "raises", "cancels", "cancels itself", "exits", "is interrupted", "hangs", "swallows", "is stubborn",
+    "answers nonsense", "sets a variable", "times out", "at once", "stalls", "closes", "returns an error", "is no coroutine",
+)  # fmt: skip
+
+
+@final
+class World:
+    """What the code sees, and what becomes of it."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.begun: list[tuple[int, int, int]] = []
+        self.ended: list[tuple[int, int, int]] = []
+        self.exits: list[BaseException] = []
+        self.met: dict[Task, asyncio.Barrier] = {}
+        self.wrong: list[str] = []
+
+    async def code(self, task: Task, place: int) -> object:
+        name, how = (task.number, task.attempt, place), task.how[place]
+        me = asyncio.current_task()
+        assert me is not None
+        self.begun.append(name)
+        if PLACE.get() is not None or me.cancelling():
+            self.wrong.append(f"{name} finds what another has left: {PLACE.get()}, {me.cancelling()} cancellations")
+        try:
+            return await self.does(how, task, me)
+        finally:
+            self.ended.append(name)
+
+    async def does(self, how: str, task: Task, me: asyncio.Task[Any]) -> object:
+        if how in {"hangs", "at once"}:
+            await asyncio.Event().wait()
+        match how:
+            case "meets":
+                self.met.setdefault(task, asyncio.Barrier(len(task.how)))
+                await self.met[task].wait()
+            case "waits":
+                await asyncio.sleep(self.random.choice([0, 0.5, 1]))
+            case "stalls":
+                stall(self.random.choice([0.5, 1.5]))
+                await asyncio.sleep(0)
+            case "raises":
+                await asyncio.sleep(self.random.choice([0, 0.5]))
+                raise ValueError("on purpose")
+            case "cancels":
+                raise asyncio.CancelledError
+            case "cancels itself":
+                me.cancel()
+                await asyncio.sleep(self.random.choice([0, 1]))
+            case "exits" | "is interrupted":
+                self.exits.append(SystemExit(3) if how == "exits" else KeyboardInterrupt())
+                raise self.exits[-1]
+            case "swallows":
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    await asyncio.sleep(1)
+            case "is stubborn":
+                for _ in range(2):
+                    try:
+                        await asyncio.sleep(3)
+                    except asyncio.CancelledError:
+                        continue
+                    raise ValueError("was not interrupted, and is late")
+            case "sets a variable":
+                PLACE.set(task)
+                await asyncio.sleep(self.random.choice([0, 1]))
+            case "times out":
+                try:
+                    async with asyncio.timeout(1):
+                        await asyncio.Event().wait()
+                except TimeoutError:
+                    pass
+            case "closes":
+                raise GeneratorExit
+            case "returns an error":
+                return ValueError("returned")
+            case "answers nonsense":
+                return "nonsense"
+            case _:
+                pass
+        return None
+
+    def begin(self, command: Command) -> Job | None:
+        match command:
+            case Task(how=how) as task:
+                if how[0] == "is no coroutine":
+                    return CallEach(lambda _: None, range(len(how)))  # type: ignore[arg-type, return-value]
+                if len(how) == 1:
+                    return Call(lambda: self.code(task, 0))
+                return CallEach(lambda place: self.code(task, place), range(len(how)))
+            case Limit():
+                return After(PATIENCE_S)
+            case GiveUp(what, quietly):
+                return Withdraw(what) if quietly else Interrupt(what)
+
+    def event_for(self, command: Command, reply: object) -> Event | None:
+        match command:
+            case Task(how=how) as task:
+                if isinstance(reply, Exception) and len(how) > 1:  # RT3: none of what is left is known
+                    return Reported(task, ((0, True),))
+                replies = reply if isinstance(reply, tuple) else (Ended(0, reply),)
+                if any(each.reply == "nonsense" for each in replies):
+                    raise Misuse("nonsense is no answer") if len(how) == 1 else AssertionError
+                return Reported(task, tuple((each.given, isinstance(each.reply, BaseException)) for each in replies))
+            case Limit(task):
+                return Over(task)
+            case GiveUp():
+                return None
+
+
+def merged(events: Sequence[Event]) -> Iterable[Event]:
+    """What came in one turn comes at once."""
+    came = tuple(task for event in events if isinstance(event, Came) for task in event.tasks)
+    return [*([Came(came)] if came else []), *(event for event in events if not isinstance(event, Came))]
+
+
+def tasks(random: Random, count: int) -> tuple[Task, ...]:
+    found = []
+    for number in range(count):
+        how = tuple(random.choices(HOW, k=random.choice([1, 1, 2, 4])))
+        if len(how) > 1:  # nonsense of one of several is looked at where there is one call
+            how = tuple("raises" if each in {"answers nonsense", "is no coroutine"} else each for each in how)
+        found.append(Task(number, 1, random.choice([how, how, how, ("meets",) * len(how) * 2])))
+    return tuple(found)
+
+
+@final
+@attrs.frozen
+class Told:
+    """What observers were told."""
+
+    events: list[Event] = attrs.field(factory=list)
+
+    def note(self, event: Event, _: Crew, __: Sequence[Command]) -> None:
+        self.events.append(event)
+
+
+Made: TypeAlias = type[Runtime[Crew, Event, Command]]
+
+
+def course(made: Made) -> Callable[[Random], Any]:
+    """Tasks come in two heaps and one by one; all is judged at the end."""
+
+    async def main(random: Random) -> None:
+        world, told = World(random), Told()
+        fails = random.choice([0, 0.3, 1])
+
+        def fallible(*_: object) -> None:
+            if random.random() < fails:
+                raise random.choice([ValueError, asyncio.CancelledError])
+
+        merge = random.choice([None, merged])
+        observers: list[Observer[Event, Crew, Command]] = [fallible, told.note]
+        runtime = made(
+            Rules(is_merged=merge is not None), Crew(), world.begin, world.event_for, merge=merge,
+            observers=observers, observer_failures_max=random.choice([None, 3]),
+        )  # fmt: skip
+        asked = tasks(random, random.randint(3, 8))
+        heap = random.randint(1, len(asked))
+        runtime.tell(Came(asked[:heap]))
+        for task in asked[heap:]:
+            runtime.tell(Came((task,)))
+            await asyncio.sleep(random.choice([0, 0, 1]))
+        exits: list[BaseException] = []
+        state = Crew()
+        while len(state.done) < len(asked):
+            try:
+                state = await runtime.until(lambda state: len(state.done) == len(asked))
+            except (SystemExit, KeyboardInterrupt) as error:
+                exits.append(error)
+        assert not runtime.working(), "RT1: all has ended"
+        events = len(told.events)
+        runtime.tell(Came((Task(99, 1, ("hangs", "returns", "waits")),)))
+        if random.random() < 0.7:
+            await asyncio.sleep(random.choice([0, 0.2]))
+        before = len(told.events)
+        await runtime.close()
+        await asyncio.sleep(100)
+
+        assert world.wrong == [], "RT5, and what one call leaves the next does not find"
+        assert state.wrong == (), "RT1"
+        assert sorted(number for number, _ in state.done) == list(range(len(asked))), "RT1"
+        assert list(map(id, exits)) == list(map(id, world.exits)), "RT2"
+        assert before == len(told.events) <= events + 3, "RT7"
+        assert len(asyncio.all_tasks()) == 1, "RT7"
+        assert max(Counter(world.begun).values(), default=1) == 1, "RT1"
+        at_once = {task.number for task in asked if "at once" in task.how}
+        assert not at_once & {number for number, *_ in world.begun}, "RT5"
+        failed = {number for number, has_failed in state.done if has_failed}
+        assert not failed & {task.number for task in asked if "meets" in task.how}, "RT8"
+        came = [task.number for event in told.events if isinstance(event, Came) for task in event.tasks]
+        assert came[: len(asked)] == list(range(len(asked))), "RT6"
+        ended = [
+            (event.task.number, event.task.attempt, place)
+            for event in told.events
+            if isinstance(event, Reported)
+            for place, _ in event.calls
+        ]
+        alone = [each for each in ended if each in world.ended]
+        of_task = {each[:2]: [one for one in alone if one[:2] == each[:2]] for each in alone}
+        for name, order in of_task.items():
+            assert name[0] == 99 or order == [each for each in world.ended if each[:2] == name], "RT6"
+
+    return main
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterable[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.tidegate(runs=RUNS)
+def test_whatever_code_does_each_call_is_told_once_and_nothing_is_left(seeded: Any) -> None:
+    """Laws RT1 to RT8."""
+    seeded.run(course(Runtime))
+
+
+# --- planted faults -------------------------------------------------------------------------------------------------------
+
+
+class ObserverLosesCommands(Runtime[Crew, Event, Command]):
+    """What follows is forgotten where an observer raises."""
+
+    def _follow(self, event: Event, step: Step[Crew, Command]) -> None:
+        failures = self.observer_failures
+        silent = Step[Crew, Command](step.state)
+        super()._follow(event, silent)
+        if failures == self.observer_failures:
+            for command in step.commands:
+                self._carry_out(command)
+
+
+class CancellationSwallowed(Runtime[Crew, Event, Command]):
+    """Code that ends with CancelledError is taken for a runner that is cancelled."""
+
+    def _end(self, work: Any, given: object, reply: object) -> None:
+        if not isinstance(reply, asyncio.CancelledError):
+            super()._end(work, given, reply)
+
+
+class SlotLeaked(Runtime[Crew, Event, Command]):
+    """Only an Exception counts as an end."""
+
+    def _end(self, work: Any, given: object, reply: object) -> None:
+        if not isinstance(reply, SystemExit | KeyboardInterrupt | GeneratorExit):
+            super()._end(work, given, reply)
+
+
+class ToldTwice(Runtime[Crew, Event, Command]):
+    """Interrupted code is told at once, and again when it ends."""
+
+    def _interrupt(self, work: Any) -> None:
+        for each in [each for each in self._runners if each.work is work]:
+            self._end(work, each.given, Refused("interrupted"))
+        super()._interrupt(work)
+
+
+class TimerNotCancelled(Runtime[Crew, Event, Command]):
+    """A timer that is withdrawn fires nevertheless."""
+
+    def _withdraw(self, work: Any) -> None:
+        if work.timer is None:
+            super()._withdraw(work)
+
+
+class OutOfOrder(Runtime[Crew, Event, Command]):
+    """What was told last is stepped first."""
+
+    def _turn(self) -> None:
+        self._told.reverse()
+        super()._turn()
+
+
+class EndsOutOfOrder(Runtime[Crew, Event, Command]):
+    """Of calls that ended in one turn the last one is told first."""
+
+    def _as_event(self, told: Any) -> Any:
+        if not isinstance(told, Came | Reported | Over):
+            told.ended.reverse()
+        return super()._as_event(told)
+
+
+class MergedHalfway(Runtime[Crew, Event, Command]):
+    """Where a merged batch raises, what came before is stepped a second time."""
+
+    def _step_merged(self, _: Any, told: Any) -> None:
+        found = [pair for each in told if (pair := self._as_event(each)) is not None]
+        self._step(*found[0])
+        for pair in found:
+            self._step(*pair)
+
+
+class VariablesLeak(Runtime[Crew, Event, Command]):
+    """A runner is used again whatever is left in its context."""
+
+    def _is_as_new(self, runner: Any) -> bool:
+        return super()._is_as_new(runner) or not runner.task.cancelling()
+
+
+class CancellationLeaks(Runtime[Crew, Event, Command]):
+    """A runner that was interrupted is used again as it is."""
+
+    def _is_as_new(self, runner: Any) -> bool:
+        runner.cancels = 0
+        return contextvars.copy_context() == self._context
+
+
+class OneRunner(Runtime[Crew, Event, Command]):
+    """One call after the other."""
+
+    def _call_in(self) -> None:
+        if not self._runners:
+            super()._call_in()
+
+
+class RunnersNotReplaced(Runtime[Crew, Event, Command]):
+    """Nobody comes for a runner that has ended."""
+
+    def _retired(self, task: asyncio.Task[None]) -> None:
+        is_closed, self._is_closed = self._is_closed, True
+        super()._retired(task)
+        self._is_closed = is_closed
+
+    def _call_in(self) -> None:
+        if len(self._runners) < 4:
+            super()._call_in()
+
+
+class WaitingNotInterrupted(Runtime[Crew, Event, Command]):
+    """Code that has not begun is not interrupted."""
+
+    def _interrupt(self, work: Any) -> None:
+        queue, self._queue = self._queue, type(self._queue)()
+        super()._interrupt(work)
+        self._queue.extendleft(reversed(queue))
+
+
+class NonsenseIsDropped(Runtime[Crew, Event, Command]):
+    """An answer that is none is logged, and that is all."""
+
+    def _answered(self, command: Command, reply: object) -> Event | None:
+        try:
+            return self._event_for(command, reply)
+        except Exception:  # noqa: BLE001
+            return None
+
+
+class WithdrawnIsTold(Runtime[Crew, Event, Command]):
+    """What is withdrawn in the turn in which it ended is told: so it was, until seeds showed it."""
+
+    def _turn(self) -> None:
+        for each in self._told:
+            if not isinstance(each, Came | Reported | Over):
+                each.is_withdrawn = False
+        told = [self._as_event(each) for each in self._told]
+        self._told = [pair[1] for pair in told if pair is not None]
+        super()._turn()
+
+
+class ExitSwallowed(Runtime[Crew, Event, Command]):
+    """The process is not ended."""
+
+    def _note(self, error: BaseException) -> None:
+        pass
+
+
+class LeftRunning(Runtime[Crew, Event, Command]):
+    """Closing cancels nothing."""
+
+    def _cancel(self, runner: Any) -> None:
+        if not self._is_closed:
+            super()._cancel(runner)
+
+
+class ToldAfterClosing(Runtime[Crew, Event, Command]):
+    """What was told and not yet stepped is stepped after the end."""
+
+    def _turn(self) -> None:
+        is_closed, self._is_closed = self._is_closed, False
+        super()._turn()
+        self._is_closed = is_closed
+
+
+PLANTED: Final[tuple[Made, ...]] = (
+    ObserverLosesCommands, CancellationSwallowed, SlotLeaked, ToldTwice, TimerNotCancelled, OutOfOrder, EndsOutOfOrder,
+    MergedHalfway, VariablesLeak, CancellationLeaks, OneRunner, RunnersNotReplaced, WaitingNotInterrupted,
+    NonsenseIsDropped, WithdrawnIsTold, ExitSwallowed, LeftRunning, ToldAfterClosing,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.__name__)
+def test_a_planted_fault_is_found(planted: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by one of the seeds, and by nothing but a law, a deadlock, or code that goes on for ever."""
+    monkeypatch.setattr("tidegate_adapters.testing.TURNS_MAX", 20_000)
+
+    def is_found(seed: int) -> bool:
+        try:
+            run(course(planted), seed)
+        except (AssertionError, TidegateError):
+            return True
+        return False
+
+    assert any(map(is_found, range(RUNS)))
