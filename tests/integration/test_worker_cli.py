@@ -227,3 +227,65 @@ def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, s
     assert said in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode == code
+
+
+def asked(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / "app.py").write_text(APP)
+    env = {**os.environ, "TOPIC": "orders", "BOOTSTRAP": "127.0.0.1:1", **environment}
+    command = [sys.executable, "-m", "tidegate", *arguments]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(tmp_path: Path) -> None:
+    """`config show --origin` tells which; a file is named, by an argument or the environment, or is pyproject.toml here."""
+    (tmp_path / "pyproject.toml").write_text("[tool.tidegate.worker]\ngroup = 'by pyproject'")
+    (tmp_path / "own.toml").write_text(
+        "[worker]\ngroup = 'by file'\nconsumer.executors = 7\n[worker.options]\nclient_id = 'me'"
+    )
+    show = ("config", "show", "app.py:worker", "--json")
+    executors = {"TIDEGATE_WORKER__CONSUMER__EXECUTORS": "8"}
+
+    def rows(*arguments: str, **environment: str) -> dict[str, tuple[str, str]]:
+        done = asked(tmp_path, *show, *arguments, **environment)
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        assert (answer["schema"], answer["ok"]) == ("tidegate/config@1", True)
+        return {each["path"]: (each["value"], each["origin"]) for each in answer["settings"]}
+
+    assert rows()["group"] == ("by pyproject", "file pyproject.toml")
+    assert rows("--config", "own.toml")["group"] == ("by file", "file own.toml")
+    told = rows("--set", "group=by argument", TIDEGATE_CONFIG="own.toml", **executors)
+    assert told["topics"] == ("orders", "code")
+    assert told["group"] == ("by argument", "argument group")
+    assert told["consumer.executors"] == ("8", "environment TIDEGATE_WORKER__CONSUMER__EXECUTORS")
+    assert told["options.client_id"] == ("me", "file own.toml")
+    assert told["consumer.partition.window_max"] == ("1", "default")
+
+
+@pytest.mark.parametrize("command", [("config", "show", "--origin"), ("worker", "run", "--dry-run")])
+def test_what_it_would_be_told_is_shown_without_secrets_and_without_a_broker(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Rules and options in lines, each with where it is from."""
+    secret = {"TIDEGATE_WORKER__OPTIONS__SASL_PLAIN_PASSWORD": "hunter2"}
+    done = asked(tmp_path, *command, "app.py:worker", **secret)
+
+    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stderr
+    assert ["topics", "orders", "code"] in lines
+    assert ["consumer.executors", "4", "default"] in lines
+    assert ["options.sasl_plain_password", "***", f"environment {next(iter(secret))}"] in lines
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(tmp_path: Path) -> None:
+    """Bad input: also as JSON, and before anything runs."""
+    done = asked(tmp_path, "worker", "run", "app.py:worker", "--json", TIDEGATE_WORKER__CONSUMER__EXECUTERS="8")
+
+    assert done.returncode == ExitCode.USAGE
+    assert json.loads(done.stdout)["error"] == {
+        "what": "there is no setting consumer.executers",
+        "where": "environment TIDEGATE_WORKER__CONSUMER__EXECUTERS",
+        "why": "",
+        "help": "did you mean executors?",
+    }

@@ -28,7 +28,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, assert_never, final
+from typing import Final, NamedTuple, TypeAlias, assert_never, cast, final
 
 from tidegate.consumer.commands import (
     METADATA_REFUSED,
@@ -82,8 +82,7 @@ from tidegate_adapters.kafka_ports import (
     record_of,
     theirs,
 )
-from tidegate_adapters.printable import redacted
-from tidegate_adapters.worker_settings import WorkerSettings
+from tidegate_adapters.worker_settings import ClientOptions, WorkerSettings
 
 __all__ = ["Estimate", "Handler", "Hooks", "Observer", "Recording", "Worker"]
 
@@ -152,7 +151,7 @@ class Worker:
     ) -> None:
         if isinstance(topics, str):
             raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
-        self.settings: Final = WorkerSettings(tuple(topics), bootstrap, group, consumer, options)
+        self.settings: Final = WorkerSettings(tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options))
         check_options(options)
         if not callable(handle):
             raise Misuse(f"{handle!r} cannot handle records", todo="pass an async function of one record")
@@ -220,7 +219,7 @@ class Worker:
         except CONNECTION_ERROR as error:
             await self._client.stop()
             raise TidegateError(
-                f"no Kafka broker answers at {redacted(told.bootstrap)}",
+                f"no Kafka broker answers at {told.bootstrap}",
                 todo="check the address, and that the broker runs",
             ) from error
         try:

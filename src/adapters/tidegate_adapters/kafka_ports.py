@@ -14,6 +14,7 @@ from tidegate_adapters.printable import redacted
 
 try:
     import aiokafka
+    import aiokafka.helpers
     from aiokafka import errors
     from aiokafka.client import AIOKafkaClient
 except ImportError as missing:
@@ -71,7 +72,14 @@ Connect: TypeAlias = Callable[[str, str, Mapping[str, object]], Client]
 
 _NOT_OPTIONS: Final = {"topics", "loop", "api_version", "bootstrap_servers", "group_id", "enable_auto_commit"}
 """What a worker says itself, and what aiokafka has given up."""
-_OPTIONS: Final = inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys() - _NOT_OPTIONS
+_OF_TLS: Final = {
+    "ssl_cafile": "cafile",
+    "ssl_certfile": "certfile",
+    "ssl_keyfile": "keyfile",
+    "ssl_password": "password",
+}
+"""The files that make an `ssl_context`, and how aiokafka calls them where it does so."""
+_OPTIONS: Final = (inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys() - _NOT_OPTIONS) | _OF_TLS.keys()
 
 
 class _OffsetAndMetadata(Protocol):
@@ -117,11 +125,33 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
     Raises:
         Misuse: An option has a value that the client does not take.
     """
-    kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
+    kept = {"auto_offset_reset": "earliest"} | _with_tls(options) | {"enable_auto_commit": False}
     try:
         return cast("Client", aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **kept))
     except ValueError as error:
         raise Misuse("the client does not take its options", why=redacted(str(error))) from None
+
+
+def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
+    """The options with an `ssl_context` where TLS is asked for, and there is none."""
+    files = {_OF_TLS[name]: value for name, value in options.items() if name in _OF_TLS}
+    others = {name: value for name, value in options.items() if name not in _OF_TLS}
+    if "ssl_context" in others or not str(others.get("security_protocol", "")).endswith("SSL"):
+        if files:
+            raise Misuse(
+                "files for TLS, and nothing to use them",
+                why="security_protocol has no TLS, or an ssl_context is given as well",
+                todo="set security_protocol to SSL or SASL_SSL, and leave ssl_context out",
+            )
+        return others
+    try:
+        return {**others, "ssl_context": aiokafka.helpers.create_ssl_context(**files)}
+    except OSError as error:  # an ssl.SSLError is one
+        raise Misuse(
+            "the files for TLS cannot be used",
+            why=redacted(str(error)),
+            todo="check ssl_cafile, ssl_certfile, ssl_keyfile and ssl_password",
+        ) from None
 
 
 def check_options(options: Collection[str]) -> None:

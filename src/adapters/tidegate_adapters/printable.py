@@ -7,10 +7,12 @@ becomes an escape, and what looks like a secret in a message is left out.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-__all__ = ["clean", "is_secret_name", "one_line", "redacted"]
+__all__ = ["Secret", "clean", "is_secret_name", "one_line", "redacted"]
 
+Secret: TypeAlias = Annotated[str, "secret"]
+"""Text that is never shown."""
 
 _SECRETS: Final = (
     (re.compile(r"(?<=://)\S*@"), "***@"),

@@ -1,4 +1,6 @@
-"""`tidegate worker run`: a worker of the user's runs until a signal ends it, and its logs go to stderr.
+"""`tidegate worker run` and `tidegate config show`: a worker of the user's, and what it is told.
+
+It runs until a signal ends it, and its logs go to stderr.
 
 The first SIGTERM or SIGINT lets it drain, commit and leave its group, within the time of its rules; the second waits for
 nothing that runs; the third does what it does to any process, also where user code holds up the event loop.
@@ -8,51 +10,107 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import isawaitable
+from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Final, cast
+from typing import Final, cast, final
+
+import attrs
 
 from tidegate.consumer.worker import WorkerRules
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import seconds
 from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.configuration import (
+    Row,
+    Setting,
+    configured,
+    from_arguments,
+    from_environment,
+    from_file,
+)
 from tidegate_adapters.failures import ServerFailedError, origin, raised
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.logs import LogFormat, log_to
+from tidegate_adapters.printable import one_line
 from tidegate_adapters.targets import attribute, takes_nothing
 
-__all__ = ["run_worker"]
+__all__ = ["Told", "run_worker", "show_settings"]
 
 
 log: Final = logging.getLogger("tidegate.worker")
 
+_SECTION: Final = "worker"
 _CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
 
-def run_worker(target: str, form: LogFormat, level: str, terminal: Terminal, *, is_json: bool) -> ExitCode:
+@final
+@attrs.frozen
+class Told:
+    """Which worker, and what it is told from outside of its code.
+
+    Attributes:
+        target: `path.py:attr` or `module:attr`: a worker, or a function that makes one.
+        file: With settings; without one that of TIDEGATE_CONFIG, or `pyproject.toml` here, if there is one.
+        arguments: Settings as `consumer.executors=8`.
+        environ: With settings as `TIDEGATE_WORKER__CONSUMER__EXECUTORS`.
+    """
+
+    target: str
+    file: Path | None = None
+    arguments: tuple[str, ...] = ()
+    environ: Mapping[str, str] = attrs.field(default=os.environ, repr=False)
+
+
+def show_settings(told: Told, terminal: Terminal, *, with_origin: bool, is_json: bool) -> ExitCode:
+    """Show what a worker is told, without secrets.
+
+    Args:
+        told: Which worker.
+        terminal: Where it is shown.
+        with_origin: Tell where each value is from.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse: There is no such worker, or it is told what cannot be.
+        CodeRaisedError: The user's code that makes it raised an error.
+    """
+    rows = asyncio.run(_made(told, *attribute(told.target)))[1]
+    if is_json:
+        terminal.answer({"schema": "tidegate/config@1", "settings": [attrs.asdict(each) for each in rows], "ok": True})
+        return ExitCode.OK
+    names, values = (max(map(len, column)) for column in zip(*((each.path, each.value) for each in rows), strict=True))
+    for each in rows:
+        line = f"{each.path:<{names}}  {each.value:<{values}}  {each.origin if with_origin else ''}"
+        terminal.say(one_line(line.rstrip()))
+    return ExitCode.OK
+
+
+def run_worker(told: Told, form: LogFormat, level: str, terminal: Terminal, *, is_json: bool) -> ExitCode:
     """Run a worker until it is asked to stop.
 
     Args:
-        target: `path.py:attr` or `module:attr`: a worker, or a function that makes one.
+        told: Which worker.
         form: Of the logs.
         level: What is below is not logged: a name of `logging`, such as INFO.
         terminal: Where it is shown how it ended.
         is_json: Answer with one JSON object.
 
     Raises:
-        Misuse: There is no such worker, or it cannot be run so.
+        Misuse: There is no such worker, or it is told what cannot be.
         CodeRaisedError: The user's code that makes it raised an error.
         ServerFailedError: The broker does not answer, or has failed it.
     """
     log_to(terminal.err, form, level)
-    value, module = attribute(target)
+    value, module = attribute(told.target)
 
     async def run() -> signal.Signals | None:
-        worker = await made(value, target, module)
+        worker, _ = await _made(told, value, module)
         with stopped_by_signals(worker.stop, asyncio.get_running_loop()) as caught:
             total = seconds(WorkerRules(worker.settings.consumer).total)
             log.info("%r begins; SIGTERM or Ctrl-C lets it drain and leave, within %s", worker, total)
@@ -71,7 +129,26 @@ def run_worker(target: str, form: LogFormat, level: str, terminal: Terminal, *, 
     return ExitCode.OK if ended_by is None else _CODES[ended_by]
 
 
-async def made(value: object, target: str, module: ModuleType) -> Worker:
+async def _made(told: Told, value: object, module: ModuleType) -> tuple[Worker, tuple[Row, ...]]:
+    """The worker as it is told, and what it is told."""
+    worker = await worker_of(value, told.target, module)
+    found = configured(worker.settings, *_layers(told))
+    return worker.configured(found.settings), found.rows
+
+
+def _layers(told: Told) -> tuple[tuple[Setting, ...], ...]:
+    """The lowest first."""
+    here = Path("pyproject.toml")
+    named = told.environ.get("TIDEGATE_CONFIG")
+    file = told.file or (Path(named) if named else here if here.is_file() else None)
+    return (
+        () if file is None else from_file(file, _SECTION),
+        from_environment(told.environ, _SECTION),
+        from_arguments(told.arguments),
+    )
+
+
+async def worker_of(value: object, target: str, module: ModuleType) -> Worker:
     """The worker that the target is, or that it makes, within the event loop."""
     if callable(value) and not takes_nothing(value):
         raise Misuse(

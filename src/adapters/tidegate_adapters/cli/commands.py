@@ -12,7 +12,7 @@ from click.core import ParameterSource
 import tidegate
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.options import Run, common, duration, explained, kinds_of_faults, seed_of_runs, size
+from tidegate_adapters.cli.options import P, Run, common, duration, explained, kinds_of_faults, seed_of_runs, size
 
 if TYPE_CHECKING:
     from tidegate.sim.exploration import Exploration
@@ -537,6 +537,25 @@ def diagram(*, name: str, is_json: bool) -> Run:
     return run
 
 
+def told(command: Callable[P, Run]) -> Callable[P, Run]:
+    """Which worker, and what it is told."""
+    options = (
+        click.argument("target"),
+        click.option(
+            "--config",
+            type=FILE,
+            metavar="FILE",
+            help="A file with settings, TOML or YAML; without it that of TIDEGATE_CONFIG, or pyproject.toml here.",
+        ),
+        click.option(
+            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, such as consumer.executors=8."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @cli.group(
     help=explained(
         "Run a worker on Kafka.",
@@ -553,7 +572,8 @@ def worker() -> None: ...
         "Run a worker until a signal ends it.\n\n"
         "TARGET is path.py:attr or module:attr, where attr is a Worker, or a function without arguments, also an async one, "
         "that makes one. SIGTERM or Ctrl-C lets it drain, commit and leave its group; a second one waits for nothing that "
-        "runs; a third kills it. Logs go to stderr.",
+        "runs; a third kills it. Logs go to stderr. What it is told besides its code comes from --set, the environment "
+        "(TIDEGATE_WORKER__CONSUMER__EXECUTORS=8), a file and the code, in this order: see tidegate config show.",
         ("tidegate worker run shop.orders:worker", "tidegate worker run orders.py:worker --log-format json"),
         {
             ExitCode.OK: "it ended by itself",
@@ -565,7 +585,8 @@ def worker() -> None: ...
         },
     ),
 )
-@click.argument("target")
+@told
+@click.option("--dry-run", is_flag=True, help="Show what it would be told, and connect to nothing.")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Lines, or JSON lines."
 )
@@ -577,11 +598,62 @@ def worker() -> None: ...
     help="What is below is not logged.",
 )
 @common
-def worker_run(*, target: str, log_format: Literal["text", "json"], log_level: str, is_json: bool) -> Run:
+def worker_run(
+    *,
+    target: str,
+    config: Path | None,
+    settings: tuple[str, ...],
+    dry_run: bool,
+    log_format: Literal["text", "json"],
+    log_level: str,
+    is_json: bool,
+) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.running import run_worker  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.running import Told, run_worker, show_settings  # noqa: PLC0415  so that --help is quick
 
-        return run_worker(target, log_format, log_level.upper(), terminal, is_json=is_json)
+        told = Told(target, config, settings)
+        if dry_run:
+            return show_settings(told, terminal, with_origin=True, is_json=is_json)
+        return run_worker(told, log_format, log_level.upper(), terminal, is_json=is_json)
+
+    return run
+
+
+@cli.group(
+    help=explained(
+        "Tell what a worker is told, and by whom.",
+        ("tidegate config show shop.orders:worker --origin",),
+        {ExitCode.OK: "shown", ExitCode.USAGE: "wrong usage or configuration, or a worker that cannot be loaded"},
+    )
+)
+def config() -> None: ...
+
+
+@config.command(
+    "show",
+    help=explained(
+        "Show each setting of a worker; of a secret that there is one.\n\n"
+        "Arguments win over the environment, that over a file, and that over the code. TARGET is one that tidegate worker "
+        "run takes.",
+        (
+            "tidegate config show shop.orders:worker --origin",
+            "TIDEGATE_WORKER__GROUP=orders-2 tidegate config show orders.py:worker --set consumer.executors=8",
+        ),
+        {
+            ExitCode.OK: "shown",
+            ExitCode.USAGE: "wrong usage or configuration, or a worker that cannot be loaded",
+            ExitCode.RAISED: "the code that makes the worker raised an error",
+        },
+    ),
+)
+@told
+@click.option("--origin", is_flag=True, help="Tell where each value is from.")
+@common
+def config_show(*, target: str, config: Path | None, settings: tuple[str, ...], origin: bool, is_json: bool) -> Run:
+    def run(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.running import Told, show_settings  # noqa: PLC0415  so that --help is quick
+
+        return show_settings(Told(target, config, settings), terminal, with_origin=origin, is_json=is_json)
 
     return run
 

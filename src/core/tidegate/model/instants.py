@@ -16,7 +16,7 @@ same reason: in parts per million, of which `PPM` is the whole.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final, NewType, TypeAlias, final
+from typing import Annotated, Final, NewType, TypeAlias, final
 
 import attrs
 
@@ -28,8 +28,8 @@ __all__ = [
     "duration", "instant", "moment", "seconds",
 ]  # fmt: skip
 
-Duration: TypeAlias = int
-"""A length of time in microseconds."""
+Duration: TypeAlias = Annotated[int, "microseconds"]
+"""A length of time in microseconds; the annotation is for whoever reads one from text."""
 
 ClockName = NewType("ClockName", str)
 

@@ -1,0 +1,320 @@
+"""Settings in layers, by tables: what is read as what, who wins, what is refused, and that no secret is shown."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+
+import aiokafka
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.consumer.backpressure import Thresholds, for_executors
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.partition import RUNNING_MAX, FailurePolicy, Ordering, PartitionRules
+from tidegate.consumer.strategies import backpressure, partition
+from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND
+from tidegate.retries.backoff import Exponential, Fixed, Linear, Series
+from tidegate_adapters import configuration
+from tidegate_adapters.configuration import Setting, configured, from_arguments, from_environment, from_file
+from tidegate_adapters.worker_settings import ClientOptions, WorkerSettings
+
+CODE: Final = WorkerSettings(
+    ("orders",),
+    "broker:9092",
+    "shop",
+    ConsumerRules(executors=9, partition=PartitionRules(drain=Budget(20 * SECOND, SECOND, SECOND))),
+    {"sasl_plain_password": "hunter2"},
+)
+
+
+@st.composite
+def settings(draw: st.DrawFn) -> WorkerSettings:
+    rules = attrs.evolve(draw(partition.rules()), running_max=RUNNING_MAX)
+    gate = draw(st.none() | backpressure.thresholds())
+    executors = draw(st.integers(1, 50))
+    consumer = ConsumerRules(executors, for_executors(executors) if gate is None else gate, rules)
+    names = st.text("abcdef-._", min_size=1)
+    topics = tuple(draw(st.lists(names, min_size=1, max_size=3)))
+    options: ClientOptions = {"session_timeout_ms": draw(st.integers(1)), "check_crcs": draw(st.booleans())}
+    return WorkerSettings(topics, draw(names), draw(names), consumer, options)
+
+
+@given(settings())
+def test_what_no_layer_speaks_of_is_what_the_code_says(code: WorkerSettings) -> None:
+    """Law CF1."""
+    assert configured(code, ()).settings == code
+    assert configured(code, from_arguments(["group=another"])).settings == attrs.evolve(code, group="another")
+
+
+@given(settings())
+def test_what_is_shown_is_read_as_it_is(code: WorkerSettings) -> None:
+    """Law CF2: each row, given as an argument, over the settings of somebody else."""
+    shown = from_arguments(f"{row.path}={row.value}" for row in configured(code).rows)
+
+    assert configured(WorkerSettings(("x",), "y", "z"), shown).settings == code
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 99)), unique_by=lambda each: each[0]))
+def test_the_uppermost_layer_wins_and_is_the_origin(said: list[tuple[int, int]]) -> None:
+    """Law CF3."""
+    layers = [
+        [Setting(("consumer", "executors"), value, f"layer {number}") for at, value in said if at == number]
+        for number in range(3)
+    ]
+    found = configured(CODE, *layers)
+    [row] = [row for row in found.rows if row.path == "consumer.executors"]
+
+    top = max(said, default=(None, CODE.consumer.executors))
+    assert found.settings.consumer.executors == top[1]
+    assert row.origin == ("code" if top[0] is None else f"layer {top[0]}")
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("topics=a, b", "topics", ("a", "b")),
+        ("group=a=b", "group", "a=b"),
+        ("consumer.executors=8", "consumer.executors", 8),
+        ("consumer.thresholds.low=7", "consumer.thresholds", Thresholds(288, 7)),
+        ("consumer.partition.hooks=True", "consumer.partition.hooks", True),
+        ("consumer.partition.ordering=by_key", "consumer.partition.ordering", Ordering.BY_KEY),
+        ("consumer.partition.ordering=BY-OFFSET", "consumer.partition.ordering", Ordering.BY_OFFSET),
+        ("consumer.partition.failure_policy=skip", "consumer.partition.failure_policy", FailurePolicy.SKIP),
+        ("consumer.partition.limits.span=none", "consumer.partition.limits.span", None),
+        ("consumer.partition.limits.span.high=11000", "consumer.partition.limits.span", Thresholds(11_000, 5_000)),
+        ("consumer.partition.drain.total=25 s", "consumer.partition.drain", Budget(25 * SECOND, SECOND, SECOND)),
+        ("consumer.partition.drain.cancel=1500ms", "consumer.partition.drain.cancel", 1_500 * MILLISECOND),
+        ("consumer.partition.drain.total=1.5 min", "consumer.partition.drain.total", 90 * SECOND),
+        ("consumer.partition.drain.total=2h", "consumer.partition.drain.total", 120 * MINUTE),
+        ("consumer.partition.backoff.cap=2 s", "consumer.partition.backoff", Exponential(SECOND // 10, 2 * SECOND)),
+        ("options.sasl_mechanism=scram-sha-256", "options.sasl_mechanism", "SCRAM-SHA-256"),
+        ("options.auto_offset_reset=none", "options.auto_offset_reset", "none"),
+    ],
+)
+def test_text_is_read_by_the_type_of_what_it_sets(text: str, path: str, value: object) -> None:
+    """What is beside it stays as the code has it."""
+    found: Any = configured(CODE, from_arguments([text])).settings
+    for name in path.split("."):
+        found = found[name] if isinstance(found, dict) else getattr(found, name)
+
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("texts", "backoff"),
+    [
+        (["kind=fixed", "interval=1 s"], Fixed(SECOND)),
+        (["interval=1 s", "kind=linear", "cap=3 s"], Linear(SECOND, 3 * SECOND)),
+        (["kind=series", "intervals=1 s,20 ms"], Series((SECOND, 20 * MILLISECOND))),
+        (["kind=exponential"], Exponential()),
+    ],
+)
+def test_one_of_several_is_chosen_by_its_kind(texts: list[str], backoff: object) -> None:
+    """Whatever a lower layer says of another kind is not taken over."""
+    lower = [Setting(("consumer", "partition", "backoff", "factor_ppm"), 3_000_000, "a file")]
+    found = configured(CODE, lower, from_arguments(f"consumer.partition.backoff.{text}" for text in texts))
+
+    assert found.settings.consumer.partition.backoff == backoff
+    assert "a file" not in {row.origin for row in found.rows}
+
+
+def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
+    """Thresholds follow from executors, unless the code has said otherwise."""
+    more = from_arguments(["consumer.executors=32"])
+    own = attrs.evolve(CODE, consumer=ConsumerRules(9, Thresholds(50, 5)))
+
+    assert configured(CODE, more).settings.consumer == attrs.evolve(
+        CODE.consumer, executors=32, thresholds=for_executors(32)
+    )
+    assert configured(own, more).settings.consumer.thresholds == Thresholds(50, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("consumer.exectors=4", "there is no setting consumer.exectors\n  where: {}\n  help: did you mean executors?"),
+        ("consumer.partition.parts=4", "there is no setting consumer.partition.parts"),
+        ("options.sasl_plain_pasword=hunter2", "help: did you mean sasl_plain_password?"),
+        ("consumer.executors=x", "consumer.executors: 'x' is no whole number\n  where: {}"),
+        ("consumer.executors=4.0", "consumer.executors: '4.0' is no whole number\n  where: {}"),
+        ("consumer.executors=0", "0 cannot be a number of executors\n  where: consumer: {}"),
+        ("consumer.partition.hooks=1", "'1' is neither true nor false"),
+        ("consumer.partition.ordering=by_kee", "is none of unordered, by_key, by_offset; did you mean by_key?"),
+        ("options.security_protocol=TLS", "'TLS' is none of plaintext, ssl, sasl_plaintext, sasl_ssl"),
+        ("consumer.partition.drain.total=20", "'20' is no length of time; write it with its unit: 20 s, 500 ms, 5 min"),
+        ("consumer.partition.drain.total=5 y", "'5 y' is no length of time"),
+        ("consumer.partition.drain.total=-5 s", "'-5 s' is no length of time"),
+        ("consumer.partition.drain.total=0.1 us", "'0.1 us' is no whole number of microseconds"),
+        ("consumer.partition.drain.total=1 s", "do not fit into 1 s\n  where: consumer.partition.drain: {}"),
+        ("consumer.partition.backoff.kind=fix", "is none of exponential, fixed, linear, series; did you mean fixed?"),
+        ("consumer.partition.backoff.kind=fixed", "consumer.partition.backoff.interval is missing\n  where: {}"),
+        ("consumer.partition.backoff.intervl=1 s", "there is no setting consumer.partition.backoff.intervl"),
+        ("consumer.partition.limits.size.high=5", "consumer.partition.limits.size.low is missing"),
+        ("consumer=5", "consumer: '5' is no table"),
+        ("options=5", "options: '5' is no table"),
+        ("bootstrap=me:hunter2@broker:9092", "the address of a broker with a user in it"),
+        ("group=", "a worker needs a consumer group"),
+        ("topics=", "are not topics"),
+        ("consumer.partition.running_max=8", "help: leave running_max out, and set executors"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_where_it_came_from(text: str, said: str) -> None:
+    """Law CF4; bad input: the first thing that is wrong, and what to do."""
+    with pytest.raises(Misuse) as refused:
+        configured(CODE, from_arguments([text]))
+
+    origin = f"argument {text.partition('=')[0]}"
+    assert said.format(origin) in str(refused.value)
+    assert origin in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"executors": "8"}, "consumer.executors: '8' is no whole number"),
+        ({"executors": True}, "consumer.executors: True is no whole number"),
+        ({"partition": {"hooks": "true"}}, "'true' is neither true nor false"),
+        ({"partition": {"drain": {"total": 20}}}, "20 is no length of time"),
+        ({"partition": {"backoff": {"kind": "fixed", "interval": "1 s", "cap": "2 s"}}}, "backoff.cap"),
+        ({"partition": {"backoff": {"kind": "series", "intervals": "1 s"}}}, "'1 s' is no list"),
+        ({"partition": {"backoff": {"kind": "series", "intervals": ["1 s", 2]}}}, "2 is no length of time"),
+    ],
+)
+def test_a_file_has_types_of_its_own(value: dict[str, object], said: str) -> None:
+    """Text is no number where numbers can be written; only arguments and the environment have nothing but text."""
+    layer = tuple(configuration._leaves({"consumer": value}, (), "file x"))  # noqa: SLF001  as a file gives them
+    with pytest.raises(Misuse, match=re.escape(said)) as refused:
+        configured(CODE, layer)
+
+    assert "file x" in refused.value.where
+
+
+def test_a_secret_of_a_wrong_type_is_not_shown() -> None:
+    """Law CF4, where text was expected."""
+    with pytest.raises(Misuse) as refused:
+        configured(CODE, [Setting(("options", "sasl_plain_password"), 123456, "a file")])
+
+    assert "options.sasl_plain_password: a int is no text" in str(refused.value)
+    assert "123456" not in str(refused.value)
+
+
+def test_no_secret_is_shown() -> None:
+    """Law CF4: a password of the code's, one of a layer's, and objects that may hold one."""
+    options: Any = {"sasl_plain_password": "hunter2", "ssl_context": "hunter2", "sasl_oauth_token_provider": object()}
+    code = attrs.evolve(CODE, options=options)
+    found = configured(code, from_arguments(["options.ssl_password=hunter2"]))
+
+    assert "hunter2" not in repr(found)
+    assert {row.path: row.value for row in found.rows if row.path.startswith("options")} == {
+        "options.sasl_oauth_token_provider": "<object>",
+        "options.sasl_plain_password": "***",
+        "options.ssl_context": "<str>",
+        "options.ssl_password": "***",
+    }
+
+
+# --- layers -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", "[tool.other]\nx = 1\n[tool.tidegate.worker]\ngroup = 'g'\nconsumer.executors = 3"),
+        ("worker.toml", "[worker]\ngroup = 'g'\n[worker.consumer]\nexecutors = 3"),
+        ("worker.yaml", "worker:\n  group: g\n  consumer: {executors: 3}"),
+    ],
+)
+def test_a_file_is_toml_or_yaml(tmp_path: Path, name: str, text: str) -> None:
+    """In pyproject.toml it is a tool's table; each value knows the file."""
+    file = tmp_path / name
+    file.write_text(text)
+
+    assert from_file(file, "worker") == (
+        Setting(("group",), "g", f"file {file}"),
+        Setting(("consumer", "executors"), 3, f"file {file}"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("pyproject.toml", "[tool]\ntidegate = 5", "tidegate is no table, but a int"),
+        ("worker.toml", "[wroker]\n", "did you mean worker?"),
+        ("worker.toml", "worker = 5", "worker is no table, but a int"),
+        ("worker.toml", "[worker\n", "line 1"),
+        ("worker.yaml", "worker: [\n", "line 2"),
+        ("worker.yaml", "- worker", "holds no table, but a list"),
+        ("worker.yaml", "worker: !!python/object/apply:os.abort []", "line 1"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, name: str, text: str, said: str) -> None:
+    """Bad input; YAML is data, and makes no objects."""
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(Misuse, match=re.escape(said)):
+        from_file(file, "worker")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """Bad input."""
+    with pytest.raises(Misuse, match="No such file"):
+        from_file(tmp_path / "nothing.toml", "worker")
+
+
+def test_yaml_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads it is not installed with the rest."""
+    (tmp_path / "worker.yaml").write_text("")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+
+    with pytest.raises(MissingExtra, match=re.escape("a file in YAML needs an extra")):
+        from_file(tmp_path / "worker.yaml", "worker")
+
+
+def test_the_environment_nests_by_two_underscores() -> None:
+    """What belongs to nobody else is left alone: Kubernetes sets TIDEGATE_WORKER_SERVICE_HOST for a service so called."""
+    environ = {
+        "TIDEGATE_WORKER__CONSUMER__PARTITION__DRAIN__TOTAL": "25 s",
+        "TIDEGATE_WORKER_SERVICE_HOST": "10.0.0.1",
+        "TIDEGATE_SEED": "7",
+        "PATH": "/bin",
+    }
+    [found] = from_environment(environ, "worker")
+
+    assert found.path == ("consumer", "partition", "drain", "total")
+    assert found.origin == "environment TIDEGATE_WORKER__CONSUMER__PARTITION__DRAIN__TOTAL"
+
+
+@pytest.mark.parametrize("text", ["executors", "=8", ".executors=8", "consumer..executors=8"])
+def test_an_argument_that_sets_nothing_is_refused(text: str) -> None:
+    """Bad input."""
+    with pytest.raises(Misuse, match="sets nothing"):
+        from_arguments([text])
+
+
+def test_the_options_are_those_of_the_client() -> None:
+    """Each is one of aiokafka's, and each of aiokafka's that can be written down is there."""
+    made_here = {"ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"}
+    the_workers = {
+        "bootstrap_servers",
+        "group_id",
+        "enable_auto_commit",
+        "auto_commit_interval_ms",
+        "loop",
+        "api_version",
+    }
+    objects = {
+        "topics", "key_deserializer", "value_deserializer", "partition_assignment_strategy", "ssl_context",
+        "sasl_oauth_token_provider",
+    }  # fmt: skip
+    theirs = inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys()
+
+    assert get_type_hints(ClientOptions).keys() - made_here == theirs - the_workers - objects
