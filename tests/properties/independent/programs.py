@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+import attrs
+
 VARIABLES = ("a", "b")
-ANSWERED_BY = {"ambiguous": "Ambiguous", "not applied": "NotApplied", "refused": "Refused"}
+ANSWERED_BY = {
+    "ambiguous": "Ambiguous", "not applied": "NotApplied", "refused": "Refused", "not durable": "NotDurable",
+}  # fmt: skip
 """How a failure is called here, and there."""
 
 
@@ -31,9 +35,56 @@ class Doc(NamedTuple):
 
 
 class At(NamedTuple):
-    """A point in time, in microseconds."""
+    """A point in time, in microseconds, by the store's clock or by that of a machine."""
 
     at: int
+    wall: bool = False
+
+
+@attrs.frozen
+class After:  # which no tuple is equal to
+    """Behind this change of a stream."""
+
+    token: int
+
+
+@attrs.frozen
+class From:
+    """From this change of a stream on."""
+
+    time: int
+
+
+class DocumentChange(NamedTuple):
+    """What a stream tells of a document."""
+
+    collection: str
+    id: object
+    is_gone: bool
+
+
+class Page(NamedTuple):
+    """What a stream tells at once."""
+
+    changes: tuple[DocumentChange, ...]
+    position: After | From
+
+
+class Broken(NamedTuple):
+    """A stream cannot go on."""
+
+    code: int
+
+
+def position_of(value: object) -> After | From:
+    """Where to go on from: a position, or that of a page, or else the beginning."""
+    match value:
+        case After() | From():
+            return value
+        case Page():
+            return value.position
+        case _:
+            return From(0)
 
 
 class Const(NamedTuple):
@@ -229,6 +280,16 @@ def request(ask: Ask) -> str:
             return f"Sleep({ask.value})"
         case "time":
             return "StoreTime()"
+        case "now":
+            return "Now()"
+        case "locate":
+            return "Locate(1)"
+        case "read":
+            return f"Read(1, position_of({text(ask.value)}))"
+        case "save":
+            return f"Save({ask.name}, position_of({text(ask.value)}))"
+        case "reset":
+            return f"ResetHistory({ask.name})"
         case "call":
             return f"Call({ask.name!r}, ({text(ask.value)},))"
         case verb:
@@ -437,9 +498,10 @@ def resolved(ask: Ask, env: dict[str, object]) -> Ask:
             return each._replace(value=tuple(map(term, each.value)))
         return each._replace(value=_resolved(each.value, env))
 
-    return ask._replace(
-        where=tuple(map(term, ask.where)), changes=tuple(map(term, ask.changes)), value=_resolved(ask.value, env)
-    )
+    value = _resolved(ask.value, env)
+    if ask.verb in {"read", "save"}:
+        value = Const(position_of(evaluated(ask.value, env)))
+    return ask._replace(where=tuple(map(term, ask.where)), changes=tuple(map(term, ask.changes)), value=value)
 
 
 def _resolved(value: object, env: dict[str, object]) -> object:

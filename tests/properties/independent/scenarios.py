@@ -9,14 +9,20 @@ from random import Random  # noqa: TID251  seeded
 from typing import Any
 
 from tests.properties.independent.programs import (
+    ANSWERED_BY,
+    After,
     Ask,
     At,
+    Broken,
     Const,
     Do,
     Doc,
+    DocumentChange,
+    From,
     If,
     Life,
     Me,
+    Page,
     Picked,
     Program,
     Raise,
@@ -28,6 +34,7 @@ from tests.properties.independent.programs import (
     Try,
     Var,
     While,
+    position_of,
     request,
     source,
 )
@@ -37,9 +44,11 @@ from tests.properties.independent.search import (
     Actor,
     Fact,
     Found,
+    Host,
     Law,
     Little,
     Seen,
+    Stream,
     TooLargeError,
     search,
     typed,
@@ -48,7 +57,8 @@ from tests.properties.independent.search import (
 from tidegate.model import documents, effects, operations
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect
-from tidegate.model.instants import Instant
+from tidegate.model.instants import STORE, WALL, Instant
+from tidegate.reactive import change_stream
 from tidegate.sim import (
     Asking,
     Clock,
@@ -68,19 +78,24 @@ from tidegate.sim import (
     Verdict,
     all_effects,
     calling,
+    clocks,
     contents,
     document,
     explore,
     notes,
     perform,
+    streams,
     world_with,
 )
+from tidegate.sim.failover import Failover, recalling
 
 IDS = ("x", "y")
 NAMES = ("p", "q", "r")
 FAULTS = (
     "crash_before", "crash_after", "restart", "unsent", "dropped", "lost_reply", "late", "duplicate", "cancelled",
 )  # fmt: skip
+OF_CLOCKS = ("skew", "clock_forward", "clock_back", "stall")
+OF_FAILOVER = ("not_durable", "not_durable", "rolled_back", "stale_read")
 STATES_MAX = 600
 
 
@@ -98,6 +113,9 @@ class Draw:
         self.is_symmetric = random.random() < 0.25
         self.calls = not self.is_symmetric and random.random() < 0.15
         self.raises = random.random() < 0.05
+        features = self.one_of(("", "", "", "clocks", "clocks", "failover", "failover", "stream", "failover stream"))
+        self.has_clocks = "clocks" in features and not self.is_relative
+        self.fails_over, self.streams = "failover" in features, "stream" in features
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -105,18 +123,26 @@ class Draw:
     def little(self) -> Little:
         count = self.one_of((1, 2, 2, 2, 3))
         names = NAMES[:count]
-        faults = frozenset(kind for kind in FAULTS if self.chance(0.3))
+        is_special = self.has_clocks or self.fails_over or self.streams
+        faults = frozenset(kind for kind in FAULTS if self.chance(0.1 if is_special else 0.3))
         faults |= {kind for kind in ("failed", "never_returns") if self.calls and self.chance(0.5)}
-        budget = self.one_of((0, 0, 1, 1, 2))
+        faults |= {kind for kind in OF_CLOCKS if self.has_clocks and self.chance(0.5)}
+        faults |= {kind for kind in OF_FAILOVER if self.fails_over and self.chance(0.7)}
+        budget = self.one_of((1, 2, 3, 3) if self.fails_over else (0, 0, 1, 1, 2))
         on_writes = self.chance(0.2)
+        host, comes_back = self.host() if self.has_clocks else Host(), "restart" not in faults and self.chance(0.1)
         common = self.program() if self.is_symmetric else None
         actors = tuple(
             Actor(
                 name, self.program() if common is None else common,
-                faults if common is not None or self.chance(0.7) else frozenset(), on_writes,
+                faults if common is not None else self.one_of((faults, faults, faults - {"rolled_back"}, frozenset())),
+                on_writes, host if common is not None or self.chance(0.5) or not self.has_clocks else self.host(),
+                comes_back,
             )
             for name in names
         )  # fmt: skip
+        if self.streams and self.chance(0.5):
+            faults |= {"history_lost"}
         kinds = tuple(sorted(faults))
         budgets = ((self.one_of(kinds), self.one_of((0, 1))),) if kinds and self.chance(0.3) else ()
         clock = None
@@ -137,7 +163,20 @@ class Draw:
             eventually=(("eventually 1", laws[2]._replace(at_least=True)),)[: self.one_of((0, 1))],
             sometimes=(("sometimes 1", laws[3]), ("sometimes 2", laws[4]))[: self.one_of((0, 1, 2))],
             symmetric=self.is_symmetric and count > 1,
+            failover=self.fails_over,
+            stream=self.stream(),
+            history_lost="history_lost" in faults,
         )
+
+    def host(self) -> Host:
+        name = "" if self.is_symmetric or self.chance(0.5) else "h"
+        skew, jump = self.one_of((0, 1, 2)) * QUANTUM, self.one_of((0, 1, 2)) * QUANTUM
+        return Host(name, skew, jump, self.one_of((0, 0, 100_000, -100_000)), self.one_of((0, 1, 3)) * QUANTUM)
+
+    def stream(self) -> Stream | None:
+        if not self.streams:
+            return None
+        return Stream(self.one_of((1, 1, 2, 5)), self.one_of((0, 0, 1)), self.chance(0.9))
 
     def doc(self, id_: str) -> Doc:
         fields = [("_id", id_), ("v", 0), ("o", None), ("l", ())]
@@ -164,10 +203,29 @@ class Draw:
                 return Fact("stands", who, self.one_of(("crashed", "cancelled", "failed", "asks")), None, denied)
 
     def program(self) -> Program:
-        return tuple(self.statement(0) for _ in range(self.one_of((1, 2, 2, 3, 3, 4))))
+        return self.statements(0, self.one_of((1, 2, 2, 3, 3, 4)))
 
     def body(self, depth: int) -> Program:
-        return tuple(self.statement(depth) for _ in range(self.one_of((1, 1, 2))))
+        return self.statements(depth, self.one_of((1, 1, 2)))
+
+    def statements(self, depth: int, count: int) -> Program:
+        return tuple(each for _ in range(count) for each in self.told(depth))
+
+    def told(self, depth: int) -> Program:
+        """A statement; now and then one that clocks, failover or streams show in, which says what it has seen."""
+        if self.has_clocks and self.chance(0.4):
+            into = self.one_of("ab")
+            wait = (
+                (Do(Ask("sleep", value=self.one_of((1, 2)) * QUANTUM)),) if self.is_timed and self.chance(0.5) else ()
+            )
+            return (*wait, Do(Ask("now"), into), Do(Ask("note", name="m", value=Var(into))))
+        if self.streams and self.chance(0.4):
+            do = self.of_stream()
+            return (do, Do(Ask("note", name="m", value=Var(do.into)))) if do.into and self.chance(0.5) else (do,)
+        if self.fails_over and self.chance(0.4):
+            write = Do(Ask("update", (self.pinned()[0],), self.changes()))
+            return (Try((write,), "not durable", (Set("b", Const("unsure")),)),)
+        return (self.statement(depth),)
 
     def statement(self, depth: int) -> Statement:
         if depth < 2 and self.chance(0.35):
@@ -228,6 +286,18 @@ class Draw:
                 return Do(Ask("update", self.pinned(), self.changes()), into)
             case _:
                 return Do(Ask("find and update", self.pinned(), self.changes()), into, field)
+
+    def of_stream(self) -> Do:
+        epoch, history, at = self.one_of((1, 1, 1, 2)), self.one_of((0, 0, 1)), self.one_of("bbba")
+        match self.random.randrange(8):
+            case 0:
+                return Do(Ask("locate"), at)
+            case 1 | 2:
+                return Do(Ask("save", name=f"{epoch}, {history}", value=Var(at)))
+            case 3:
+                return Do(Ask("reset", name=f"{epoch}, {history + 1}"))
+            case _:
+                return Do(Ask("read", value=Const(None) if self.chance(0.2) else Var(at)), at)
 
     def find(self) -> Ask:
         return Ask("find", self.pinned())
@@ -311,10 +381,20 @@ def held(value: object) -> object:
     match value:
         case Document(items):
             return Doc(tuple((name, held(item)) for name, item in items))
-        case Instant(at):
-            return At(at)
+        case Instant(at, clock):
+            return At(at, clock == WALL)
         case tuple():
             return tuple(map(held, value))
+        case change_stream.After(int(token)):
+            return After(token)
+        case change_stream.From(int(time)):
+            return From(time)
+        case change_stream.Page(changes, position):
+            return Page(held(changes), held(position))  # type: ignore[arg-type]
+        case change_stream.DocumentChange(collection, key, is_gone):
+            return DocumentChange(collection, key, is_gone)
+        case change_stream.Broken(code):
+            return Broken(code or 0)
         case _:
             return value
 
@@ -328,6 +408,12 @@ def given(value: Any) -> Any:
             return Instant(us)
         case _:
             return value
+
+
+def from_here(position: After | From) -> change_stream.Position:
+    if isinstance(position, After):
+        return change_stream.After(position.token)
+    return change_stream.From(position.time)
 
 
 def picked(reply: object, field: str) -> object:
@@ -344,8 +430,10 @@ WORDS = {
     **{name: getattr(effects, name) for name in effects.__all__},
     "picked": picked,
     "same": same,
+    **{name: getattr(change_stream, name) for name in change_stream.__all__},
+    "position_of": lambda value: from_here(position_of(held(value))),
     "Doc": lambda fields: given(Doc(fields)),
-    "At": Instant,
+    "At": lambda at, wall: Instant(at, WALL if wall else STORE),
 }
 
 
@@ -366,7 +454,8 @@ def seen_by(little: Little, state: State) -> Seen:
     """What can be seen of a state of the simulator. In relative time, all that lies beyond the horizon is the same."""
     names = tuple(actor.name for actor in little.actors)
     horizon = little.clock[0] if little.clock else None
-    docs = tuple(_seen_of(horizon, doc) for doc in contents(state, "c"))
+    record = contents(state, "streams") if little.stream else ()
+    docs = tuple(_seen_of(horizon, doc) for doc in (*contents(state, "c"), *record))
     stands = tuple((name, *_stands(state.status(name))) for name in names)
     noted = tuple(
         (name, tuple((each, typed(held(value))) for each, value in sorted(_noted(name, state)))) for name in names
@@ -394,6 +483,9 @@ def _repr(effect: Effect[object]) -> str:
     return repr(effect)
 
 
+NAMED = {name: kind for kind, name in ANSWERED_BY.items()}
+
+
 def _noted(name: str, state: State) -> tuple[tuple[str, object], ...]:
     return state.read(notes(name))
 
@@ -405,9 +497,7 @@ def _stands(status: object) -> tuple[str, object]:
         case Returned(value):
             return "returned", typed(held(value))
         case Failed(failure):
-            return "failed", {"Ambiguous": "ambiguous", "NotApplied": "not applied", "Refused": "refused"}[
-                type(failure).__name__
-            ]
+            return "failed", NAMED[type(failure).__name__]
         case Raised():
             return "raised", None
         case Crashed():
@@ -423,22 +513,33 @@ def as_shown(look: Seen) -> Seen:
 
 def scenario_of(little: Little, **laws: Any) -> Scenario:
     meaning = perform if not little.answers else calling({"user": tuple(map(given, little.answers))})
-    actors: list[Any] = [
-        Process(actor.name, program_of(actor), _faults(actor), meaning=meaning) for actor in little.actors
-    ]
-    clock = None
-    if little.clock is not None:
-        clock = Clock(QUANTUM, horizon=little.clock[0], moves=little.clock[1])
+    meaning = recalling(meaning) if little.failover else meaning
+    world = world_with(
+        {"c": tuple(map(given, little.docs))}, {"c": ((documents.Field(little.unique),),)} if little.unique else {}
+    )
+    more: list[Any] = [Failover()] if little.failover else []
+    if little.stream is not None:
+        watched, others = (("c",), ()) if little.stream.is_watched else (("d",), ("c",))
+        stream = streams.Stream("s", watched, others, little.stream.page)
+        meaning, world = stream.meaning(meaning), stream.begun(world, 1)
+        more += [streams.Forgetful(little.stream.keep)] if little.history_lost else []
+    if little.network:
+        more.append(Network(meaning))
+    actors = (
+        Process(
+            actor.name, program_of(actor), _faults(actor), meaning, clocks.Host(*actor.host),
+            comes_back=actor.comes_back,
+        )
+        for actor in little.actors
+    )  # fmt: skip
     return Scenario(
         name="little",
         summary="drawn at random",
-        world=world_with(
-            {"c": tuple(map(given, little.docs))}, {"c": ((documents.Field(little.unique),),)} if little.unique else {}
-        ),
-        actors=(*actors, Network(meaning)) if little.network else tuple(actors),
+        world=world,
+        actors=(*actors, *more),
         budget=little.budget,
         budgets={Fault(kind): number for kind, number in little.budgets},
-        clock=clock,
+        clock=Clock(QUANTUM, horizon=little.clock[0], moves=little.clock[1]) if little.clock else None,
         symmetric=(tuple(actor.name for actor in little.actors),) if little.symmetric else (),
         **laws,
     )
@@ -457,7 +558,15 @@ def _is_call(effect: object) -> bool:
 
 
 def _is_write(effect: object) -> bool:
-    return type(effect).__name__ in {"FindOneAndUpdate", "UpdateOne", "InsertOne", "DeleteOne", "Call"}
+    return type(effect).__name__ in {
+        "FindOneAndUpdate",
+        "UpdateOne",
+        "InsertOne",
+        "DeleteOne",
+        "Call",
+        "Save",
+        "ResetHistory",
+    }
 
 
 def with_laws(little: Little, **more: Any) -> Scenario:

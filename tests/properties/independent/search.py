@@ -11,12 +11,17 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.properties.independent.programs import (
+    After,
     Ask,
     At,
+    Broken,
     Code,
     Const,
     Doc,
+    DocumentChange,
     Failed,
+    From,
+    Page,
     Program,
     Stands,
     Term,
@@ -27,8 +32,41 @@ from tests.properties.independent.programs import (
 )
 
 QUANTUM = 1_000_000
-WRITES = {"find and update", "update", "insert", "delete", "call"}
+OF_DOCUMENTS = {"find and update", "update", "insert", "delete"}
+WRITES = {*OF_DOCUMENTS, "call", "save", "reset"}
 """And what may be one."""
+NOBODY_IS_ASKED = {"note", "sleep", "now"}
+
+
+class Host(NamedTuple):
+    """The machine that a process runs on.
+
+    Attributes:
+        name: Whoever names the same one shares its clock; "" for one of its own.
+        skew, jump: How far its clock may be off since the beginning, and how far it may be set.
+        drift: By how many parts in a million its clock is fast.
+        stall: How long it may stand.
+    """
+
+    name: str = ""
+    skew: int = 0
+    jump: int = 0
+    drift: int = 0
+    stall: int = 0
+
+
+class Stream(NamedTuple):
+    """A stream of the changes of the documents.
+
+    Attributes:
+        page: How many it tells at once.
+        keep: How many the store never forgets.
+        is_watched: It tells of them; else they only move its position.
+    """
+
+    page: int
+    keep: int
+    is_watched: bool
 
 
 class Actor(NamedTuple):
@@ -39,12 +77,16 @@ class Actor(NamedTuple):
         program: What it runs.
         faults: What may strike it.
         on_writes: Faults of requests strike writes only.
+        host: Its machine.
+        comes_back: It always starts again.
     """
 
     name: str
     program: Program
     faults: frozenset[str] = frozenset()
     on_writes: bool = False
+    host: Host = Host()
+    comes_back: bool = False
 
 
 class Little(NamedTuple):
@@ -61,6 +103,9 @@ class Little(NamedTuple):
         answers: What user code answers.
         always, step, eventually, sometimes: Laws by name.
         symmetric: Are the processes interchangeable?
+        failover: May the store fail over, and lose what no majority has, and may its members be behind?
+        stream: A stream of what changes.
+        history_lost: May the store forget the oldest changes?
     """
 
     docs: tuple[Doc, ...]
@@ -76,6 +121,9 @@ class Little(NamedTuple):
     eventually: tuple[tuple[str, Law], ...] = ()
     sometimes: tuple[tuple[str, Law], ...] = ()
     symmetric: bool = False
+    failover: bool = False
+    stream: Stream | None = None
+    history_lost: bool = False
 
 
 class Law(NamedTuple):
@@ -112,8 +160,26 @@ class Process(NamedTuple):
     is_stuck: bool = False
 
 
+class Past(NamedTuple):
+    """What the store knows besides its documents.
+
+    Attributes:
+        before: Of each document that was written what it was before its last change; None where it was not there.
+        ids_before: Which documents there were before one came or went the last time.
+        forgotten: How many changes the stream knows no more.
+        changes: Those since then.
+        record: How far the reader of the stream has stored that it is.
+    """
+
+    before: tuple[tuple[object, Doc | None], ...] = ()
+    ids_before: tuple[object, ...] | None = None
+    forgotten: int = 0
+    changes: tuple[DocumentChange | None, ...] = ()
+    record: Doc | None = None
+
+
 class State(NamedTuple):
-    """All that there is at one time."""
+    """All that there is at one time; `unconfirmed` is what there was before each write that no majority has."""
 
     docs: tuple[Doc, ...]
     processes: tuple[Process, ...]
@@ -122,6 +188,9 @@ class State(NamedTuple):
     flying: tuple[Ask, ...] = ()
     now: int = 0
     moves: int = 0
+    past: Past = Past()
+    unconfirmed: tuple[tuple[tuple[Doc, ...], Past], ...] = ()
+    ahead: tuple[tuple[str, int], ...] = ()
 
 
 class Move(NamedTuple):
@@ -212,10 +281,12 @@ def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
 def _graph(little: Little, states_max: int, horizon: int | None) -> Graph:
     codes = tuple(flat(actor.program) for actor in little.actors)
     processes = tuple(
-        _standing(Process(begun(code, actor.name, 0)), 0) for code, actor in zip(codes, little.actors, strict=True)
+        _standing(actor, Process(begun(code, actor.name, 0)), 0)
+        for code, actor in zip(codes, little.actors, strict=True)
     )
     moves = little.clock[1] if little.clock and horizon is None else 0
-    first = State(little.docs, processes, little.budget, little.budgets, moves=moves)
+    past = Past(record=Doc((("_id", "s"), ("epoch", 1), ("history", 0))) if little.stream else None)
+    first = State(little.docs, processes, little.budget, little.budgets, moves=moves, past=past)
     number, graph = {first: 0}, Graph([first], [0], [])
     for index, state in enumerate(graph.states):  # which grow meanwhile
         graph.moves.append([])
@@ -289,13 +360,17 @@ def _relative(state: State, horizon: int) -> State:
                 return At(max(at - state.now, -horizon))
             case Doc(fields):
                 return Doc(tuple((name, aged(held)) for name, held in fields))
+            case Past():
+                return value._replace(before=aged(value.before))  # type: ignore[arg-type]
             case tuple() if type(value) is tuple:
                 return tuple(map(aged, value))
             case _:
                 return value
 
     return state._replace(
-        docs=tuple(aged(doc) for doc in state.docs),  # type: ignore[misc]
+        docs=aged(state.docs),  # type: ignore[arg-type]
+        past=aged(state.past),  # type: ignore[arg-type]
+        unconfirmed=aged(state.unconfirmed),  # type: ignore[arg-type]
         processes=tuple(
             process._replace(wakes=None if process.wakes is None else max(process.wakes - state.now, 0))
             for process in state.processes
@@ -309,17 +384,32 @@ def _relative(state: State, horizon: int) -> State:
 
 
 def _moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int | None) -> Iterator[Move]:
+    for move in _all_moves(little, codes, state, horizon):
+        if not move.fault:
+            yield move
+        elif (spent := _spent(move.after, move.fault)) is not None:
+            yield Move(spent, must=False, fault=move.fault)
+
+
+def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int | None) -> Iterator[Move]:
+    """Whatever faults cost."""
     for index, code in enumerate(codes):
-        for move in _of_process(little, code, index, state):
-            if not move.fault:
-                yield move
-            elif (spent := _spent(move.after, move.fault)) is not None:
-                yield Move(spent, must=False, fault=move.fault)
+        yield from _of_process(little, code, index, state)
     if little.network:
         for number, ask in enumerate(state.flying):
             landed = state._replace(flying=state.flying[:number] + state.flying[number + 1 :])
-            for docs, _ in outcomes_of(little, ask, landed):
-                yield Move(landed._replace(docs=docs))
+            for after, _ in served(little, ask, landed):
+                yield Move(after)
+    for kept, (docs, past) in enumerate(state.unconfirmed):
+        yield Move(state._replace(docs=docs, past=past, unconfirmed=state.unconfirmed[:kept]), fault="rolled_back")
+    if (
+        little.stream
+        and little.history_lost
+        and not state.unconfirmed
+        and (more := len(state.past.changes) - little.stream.keep) > 0
+    ):
+        past = state.past._replace(forgotten=state.past.forgotten + more, changes=state.past.changes[more:])
+        yield Move(state._replace(past=past), fault="history_lost")
     if little.clock is not None and horizon is None and state.moves:
         yield Move(state._replace(now=state.now + QUANTUM, moves=state.moves - 1))
     if horizon is not None and (later := _relative(state._replace(now=QUANTUM), horizon)) != state:
@@ -343,19 +433,22 @@ def _of_process(little: Little, code: Code, index: int, state: State) -> Iterato
     match stands.how:
         case "returned" if "crash_after" in strikes:
             yield Move(_with(state, index, crashed), fault="crash_after")
-        case "crashed" | "cancelled" if "restart" in strikes:
+        case "crashed" | "cancelled" if "restart" in strikes or actor.comes_back:
             life = process.life + 1
-            new = _standing(Process(begun(code, actor.name, life), life), state.now)
-            yield Move(_with(state, index, new), fault="restart")
+            new = _standing(actor, Process(begun(code, actor.name, life), life), state.now)
+            yield Move(_with(state, index, new), must=actor.comes_back, fault="" if actor.comes_back else "restart")
         case "asks":
             ask = stands.what
             assert isinstance(ask, Ask)
+            may_strike = ask.verb in WRITES or not actor.on_writes
             if "crash_before" in strikes:
                 yield Move(_with(state, index, crashed), fault="crash_before")
-            if "cancelled" in strikes and (ask.verb in WRITES or not actor.on_writes):
+            if "cancelled" in strikes and may_strike:
                 yield Move(_with(state, index, cancelled), fault="cancelled")
             if not process.is_stuck:
                 yield from _asked(little, code, index, state, ask)
+                if "stall" in strikes and may_strike and actor.host.stall and ask.verb != "sleep":
+                    yield Move(state._replace(now=state.now + actor.host.stall), fault="stall")
         case _:
             pass
 
@@ -366,15 +459,19 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
 
     def replied(world: State, reply: object, notes: tuple[tuple[str, object], ...] = process.notes) -> State:
         new = Process(answered(code, process.stands, reply), process.life, notes)
-        return _with(world, index, _standing(new, state.now))
+        return _with(world, index, _standing(actor, new, state.now))
 
     if ask.verb == "note":
         yield Move(replied(state, None, tuple(sorted({**dict(process.notes), ask.name: ask.value.value}.items()))))
     elif ask.verb == "sleep":
         if process.wakes is not None and process.wakes <= state.now:
             yield Move(replied(state, None))
+    elif ask.verb == "now":
+        for fault, world, reading in _readings(actor, state):
+            if not fault or fault in actor.faults:
+                yield Move(replied(world, reading), fault=fault)
     else:
-        outcomes = [(state._replace(docs=docs), reply) for docs, reply in outcomes_of(little, ask, state)]
+        outcomes = list(served(little, ask, state))
         for done, reply in outcomes:
             yield Move(replied(done, reply))
         if ask.verb == "call" and "failed" in actor.faults:
@@ -387,6 +484,13 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
             for fault, after in _in_trouble(state, flying, outcomes, replied):
                 if fault in actor.faults:
                     yield Move(after, fault=fault)
+            if "not_durable" in actor.faults:
+                for after in _unconfirmed(actor, state, ask, outcomes):
+                    yield Move(replied(after, Failed("not durable")), fault="not_durable")
+            if "stale_read" in actor.faults and little.failover and ask.verb in {"find", "find all"}:
+                for _, reply in outcomes_of(little, ask, state._replace(docs=_behind(ask, state))):
+                    if not same(reply, outcomes[0][1]):
+                        yield Move(replied(state, reply), fault="stale_read")
             if "cancelled" in actor.faults:
                 for done in (*(done for done, _ in outcomes), *((flying,) if "late" in actor.faults else ())):
                     yield Move(_with(done, index, cancelled), fault="cancelled")
@@ -405,6 +509,31 @@ def _in_trouble(
         yield "duplicate", replied(done._replace(flying=flying.flying), reply)
 
 
+def _readings(actor: Actor, state: State) -> Iterator[tuple[str, State, At]]:
+    """What the clock of its machine shows, and what it may show if something has happened to it."""
+    host, name, known = actor.host, actor.host.name or actor.name, dict(state.ahead)
+
+    def read(ahead: int) -> tuple[State, At]:
+        shown = At(state.now + ahead + state.now * host.drift // 1_000_000, wall=True)
+        return state._replace(ahead=tuple(sorted({**known, name: ahead}.items()))), shown
+
+    yield "", *read(known.get(name, 0))
+    for sign in (1, -1):
+        if host.skew and name not in known:
+            yield "skew", *read(sign * host.skew)
+        if host.jump:
+            yield "clock_forward" if sign > 0 else "clock_back", *read(known.get(name, 0) + sign * host.jump)
+
+
+def _unconfirmed(actor: Actor, state: State, ask: Ask, outcomes: list[tuple[State, object]]) -> Iterator[State]:
+    """The write was done, and no majority has it. If it is taken back at all, then with all writes after it."""
+    for done, reply in outcomes:
+        is_changed = (done.docs, done.past) != (state.docs, state.past)
+        if ask.verb in WRITES - {"call"} and not isinstance(reply, Failed) and (is_changed or ask.verb != "reset"):
+            more = ((state.docs, state.past),) if is_changed and "rolled_back" in actor.faults else ()
+            yield done._replace(unconfirmed=(*state.unconfirmed, *more))
+
+
 def _sorted(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
     """In which order they were sent makes no difference."""
     return tuple(sorted(asks, key=repr))
@@ -414,15 +543,100 @@ def _with(state: State, index: int, process: Process) -> State:
     return state._replace(processes=(*state.processes[:index], process, *state.processes[index + 1 :]))
 
 
-def _standing(process: Process, now: int) -> Process:
-    """To stand before a sleep is to sleep."""
+def _standing(actor: Actor, process: Process, now: int) -> Process:
+    """To stand before a sleep is to sleep, by the clock of the machine."""
     ask = process.stands.what
     if process.stands.how == "asks" and isinstance(ask, Ask) and ask.verb == "sleep":
-        return process._replace(wakes=now + ask.value)
+        return process._replace(wakes=now + ask.value * 1_000_000 // (1_000_000 + actor.host.drift))
     return process
 
 
 # --- what the store does ------------------------------------------------------------------------------------------------
+
+
+def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
+    """What becomes of a request: what the store knows of its past, too."""
+    match ask.verb:
+        case "locate":
+            yield state, From(_confirmed_end(state))
+        case "read":
+            assert little.stream
+            yield state, _page(little.stream, ask.value.value, state)
+        case "save" | "reset":
+            assert state.past.record
+            record, reply, is_write = _recorded(ask, state.past.record)
+            past = state.past._replace(record=record)
+            yield state._replace(past=past, unconfirmed=() if is_write else state.unconfirmed), reply
+        case _:
+            for docs, reply in outcomes_of(little, ask, state):
+                is_write = ask.verb in OF_DOCUMENTS and not isinstance(reply, Failed)
+                after = state._replace(docs=docs, past=_since(little, state, docs))
+                yield (after._replace(unconfirmed=()) if is_write else after), reply
+
+
+def _since(little: Little, state: State, docs: tuple[Doc, ...]) -> Past:
+    """What is known of the past after a write."""
+    old, new = ({doc.get("_id"): doc for doc in each} for each in (state.docs, docs))
+    past = state.past
+    for key in {**old, **new}:
+        was, now = old.get(key), new.get(key)
+        if was is now or (was and now and same(was, now)):
+            continue
+        if little.failover:
+            ids = past.ids_before if list(old) == list(new) else tuple(old)
+            past = past._replace(before=tuple({**dict(past.before), key: was}.items()), ids_before=ids)
+        if little.stream:
+            change = DocumentChange("c", key, now is None) if little.stream.is_watched else None
+            past = past._replace(changes=(*past.changes, change))
+    return past
+
+
+def _behind(ask: Ask, state: State) -> tuple[Doc, ...]:
+    """What a member shows that has not got the last change of any document, nor of which there are."""
+    before, now = dict(state.past.before), {doc.get("_id"): doc for doc in state.docs}
+    ids = tuple(now) if state.past.ids_before is None else state.past.ids_before
+    pinned = [term.value.value for term in ask.where if term.verb == "Eq" and term.field == "_id"]
+    shown = (before.get(key, now.get(key)) for key in pinned or ids)
+    return tuple(doc for doc in shown if doc is not None)
+
+
+def _confirmed_end(state: State) -> int:
+    """One past the last change that a majority has."""
+    past = state.unconfirmed[0][1] if state.unconfirmed else state.past
+    return past.forgotten + len(past.changes)
+
+
+def _page(stream: Stream, position: After | From, state: State) -> Page | Broken:
+    """What comes next, and nothing that may be taken back."""
+    start = position.token + 1 if isinstance(position, After) else position.time
+    if start < state.past.forgotten:
+        return Broken(286)
+    told: tuple[DocumentChange, ...] = ()
+    for number in range(start, _confirmed_end(state)):
+        change = state.past.changes[number - state.past.forgotten]
+        told += () if change is None else (change,)
+        position = After(number)
+        if len(told) == stream.page:
+            break
+    return Page(told, position)
+
+
+def _recorded(ask: Ask, record: Doc) -> tuple[Doc, object, bool]:
+    """The record after a command for it, the reply, and whether the store was asked to write."""
+    epoch, history = map(int, ask.name.split(", "))
+    is_epoch, is_history = record.get("epoch") == epoch, record.get("history") == history
+    if ask.verb == "save":
+        if not (is_epoch and is_history):
+            return record, Failed("refused"), True
+        position = ask.value.value
+        if isinstance(position, After):
+            return record.without("from").put("after", position.token), None, True
+        return record.without("after").put("from", position.time), None, True
+    if is_epoch and is_history:
+        return record, None, False
+    if not is_epoch or record.get("history") > history:  # type: ignore[operator]
+        return record, Failed("refused"), True
+    return record.put("history", history).without("after").without("from"), None, True
 
 
 def outcomes_of(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[Doc, ...], object]]:
@@ -532,10 +746,12 @@ def typed(value: object) -> object:
     match value:
         case Doc(fields):
             return ("document", tuple((name, typed(held)) for name, held in fields))
-        case At(at):
-            return ("at", at)
+        case At():
+            return ("at", *value)
+        case After() | From():
+            return value
         case tuple():
-            return ("array", tuple(map(typed, value)))
+            return (type(value).__name__, tuple(map(typed, value)))
         case _:
             return (type(value).__name__, value)
 
@@ -545,7 +761,7 @@ ShowRequest: TypeAlias = Callable[[Ask], object]
 
 def _seen(little: Little, state: State) -> Seen:
     return (
-        tuple(map(typed, state.docs)),
+        tuple(map(typed, (*state.docs, *((state.past.record,) if little.stream else ())))),
         tuple(
             (actor.name, process.stands.how, _of_stands(process.stands))
             for actor, process in zip(little.actors, state.processes, strict=True)

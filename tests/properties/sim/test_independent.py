@@ -1,8 +1,8 @@
 """The simulator finds what a brute force search finds that shares no code with it, only the meaning of the words.
 
 `tests.properties.plain_search` asks the same actors as the real search, and so has their faults. Here programs, documents,
-requests, faults, restarts, time and laws are interpreted a second time, from what the documentation says of them
-(`tests.properties.independent`). What is compared: everything that can be seen of any state, of states at rest and of each
+requests, faults, restarts, time, clocks of machines, failovers, streams and laws are interpreted a second time, from what the
+documentation says of them (`tests.properties.independent`). What is compared: everything that can be seen of any state, of states at rest and of each
 change; which faults strike; the verdict, the broken law, the length of the shortest way to it, and the goals.
 """
 
@@ -12,21 +12,26 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
 import pytest
 from tests import length
 from tests.properties.independent import machines
 from tests.properties.independent.scenarios import DiffersError, compared, drawn
 from tests.properties.sim.test_search import PLANTED as PLANTED_IN_THE_SEARCH
 
-from tidegate.model.errors import TidegateError
-from tidegate.sim.actors import Network, Process
+from tidegate.model.documents import ID, AllOf, Exists
+from tidegate.reactive.change_stream import After
+from tidegate.sim.actors import STARTS_AGAIN, Network, Process
 from tidegate.sim.automaton import ProgramAutomaton
+from tidegate.sim.clocks import Host
+from tidegate.sim.failover import Behind, Failover
 from tidegate.sim.fingerprint import Canon
 from tidegate.sim.reducers import Crash
 from tidegate.sim.scenario import ActorStep
 from tidegate.sim.search import Reductions, Search
 from tidegate.sim.space import Space
-from tidegate.sim.world import Cell
+from tidegate.sim.streams import KEPT, Forgetful, Stream
+from tidegate.sim.world import CLOCK, UNCONFIRMED, Cell
 
 ALL_REDUCTIONS = tuple(Reductions(fusion, symmetry) for fusion in (False, True) for symmetry in (False, True))
 CHUNKS = 10
@@ -34,7 +39,10 @@ CHUNKS = 10
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_the_simulator_and_a_brute_force_search_of_its_own_agree(chunk: int) -> None:
-    """One to three processes; crashes, restarts, what becomes of requests, both kinds of time, symmetry, and laws."""
+    """One to three processes; crashes, restarts, what becomes of requests, both kinds of time, symmetry, and laws.
+
+    In some, machines with clocks of their own, a store that fails over, members that are behind, and a change stream.
+    """
     for number in range(chunk, length.LITTLE_SCENARIOS, CHUNKS):
         compared(drawn(f"little {number}"), (ALL_REDUCTIONS[number % 4],), with_pairs=number % 3 == 0)
 
@@ -82,6 +90,45 @@ def faults_must(steps: Callable[..., Any]) -> Callable[..., Any]:
     return all_must
 
 
+def takes_back_the_oldest(steps: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, world: steps(self, world.write(UNCONFIRMED, world.read(UNCONFIRMED)[::-1]))
+
+
+def leaves_what_was_not_alone(unconfirmed: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda before, after, overwritten, *, alone: unconfirmed(
+        before, after, overwritten if alone else (), alone=alone
+    )
+
+
+def goes_on_at_what_was_told(number_of: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda position: number_of(position) - isinstance(position, After)
+
+
+def without_a_fence(fenced: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, world, who, _, *updates: fenced(self, world, who, AllOf((Exists(ID),)), *updates)
+
+
+def right_again(read_clock: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda host, name, world, ahead: (world, read_clock(host, name, world, ahead)[1])
+
+
+def forgets_all(steps: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, world: steps(attrs.evolve(self, keep=0), world)
+
+
+def need_not_come_back(steps: Callable[..., Any]) -> Callable[..., Any]:
+    def may(self: Process, world: Any) -> Any:
+        return [step._replace(must=step.must and step.label != STARTS_AGAIN) for step in steps(self, world)]
+
+    return may
+
+
+def in_no_time(stands: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, world, effect: (
+        step._replace(world=step.world.write(CLOCK, world.read(CLOCK))) for step in stands(self, world, effect)
+    )
+
+
 def takes_all(without: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ARG001
     return lambda items, item: tuple(each for each in items if each != item)
 
@@ -95,25 +142,44 @@ def module(name: str) -> object:
 
 
 PLANTED: Mapping[str, tuple[object, str, Callable[[Any], Any], int]] = {
-    "a late request is lost": (module("requests"), "under_way", instead(lambda world, *_: world), 26),
-    "notes outlive their process": (module("actors"), "notes", instead(without_a_place), 2),
-    "nothing that is under way arrives": (Network, "steps", instead(lambda *_: ()), 26),
-    "a new life is the first one again": (ProgramAutomaton, "start", in_its_first_life, 126),
-    "two programs are taken for one": (Canon, "key", takes_one_for_zero, 82),
+    "a late request is lost": (module("requests"), "under_way", instead(lambda world, *_: world), 15),
+    "notes outlive their process": (module("actors"), "notes", instead(without_a_place), 12),
+    "nothing that is under way arrives": (Network, "steps", instead(lambda *_: ()), 15),
+    "a new life is the first one again": (ProgramAutomaton, "start", in_its_first_life, 263),
+    "two programs are taken for one": (Canon, "key", takes_one_for_zero, 98),
     "nobody dies at the end": (Process, "steps", never_dies_after, 0),
-    "a fault costs nothing": (module("requests"), "spent", may_always_strike, 0),
+    "a fault costs nothing": (module("requests"), "spent", may_always_strike, 3),
     "faults must happen": (Process, "steps", faults_must, 0),
-    "nothing grows older": (module("steppers"), "aged", instead(lambda value, *_: value), 10),
-    "all ages are the same": (module("steppers"), "aged", lambda aged: lambda value, by, _: aged(value, by, 0), 68),
-    "no cycle is looked for": (module("search"), "restless", instead(lambda *_: []), 3),
+    "nothing grows older": (module("steppers"), "aged", instead(lambda value, *_: value), 21),
+    "all ages are the same": (module("steppers"), "aged", lambda aged: lambda value, by, _: aged(value, by, 0), 58),
+    "no cycle is looked for": (module("search"), "restless", instead(lambda *_: []), 31),
     "who sleeps is at rest when time ends": (Space, "is_cut_short", instead(lambda *_: False), 25),
-    "laws are judged for one naming": (Search, "named", instead(lambda _, states: states), 14),
+    "laws are judged for one naming": (Search, "named", instead(lambda _, states: states), 228),
+    "nothing is taken back": (module("requests"), "unconfirmed", instead(lambda _, after, *__, **___: after), 3),
+    "the oldest writes are taken back": (Failover, "steps", takes_back_the_oldest, 258),
+    "what was written behind it stays": (module("requests"), "unconfirmed", leaves_what_was_not_alone, 95),
+    "a majority confirms no earlier writes": (module("world"), "_confirmed", instead(lambda world: world), 3),
+    "to write the same is a version": (
+        module("failover"),
+        "_changed",
+        instead(lambda _, overwritten: overwritten),
+        240,
+    ),
+    "no member is behind": (Behind, "read", instead(lambda self, cell: self.world.read(cell)), 95),
+    "a stream tells a change twice": (module("streams"), "_number_of", goes_on_at_what_was_told, 126),
+    "a stream tells too early": (module("streams"), "_known_end", instead(lambda world: world.read(KEPT).end), 69),
+    "any epoch may store": (Stream, "fenced", without_a_fence, 8),
+    "more is forgotten than may be": (Forgetful, "steps", forgets_all, 49),
+    "a clock that was set is right again": (module("clocks"), "_read_clock", right_again, 63),
+    "a fast clock sleeps as long": (Host, "lasts", instead(lambda _, duration: duration), 230),
+    "a stall takes no time": (Process, "stands", in_no_time, 89),
+    "nobody has to come back": (Process, "steps", need_not_come_back, 112),
     **{
         bug: (*PLANTED_IN_THE_SEARCH[bug][:2], instead(PLANTED_IN_THE_SEARCH[bug][2]), number)
         for bug, number in (
             ("a read is not a look", 0),
             ("a step forgets what its law looked at", 0),
-            ("a law looks at the same cells for ever", 30),
+            ("a law looks at the same cells for ever", 20),
             ("nothing is at rest", 0),
         )  # the others take adversaries, and are seen there
     },
@@ -127,7 +193,7 @@ def test_a_planted_bug_in_the_simulator_makes_the_two_differ(bug: str, monkeypat
     owner, name, planted, number = PLANTED[bug]
     little = drawn(f"little {number}")
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
-    with pytest.raises((DiffersError, TidegateError, AssertionError, IndexError)):
+    with pytest.raises(DiffersError):
         compared(little, ALL_REDUCTIONS)
 
 

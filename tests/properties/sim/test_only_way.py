@@ -286,9 +286,16 @@ def failing_over(meaning: Meaning = perform) -> Scenario:
     )
 
 
+NO_LAWS: dict[str, Any] = {"always": {}, "step": {}, "sometimes": {}}
+
+
+def value_of(state: State, key: str) -> int:
+    row = state.read(document("rows", key))
+    return 0 if row is None else row[N]
+
+
 def sum_of(state: State) -> int:
-    found = (state.read(document("rows", key)) for key in "xy")
-    return sum(row[N] for row in found if row is not None)
+    return value_of(state, "x") + value_of(state, "y")
 
 
 def confirmed_of(state: State, row: str) -> int:
@@ -317,6 +324,44 @@ def test_only_the_newest_writes_are_taken_back_and_never_a_confirmed_one() -> No
     assert report.verdict is Verdict.COMPLETE
     assert report.faults.keys() == {Fault.NOT_DURABLE, Fault.ROLLED_BACK}
     assert explore(failing_over(confirms_nothing)).law == "what is confirmed stays"
+
+
+async def puts(*numbers: int) -> object:
+    try:
+        for number in numbers:
+            await update_one("rows", Eq(ID, "x"), Put(N, number))
+    except NotDurable:
+        return NotDurable
+    return "confirmed"
+
+
+def test_a_write_that_changes_nothing_is_not_taken_back() -> None:
+    """The log of a server has no entry of it; whoever does it waits for a majority nevertheless."""
+    writer = Process("w1", factory(puts, 0), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK))
+    report = explore(attrs.evolve(failing_over(), actors=(writer, Failover()), **NO_LAWS))
+    assert report.faults.keys() == {Fault.NOT_DURABLE}
+
+
+async def adds_once_there_is_x() -> object:
+    found = await find_one("rows", Eq(ID, "x"))
+    return await adds_to("y") if found is not None and found[N] else None
+
+
+def test_what_is_taken_back_takes_with_it_what_could_not_be_alone() -> None:
+    """Law FO2: the later write was done behind the earlier one, whatever may strike who did it."""
+    writers = (
+        Process("w1", factory(adds_to, "x"), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)),
+        Process("w2", factory(adds_once_there_is_x), Faults.of(Fault.NOT_DURABLE)),
+        Process("w3", factory(looks_up)),
+    )
+    laws = NO_LAWS | {
+        "step": {
+            "y goes with x": lambda before, then: sum_of(then) == 0 or value_of(then, "x") >= value_of(before, "x")
+        },
+        "sometimes": {"both are gone": lambda state: unsure(state) == ["w1", "w2"] and sum_of(state) == 0},
+    }
+    report = explore(attrs.evolve(failing_over(), actors=(*writers, Failover()), **laws))
+    assert (report.verdict, dict(report.goals)) == (Verdict.COMPLETE, {"both are gone": True})
 
 
 # --- what a member shows that is behind ---------------------------------------------------------------------------------
@@ -369,3 +414,17 @@ def test_a_stale_read_answers_nothing_that_was_never_there() -> None:
     assert report.verdict is Verdict.COMPLETE
     assert report.faults.keys() == {Fault.STALE_READ}
     assert explore(behind(recalling_too_far)).law == "what is read was there"
+
+
+async def puts_one_twice_and_looks() -> object:
+    await puts(1, 1)
+    return await looks_up()
+
+
+def test_a_write_that_changes_nothing_leaves_the_version_before_the_last_one() -> None:
+    """A member that has not got the last change shows what was before it, however often the same is written again."""
+    actor = Process("reader", factory(puts_one_twice_and_looks), Faults.of(Fault.STALE_READ), recalling(perform))
+    goal: Mapping[str, Is] = {"the first version is read": lambda state: state.status("reader") == Returned(0)}
+    assert explore(attrs.evolve(behind(perform), actors=(actor,), sometimes=goal)).goals == {
+        "the first version is read": True
+    }

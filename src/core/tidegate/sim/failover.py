@@ -24,6 +24,7 @@ from typing import Final, TypeVar, cast, final
 
 import attrs
 
+from tidegate.model.documents import exactly
 from tidegate.model.effects import Effect
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
@@ -68,10 +69,21 @@ def noted(
         yield after.world, reply, after.overwritten
 
 
-def unconfirmed(before: World, after: World, overwritten: Overwritten) -> World:
-    """The world in which the write was done, and may be taken back."""
-    kept = tuple((cell, had) for cell, had in overwritten if cell.name != UNCONFIRMED.name)
-    return after.write(UNCONFIRMED, (*before.read(UNCONFIRMED), kept) if kept else before.read(UNCONFIRMED))
+def _changed(after: World, overwritten: Overwritten) -> Iterator[tuple[Cell[object], object]]:
+    """What holds something else than it had: a server has no entry in its log of a write that changes nothing."""
+    return ((cell, had) for cell, had in overwritten if exactly(after.read(cell)) != exactly(had))
+
+
+def unconfirmed(before: World, after: World, overwritten: Overwritten, *, alone: bool) -> World:
+    """The world in which the write was done, and may be taken back: alone, or only with the one before it."""
+    writes = before.read(UNCONFIRMED)
+    kept = tuple((cell, had) for cell, had in _changed(after, overwritten) if cell.name != UNCONFIRMED.name)
+    if kept and alone:
+        writes = (*writes, kept)
+    elif kept and writes:
+        names = {cell.name for cell, _ in writes[-1]}
+        writes = (*writes[:-1], (*writes[-1], *(each for each in kept if each[0].name not in names)))
+    return after.write(UNCONFIRMED, writes)
 
 
 @final
@@ -118,7 +130,7 @@ def recalling(otherwise: Meaning) -> Meaning:
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         for after, reply, overwritten in noted(otherwise, effect, world, who):
             kept = after
-            for cell, had in overwritten:
+            for cell, had in _changed(after, overwritten):
                 if cell.name[0] in _STORED:
                     kept = kept.write(earlier(cell), Was(had))
             yield kept, reply

@@ -153,9 +153,9 @@ def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Trouble
         is_write = isinstance(effect, _WRITES) or overwritten
         after = None if isinstance(reply, Failure) or not is_write else spent(done, Fault.NOT_DURABLE)
         if after is not None:
-            kept = overwritten if asker.faults.strikes(Fault.ROLLED_BACK, effect) else ()
+            alone = asker.faults.strikes(Fault.ROLLED_BACK, effect)
             happened = Trouble("done, but no majority has confirmed it")
-            yield Fault.NOT_DURABLE, happened, unconfirmed(world, after, kept), _UNCONFIRMED_REPLY
+            yield Fault.NOT_DURABLE, happened, unconfirmed(world, after, overwritten, alone=alone), _UNCONFIRMED_REPLY
 
 
 def _stale(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
