@@ -129,6 +129,7 @@ class Worker:
     Attributes:
         settings: What it was told that is not code.
         handle: The user's code.
+        hooks: The user's code for whatever else is asked for.
 
     Raises:
         Misuse: no topic, no group, a handler that is not an async function, an option that the client does not have, or
@@ -158,8 +159,9 @@ class Worker:
         if hooks is None and consumer.partition.needs_hooks:
             raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
         self.handle: Final = handle
+        self.hooks: Final = hooks
         self._consumer = consumer
-        self._hooks, self._expected, self._observe, self._record = hooks, expected, observe, record
+        self._expected, self._observe, self._record = expected, observe, record
         self._client: Client
         self._rules = WorkerRules(consumer)
         self._worker = WorkerState()
@@ -181,19 +183,20 @@ class Worker:
     def __repr__(self) -> str:
         return f"<Worker on {', '.join(self.settings.topics)} in group {self.settings.group}>"
 
-    def configured(self, settings: WorkerSettings, handle: Handler | None = None) -> Worker:
+    def configured(self, settings: WorkerSettings, handle: Handler | None = None, hooks: Hooks | None = None) -> Worker:
         """A worker with the same code that is told something else.
 
         Args:
             settings: What it is told.
             handle: What takes the place of the handler, if anything.
+            hooks: What takes the place of the hooks, if anything.
 
         Raises:
             Misuse: As for a new one.
         """
         return Worker(
             settings.topics, handle or self.handle, bootstrap=settings.bootstrap, group=settings.group,
-            consumer=settings.consumer, hooks=self._hooks, expected=self._expected, observe=self._observe,
+            consumer=settings.consumer, hooks=hooks or self.hooks, expected=self._expected, observe=self._observe,
             record=self._record, **settings.options,
         )  # fmt: skip
 
@@ -409,9 +412,9 @@ class Worker:
         )
 
     async def _hooked(self, work: Work, given: tuple[Record, ...]) -> object:
-        assert self._hooks is not None, "the rules need none"
+        assert self.hooks is not None, "the rules need none"
         try:
-            return await self._hooks(work, given)
+            return await self.hooks(work, given)
         except Exception as error:
             log.exception("hook failed: %s", work, extra=_placed(work.partition, work.offsets))
             return error

@@ -34,6 +34,7 @@ from tidegate_adapters.configuration import (
     from_environment,
     from_file,
 )
+from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome, records_of
 from tidegate_adapters.failures import ServerFailedError, origin, raised
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.logs import LogFormat, log_to
@@ -91,11 +92,14 @@ def show_settings(told: Told, terminal: Terminal, *, with_origin: bool, is_json:
     return ExitCode.OK
 
 
-def run_worker(told: Told, form: LogFormat, level: str, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Run a worker until it is asked to stop.
+def run_worker(
+    told: Told, embedded: Path | None, form: LogFormat, level: str, terminal: Terminal, *, is_json: bool
+) -> ExitCode:
+    """Run a worker until it is asked to stop; on an embedded log, until nothing is left that it would do.
 
     Args:
         told: Which worker.
+        embedded: A file of records, in the place of a broker.
         form: Of the logs.
         level: What is below is not logged: a name of `logging`, such as INFO.
         terminal: Where it is shown how it ended.
@@ -109,24 +113,45 @@ def run_worker(told: Told, form: LogFormat, level: str, terminal: Terminal, *, i
     log_to(terminal.err, form, level)
     value, module = attribute(told.target)
 
-    async def run() -> signal.Signals | None:
+    async def run() -> tuple[signal.Signals | None, Outcome | None]:
         worker, _ = await _made(told, value, module)
+        on_log = None if embedded is None else EmbeddedRun(worker, EmbeddedLog(records_of(embedded)))
+        worker = worker if on_log is None else on_log.worker
         with stopped_by_signals(worker.stop, asyncio.get_running_loop()) as caught:
             total = seconds(WorkerRules(worker.settings.consumer).total)
             log.info("%r begins; SIGTERM or Ctrl-C lets it drain and leave, within %s", worker, total)
             try:
-                await worker.run()
+                outcome = await (worker.run() if on_log is None else on_log.run())
             except Misuse:
                 raise
             except TidegateError as error:
                 raise ServerFailedError(error.what, where=error.where, why=error.why, todo=error.todo) from error
-        return caught[0] if caught else None
+        return (caught[0] if caught else None), outcome
 
-    ended_by = asyncio.run(run())
-    if is_json:
-        terminal.answer({"schema": "tidegate/worker@1", "ended_by": ended_by and ended_by.name, "ok": True})
+    ended_by, outcome = asyncio.run(run())
     log.info("ended%s", f" by {ended_by.name}" if ended_by else "")
-    return ExitCode.OK if ended_by is None else _CODES[ended_by]
+    ok = outcome is None or outcome.is_whole
+    if is_json:
+        answer = {"schema": "tidegate/worker@1", "ended_by": ended_by and ended_by.name, "ok": ok}
+        terminal.answer(answer if outcome is None else {**answer, **_as_json(outcome)})
+    elif outcome is not None:
+        tell(outcome, terminal)
+    if ended_by is not None:
+        return _CODES[ended_by]
+    return ExitCode.OK if ok else ExitCode.NOT_MET
+
+
+def tell(outcome: Outcome, terminal: Terminal) -> None:
+    """What became of the records of an embedded log, in lines."""
+    terminal.say(f"{outcome.handled} handled, {outcome.failed} failed")
+    for partition, position in sorted(outcome.positions.items()):
+        terminal.say(f"{partition}: {position} of {outcome.ends[partition]} committed")
+
+
+def _as_json(outcome: Outcome) -> Mapping[str, object]:
+    committed = {str(each): position for each, position in sorted(outcome.positions.items())}
+    ends = {str(each): end for each, end in sorted(outcome.ends.items())}
+    return {"handled": outcome.handled, "failed": outcome.failed, "committed": committed, "ends": ends}
 
 
 async def _made(told: Told, value: object, module: ModuleType) -> tuple[Worker, tuple[Row, ...]]:

@@ -574,10 +574,13 @@ def worker() -> None: ...
         "that makes one. SIGTERM or Ctrl-C lets it drain, commit and leave its group; a second one waits for nothing that "
         "runs; a third kills it. Logs go to stderr. What it is told besides its code comes from --set, the environment "
         "(TIDEGATE_WORKER__CONSUMER__EXECUTORS=8), a file and the code, in this order: see tidegate config show.",
-        ("tidegate worker run shop.orders:worker", "tidegate worker run orders.py:worker --log-format json"),
+        (
+            "tidegate worker run shop.orders:worker --log-format json",
+            "tidegate worker run orders.py:worker --embedded records.jsonl",
+        ),
         {
-            ExitCode.OK: "it ended by itself",
-            ExitCode.NOT_MET: "the broker does not answer, or has failed it",
+            ExitCode.OK: "it ended by itself; with --embedded: all is committed",
+            ExitCode.NOT_MET: "the broker does not answer, or has failed it; with --embedded: not all is committed",
             ExitCode.USAGE: "wrong usage or configuration, or a worker that cannot be loaded",
             ExitCode.RAISED: "the code that makes the worker raised an error",
             ExitCode.INTERRUPTED: "ended by Ctrl-C",
@@ -586,6 +589,12 @@ def worker() -> None: ...
     ),
 )
 @told
+@click.option(
+    "--embedded",
+    type=FILE,
+    metavar="RECORDS",
+    help="Without a broker, on the records of a file of JSON lines, until all is committed or nothing moves any more.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what it would be told, and connect to nothing.")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Lines, or JSON lines."
@@ -603,6 +612,7 @@ def worker_run(
     target: str,
     config: Path | None,
     settings: tuple[str, ...],
+    embedded: Path | None,
     dry_run: bool,
     log_format: Literal["text", "json"],
     log_level: str,
@@ -614,7 +624,7 @@ def worker_run(
         told = Told(target, config, settings)
         if dry_run:
             return show_settings(told, terminal, with_origin=True, is_json=is_json)
-        return run_worker(told, log_format, log_level.upper(), terminal, is_json=is_json)
+        return run_worker(told, embedded, log_format, log_level.upper(), terminal, is_json=is_json)
 
     return run
 

@@ -1,0 +1,317 @@
+"""A log in memory, for a worker without a broker: `tidegate worker run TARGET --embedded records.jsonl`.
+
+It is one member's: all partitions are assigned to it, each call succeeds, and nothing outlives the process. Faults are the
+simulator's business. Each line of the file is a record, as JSON; its offset is its place in its partition:
+
+    {"topic": "orders", "partition": 0, "key": "ann", "value": "5 apples", "headers": [["trace", "7f"]]}
+
+`topic` alone is needed. A key, a value and what a header holds are text, which is encoded as UTF-8, or
+`{"base64": "/9j/4A=="}` for any other bytes, or null.
+
+A run ends once all is committed, or once nothing moves any more: no user code is in work, and what has failed is not tried
+again within the longest delay of the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from time import monotonic
+from typing import Final, ParamSpec, Protocol, TypeVar, cast, final
+
+import attrs
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND
+from tidegate.model.records import Record, TopicPartition
+from tidegate.retries.backoff import delay_after
+from tidegate_adapters.kafka import Handler, Worker
+from tidegate_adapters.kafka_ports import Client, Received, ours, theirs
+
+__all__ = ["EmbeddedLog", "EmbeddedRun", "Outcome", "records_of"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_FIELDS: Final = ("topic", "partition", "key", "value", "headers")
+_AT_ONCE: Final = 500
+"""How many records a poll brings."""
+_LOOKS_S: Final = 0.02
+_MORE: Final = SECOND
+"""How long nothing moves, beyond the longest delay, before nothing will."""
+
+
+def records_of(file: Path) -> tuple[Record, ...]:
+    """The records of a file of JSON lines, each with offset 0, for it has none yet; empty lines are left out.
+
+    Raises:
+        Misuse: The file cannot be read, or a line is no record.
+    """
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misuse(f"cannot read {file}", why=str(error)) from None
+    return tuple(_records(lines, str(file)))
+
+
+def _records(lines: Iterable[str], file: str) -> Iterator[Record]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield _record(json.loads(line))
+            except Misuse as error:
+                error.where = f"{file}:{number}"
+                raise
+            except ValueError as error:
+                why = getattr(error, "msg", "")  # of JSON; other messages show what the record carries
+                raise Misuse("it is no JSON, or no base 64", where=f"{file}:{number}", why=why) from None
+
+
+def _record(line: object) -> Record:
+    if not isinstance(line, dict):
+        raise Misuse(f"a record is an object, and no {type(line).__name__}", todo=f"its fields: {', '.join(_FIELDS)}")
+    fields = cast("dict[str, object]", line)
+    for name in fields.keys() - set(_FIELDS):
+        near = "".join(f"did you mean {each}?" for each in get_close_matches(name, _FIELDS, n=1))
+        raise Misuse(f"a record has no field {name!r}", todo=near or f"its fields: {', '.join(_FIELDS)}")
+    return Record(
+        cast("str", fields.get("topic")),
+        cast("int", fields.get("partition", 0)),
+        0,
+        _bytes(fields.get("key")),
+        _bytes(fields.get("value")),
+        tuple(map(_header, _list(fields.get("headers", [])))),
+    )
+
+
+def _list(given: object) -> list[object]:
+    if not isinstance(given, list):
+        raise Misuse("headers are a list", todo='write [["name", "value"]]')
+    return cast("list[object]", given)
+
+
+def _header(given: object) -> tuple[str, bytes | None]:
+    match given:
+        case [str(name), value]:
+            return name, _bytes(value)
+        case _:
+            raise Misuse("a header is a pair of a name and a value", todo='write ["name", "value"]')
+
+
+def _bytes(given: object) -> bytes | None:
+    match given:
+        case None:
+            return None
+        case str():
+            return given.encode()
+        case {"base64": str(text), **others} if not others:
+            return b64decode(text, validate=True)
+        case _:
+            raise Misuse(
+                f"a key or a value is text, and no {type(given).__name__}",
+                todo='write JSON as text, with \\" for each ", and bytes as {"base64": "/9j/4A=="}',
+            )
+
+
+# --- the log ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class _Delivered:
+    """A record as a client delivers it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: None = None
+    timestamp_type: None = None
+
+
+class _Listener(Protocol):
+    async def on_partitions_assigned(self, assigned: Collection[object]) -> None: ...
+
+
+@final
+class EmbeddedLog(Client):
+    """A log with one consumer: `await worker.run(EmbeddedLog(records).connect)`.
+
+    Args:
+        records: What is in it, in order; their offsets count from 0 in each partition.
+
+    Attributes:
+        positions: What is committed, by partition.
+        ends: One past the last offset, by partition.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records: dict[TopicPartition, list[Record]] = {}
+        for record in records:
+            before = self._records.setdefault(record.of, [])
+            before.append(attrs.evolve(record, offset=len(before)))
+        self.positions: Final = dict.fromkeys(self._records, 0)
+        self.ends: Final = {partition: len(each) for partition, each in self._records.items()}
+        self._next = dict(self.positions)
+        self._paused: set[TopicPartition] = set()
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._rebalance: asyncio.Task[None] | None = None
+
+    def connect(self, bootstrap: str, group: str, options: Mapping[str, object]) -> Client:  # noqa: ARG002  there is no broker
+        """The log as the client of a worker."""
+        return self
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+
+    def subscribe(self, topics: Sequence[str], *, listener: object) -> None:
+        told = cast("_Listener", listener)
+        mine = frozenset(each for each in self._records if each.topic in topics)
+
+        async def assign() -> None:
+            await told.on_partitions_assigned([*map(theirs, mine)])
+            self._assigned = mine
+
+        self._rebalance = asyncio.create_task(assign())
+
+    def assignment(self) -> Collection[TopicPartition]:
+        return self._assigned
+
+    def paused(self) -> Collection[TopicPartition]:
+        return frozenset(self._paused)
+
+    def pause(self, *partitions: object) -> None:
+        self._paused |= set(map(ours, partitions))
+
+    def resume(self, *partitions: object) -> None:
+        self._paused -= set(map(ours, partitions))
+
+    async def getmany(self, *partitions: object, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Received]]:
+        wanted = (set(map(ours, partitions)) or set(self._assigned)) & self._assigned - self._paused
+        found: dict[TopicPartition, Sequence[Received]] = {}
+        for partition in sorted(wanted):
+            at = self._next[partition]
+            if some := self._records[partition][at : at + _AT_ONCE]:
+                self._next[partition] += len(some)
+                found[partition] = [
+                    _Delivered(each.topic, each.partition, each.offset, each.key, each.value, each.headers)
+                    for each in some
+                ]
+        await asyncio.sleep(0 if found else timeout_ms / 1000)
+        return found
+
+    async def commit(self, offsets: Mapping[object, object]) -> None:
+        for partition, (position, _) in cast("Mapping[object, tuple[int, str]]", offsets).items():
+            self.positions[ours(partition)] = position
+
+    async def committed(self, partition: object) -> int | None:
+        return self.positions[ours(partition)]
+
+    async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]:
+        return {each: self.ends[ours(each)] for each in partitions}
+
+
+# --- a run --------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Outcome:
+    """What became of the records of a log.
+
+    Attributes:
+        handled: How often the handler has returned.
+        failed: How often user code has raised an error.
+        positions: What is committed, by partition.
+        ends: One past the last offset, by partition.
+    """
+
+    handled: int
+    failed: int
+    positions: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all is committed."""
+        return self.positions == self.ends
+
+
+@final
+class EmbeddedRun:
+    """A run of a worker on a log, until all is committed, nothing moves any more, or the worker is asked to stop.
+
+    Args:
+        worker: Whose code and settings.
+        log: The records.
+
+    Attributes:
+        worker: What runs, and may be asked to stop.
+
+    Raises:
+        Misuse: The log holds records of a topic that the worker does not consume.
+    """
+
+    def __init__(self, worker: Worker, log: EmbeddedLog) -> None:
+        for topic in {partition.topic for partition in log.ends} - set(worker.settings.topics):
+            raise Misuse(f"records of {topic!r}, which the worker does not consume", where="an embedded log")
+        hooks = None if worker.hooks is None else self._counted(worker.hooks)
+        self.worker: Final = worker.configured(worker.settings, self._handled(worker.handle), hooks)
+        self._log, self._running, self._began, self._failed, self._done = log, 0, 0, 0, 0
+
+    async def run(self) -> Outcome:
+        """Run it.
+
+        Returns:
+            What became of the records.
+        """
+        run = asyncio.create_task(self.worker.run(self._log.connect))
+        moved, since = self._moves(), monotonic()
+        while not run.done() and self._log.positions != self._log.ends and monotonic() < since + self._patience_s:
+            await asyncio.wait([run], timeout=_LOOKS_S)
+            if self._running or self._moves() != moved:
+                moved, since = self._moves(), monotonic()
+        self.worker.stop()
+        await run
+        return Outcome(self._done, self._failed, dict(self._log.positions), self._log.ends)
+
+    @property
+    def _patience_s(self) -> float:
+        rules = self.worker.settings.consumer.partition
+        return (delay_after(rules.backoff, rules.fanout.retries_max + 1) + _MORE) / SECOND
+
+    def _moves(self) -> tuple[int, int]:
+        """What changes with all that happens."""
+        return self._began, sum(self._log.positions.values())
+
+    def _handled(self, handle: Handler) -> Handler:
+        counted = self._counted(handle)
+
+        async def handled(record: Record) -> None:
+            await counted(record)
+            self._done += 1
+
+        return handled
+
+    def _counted(self, code: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        async def counted(*args: P.args, **kwargs: P.kwargs) -> T:
+            self._began += 1
+            self._running += 1
+            try:
+                return await code(*args, **kwargs)
+            except Exception:
+                self._failed += 1
+                raise
+            finally:
+                self._running -= 1
+
+        return counted

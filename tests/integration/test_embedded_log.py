@@ -1,0 +1,190 @@
+"""A worker without a broker: what a file of records is, what became of them, and when a run ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.integration.interruptible import INTERRUPTIBLE
+
+from tidegate.consumer.commands import Work
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.partition import FailurePolicy, PartitionRules
+from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import Misuse
+from tidegate.model.records import Record, TopicPartition
+from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, records_of
+from tidegate_adapters.kafka import Worker
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+APP: Final = """
+import asyncio
+from tidegate_adapters.kafka import Worker
+
+
+async def handle(record):
+    if record.value == b"poison":
+        raise ValueError("it is poison")
+    if record.value == b"stuck":
+        print("stuck", flush=True)
+        await asyncio.Event().wait()
+
+
+worker = Worker(["orders"], handle, bootstrap="nowhere:1", group="shop")
+"""
+
+
+def lines(*values: str) -> str:
+    return "".join(json.dumps({"topic": "orders", "value": value}) + "\n" for value in values)
+
+
+def test_each_line_is_a_record(tmp_path: Path) -> None:
+    """Text is UTF-8, other bytes are in base 64."""
+    file = tmp_path / "records.jsonl"
+    file.write_text(
+        '{"topic": "orders", "key": "ann", "value": {"base64": "/9j/4A=="}, "headers": [["a", "é"], ["a", null]]}\n\n'
+        '{"topic": "orders", "partition": 1, "value": null}\n{"topic": "orders", "value": ""}\n'
+    )
+
+    assert records_of(file) == (
+        Record("orders", 0, 0, b"ann", b"\xff\xd8\xff\xe0", (("a", "é".encode()), ("a", None))),
+        Record("orders", 1, 0),
+        Record("orders", 0, 0, None, b""),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "it is no JSON"),
+        ("5", "a record is an object, and no int"),
+        ("{}", "None cannot name a topic"),
+        ('{"topic": "orders", "valu": "x"}', "did you mean value?"),
+        ('{"topic": "orders", "partition": -1}', "-1 cannot be a partition"),
+        ('{"topic": "orders", "value": 5}', "a key or a value is text, and no int"),
+        ('{"topic": "orders", "value": {"base64": "!"}}', "it is no JSON, or no base 64"),
+        ('{"topic": "orders", "value": "\\ud800"}', "it is no JSON, or no base 64"),
+        ('{"topic": "orders", "headers": {"a": "b"}}', "headers are a list"),
+        ('{"topic": "orders", "headers": [["a"]]}', "a header is a pair"),
+    ],
+)
+def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, line: str, said: str) -> None:
+    """Bad input."""
+    file = tmp_path / "records.jsonl"
+    file.write_text(lines("x") + line)
+
+    with pytest.raises(Misuse, match=re.escape(said)) as refused:
+        records_of(file)
+
+    assert refused.value.where == f"{file}:2"
+
+
+def test_a_run_ends_when_all_is_committed() -> None:
+    """Each record is handled, in both partitions, and more of them than a poll brings."""
+    seen: list[tuple[int, int]] = []
+
+    async def handle(record: Record) -> None:
+        await asyncio.sleep(0)
+        seen.append((record.partition, record.offset))
+
+    log = EmbeddedLog(Record("orders", n % 2, 0, None, b"x") for n in range(1_300))
+    outcome = asyncio.run(EmbeddedRun(Worker(["orders"], handle, bootstrap="", group="g"), log).run())
+
+    assert (outcome.handled, outcome.failed, outcome.is_whole) == (1_300, 0, True)
+    assert outcome.positions == {P0: 650, P1: 650}
+
+
+def test_a_failure_stops_its_partition_and_the_run_ends_when_nothing_moves() -> None:
+    """What is behind it is not committed; another partition goes on to its end."""
+
+    async def handle(record: Record) -> None:
+        if record.value == b"poison":
+            raise ValueError
+
+    values = [(0, b"a"), (1, b"a"), (0, b"poison"), (0, b"c"), (1, b"c")]
+    log = EmbeddedLog(Record("orders", partition, 0, None, value) for partition, value in values)
+    outcome = asyncio.run(EmbeddedRun(Worker(["orders"], handle, bootstrap="", group="g"), log).run())
+
+    assert outcome.positions == {P0: 1, P1: 2}
+    assert not outcome.is_whole
+
+
+def test_code_of_hooks_is_waited_for_and_what_failed_is_counted() -> None:
+    """The hook answers for a record that failed, later than anything would be tried again; then all is committed."""
+    answered: list[int] = []
+
+    async def handle(record: Record) -> None:
+        if record.value == b"poison":
+            raise ValueError
+
+    async def answer(_: Work, records: tuple[Record, ...]) -> None:
+        await asyncio.sleep(1.5)
+        answered.extend(record.offset for record in records)
+
+    skips = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
+    log = EmbeddedLog(Record("orders", 0, 0, None, value) for value in (b"a", b"poison", b"c"))
+    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=skips, hooks=answer)
+    outcome = asyncio.run(EmbeddedRun(worker, log).run())
+
+    assert answered == [1]
+    assert (outcome.handled, outcome.failed, outcome.is_whole) == (2, 1, True)
+
+
+def test_records_of_another_topic_are_refused() -> None:
+    """Bad input: nobody would ever commit them."""
+
+    async def handle(record: Record) -> None:
+        raise AssertionError(record)
+
+    worker = Worker(["orders"], handle, bootstrap="", group="g")
+    with pytest.raises(Misuse, match="records of 'order', which the worker does not consume"):
+        EmbeddedRun(worker, EmbeddedLog([Record("order", 0, 0)]))
+
+
+def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "app.py").write_text(APP)
+    (folder / "records.jsonl").write_text(text)
+    command = [
+        sys.executable,
+        "-m",
+        "tidegate",
+        "worker",
+        "run",
+        "app.py:worker",
+        "--embedded",
+        "records.jsonl",
+        *options,
+    ]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command_tells_what_became_of_the_records(tmp_path: Path) -> None:
+    """All of them are committed, or the exit code says that they are not."""
+    whole = run(tmp_path, lines("a", "b"))
+    broken = run(tmp_path, lines("a", "poison", "c"), "--json")
+
+    assert (whole.returncode, whole.stdout) == (ExitCode.OK, "2 handled, 0 failed\norders-0: 2 of 2 committed\n")
+    answer = json.loads(broken.stdout)
+    assert (broken.returncode, answer["ok"], answer["failed"]) == (ExitCode.NOT_MET, False, 1)
+    assert (answer["committed"], answer["ends"]) == ({"orders-0": 1}, {"orders-0": 3})
+    assert "ValueError: it is poison" in broken.stderr
+
+
+def test_a_signal_ends_a_run_that_does_not_end(tmp_path: Path) -> None:
+    """User code that is in work is waited for; a second signal does not."""
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "records.jsonl").write_text(lines("stuck"))
+    command = [*INTERRUPTIBLE, "worker", "run", "app.py:worker", "--embedded", "records.jsonl"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for word in ("stuck", "draining"):
+            assert any(word in line for line in process.stderr), word
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == ExitCode.TERMINATED
