@@ -223,7 +223,7 @@ class Worker:
             await self._client.stop()
             raise TidegateError(
                 f"no Kafka broker answers at {told.bootstrap}",
-                todo="check the address, and that the broker runs",
+                todo="check the address, that the broker runs, and that security_protocol is what it wants",
             ) from error
         try:
             self._client.subscribe(told.topics, listener=listener(self._revoked, self._assigned))

@@ -21,7 +21,7 @@ _OF_ALL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskN
 
 
 def log_to(stream: TextIO, form: LogFormat, level: str) -> logging.Handler:
-    """Let all loggers write to a stream, and nowhere else.
+    """Let all loggers write to a stream, and nowhere else; but the requests of aiokafka are not written.
 
     Args:
         stream: Where to.
@@ -39,6 +39,7 @@ def log_to(stream: TextIO, form: LogFormat, level: str) -> logging.Handler:
             handler.setFormatter(_Objects())
         case _:
             assert_never(form)
+    logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # below, it writes requests, and with them passwords
     logging.basicConfig(level=level, handlers=[handler], force=True)
     return handler
 

