@@ -13,12 +13,14 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PARTS = re.compile(
-    r"<!-- file: (?P<file>\S+) -->\n```python\n(?P<code>.*?)```|```console\n\$ (?P<command>.*?)\n(?P<shown>.*?)```",
+    r"<!-- file: (?P<file>\S+) -->\n```(?:python|toml|json)\n(?P<code>.*?)```|```console\n\$ (?P<command>.*?)\n(?P<shown>.*?)```",
     re.DOTALL,
 )
 
 
-@pytest.mark.parametrize(("page", "asked"), [("tutorial", 6), ("recording", 3), ("time", 3), ("runtime", 2)])
+@pytest.mark.parametrize(
+    ("page", "asked"), [("tutorial", 6), ("recording", 3), ("time", 3), ("runtime", 2), ("worker", 3)]
+)
 def test_whoever_types_it_along_sees_what_it_shows(page: str, asked: int, tmp_path: Path) -> None:
     """Each line shown is the beginning of a line printed, in this order; widths of columns may differ."""
     text, commands = (DOCS / f"{page}.md").read_text(), 0
