@@ -10,9 +10,21 @@ import attrs
 import pytest
 from tests.properties.plain_search import Found, agree, plain_search
 
-from tidegate.model.effects import Ambiguous, Call, Cancel, Effect, Failure, NotApplied, Now, Program, Refused, Sleep
+from tidegate.model.effects import (
+    Ambiguous,
+    Call,
+    Cancel,
+    Effect,
+    Failure,
+    NotApplied,
+    Note,
+    Now,
+    Program,
+    Refused,
+    Sleep,
+)
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND
+from tidegate.model.instants import SECOND, Instant
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Crashed, Returned
@@ -21,7 +33,7 @@ from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Clock, Scenario
-from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, perform
+from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, notes, perform
 
 DEAD = Cell[bool](("dead", "r"), empty=False)
 DONE = Cell[tuple[object, ...]](("done",), ())
@@ -419,3 +431,39 @@ def test_an_answer_that_changes_nothing_need_not_come() -> None:
     writer = Process("w", factory(does_both), meaning=does)
     whole = found(asking, writer)
     assert {here.status("r") for here in whole.states.values()} >= {Machine((("a",),)), Machine((("a", "b"),))}
+
+
+# --- found by the independent search ------------------------------------------------------------------------------------
+
+
+def test_user_code_that_a_program_calls_may_never_return() -> None:
+    """Law RU3: in a process of its own it would stand there for ever, too; what it had done is done."""
+    stuck = carrying(does_both, faults=Faults({Fault.NEVER_RETURNS: lambda effect: effect == B}))
+    whole = found(stuck, budget=1)
+    machines = [(here.status("r"), here.read(DONE)) for here in whole.states.values()]
+    assert any(
+        isinstance(machine, Machine) and machine.stuck == (PASS,) and done == ("a",) for machine, done in machines
+    )
+    assert whole.faults.keys() == {Fault.NEVER_RETURNS}
+
+
+async def notes_it() -> None:
+    await Note("n", 1)
+
+
+def test_notes_of_a_reducer_die_with_it() -> None:
+    """As those of a process do."""
+    carried = carrying(notes_it, meaning=perform)
+    whole = found(carried, Crash("r's host", (carried,), DEAD), budget=1)
+    said = {(here.read(DEAD), here.read(notes("r"))) for here in whole.states.values()}
+    assert said == {(False, ()), (False, (("n", 1),)), (True, ())}
+
+
+def test_a_program_may_not_carry_out_a_command_with_an_instant_in_relative_time() -> None:
+    """It holds that instant for as long as it runs; so time is absolute."""
+    asked = Call("pass", (Instant(0),))
+    carried = attrs.evolve(reducer(commands(asked)), carried_out=lambda command: sleeps() if command == asked else None)
+    world = Plain().write(inbox("r"), ("go",))
+    clock = Clock(SECOND, horizon=2 * SECOND, moves=2)
+    report = explore(Scenario(name="r", summary="", world=world, actors=(carried,), clock=clock))
+    assert report.time.startswith("absolute time, 2 moves of 1 s, for a program carries out call pass(")

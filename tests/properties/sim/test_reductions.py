@@ -14,10 +14,11 @@ from tests.properties.plain_search import Found, Key, plain_search
 from tests.properties.sim.test_search import ADVERSARIES, SMALL, little_scenario, random_scenario, small
 
 from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Pull, Put, exactly
-from tidegate.model.effects import Ambiguous, Note
+from tidegate.model.effects import Ambiguous, Call, Effect, Note
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import find_one, find_one_and_update, insert_one, update_one
+from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Returned
@@ -25,6 +26,7 @@ from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Looked, Packed
 from tidegate.sim.partial_order import Fusion
+from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import Plan, portfolio
@@ -32,7 +34,7 @@ from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.search import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
 from tidegate.sim.symmetry import Renaming, Symmetry
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import document, notes, world_with
+from tidegate.sim.world import document, inbox, notes, world_with
 
 COUNT = Field[int]("count")
 LEADERS = Field[tuple[str, ...]]("leaders")
@@ -522,6 +524,40 @@ def test_documents_named_after_interchangeable_processes_are_those_of_the_others
         world=world_with({"c": tuple(Document.of({"_id": each}) for each in there)}),
         actors=tuple(Process(name, factory(inserts, name)) for name in names),
         always={"L": lambda _: True},
+        symmetric=(names,),
+    )
+    found, plain = agree_reduced(scenario, Reductions(fusion=False, symmetry=True))
+    assert found.states < len(plain.states)
+
+
+def test_a_reducer_that_is_told_names_stands_where_it_would_with_the_others() -> None:
+    """So do the programs that carry out its commands, each of a command and of replies in which names stand."""
+    by = Field[object]("by")
+
+    async def takes(me: str) -> None:
+        await find_one_and_update("c", Eq(ID, "x"), Put(by, me))
+
+    async def looks() -> None:
+        for name in ("first", "then"):
+            found = await find_one("c", Eq(ID, "x"))
+            await Note(name, None if found is None else found[by])
+
+    names = ("p", "q")
+    asked: tuple[Effect[object], ...] = (
+        Call("looks"),
+        *(insert_one("c", Document.of({"_id": name})) for name in names),
+    )
+    reducer = ReducerProcess(
+        "r", (), lambda state, event: Step((*state, event), asked if event == "go" else ()), lambda *_: "done",
+        carried_out=lambda command: looks() if isinstance(command, Call) else None,
+    )  # fmt: skip
+    scenario = Scenario(
+        name="a reducer beside them",
+        summary="",
+        world=world_with({"c": (Document.of({"_id": "x", "by": None}),)}).write(inbox("r"), ("go",)),
+        actors=(*(Process(name, factory(takes, name)) for name in names), reducer),
+        always={"L": lambda _: True},
+        sometimes={"p, then q": lambda state: state.read(notes("r")) == (("first", "p"), ("then", "q"))},
         symmetric=(names,),
     )
     found, plain = agree_reduced(scenario, Reductions(fusion=False, symmetry=True))

@@ -37,9 +37,9 @@ from tidegate.model.reducer import Step
 from tidegate.sim.aging import HoldsInstant, OtherTime, aged, holds_instant
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
-from tidegate.sim.requests import Asker, replies, troubled
+from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
-from tidegate.sim.world import CLOCK, Cell, Meaning, World, inbox, life, perform, place
+from tidegate.sim.world import CLOCK, Cell, Meaning, World, inbox, life, notes, perform, place
 
 __all__ = ["Completed", "Crash", "EventFor", "Machine", "ReducerProcess", "Restart", "Running", "Stepping"]
 
@@ -93,7 +93,7 @@ class Machine:
         state: Its state.
         commands: What it commands.
         arrived: Events of what came true that it has not taken yet.
-        stuck: What user code was asked for and never comes to an end.
+        stuck: Commands of which user code never comes to an end.
         running: What programs are carrying out.
     """
 
@@ -102,6 +102,16 @@ class Machine:
     arrived: tuple[object, ...] = ()
     stuck: tuple[Effect[object], ...] = ()
     running: tuple[Running, ...] = ()
+
+    def in_order(self) -> Machine:
+        """The same, sorted: where only the order of what is under way differs, it is one state."""
+        return Machine(
+            self.state,
+            tuple(sorted(self.commands, key=show)),
+            tuple(sorted(self.arrived, key=show)),
+            tuple(sorted(self.stuck, key=show)),
+            tuple(sorted(self.running, key=show)),
+        )
 
 
 @final
@@ -151,6 +161,8 @@ class ReducerProcess:
 
     def later(self, at: object, by: Duration, horizon: Duration) -> object:
         for each in at.running if isinstance(at, Machine) else ():
+            if holds_instant(each.command):
+                raise HoldsInstant(f"a program carries out {each.command}", "command it with an age instead")
             self.behaviour(each.command).later(each.node)
         return aged(at, by, horizon)
 
@@ -215,9 +227,17 @@ class ReducerProcess:
             yield ActorStep(
                 Label(command, trouble), self.after_reply(after, rest, command, reply), must=False, fault=fault
             )
-        if self.faults.strikes(Fault.NEVER_RETURNS, command) and (after := spent(world, Fault.NEVER_RETURNS)):
-            left = attrs.evolve(rest, stuck=(*machine.stuck, command))
-            label = Label(command, Trouble("never returns"))
+        yield from self.never_returns(world, rest, command, command)
+
+    def never_returns(
+        self, world: World, rest: Machine, command: Effect[object], effect: Effect[object]
+    ) -> Iterator[ActorStep]:
+        """User code that the command is, or that its program calls, never comes to an end."""
+        if isinstance(effect, OPERATIONS) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
+            return
+        if after := spent(world, Fault.NEVER_RETURNS):
+            left = attrs.evolve(rest, stuck=(*rest.stuck, command)).in_order()
+            label = Label(effect, Trouble("never returns"))
             yield ActorStep(label, after.write(self.place, left), must=False, fault=Fault.NEVER_RETURNS)
 
     # commands that a program carries out
@@ -272,6 +292,7 @@ class ReducerProcess:
             yield ActorStep(Label(effect, reply), after(done, reply))
         for fault, trouble, known, reply in troubled(effect, outcomes, world, self.asker):
             yield ActorStep(Label(effect, trouble), after(known, reply), must=False, fault=fault)
+        yield from self.never_returns(world, rest, running.command, effect)
 
     def stands(self, world: World, machine: Machine, command: Effect[object], node: int) -> World:
         """The world in which the program of the command stands at the node."""
@@ -283,9 +304,8 @@ class ReducerProcess:
                 until = world.read(CLOCK) + duration
             case _:
                 pass
-        # Sorted, as commands and what arrived are: where only the order differs, it is one state.
         running = (*machine.running, Running(command, node, until))
-        return world.write(self.place, attrs.evolve(machine, running=tuple(sorted(running, key=show))))
+        return world.write(self.place, attrs.evolve(machine, running=running).in_order())
 
     # replies and events
 
@@ -295,7 +315,7 @@ class ReducerProcess:
             return world.write(self.place, rest)
         if not self.split(command):
             return self.take(world, rest, event)
-        return world.write(self.place, attrs.evolve(rest, arrived=tuple(sorted((*rest.arrived, event), key=show))))
+        return world.write(self.place, attrs.evolve(rest, arrived=(*rest.arrived, event)).in_order())
 
     def take(self, world: World, machine: Machine, event: object) -> World:
         step = self.step(machine.state, event)
@@ -314,7 +334,7 @@ class ReducerProcess:
                 begun.append(command)
             else:
                 after = attrs.evolve(after, commands=(*after.commands, command))
-        world = world.write(self.place, attrs.evolve(after, commands=tuple(sorted(after.commands, key=show))))
+        world = world.write(self.place, after.in_order())
         for command in begun:
             here = world.read(self.place)
             if isinstance(here, Machine):
@@ -364,7 +384,7 @@ class Crash:
             return
         after = after.write(self.dead, value=True)
         for reducer in self.reducers:
-            after = after.write(reducer.place, Crashed()).write(inbox(reducer.name), ())
+            after = after.write(reducer.place, Crashed()).write(inbox(reducer.name), ()).write(notes(reducer.name), ())
         yield ActorStep(Label("crashes"), after, must=False, fault=Fault.CRASH_BEFORE)
 
 

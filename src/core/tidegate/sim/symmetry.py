@@ -4,7 +4,8 @@ A scenario names its interchangeable processes (`Scenario.symmetric`). To rename
 one to those of another, and to put one name for the other wherever a name stands as a word in a value: an id, an owner, a
 request. Of all states that are the same but for names, the search keeps the least. After Ip and Dill 1996.
 
-Where a program stands is renamed by giving the renamed replies to the program of the other one. It must then ask for the
+Where a program stands is renamed by giving the renamed replies to the program of the other one, or, of a reducer in no
+group, to the program of the renamed command. It must then ask for the
 renamed effect, or the two are not interchangeable, which is misuse. So is it if the world begins otherwise for one than for
 another, or if (looked at for some states of each layer) what can happen next is not the same but for names.
 
@@ -26,13 +27,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 from typing import Final, Protocol, TypeAlias, cast, final
 
+import attrs
+
 from tidegate.model.documents import Document, Value
-from tidegate.model.effects import Failure
+from tidegate.model.effects import Effect, Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.sim.actors import Process
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.packing import Packed, Slot
+from tidegate.sim.reducers import Machine, ReducerProcess, Running
 from tidegate.sim.requests import shown
 from tidegate.sim.space import Space, Stepper
 from tidegate.sim.world import BUDGET, FLIGHT, IDS, PROCESS, Cell
@@ -69,9 +73,10 @@ class Renaming:
 
     def __init__(self, space: Space, names: Mapping[str, str]) -> None:
         self.space, self.names = space, names
+        self.pair = next((name, other) for name, other in names.items() if name != other)
         words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
         self.words = re.compile(rf"(?<![A-Za-z0-9_])(?:{words})(?![A-Za-z0-9_])")
-        self.nodes: dict[tuple[str, int], int] = {}
+        self.nodes: dict[tuple[ProgramAutomaton, ProgramAutomaton, int], int] = {}
         self.tables: list[tuple[int, int, dict[int, int], Slot]] = []
 
     def text(self, text: str) -> str:
@@ -105,20 +110,48 @@ class Renaming:
         """Where the other process stands after the same replies, renamed."""
         if node in (ProgramAutomaton.CRASHED, ProgramAutomaton.CANCELLED):
             return node
-        found = self.nodes.get((process, node))
+        names = process, self.names.get(process, process)
+        own, other = (cast("Process", self.space.processes[name]).behaviour for name in names)
+        return self.after_the_same(own, other, node, names)
+
+    def after_the_same(self, own: ProgramAutomaton, other: ProgramAutomaton, node: int, names: tuple[str, str]) -> int:
+        """Where the other program stands after the replies that brought one to this node, renamed."""
+        found = self.nodes.get((own, other, node))
         if found is None:
-            names = process, self.names.get(process, process)
-            own, other = (cast("Process", self.space.processes[name]) for name in names)
-            at = own.behaviour.nodes[node]
+            at = own.nodes[node]
             if at.came is not None:
-                found = other.behaviour.after(self.node(process, at.came.node), self.value(at.came.reply))
+                came = self.after_the_same(own, other, at.came.node, names)
+                found = other.after(came, self.value(at.came.reply))
             else:
-                found = other.behaviour.start(at.life)
-            stands = other.behaviour.nodes[found]
-            if other.behaviour.canon.key(self.value(at.status)) != stands.exact:
-                raise _not_alike(process, other.name, f"one is {at.status}, the other {stands.status}")
-            self.nodes[process, node] = found
+                found = other.start(at.life)
+            stands = other.nodes[found]
+            if other.canon.key(self.value(at.status)) != stands.exact:
+                raise _not_alike(*names, f"one is {at.status}, the other {stands.status}")
+            self.nodes[own, other, node] = found
         return found
+
+    def machine(self, reducer: ReducerProcess, machine: Machine) -> Machine:
+        """Where a reducer stands that has learned the names, and the programs that carry out its commands."""
+        running: tuple[Running, ...] = ()
+        for each in machine.running:
+            command = cast("Effect[object]", self.value(each.command))
+            if not reducer.is_program(command):
+                raise _not_alike(
+                    *self.pair, f"{reducer.name} carries out {each.command} by a program, and not {command}"
+                )
+            programs = reducer.behaviour(each.command), reducer.behaviour(command)
+            node = self.after_the_same(*programs, each.node, self.pair)
+            running += (Running(command, node, each.until),)
+        return attrs.evolve(cast("Machine", self.fields(attrs.evolve(machine, running=()))), running=running).in_order()
+
+    def place(self, process: str, at: object) -> object:
+        """Where it stands; whoever is in no group may know the names of those who are."""
+        actor = self.space.processes.get(process)
+        if isinstance(actor, Process):
+            return self.node(process, cast("int", at))
+        if isinstance(actor, ReducerProcess) and isinstance(at, Machine):
+            return self.machine(actor, at)
+        return self.value(at)
 
     def state(self, state: Packed) -> Packed:
         """The state with every name in it renamed."""
@@ -146,10 +179,7 @@ class Renaming:
         if kind == BUDGET:
             table[at] = at << target.shift
             return table[at]
-        if kind == PROCESS and isinstance(self.space.processes.get(rest[0]), Process):
-            value = self.node(rest[0], cast("int", value))  # whoever is in no group may know the names of those who are
-        else:
-            value = self.value(value)
+        value = self.place(rest[0], value) if kind == PROCESS else self.value(value)
         if slot.name == FLIGHT.name:
             value = tuple(sorted(cast("tuple[object, ...]", value), key=shown))
         if kind == IDS:
@@ -187,8 +217,7 @@ class Symmetry:
         self.renamings = [Renaming(space, names) for names in _others(groups)]
         for renaming in self.renamings:
             if renaming.state(space.first) != space.first:
-                who = next(name for name, other in renaming.names.items() if name != other)
-                raise _not_alike(who, renaming.names[who], "the world begins otherwise for one than for the other")
+                raise _not_alike(*renaming.pair, "the world begins otherwise for one than for the other")
 
     def images(self, state: Packed) -> list[Packed]:
         """The state under every renaming but the one that changes nothing."""
@@ -219,8 +248,7 @@ class Symmetry:
             after = self.after(state)
             for renaming in self.renamings:
                 if {renaming.state(each) for each in after} != set(self.after(renaming.state(state))):
-                    who = next(name for name, other in renaming.names.items() if name != other)
-                    raise _not_alike(who, renaming.names[who], "in the other's place it has other steps to take")
+                    raise _not_alike(*renaming.pair, "in the other's place it has other steps to take")
 
     def after(self, state: Packed) -> list[Packed]:
         return [after for stepper in self.steppers for _, after in stepper.steps(state)]
