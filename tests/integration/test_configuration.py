@@ -119,11 +119,29 @@ def test_text_is_read_by_the_type_of_what_it_sets(text: str, path: str, value: o
 )
 def test_one_of_several_is_chosen_by_its_kind(texts: list[str], backoff: object) -> None:
     """Whatever a lower layer says of another kind is not taken over."""
-    lower = [Setting(("consumer", "partition", "backoff", "factor_ppm"), 3_000_000, "a file")]
+    lower = [
+        Setting(("consumer", "partition", "backoff", "factor_ppm"), 3_000_000, "a file"),
+        Setting(("consumer", "partition", "window_max"), 3, "a file"),
+    ]
     found = configured(CODE, lower, from_arguments(f"consumer.partition.backoff.{text}" for text in texts))
 
     assert found.settings.consumer.partition.backoff == backoff
-    assert "a file" not in {row.origin for row in found.rows}
+    assert [row.path for row in found.rows if row.origin == "a file"] == ["consumer.partition.window_max"]
+
+
+def test_who_chose_one_of_several_is_told() -> None:
+    """The kind has an origin of its own."""
+
+    def chosen(code: WorkerSettings, *texts: str) -> list[str]:
+        rows = configured(code, from_arguments(texts)).rows
+        return [f"{row.value} {row.origin}" for row in rows if row.path == "consumer.partition.backoff.kind"]
+
+    rules = attrs.evolve(CODE.consumer, partition=PartitionRules(backoff=Fixed(SECOND)))
+    assert chosen(CODE) == ["exponential default"]
+    assert chosen(CODE, "consumer.partition.backoff.cap=2 s") == ["exponential default"]
+    assert chosen(attrs.evolve(CODE, consumer=rules)) == ["fixed code"]
+    name = "consumer.partition.backoff.kind"
+    assert chosen(CODE, f"{name}=series", "consumer.partition.backoff.intervals=1 s") == [f"series argument {name}"]
 
 
 def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
@@ -158,6 +176,8 @@ def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
         ("consumer.partition.backoff.kind=fixed", "consumer.partition.backoff.interval is missing\n  where: {}"),
         ("consumer.partition.backoff.intervl=1 s", "there is no setting consumer.partition.backoff.intervl"),
         ("consumer.partition.limits.size.high=5", "consumer.partition.limits.size.low is missing"),
+        ("consumer.partition.backoff=5", "consumer.partition.backoff: '5' is no table"),
+        ("consumer.kind=fixed", "there is no setting consumer.kind"),
         ("consumer=5", "consumer: '5' is no table"),
         ("options=5", "options: '5' is no table"),
         ("bootstrap=me:hunter2@broker:9092", "the address of a broker with a user in it"),

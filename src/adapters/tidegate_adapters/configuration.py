@@ -73,7 +73,7 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.configuration", "worker", missing) from missing
 
-__all__ = ["Configured", "Row", "Setting", "configured", "from_arguments", "from_environment", "from_file"]
+__all__ = ["Configured", "Row", "Setting", "configured", "from_arguments", "from_environment", "from_file", "layers"]
 
 
 T = TypeVar("T")
@@ -110,6 +110,27 @@ class Setting:
     path: Path_
     value: object = attrs.field(repr=False)
     origin: str
+
+
+def layers(
+    section: str, file: Path | None, arguments: Iterable[str], environ: Mapping[str, str]
+) -> tuple[tuple[Setting, ...], ...]:
+    """All layers, the lowest first.
+
+    Args:
+        section: Whose settings, such as `worker`.
+        file: The file; without one that of TIDEGATE_CONFIG, or `pyproject.toml` here, if there is one.
+        arguments: As `from_arguments` has them.
+        environ: The environment.
+
+    Raises:
+        Misuse: As the layers do.
+        MissingExtra: The file is YAML, and what reads that is not installed.
+    """
+    here, named = Path("pyproject.toml"), environ.get("TIDEGATE_CONFIG")
+    found = file or (Path(named) if named else here if here.is_file() else None)
+    of_file = () if found is None else from_file(found, section)
+    return of_file, from_environment(environ, section), from_arguments(arguments)
 
 
 def from_arguments(texts: Iterable[str]) -> tuple[Setting, ...]:
@@ -242,19 +263,19 @@ class Configured(Generic[T]):
     rows: tuple[Row, ...]
 
 
-def configured(base: T, *layers: Sequence[Setting]) -> Configured[T]:
+def configured(base: T, *layers_: Sequence[Setting]) -> Configured[T]:
     """What the code says, with layers over it.
 
     Args:
         base: What the code says: an attrs value.
-        layers: The lowest first.
+        layers_: The lowest first.
 
     Raises:
         Misuse: A layer speaks of what is not there, or says what cannot be.
     """
     tree: dict[str, Any] = {}
     origins: dict[Path_, str] = {}
-    for layer in layers:
+    for layer in layers_:
         for setting in sorted(layer, key=lambda each: each.path[-1] != KIND):
             _put(tree, origins, setting)
     settings = cast("T", _over(base, type(base), tree, (), origins))
@@ -278,7 +299,7 @@ def _put(tree: dict[str, Any], origins: dict[Path_, str], setting: Setting) -> N
 
 def _over(base: Any, kind: Any, tree: object, path: Path_, origins: Mapping[Path_, str]) -> object:
     """The value of this type that the tree makes of the one before."""
-    if isinstance(tree, dict) and attrs.has(type(base)) and KIND not in tree:
+    if isinstance(tree, dict) and attrs.has(type(base)) and not (KIND in tree and _kinds(kind)):
         return _evolved(base, tree, path, origins)
     try:
         if not isinstance(tree, dict) and (attrs.has(kind) or is_typeddict(kind)):
@@ -297,7 +318,9 @@ def _evolved(base: Any, tree: Mapping[str, object], path: Path_, origins: Mappin
     given = {
         name: _over(getattr(base, name), types[name], value, (*path, name), origins) for name, value in tree.items()
     }
-    said = {each.name: getattr(base, each.name) for each in attrs.fields(kind) if not _follows(base, each)}
+    said = {
+        each.name: getattr(base, each.name) for each in attrs.fields(kind) if each.init and not _follows(base, each)
+    }
     try:
         return kind(**{**said, **given})
     except TidegateError as error:
@@ -437,11 +460,11 @@ def _choice(raw: object, there: Mapping[str, object]) -> object:
 
 
 def _one_of(raw: object, kind: Any) -> object:
-    kinds = [each for each in get_args(kind) if each is not NoneType]
     if NoneType in get_args(kind) and (raw is None or (isinstance(raw, str) and raw.lower() == "none")):
         return None
-    if len(kinds) == 1:
-        return _CONVERTER.structure(raw, kinds[0])
+    kinds = _kinds(kind)
+    if not kinds:
+        return _CONVERTER.structure(raw, next(each for each in get_args(kind) if each is not NoneType))
     if not isinstance(raw, dict):
         raise _WrongError(f"{_told(raw)} is no table")
     chosen: Any = _choice(raw.get(KIND, ""), {_kind(each): each for each in kinds})
@@ -458,6 +481,12 @@ def _tuple(raw: object, kind: Any) -> tuple[object, ...]:
 
 def _told(raw: object) -> str:
     return redacted(shown(str(raw) if isinstance(raw, _Word) else raw))
+
+
+def _kinds(kind: Any) -> list[Any]:
+    """Those that a value of this type may be one of; none if there is no choice."""
+    found = [each for each in get_args(kind) if each is not NoneType] if _is_union(kind) else []
+    return found if len(found) > 1 else []
 
 
 def _kind(kind: type) -> str:
@@ -518,7 +547,7 @@ def _rows(value: Any, kind: Any, default: object, path: Path_, origins: Mapping[
 
 def _rows_of(value: Any, kind: Any, default: object, path: Path_, origins: Mapping[Path_, str]) -> Iterator[Row]:
     is_same = type(default) is type(value)
-    if _is_union(kind) and sum(each is not NoneType for each in get_args(kind)) > 1:
+    if _kinds(kind):
         origin = origins.get((*path, KIND)) or ("default" if is_same else "code")
         yield Row(".".join((*path, KIND)), _kind(type(value)), origin)
     of: Any = type(value)

@@ -3,7 +3,7 @@
 It runs until a signal ends it, and its logs go to stderr.
 
 The first SIGTERM or SIGINT lets it drain, commit and leave its group, within the time of its rules; the second waits for
-nothing that runs; the third does what it does to any process, also where user code holds up the event loop.
+nothing that runs; the third ends the process, also where user code holds up the event loop.
 """
 
 from __future__ import annotations
@@ -26,14 +26,7 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import seconds
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.configuration import (
-    Row,
-    Setting,
-    configured,
-    from_arguments,
-    from_environment,
-    from_file,
-)
+from tidegate_adapters.configuration import Row, configured, layers
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome, records_of
 from tidegate_adapters.failures import ServerFailedError, origin, raised
 from tidegate_adapters.kafka import Worker
@@ -157,20 +150,8 @@ def _as_json(outcome: Outcome) -> Mapping[str, object]:
 async def _made(told: Told, value: object, module: ModuleType) -> tuple[Worker, tuple[Row, ...]]:
     """The worker as it is told, and what it is told."""
     worker = await worker_of(value, told.target, module)
-    found = configured(worker.settings, *_layers(told))
+    found = configured(worker.settings, *layers(_SECTION, told.file, told.arguments, told.environ))
     return worker.configured(found.settings), found.rows
-
-
-def _layers(told: Told) -> tuple[tuple[Setting, ...], ...]:
-    """The lowest first."""
-    here = Path("pyproject.toml")
-    named = told.environ.get("TIDEGATE_CONFIG")
-    file = told.file or (Path(named) if named else here if here.is_file() else None)
-    return (
-        () if file is None else from_file(file, _SECTION),
-        from_environment(told.environ, _SECTION),
-        from_arguments(told.arguments),
-    )
 
 
 async def worker_of(value: object, target: str, module: ModuleType) -> Worker:
@@ -200,15 +181,16 @@ async def worker_of(value: object, target: str, module: ModuleType) -> Worker:
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None], loop: asyncio.AbstractEventLoop) -> Iterator[list[signal.Signals]]:
-    """Call `stop` in the loop at the first signal and at the second, which are told; then they do what they always do."""
+    """Call `stop` in the loop at the first signal and at the second, which are told; the third ends the process."""
     before = {number: signal.getsignal(number) for number in _CODES}
     caught: list[signal.Signals] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
         caught.append(signal.Signals(number))
-        if len(caught) == 2:
-            for each in _CODES:
-                signal.signal(each, signal.SIG_DFL)
+        if len(caught) > 2:
+            os._exit(
+                128 + number
+            )  # and not what it does by default: to the first process of a container, that is nothing
         loop.call_soon_threadsafe(told)
 
     def told() -> None:

@@ -572,7 +572,7 @@ def worker() -> None: ...
         "Run a worker until a signal ends it.\n\n"
         "TARGET is path.py:attr or module:attr, where attr is a Worker, or a function without arguments, also an async one, "
         "that makes one. SIGTERM or Ctrl-C lets it drain, commit and leave its group; a second one waits for nothing that "
-        "runs; a third kills it. Logs go to stderr. What it is told besides its code comes from --set, the environment "
+        "runs; a third ends it at once. Logs go to stderr. What it is told besides its code comes from --set, the environment "
         "(TIDEGATE_WORKER__CONSUMER__EXECUTORS=8), a file and the code, in this order: see tidegate config show.",
         (
             "tidegate worker run shop.orders:worker --log-format json",
@@ -632,7 +632,7 @@ def worker_run(
 @cli.group(
     help=explained(
         "Tell what a worker is told, and by whom.",
-        ("tidegate config show shop.orders:worker --origin",),
+        ("tidegate config show shop.orders:worker --origin", "tidegate config show orders.py:worker --json"),
         {ExitCode.OK: "shown", ExitCode.USAGE: "wrong usage or configuration, or a worker that cannot be loaded"},
     )
 )
