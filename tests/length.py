@@ -45,3 +45,9 @@ LONG_COUNTEREXAMPLES: Final = _either(in_part=False, at_length=True)
 """Whether two counterexamples of 18 steps are shown to be shortest by a search without merging."""
 HASH_SEEDS: Final = _either(4, 10)
 """Processes under different hash seeds that explore the same five scenarios: rarer orders of sets."""
+
+# Of the simulated Kafka.
+KAFKA_SCRIPTS: Final = _either(20, 200)
+"""Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
+KAFKA_TABLE_STEP: Final = _either(3, 1)
+"""Every so many of the ways in which a request may fail, told apart by both."""

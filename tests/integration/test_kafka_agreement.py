@@ -1,0 +1,308 @@
+"""The simulated Kafka does what aiokafka and a real broker do, call by call: scripts by hand, of the error table, and by seed.
+
+All scripts are played at the same time, each on a topic and in a group of its own, for most of what they do is to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from random import Random
+from uuid import uuid4
+
+import pytest
+from tests.integration.kafka_scripts import (
+    Account,
+    Call,
+    Commit,
+    DeleteBelow,
+    Heal,
+    Kill,
+    Outcomes,
+    Poll,
+    Produce,
+    RealKafka,
+    Script,
+    Seek,
+    Settle,
+    SimulatedKafka,
+    Start,
+    Step,
+    Stop,
+    Strike,
+    Wait,
+    play,
+)
+from tests.length import KAFKA_SCRIPTS, KAFKA_TABLE_STEP
+
+from tidegate_adapters.simulated_kafka import CODES
+from tidegate_adapters.testing import run
+
+A_FEW = (Produce(partition=0), Produce(partition=1, count=2), Produce(partition=2, count=1))
+ALONE: Script = (*A_FEW, Start("a"), Settle(), Poll("a"))
+LOST: Script = (  # the session is lost, and the member cannot join again
+    *ALONE,
+    Strike("a", "JoinGroup", "GroupLoadInProgressError", 1_000),
+    Strike("a", "Heartbeat", "unsent", 1_000),
+    Commit("a", 0, 2),
+    Wait(seconds=6.0),
+    Commit("a", 0, 3),
+    Wait(),
+    Commit("a", 0, 1),
+)
+
+BY_HAND: Mapping[str, Script] = {
+    "alone": (*ALONE, Commit("a", 0, 2, "with metadata"), Call("a", "committed", 0), Call("a", "committed", 1), Stop("a")),
+    "two share": (*ALONE, Start("b"), Settle(), Poll("a"), Poll("b"), Stop("a"), Settle(), Poll("b")),
+    "three share": (*ALONE, Start("b"), Settle(), Start("c"), Settle(), Stop("b"), Settle(), Poll("a"), Poll("c")),
+    "named partitions alone are handed out": (
+        *A_FEW, Start("a"), Settle(), Wait(), Poll("a", (1,)), Poll("a", (0, 2)), Produce(partition=3), Poll("a"),
+    ),
+    "paused partitions are not handed out": (
+        *A_FEW, Start("a"), Settle(), Wait(), Call("a", "pause", 0), Call("a", "paused", 0), Poll("a"), Call("a", "resume", 0),
+        Poll("a"), Call("a", "position", 0),
+    ),
+    "a pause does not outlive the assignment": (
+        *ALONE, Call("a", "pause", 0), Start("b"), Settle(), Call("a", "paused", 0), Poll("a"),
+    ),
+    "an exception as partitions are assigned": (
+        *A_FEW, Start("a", raises=("assigned", RuntimeError, 1)), Settle(), Poll("a"), Commit("a", 0, 1), Start("b"), Settle(),
+    ),
+    "an exception as partitions are revoked": (
+        *A_FEW, Start("a", raises=("revoked", RuntimeError, 2)), Settle(), Poll("a"), Start("b"), Settle(), Poll("b"),
+    ),
+    "a CancelledError as partitions are assigned": (
+        *A_FEW, Start("a", raises=("assigned", asyncio.CancelledError, 1)), Wait(), Poll("a"), Commit("a", 0, 1), Wait(seconds=6.0),
+        Commit("a", 0, 2),
+    ),
+    "commits as partitions are revoked are taken": (
+        *A_FEW, Start("a", commits=1), Settle(), Poll("a"), Start("b"), Settle(), Poll("b"),
+    ),
+    "a revocation takes longer than the group waits": (
+        *A_FEW, Start("a", sleeps=7.0, commits=1), Settle(), Poll("a"), Start("b"), Wait(seconds=11.0), Settle(), Poll("b"),
+    ),
+    "a revocation has the time that was asked for": (
+        *A_FEW, Start("a", {"rebalance_timeout_ms": 12_000}, sleeps=7.0, commits=1), Settle(), Poll("a"),
+        Start("b", {"rebalance_timeout_ms": 12_000}), Wait(seconds=9.0), Settle(), Poll("b"),
+    ),
+    "a cancelled commit is sent": (*ALONE, Commit("a", 0, 2, way="cancel"), Call("a", "committed", 0)),
+    "a retried commit has the generation of then": (
+        *ALONE, Strike("a", "OffsetCommit", "GroupLoadInProgressError", 40), Commit("a", 0, 3, way="later"),
+        Start("b"), Settle(), Outcomes("a"), Settle(), Call("a", "committed", 0),
+    ),
+    "commits without a generation, nobody else there": LOST,
+    "commits without a generation, somebody there": (
+        *ALONE, Start("b"), Settle(), *LOST[len(ALONE):], Call("b", "committed", 0),
+    ),
+    "the one that was lost joins again": (*LOST, Heal("a"), Settle(), Commit("a", 0, 1), Poll("a")),
+    "one is killed": (*ALONE, Start("b"), Settle(), Kill("b"), Wait(seconds=6.0), Settle(), Poll("a")),
+    "one name for two": (
+        *A_FEW, Start("a", {"group_instance_id": "i"}), Settle(), Poll("a"), Commit("a", 0, 1),
+        Strike("a", "JoinGroup", "GroupLoadInProgressError", 1_000), Start("b", {"group_instance_id": "i"}), Wait(seconds=2.0), Commit("a", 0, 2),
+        Poll("b"), Commit("b", 0, 3),
+    ),
+    "a static member comes again": (
+        *A_FEW, Start("b"), Settle(), Start("a", {"group_instance_id": "i"}), Settle(), Stop("a"), Wait(),
+        Start("a", {"group_instance_id": "i"}), Settle(), Poll("a"), Poll("b"),
+    ),
+    "nobody polls for too long": (
+        *A_FEW, Start("a", {"max_poll_interval_ms": 1_500}), Settle(), Wait(seconds=4.0), Commit("a", 0, 1), Poll("a"),
+        Settle(), Poll("a"),
+    ),
+    "marks of transactions": (
+        Produce(kind="transaction"), Produce(count=2), Produce(kind="transaction", count=1), Start("a"), Settle(), Poll("a"),
+        Call("a", "position", 0), Call("a", "end_offsets", 0), Call("a", "beginning_offsets", 0),
+    ),
+    "from the end": (
+        *A_FEW, Start("a", {"auto_offset_reset": "latest"}), Settle(), Poll("a"), Produce(partition=0), Poll("a"),
+    ),
+    "from nowhere": (*A_FEW, Start("a", {"auto_offset_reset": "none"}), Settle(), Poll("a"), Seek("a", 0, 1), Poll("a", (0,))),
+    "beyond the end, then from the beginning": (*ALONE, Seek("a", 0, 99), Poll("a"), Call("a", "position", 0)),
+    "beyond the end, and that is an error": (
+        *A_FEW, Start("a", {"auto_offset_reset": "none"}), Settle(), Seek("a", 0, 99), Poll("a", (0,)), Seek("a", 0, 1),
+        Poll("a", (0,)),
+    ),
+    "what was committed is deleted": (
+        Produce(count=9), Start("a"), Settle(), Commit("a", 0, 2), Stop("a"), DeleteBelow(partition=0, offset=5), Start("b"),
+        Settle(), Poll("b"), Call("b", "beginning_offsets", 0),
+    ),
+    "too much metadata": (*ALONE, Commit("a", 0, 1, "x" * 4_097), Commit("a", 0, 1, "x" * 4_096)),
+    "a record that cannot be decoded": (
+        Produce(count=2), Produce(count=1, kind="poison"), Produce(count=2), Start("a"), Settle(), Poll("a"),
+        Call("a", "position", 0), Seek("a", 0, 3), Poll("a"),
+    ),
+    "a partition of somebody else": (*ALONE, Start("b"), Settle(), Commit("a", 1, 1), Commit("b", 1, 1), Call("a", "pause", 1)),
+    "a commit that arrives late falls": (*ALONE, Commit("a", 0, 3), Commit("a", 0, 1)),
+}  # fmt: skip
+
+
+def of_the_table() -> Mapping[str, Script]:
+    """Each request fails in each way: for a moment, and for as long as anybody asks."""
+    scripts: dict[str, Script] = {}
+    for request, codes in CODES.items():
+        outcomes = ("unsent", "lost reply", *(code.__name__ for code in codes)) if codes else ()
+        for outcome in outcomes:
+            for times in (1, 1_000):
+                strike = Strike("a", request.__name__, outcome, times)
+                name = f"{request.__name__} {outcome} {'once' if times == 1 else 'always'}"
+                scripts[name] = around(strike)
+    return scripts
+
+
+JOINS_AGAIN = ("RebalanceInProgressError", "UnknownMemberIdError", "IllegalGenerationError")
+"""Answers to a heartbeat after which nobody can tell when a poll is answered."""
+
+
+def around(strike: Strike) -> Script:
+    """A script in which the request is sent while it fails."""
+    match strike.request:
+        case "OffsetCommit":
+            return (
+                *ALONE,
+                strike,
+                Commit("a", 0, 2, way="later"),
+                Wait(),
+                Heal("a"),
+                Outcomes("a"),
+                Settle(),
+                Commit("a", 0, 3),
+            )
+        case "LeaveGroup":
+            return (*ALONE, strike, Stop("a"), Wait(seconds=5.0), Start("b"), Settle(), Poll("b"))
+        case "ListOffsets":
+            later: Script = (
+                (strike, Call("a", "beginning_offsets", 0)) if strike.times == 1 else (strike, Wait(), Heal("a"))
+            )
+            return (*ALONE, *later, Call("a", "end_offsets", 0))
+        case "Fetch":
+            return (*ALONE, strike, Wait(), Produce(partition=0), Poll("a"), Heal("a"), Poll("a"))
+        case "Heartbeat" if strike.outcome in JOINS_AGAIN:
+            return (*ALONE, strike, Wait(), Heal("a"), Settle(), Poll("a"), Commit("a", 0, 1))
+        case "Heartbeat":
+            return (
+                *ALONE,
+                strike,
+                Wait(),
+                Poll("a"),
+                Heal("a"),
+                Wait(seconds=5.0),
+                Poll("a"),
+                Settle(),
+                Commit("a", 0, 1),
+            )
+        case _:
+            begun: Script = (
+                (*A_FEW, strike, Start("a"), Wait(), Poll("a"))
+                if strike.times == 1
+                else (*A_FEW, strike, Start("a"), Wait())
+            )
+            return (*begun, Heal("a"), Settle(), Poll("a"), Commit("a", 0, 1), Call("a", "committed", 0))
+
+
+def by_seed(seed: int) -> Script:
+    """A script at random; between two steps the group comes to rest, for only then is there one thing to see."""
+    random = Random(seed)
+    steps: list[Step] = [Produce(partition=number, count=random.randint(1, 5)) for number in range(4)]
+    running: list[str] = []
+    idle = list("fedcba")
+    for _ in range(8):
+        kinds = ["start"] * (len(running) < 2 and bool(idle)) + [
+            "stop",
+            "kill",
+            "poll",
+            "commit",
+            "commit",
+            "call",
+            "produce",
+        ] * bool(running)
+        match random.choice(kinds):
+            case "start":
+                running.append(idle.pop())
+                steps.append(Start(running[-1], commits=random.choice((None, 1, 2))))
+                if random.random() < 0.2:
+                    steps.append(
+                        Strike(
+                            running[-1],
+                            *random.choice(
+                                (("JoinGroup", "lost reply"), ("SyncGroup", "unsent"), ("OffsetFetch", "unsent"))
+                            ),
+                        )
+                    )
+            case "stop" | "kill" as way:
+                member = running.pop(random.randrange(len(running)))
+                steps += [Stop(member)] if way == "stop" else [Kill(member), Wait(seconds=5.0)]
+            case "poll":
+                steps.append(Poll(random.choice(running), random.choice(((), (0,), (1, 2)))))
+            case "commit":
+                steps.append(
+                    Commit(random.choice(running), random.randrange(4), random.randint(0, 6), random.choice(("", "m")))
+                )
+            case "call":
+                call = random.choice(("committed", "end_offsets", "pause", "resume", "paused"))
+                steps.append(Call(random.choice(running), call, random.randrange(4)))
+            case "produce":
+                steps.append(Produce(partition=random.randrange(4), kind=random.choice(("plain", "transaction"))))
+            case _:
+                pass
+        steps.append(Settle())
+    return (*steps, *(Poll(member) for member in running))
+
+
+async def really(bootstrap: str, scripts: Mapping[str, Script]) -> Mapping[str, Account]:
+    """What the real ones say to each script."""
+    at_once = asyncio.Semaphore(60)
+
+    async def one(script: Script) -> Account:
+        async with at_once:
+            name = f"agreement-{uuid4().hex}"
+            kafka = RealKafka(bootstrap, name, name)
+            await kafka.create()
+            return await play(script, kafka)
+
+    return dict(zip(scripts, await asyncio.gather(*map(one, scripts.values())), strict=True))
+
+
+def simulated(script: Script, seed: int = 1) -> Account:
+    """What the simulated ones say."""
+
+    async def played(random: Random) -> Account:
+        return await play(script, SimulatedKafka(random))
+
+    return run(played, seed)
+
+
+def check(bootstrap: str, scripts: Mapping[str, Script]) -> None:
+    real = asyncio.run(really(bootstrap, scripts))
+    differs = {
+        name: (real[name], simulated(script)) for name, script in scripts.items() if real[name] != simulated(script)
+    }
+    told = "\n".join(f"{name}\n  real      {real}\n  simulated {other}" for name, (real, other) in differs.items())
+    assert not differs, f"{len(differs)} of {len(scripts)}\n{told}"
+
+
+@pytest.fixture(autouse=True)
+def _silent() -> None:
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+def test_scripts_by_hand_are_answered_alike(kafka: str) -> None:
+    """Each manner of the real client that the simulated one claims."""
+    check(kafka, BY_HAND)
+
+
+def test_the_error_table_is_answered_alike(kafka: str) -> None:
+    """Every request, with every code that its handler tells apart, once and lastingly."""
+    table = of_the_table()
+    check(kafka, {name: table[name] for name in tuple(table)[::KAFKA_TABLE_STEP]})
+
+
+def test_scripts_at_random_are_answered_alike(kafka: str) -> None:
+    """Members come, go, are killed, poll and commit as a seed says."""
+    check(kafka, {f"seed {seed}": by_seed(seed) for seed in range(KAFKA_SCRIPTS)})
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_script_is_answered_alike_whatever_goes_first(name: str) -> None:
+    """What a script sees does not depend on the seed of the loop, or nothing could be compared."""
+    assert len({repr(simulated(BY_HAND[name], seed)) for seed in range(5)}) == 1
