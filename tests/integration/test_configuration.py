@@ -22,7 +22,6 @@ from tidegate.consumer.strategies import backpressure, partition
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Series
-from tidegate_adapters import configuration
 from tidegate_adapters.configuration import Setting, configured, from_arguments, from_environment, from_file
 from tidegate_adapters.worker_settings import ClientOptions, WorkerSettings
 
@@ -96,6 +95,7 @@ def test_the_uppermost_layer_wins_and_is_the_origin(said: list[tuple[int, int]])
         ("consumer.partition.drain.total=2h", "consumer.partition.drain.total", 120 * MINUTE),
         ("consumer.partition.backoff.cap=2 s", "consumer.partition.backoff", Exponential(SECOND // 10, 2 * SECOND)),
         ("options.sasl_mechanism=scram-sha-256", "options.sasl_mechanism", "SCRAM-SHA-256"),
+        ("options.sasl_plain_password=pass, word", "options.sasl_plain_password", "pass, word"),
         ("options.auto_offset_reset=none", "options.auto_offset_reset", "none"),
     ],
 )
@@ -198,24 +198,26 @@ def test_what_cannot_be_is_refused_with_where_it_came_from(text: str, said: str)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("text", "said"),
     [
-        ({"executors": "8"}, "consumer.executors: '8' is no whole number"),
-        ({"executors": True}, "consumer.executors: True is no whole number"),
-        ({"partition": {"hooks": "true"}}, "'true' is neither true nor false"),
-        ({"partition": {"drain": {"total": 20}}}, "20 is no length of time"),
-        ({"partition": {"backoff": {"kind": "fixed", "interval": "1 s", "cap": "2 s"}}}, "backoff.cap"),
-        ({"partition": {"backoff": {"kind": "series", "intervals": "1 s"}}}, "'1 s' is no list"),
-        ({"partition": {"backoff": {"kind": "series", "intervals": ["1 s", 2]}}}, "2 is no length of time"),
+        ("group = 5", "group: 5 is no text"),
+        ("consumer.executors = '8'", "consumer.executors: '8' is no whole number"),
+        ("consumer.executors = true", "consumer.executors: True is no whole number"),
+        ("consumer.partition.hooks = 'true'", "'true' is neither true nor false"),
+        ("consumer.partition.drain.total = 20", "20 is no length of time"),
+        ("consumer.partition.backoff = {kind = 'fixed', interval = '1 s', cap = '2 s'}", "backoff.cap"),
+        ("consumer.partition.backoff = {kind = 'series', intervals = '1 s'}", "'1 s' is no list"),
+        ("consumer.partition.backoff = {kind = 'series', intervals = ['1 s', 2]}", "2 is no length of time"),
     ],
 )
-def test_a_file_has_types_of_its_own(value: dict[str, object], said: str) -> None:
+def test_a_file_has_types_of_its_own(tmp_path: Path, text: str, said: str) -> None:
     """Text is no number where numbers can be written; only arguments and the environment have nothing but text."""
-    layer = tuple(configuration._leaves({"consumer": value}, (), "file x"))  # noqa: SLF001  as a file gives them
+    file = tmp_path / "worker.toml"
+    file.write_text(f"[worker]\n{text}")
     with pytest.raises(Misuse, match=re.escape(said)) as refused:
-        configured(CODE, layer)
+        configured(CODE, from_file(file, "worker"))
 
-    assert "file x" in refused.value.where
+    assert str(file) in refused.value.where
 
 
 def test_a_secret_of_a_wrong_type_is_not_shown() -> None:

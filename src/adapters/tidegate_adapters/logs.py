@@ -67,10 +67,10 @@ class _Objects(logging.Formatter):
         }
         for name, value in vars(record).items():
             if name not in _OF_ALL:
-                found[name] = "***" if is_secret_name(name) else value
+                found[name] = "***" if is_secret_name(name) else _field(value)
         if trace := _trace(self, record):
             found["exception"] = trace
-        return json.dumps(found, default=_text)
+        return json.dumps(found)
 
 
 def _at(record: logging.LogRecord) -> str:
@@ -81,5 +81,11 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     return redacted(formatter.formatException(record.exc_info)) if record.exc_info else ""
 
 
-def _text(value: object) -> str:
-    return redacted(str(value))
+def _field(value: object) -> object:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case list() | tuple():
+            return [*map(_field, value)]
+        case _:
+            return redacted(str(value))

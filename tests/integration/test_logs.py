@@ -1,0 +1,92 @@
+"""What loggers say, as lines and as objects: nothing forges a line, and no secret is told."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+
+from tidegate.model.records import TopicPartition
+from tidegate_adapters.logs import LogFormat, log_to
+
+LOG = logging.getLogger("shop")
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_they_were() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    logging.basicConfig(level=level, handlers=handlers, force=True)
+    logging.getLogger("aiokafka.conn").setLevel(logging.NOTSET)
+
+
+def logged(form: LogFormat, level: str, message: object, *values: object, **more: Any) -> str:
+    stream = StringIO()
+    log_to(stream, form, level)
+    LOG.info(message, *values, **more)
+    return stream.getvalue()
+
+
+def failure() -> Exception:
+    try:
+        return int("token=hunter2\x1b[31m")  # type: ignore[return-value]
+    except ValueError as error:
+        return error
+
+
+def test_a_line_has_time_level_logger_and_message() -> None:
+    """A message of several lines is on one, and moves no cursor."""
+    time, level, name, rest = logged("text", "INFO", "paid %s", "5\n\x1b[2J").split(maxsplit=3)
+
+    assert (time[4], time[10], time[-1]) == ("-", "T", "Z")
+    assert (level, name, rest) == ("INFO", "shop:", "paid 5\\n\\x1b[2J\n")
+
+
+def test_a_traceback_stands_below_its_line() -> None:
+    """Without the secret in it, and without what a terminal obeys."""
+    line, *trace = logged("text", "INFO", "failed", exc_info=failure()).splitlines()
+
+    assert line.endswith("shop: failed")
+    assert trace[0].startswith("Traceback")
+    assert trace[-1] == "ValueError: invalid literal for int() with base 10: 'token=***"
+
+
+def test_an_object_has_the_fields_of_what_is_logged() -> None:
+    """Whatever they are, for nobody who logs looks at what becomes of it; by name, or by form, a secret is none."""
+    extra = {
+        "topic": "orders",
+        "offset": (1, 2),
+        "at": TopicPartition("orders", 3),
+        "api_key": 5,
+        "uri": "mongodb://me:hunter2@h",
+        "of": {"pwd": "hunter2"},
+    }
+    found = json.loads(logged("json", "INFO", "password: %s", "hunter2", extra=extra, exc_info=failure()))
+
+    assert found.pop("time").endswith("Z")
+    assert found.pop("exception").splitlines()[-1] == "ValueError: invalid literal for int() with base 10: 'token=***"
+    assert found == {
+        "level": "info",
+        "logger": "shop",
+        "message": "password: ***",
+        "topic": "orders",
+        "offset": [1, 2],
+        "at": "orders-3",
+        "api_key": "***",
+        "uri": "mongodb://***@h",
+        "of": "{'pwd': ***}",
+    }
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_is_below_the_level_is_not_written(form: LogFormat) -> None:
+    """Nor is what aiokafka says of each request, whatever the level."""
+    assert logged(form, "WARNING", "quiet") == ""
+    logged(form, "DEBUG", "loud")
+    assert LOG.isEnabledFor(logging.DEBUG)
+    assert not logging.getLogger("aiokafka.conn").isEnabledFor(logging.DEBUG)
