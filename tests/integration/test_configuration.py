@@ -220,6 +220,31 @@ def test_a_file_has_types_of_its_own(tmp_path: Path, text: str, said: str) -> No
     assert str(file) in refused.value.where
 
 
+def test_a_file_has_values_of_their_types(tmp_path: Path) -> None:
+    """Numbers, yes and no, lists, and text where a value is named or measured."""
+    file = tmp_path / "worker.toml"
+    file.write_text("""
+[worker]
+topics = ["a", "b"]
+[worker.consumer]
+executors = 3
+[worker.consumer.partition]
+hooks = true
+limits = {span = "none", age = {high = 9, low = 1}}
+backoff = {kind = "series", intervals = ["1 s", "2 s"]}
+""")
+    rules = attrs.evolve(
+        CODE.consumer.partition,
+        hooks=True,
+        limits=attrs.evolve(CODE.consumer.partition.limits, span=None, age=Thresholds(9, 1)),
+        backoff=Series((SECOND, 2 * SECOND)),
+    )
+
+    assert configured(CODE, from_file(file, "worker")).settings == attrs.evolve(
+        CODE, topics=("a", "b"), consumer=ConsumerRules(3, partition=rules)
+    )
+
+
 def test_a_secret_of_a_wrong_type_is_not_shown() -> None:
     """Law CF4, where text was expected."""
     with pytest.raises(Misuse) as refused:

@@ -195,12 +195,20 @@ class EmbeddedLog(Client):
     def resume(self, *partitions: object) -> None:
         self._paused -= set(map(ours, partitions))
 
-    async def getmany(self, *partitions: object, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Received]]:
+    def seek(self, partition: object, offset: int) -> None:
+        self._next[ours(partition)] = offset
+
+    async def position(self, partition: object) -> int:
+        return self._next[ours(partition)]
+
+    async def getmany(
+        self, *partitions: object, timeout_ms: int, max_records: int | None = None
+    ) -> Mapping[TopicPartition, Sequence[Received]]:
         wanted = (set(map(ours, partitions)) or set(self._assigned)) & self._assigned - self._paused
         found: dict[TopicPartition, Sequence[Received]] = {}
         for partition in sorted(wanted):
             at = self._next[partition]
-            if some := self._records[partition][at : at + _AT_ONCE]:
+            if some := self._records[partition][at : at + (max_records or _AT_ONCE)]:
                 self._next[partition] += len(some)
                 found[partition] = [
                     _Delivered(each.topic, each.partition, each.offset, each.key, each.value, each.headers)
