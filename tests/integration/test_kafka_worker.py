@@ -31,7 +31,7 @@ from tidegate.model.records import BROKER, PRODUCER, Record
 from tidegate.sim.recording import Other, Same, read
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import record_of
+from tidegate_adapters.kafka_ports import client, record_of
 from tidegate_adapters.recorder import Recorder
 
 RECORDS, PARTITIONS = 20_000, 8
@@ -466,6 +466,23 @@ def test_an_option_that_is_none_is_refused_without_its_value(option: str, said: 
 
     assert said in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("bootstrap", ["", "host:", "host:port", "b:1,", "PLAINTEXT://b:1", "::1", "[::1", "b 1"])
+def test_an_address_that_is_none_is_a_clear_error(bootstrap: str) -> None:
+    """Bad input: before anything is asked."""
+    with pytest.raises(Misuse, match="is no address of a broker"):
+        client(bootstrap, "group", {})
+
+
+@pytest.mark.parametrize("bootstrap", ["b", "b:1", "10.0.0.1:9092, b.example:1", "[::1]:9092", "[fe80::1%eth0]"])
+def test_an_address_is_a_host_and_perhaps_a_port(bootstrap: str) -> None:
+    """Several have commas between, and one of IPv6 stands in brackets."""
+
+    async def made() -> None:
+        await client(bootstrap, "group", {}).stop()
+
+    asyncio.run(made())
 
 
 def test_an_option_of_a_wrong_value_is_a_clear_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final, Protocol, TypeAlias, cast
@@ -72,6 +73,7 @@ Connect: TypeAlias = Callable[[str, str, Mapping[str, object]], Client]
 
 _NOT_OPTIONS: Final = {"topics", "loop", "api_version", "bootstrap_servers", "group_id", "enable_auto_commit"}
 """What a worker says itself, and what aiokafka has given up."""
+_ADDRESS: Final = re.compile(r"([^\s:/\[\]]+|\[[^\s\[\]]+\])(:[0-9]{1,5})?")
 _OF_TLS: Final = {
     "ssl_cafile": "cafile",
     "ssl_certfile": "certfile",
@@ -123,8 +125,13 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
         options: More options of aiokafka's consumer.
 
     Raises:
-        Misuse: An option has a value that the client does not take.
+        Misuse: There is no address, or an option has a value that the client does not take.
     """
+    for each in bootstrap.split(","):
+        if not _ADDRESS.fullmatch(each.strip()):
+            raise Misuse(
+                f"{each!r} is no address of a broker", why="it is host:port", todo="name several with commas between"
+            )
     kept = {"auto_offset_reset": "earliest"} | _with_tls(options) | {"enable_auto_commit": False}
     try:
         return cast("Client", aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **kept))
