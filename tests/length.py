@@ -42,7 +42,7 @@ THOROUGH_SCOPES: Final = _either(in_part=False, at_length=True)
 """Whether every scenario is explored in its thorough scope, one of them of more than a million states, and its states
 compared with those on record."""
 LONG_COUNTEREXAMPLES: Final = _either(in_part=False, at_length=True)
-"""Whether two counterexamples of 18 steps are shown to be shortest by a search without merging."""
+"""Whether two counterexamples of 16 and 18 steps are shown to be shortest by a search without merging."""
 HASH_SEEDS: Final = _either(4, 10)
 """Processes under different hash seeds that explore the same five scenarios: rarer orders of sets."""
 

@@ -27,8 +27,9 @@ from tidegate.model.effects import (
     Sleep,
 )
 from tidegate.model.errors import Misuse, UnknownEffect
-from tidegate.model.instants import MILLISECOND, SECOND, WALL, Instant
+from tidegate.model.instants import MILLISECOND, PPM, SECOND, WALL, Instant
 from tidegate.model.operations import find_one
+from tidegate_adapters import driver
 from tidegate_adapters.driver import CLOSINGS_MAX, Handle, choosing, local, local_async, run, run_async
 
 FAILURES: Final = (Refused("no"), NotApplied("not yet"), Ambiguous("who knows"), NotDurable("not by many"))
@@ -317,6 +318,20 @@ def test_local_handlers_use_this_machine(drive: Drive) -> None:
 
     assert abs(before - Instant(time.time_ns() // 1_000, WALL)) < 5 * SECOND
     assert after - before >= 29 * MILLISECOND
+
+
+@both
+@pytest.mark.parametrize("draw", [0, PPM])
+def test_what_is_left_out_of_a_sleep_is_drawn_here(drive: Drive, draw: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the driver, which has the random numbers; a program has none."""
+
+    async def nap() -> object:
+        before = await Now()
+        await Sleep(30 * MILLISECOND, PPM // 3)
+        return await Now() - before
+
+    monkeypatch.setattr(driver, "randint", lambda *bounds: draw if bounds == (0, PPM) else None)
+    assert drive(nap(), here(drive)) >= (19 if draw else 29) * MILLISECOND
 
 
 @both

@@ -24,7 +24,7 @@ from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
 from tidegate.sim.search import Bounds, Explored, go_on
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import MOVES, Cell, Plain, World
+from tidegate.sim.world import MOVES, QUANTUM, Cell, Plain, World
 
 V = TypeVar("V")
 Key: TypeAlias = frozenset[tuple[tuple[str, ...], object]]
@@ -178,7 +178,7 @@ def begun(scenario: Scenario, processes: Mapping[str, ProcessActor]) -> Plain:
     for budget, left in scenario.allowance().items():
         world = world.write(budget, left)
     if scenario.clock is not None:
-        world = world.write(MOVES, scenario.clock.moves)
+        world = world.write(MOVES, scenario.clock.moves).write(QUANTUM, scenario.clock.quantum)
     for process in processes.values():
         world = process.begin(world)
     return cast("Plain", world)

@@ -26,6 +26,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
+from random import randint
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final, get_args
 
@@ -34,7 +35,7 @@ import attrs
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Refused, Sleep, checked_effect
 from tidegate.model.errors import UnknownEffect
 from tidegate.model.immutable import must_be_value
-from tidegate.model.instants import SECOND, WALL, Instant
+from tidegate.model.instants import PPM, SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
 
 __all__ = [
@@ -178,7 +179,7 @@ def local(calls: Mapping[str, Callable[..., object]] = _NO_CALLS) -> Handlers[ob
     """
 
     def sleep(effect: Sleep) -> None:
-        time.sleep(effect.duration / SECOND)
+        time.sleep(_length(effect))
 
     def call(effect: Call) -> object:
         code = _registered(calls, effect)
@@ -202,7 +203,7 @@ def local_async(calls: Mapping[str, Callable[..., Awaitable[object]]] = _NO_CALL
         _ignore(effect)
 
     async def sleep(effect: Sleep) -> None:
-        await asyncio.sleep(effect.duration / SECOND)
+        await asyncio.sleep(_length(effect))
 
     async def call(effect: Call) -> object:
         code = _registered(calls, effect)
@@ -214,6 +215,11 @@ def local_async(calls: Mapping[str, Callable[..., Awaitable[object]]] = _NO_CALL
 
 def _now(_: Now) -> Instant:
     return Instant(time.time_ns() // 1_000, WALL)
+
+
+def _length(effect: Sleep) -> float:
+    """In seconds."""
+    return effect.lasting(randint(0, PPM)) / SECOND  # noqa: S311  it scatters, and keeps no secret
 
 
 def _ignore(_: Note) -> None:

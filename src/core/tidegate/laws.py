@@ -30,7 +30,7 @@ from tidegate.reactive.laws import (
     snapshot,
     tasks,
 )
-from tidegate.retries.laws import backoff, failures, polling, schedule
+from tidegate.retries.laws import backoff, failures, pauses, polling, schedule
 from tidegate.services.laws import atomic_service, executions, membership, retention
 from tidegate.sinks.laws import circuit_breaker, dead_letters, delivery, outbox
 from tidegate.triggers.laws import conditions, evaluator, firing, trigger
@@ -39,7 +39,7 @@ __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "change_stream", "chunking",
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "debounce",
     "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
-    "firing", "history", "lease", "membership", "orphans", "outbox", "partition", "payload_records", "polling",
+    "firing", "history", "lease", "membership", "orphans", "outbox", "partition", "pauses", "payload_records", "polling",
     "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transition",
     "trigger", "watermark", "worker",
 ]  # fmt: skip

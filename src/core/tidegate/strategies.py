@@ -47,7 +47,7 @@ from tidegate.reactive.strategies import (
     tasks,
 )
 from tidegate.reactive.strategies.snapshot import projections
-from tidegate.retries.strategies import backoff, failures, polling, schedule
+from tidegate.retries.strategies import backoff, failures, pauses, polling, schedule
 from tidegate.services.strategies import atomic_service, executions, membership, retention
 from tidegate.sinks.strategies import circuit_breaker, dead_letters, delivery
 from tidegate.triggers.strategies import conditions, firing, trigger
@@ -57,7 +57,7 @@ __all__ = [
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "counter", "dead_letters", "debounce",
     "deliveries", "delivery", "document_pairs", "documents", "drain", "election", "events", "evolution", "executions",
     "explanation", "failures", "fanout", "field_names", "filters", "firing", "history", "instants", "keys", "lease",
-    "membership", "offsets", "operations", "orphans", "pairs", "partition", "payload_records", "polling", "projections",
+    "membership", "offsets", "operations", "orphans", "pairs", "partition", "pauses", "payload_records", "polling", "projections",
     "reconciliation", "records", "recovery", "retention", "scalars", "schedule", "snapshot", "status", "tasks",
     "trigger", "updates", "values", "watermark",
 ]  # fmt: skip

@@ -252,7 +252,7 @@ class Draw:
             case 3 | 4:
                 return Do(Ask("note", name=self.one_of("mn"), value=self.value()))
             case 5 | 6 if self.is_timed:
-                return Do(Ask("sleep", value=self.one_of((0, 1, 2)) * QUANTUM))
+                return Do(Ask("sleep", value=self.one_of((1, 2, 4)) * QUANTUM // 2))
             case 7 | 8 if self.calls:
                 return Do(Ask("call", name="user", value=self.value()), self.one_of("ab"))
             case 9 if self.is_timed and not self.is_relative:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.properties.independent.programs import (
@@ -281,7 +282,7 @@ def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
 def _graph(little: Little, states_max: int, horizon: int | None) -> Graph:
     codes = tuple(flat(actor.program) for actor in little.actors)
     processes = tuple(
-        _standing(actor, Process(begun(code, actor.name, 0)), 0)
+        _standing(little, actor, code, Process(begun(code, actor.name, 0)), 0)
         for code, actor in zip(codes, little.actors, strict=True)
     )
     moves = little.clock[1] if little.clock and horizon is None else 0
@@ -435,7 +436,7 @@ def _of_process(little: Little, code: Code, index: int, state: State) -> Iterato
             yield Move(_with(state, index, crashed), fault="crash_after")
         case "crashed" | "cancelled" if "restart" in strikes or actor.comes_back:
             life = process.life + 1
-            new = _standing(actor, Process(begun(code, actor.name, life), life), state.now)
+            new = _standing(little, actor, code, Process(begun(code, actor.name, life), life), state.now)
             yield Move(_with(state, index, new), must=actor.comes_back, fault="" if actor.comes_back else "restart")
         case "asks":
             ask = stands.what
@@ -459,7 +460,7 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
 
     def replied(world: State, reply: object, notes: tuple[tuple[str, object], ...] = process.notes) -> State:
         new = Process(answered(code, process.stands, reply), process.life, notes)
-        return _with(world, index, _standing(actor, new, state.now))
+        return _with(world, index, _standing(little, actor, code, new, state.now))
 
     if ask.verb == "note":
         yield Move(replied(state, None, tuple(sorted({**dict(process.notes), ask.name: ask.value.value}.items()))))
@@ -543,12 +544,19 @@ def _with(state: State, index: int, process: Process) -> State:
     return state._replace(processes=(*state.processes[:index], process, *state.processes[index + 1 :]))
 
 
-def _standing(actor: Actor, process: Process, now: int) -> Process:
-    """To stand before a sleep is to sleep, by the clock of the machine."""
-    ask = process.stands.what
-    if process.stands.how == "asks" and isinstance(ask, Ask) and ask.verb == "sleep":
-        return process._replace(wakes=now + ask.value * 1_000_000 // (1_000_000 + actor.host.drift))
-    return process
+def _standing(little: Little, actor: Actor, code: Code, process: Process, now: int) -> Process:
+    """To stand before a sleep is to sleep, by the clock of the machine.
+
+    One that no clock can tell is over at once, for everybody may be slow. Whoever does nothing but sleep is left asleep, after a hundred times.
+    """
+    for naps in count():
+        ask = process.stands.what
+        if process.stands.how != "asks" or not isinstance(ask, Ask) or ask.verb != "sleep":
+            return process
+        if naps == 100 or (little.clock is not None and ask.value >= QUANTUM):
+            return process._replace(wakes=now + ask.value * 1_000_000 // (1_000_000 + actor.host.drift))
+        process = process._replace(stands=answered(code, process.stands, None))
+    raise AssertionError
 
 
 # --- what the store does ------------------------------------------------------------------------------------------------

@@ -43,12 +43,15 @@ from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX, Change, Forgotten
 from tidegate.model.instants import Instant
 from tidegate.model.operations import DeleteOne, FindOne, FindOneAndUpdate, StoreTime, find_one, insert_one
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.pauses import Pauses
 from tidegate.sim.world import Plain, document, perform, world_with
 
 T = TypeVar("T")
 
 RECORDS: Final = "records"
 KEY: Final = "x"
+AT_ONCE: Final = Pauses(Fixed(0))
 TABLE: Final = StatusTable(
     {"free"},
     (
@@ -173,7 +176,7 @@ def command(
     attempts: int = 8,
     table: StatusTable = TABLE,
 ) -> Transition:
-    return Transition(RECORDS, table, KEY, target, runner, request, attempts)
+    return Transition(RECORDS, table, KEY, target, runner, request, attempts, pauses=AT_ONCE)
 
 
 def fed(program: Coroutine[Effect[object], object, T], reply: Callable[[Effect[object]], object]) -> T:
@@ -759,7 +762,7 @@ def played(bug: TransitionProgram, schedule: Schedule, store: Store) -> Play:
         Caller(
             bug,
             [
-                Transition(RECORDS, TABLE, KEY, *wanted, f"{who}.{nth}", schedule.attempts)
+                Transition(RECORDS, TABLE, KEY, *wanted, f"{who}.{nth}", schedule.attempts, pauses=AT_ONCE)
                 for nth, wanted in enumerate(commands)
             ],
         )

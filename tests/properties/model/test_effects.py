@@ -19,6 +19,7 @@ from tidegate.model.effects import (
 )
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import (
+    PPM,
     WALL,
     Duration,
     Instant,
@@ -80,6 +81,7 @@ def test_failures_are_equal_by_kind_and_reason(kind: type[Failure]) -> None:
     [
         (Now(), "read the clock"),
         (Sleep(1_500_000), "sleep 1.5 s"),
+        (Sleep(1_500_000, 200_000), "sleep 1.2 s to 1.5 s"),
         (Call("f", (1, "x")), "call f(1, x)"),
         (Cancel(Sleep(40)), "cancel sleep 40 us"),
         (Note("held", 3), "note held: 3"),
@@ -95,3 +97,16 @@ def test_nobody_sleeps_for_less_than_nothing(length: Duration) -> None:
     """An invariant of `Sleep`."""
     with pytest.raises(Misuse):
         _ = Sleep(length)
+    with pytest.raises(Misuse):
+        _ = Sleep(1, length)
+
+
+def test_a_sleep_lasts_for_less_by_what_is_drawn_of_its_jitter() -> None:
+    """Between the whole of it and what the jitter leaves; draws and jitters are parts per million."""
+    assert [Sleep(1_000, 400_000).lasting(draw) for draw in (0, 500_000, PPM)] == [1_000, 800, 600]
+    assert (Sleep(1_000, 400_000).least, Sleep(1_000).least, Sleep(1_000, PPM).least) == (600, 1_000, 0)
+    for wrong in (-1, PPM + 1):
+        with pytest.raises(Misuse):
+            _ = Sleep(1).lasting(wrong)
+    with pytest.raises(Misuse):
+        _ = Sleep(1, PPM + 1)

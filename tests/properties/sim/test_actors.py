@@ -27,7 +27,7 @@ from tidegate.model.documents import (
 )
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, Instant
+from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
 from tidegate.model.operations import delete_one, find_one, find_one_and_update, update_one
 from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
@@ -424,6 +424,58 @@ def test_a_sleep_is_over_when_its_time_has_come_and_never_before() -> None:
     assert {here.read(CLOCK).at for here in awake} == {SECOND, 3 * SECOND // 2}
     reborn = [here.read(wakes("p0")) for here in found.states.values() if here.read(FAULTS) == 0]
     assert {wake.at for wake in reborn if wake} >= {SECOND, 3 * SECOND // 2, 2 * SECOND}
+
+
+@pytest.mark.parametrize(
+    ("clock", "sleep", "is_seen"),
+    [
+        (None, Sleep(MINUTE), False),
+        (Clock(SECOND, moves=2), Sleep(SECOND - 1), False),
+        (Clock(SECOND, moves=2), Sleep(SECOND), True),
+        (Clock(SECOND, moves=2), Sleep(2 * SECOND, PPM // 2), True),
+        (Clock(SECOND, moves=2), Sleep(2 * SECOND, PPM // 2 + 1), False),
+    ],
+    ids=str,
+)
+def test_a_sleep_that_no_clock_can_tell_is_no_step(clock: Clock | None, sleep: Sleep, *, is_seen: bool) -> None:
+    """One of less than a quantum, after its jitter, and any where time stands: everybody may be slow anyway."""
+
+    async def signs_twice(_: int) -> object:
+        await update_one("rows", ROW, Push(LIVES, 1))
+        await sleep
+        await sleep
+        await update_one("rows", ROW, Push(LIVES, 2))
+        return None
+
+    found = checked(scenario(signs_twice, faults=Faults.of(Fault.CRASH_BEFORE), budget=1, clock=clock))
+    asked = {here.status("p0") for here in found.states.values()}
+    assert (Asking(sleep) in asked) is is_seen
+    assert lives(found) == {(), (1,), (1, 2)}
+
+
+def test_who_does_nothing_but_sleep_is_left_asleep() -> None:
+    """Else a search would never come to an end of it."""
+
+    async def sleeps(_: int) -> object:
+        naps = 0
+        while True:
+            await Sleep(naps)
+            naps += 1
+
+    found = checked(scenario(sleeps, faults=Faults()))
+    assert [here.status("p0") for here in found.states.values()] == [Asking(Sleep(100))]
+
+
+def test_a_sleep_that_is_jittered_ends_no_sooner_than_it_may() -> None:
+    """And any time later, as every other sleep."""
+
+    async def sleeps(_: int) -> object:
+        await Sleep(2 * SECOND, PPM // 2)
+        return None
+
+    found = checked(scenario(sleeps, faults=Faults(), clock=Clock(SECOND, moves=3)))
+    awake = [here for here in found.states.values() if isinstance(here.status("p0"), Returned)]
+    assert {here.read(CLOCK).at for here in awake} == {SECOND, 2 * SECOND, 3 * SECOND}
 
 
 OLD = OlderThan(AT, 3 * SECOND)

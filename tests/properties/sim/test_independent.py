@@ -83,6 +83,12 @@ def may_always_strike(spent: Callable[..., Any]) -> Callable[..., Any]:
     return lambda world, fault: spent(world, fault) and world
 
 
+def never_sleeps(
+    slept: Callable[[ProgramAutomaton, int, int], int],
+) -> Callable[[ProgramAutomaton, int, int], int]:
+    return lambda automaton, node, _: slept(automaton, node, 0)
+
+
 def faults_must(steps: Callable[..., Any]) -> Callable[..., Any]:
     def all_must(self: Process, world: Any) -> Any:
         return [ActorStep(step.label, step.world, must=True, fault=step.fault) for step in steps(self, world)]
@@ -172,6 +178,8 @@ PLANTED: Mapping[str, tuple[object, str, Callable[[Any], Any], int]] = {
     "more is forgotten than may be": (Forgetful, "steps", forgets_all, 49),
     "a clock that was set is right again": (module("clocks"), "_read_clock", right_again, 63),
     "a fast clock sleeps as long": (Host, "lasts", instead(lambda _, duration: duration), 230),
+    "no sleep is too short for the clock": (ProgramAutomaton, "slept", instead(lambda _, node, __: node), 29),
+    "every sleep is too short for the clock": (ProgramAutomaton, "slept", never_sleeps, 12),
     "a stall takes no time": (Process, "stands", in_no_time, 89),
     "nobody has to come back": (Process, "steps", need_not_come_back, 112),
     **{

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
+from itertools import product
 from typing import Final, TypeVar, final
 
 import attrs
@@ -17,11 +18,13 @@ from tidegate.invocations.recoverer import Recoverer, RecoveryPass
 from tidegate.invocations.registration import ORIGIN
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, Document, Eq, Field, Filter, exactly
-from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused
+from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import DeleteOne, InsertOne, find_all
+from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, find_all
 from tidegate.model.programs import find_every
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.pauses import Pauses
 from tidegate.retries.schedule import Missed, Never, Schedule, ScheduleCell
 from tidegate.services.members import announce, begin
 from tidegate.services.retention import Retention
@@ -72,7 +75,11 @@ def next_minute(expression: str, after: Instant) -> Instant:
 
 def evaluator(*triggers: Trigger, attempts: int = 3, keep: Retention | None = None) -> Evaluator:
     made = Evaluator(
-        triggers=triggers, next_after=next_minute, claims=Claims(expiry=MINUTE, attempts_max=2), attempts=attempts
+        triggers=triggers,
+        next_after=next_minute,
+        claims=Claims(expiry=MINUTE, attempts_max=2),
+        attempts=attempts,
+        pauses=Pauses(Fixed(0)),
     )
     return made if keep is None else attrs.evolve(made, keep=keep)
 
@@ -242,6 +249,26 @@ def test_it_fires_once_whatever_becomes_of_one_request(at: int, trouble: Trouble
     assert [run.state.settled for run in store.runs] == [True]
     assert [doc[ID] for doc in store.invocations] == [store.runs[0].id]
     assert contents(store.world, "occurrences") == ()
+
+
+def test_a_pass_waits_before_it_asks_again() -> None:
+    """What had no answer, or came too late: the claim of a run, its invocation, and how it ended."""
+    programs = attrs.evolve(evaluator(ON_A), pauses=Pauses(Fixed(SECOND), 0))
+    met: set[str] = set()
+    for at, trouble in product(range(1, 20), (dropped, too_late)):
+        store = noticed(ON_A)
+        store.trouble = {at: trouble}
+        store.run(programs.evaluate("p1"))
+        (asked, *after) = store.asked[at - 1 :] or (None,)
+        if asked in after and (trouble is dropped or isinstance(asked, UpdateOne)):
+            assert Sleep(SECOND) in after[: after.index(asked)]
+            met.add(f"{trouble.__name__} {getattr(asked, 'collection', '')}".strip())
+    assert met == {"dropped", "dropped runs", "dropped invocations", "dropped calls", "too_late runs"}
+
+
+def too_late(store: Store, effect: Effect[object]) -> object:
+    """Another one has written."""
+    return 0 if isinstance(effect, UpdateOne) else store.do(effect)
 
 
 def test_an_invocation_is_registered_with_what_it_is_of() -> None:

@@ -45,6 +45,7 @@ from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import UpdateOne, check_collection, find_one
 from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, pause
 
 __all__ = ["ATTEMPTS", "IncrementOutcome", "IncrementParts", "Unsettled", "increment", "sweep", "swept"]
 
@@ -65,10 +66,11 @@ class Unsettled:
 IncrementOutcome: TypeAlias = Counted | Full | Forgotten | Unsettled
 
 
-async def _send(update: UpdateOne, attempts: int) -> bool:
+async def _send(update: UpdateOne, attempts: int, pauses: Pauses) -> bool:
     """Whether an update was applied, for good. False says nothing: look again."""
     tries = 0
     while tries < attempts:
+        await pause(pauses, tries)
         tries += 1
         try:
             matched = await update
@@ -93,7 +95,7 @@ class IncrementParts:
     decide: Callable[[Counter, Increment, int], IncrementVerdict] = counter.decide_increment
     first_step: Callable[[str, str, str, int], UpdateOne] = counter.first_step
     second_step: Callable[[str, str, str, int], UpdateOne] = counter.second_step
-    send: Callable[[UpdateOne, int], Program[bool]] = _send
+    send: Callable[[UpdateOne, int, Pauses], Program[bool]] = _send
     swept: Callable[[str, str, Counter], tuple[UpdateOne, ...]] = swept
 
 
@@ -107,6 +109,7 @@ async def increment(
     parts: IncrementParts = _RIGHT,
     *,
     attempts: int = ATTEMPTS,
+    pauses: Pauses = PAUSES,
     tokens_max: int = TOKENS_MAX,
 ) -> IncrementOutcome:
     """Add one to a counter, exactly once.
@@ -117,6 +120,7 @@ async def increment(
         token: An id used for this increment only.
         parts: The steps that it is made of.
         attempts: How often to look before giving up.
+        pauses: How long it waits before it looks again, or sends a step again.
         tokens_max: From how many tokens on the record is full.
 
     Returns:
@@ -130,9 +134,11 @@ async def increment(
     check_name(key, "a counter")
     check_type(parts, IncrementParts, "the parts of an increment")
     check_int(attempts, "a number of attempts", 1)
+    check_type(pauses, Pauses, "what lies between attempts")
     known = Increment(token)
     attempt = 0
     while attempt < attempts:
+        await pause(pauses, attempt)
         attempt += 1
         try:
             record = await find_one(collection, Eq(ID, key))
@@ -143,13 +149,15 @@ async def increment(
         verdict = parts.decide(counter_of(record), known, tokens_max)
         if isinstance(verdict, NoteToken):
             known = Increment(token, verdict.in_round)
-            if not await parts.send(parts.first_step(collection, key, token, verdict.in_round), attempts):
+            first = parts.first_step(collection, key, token, verdict.in_round)
+            if not await parts.send(first, attempts, pauses):
                 continue
             known = Increment(token, verdict.in_round, is_noted=True)
             verdict = CountToken(verdict.in_round)
         if isinstance(verdict, CountToken):
             known = Increment(token, verdict.noted, is_noted=True)
-            if await parts.send(parts.second_step(collection, key, token, verdict.noted), attempts):
+            second = parts.second_step(collection, key, token, verdict.noted)
+            if await parts.send(second, attempts, pauses):
                 return Counted()
             continue
         if isinstance(verdict, (Counted, Full, Forgotten)):

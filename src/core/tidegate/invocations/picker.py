@@ -47,6 +47,7 @@ from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.operations import check_collection, find_one
 from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, pause
 
 __all__ = [
     "ATTEMPTS", "PARTS", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "PickerParts",
@@ -111,6 +112,7 @@ class Picker:
         reroute: Whether it goes back to the queue if it is refused; else it ends.
         records, places: The collections.
         attempts: How often to try before giving up.
+        pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
 
@@ -124,6 +126,7 @@ class Picker:
     records: str = "invocations"
     places: str = "places"
     attempts: int = ATTEMPTS
+    pauses: Pauses = PAUSES
     parts: PickerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -135,6 +138,7 @@ class Picker:
         check_int(self.at_most, "a number of places", 1)
         check_type(self.reroute, bool, "whether it is rerouted")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
         check_collection(self.records)
         check_collection(self.places)
         check_type(self.parts, PickerParts, "the parts of a picker")
@@ -144,6 +148,7 @@ class Picker:
         places = reservation_id(Purpose.RUNNING, self.rule, self.call)
         attempt = 0
         while attempt < self.attempts:
+            await pause(self.pauses, attempt)
             attempt += 1
             try:
                 record = await _record(self, self.key)
@@ -213,7 +218,15 @@ async def _look(picker: Picker, invocations: tuple[str, ...]) -> Known:
 async def _move(picker: Picker, record: StatusRecord, target: str, runner: str | None) -> TransitionOutcome:
     request = f"{picker.request}.{record.version}.{target}"
     return await Transition(
-        picker.records, INVOCATION, picker.key, target, runner, request, picker.attempts, expected=record
+        picker.records,
+        INVOCATION,
+        picker.key,
+        target,
+        runner,
+        request,
+        picker.attempts,
+        expected=record,
+        pauses=picker.pauses,
     ).run()
 
 

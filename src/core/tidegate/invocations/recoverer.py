@@ -41,6 +41,7 @@ from tidegate.model.operations import check_collection, find_all
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.retries.pauses import PAUSES, Pauses
 from tidegate.services.members import SEEN, beat, everybody, membership_of
 from tidegate.services.membership import Membership
 
@@ -124,6 +125,7 @@ class Recoverer:
         patience: How long is too long.
         records, messages, members: The collections.
         attempts: How often to ask for each step.
+        pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
 
@@ -134,6 +136,7 @@ class Recoverer:
     messages: str = "messages"
     members: str = "members"
     attempts: int = ATTEMPTS
+    pauses: Pauses = PAUSES
     parts: RecovererParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -141,6 +144,7 @@ class Recoverer:
         check_int(self.dead_after, "a time of silence in microseconds", 1)
         check_type(self.patience, Patience, "a patience")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
         for collection in (self.records, self.messages, self.members):
             check_collection(collection)
         check_type(self.parts, RecovererParts, "the parts of a recoverer")
@@ -227,7 +231,15 @@ async def _look(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
 async def _move(recoverer: Recoverer, key: str, expected: StatusRecord, target: str) -> TransitionOutcome:
     request = f"{recoverer.me}.{key}.{expected.version}"
     return await Transition(
-        recoverer.records, INVOCATION, key, target, None, request, recoverer.attempts, expected
+        recoverer.records,
+        INVOCATION,
+        key,
+        target,
+        None,
+        request,
+        recoverer.attempts,
+        expected,
+        pauses=recoverer.pauses,
     ).run()
 
 

@@ -51,6 +51,7 @@ from tidegate.model.operations import StoreTime, check_collection, find_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, pause
 
 __all__ = [
     "ORIGIN", "PARTS", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationAdmission",
@@ -118,6 +119,7 @@ class Registrar:
         origin: Where the call comes from, stored with it; nothing is decided by it.
         records, places, calls: The collections.
         attempts: How often to try before giving up.
+        pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
 
@@ -131,6 +133,7 @@ class Registrar:
     places: str = "places"
     calls: str = "calls"
     attempts: int = _ATTEMPTS
+    pauses: Pauses = PAUSES
     parts: RegistrarParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -141,6 +144,7 @@ class Registrar:
         check_type(self.must_agree, bool, "whether calls must agree")
         check_type(self.origin, Document, "where a call comes from")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
         check_collection(self.records)
         check_collection(self.places)
         check_collection(self.calls)
@@ -151,6 +155,7 @@ class Registrar:
         places = reservation_id(Purpose.REGISTRATION, self.rule, self.call)
         attempt = 0
         while attempt < self.attempts:
+            await pause(self.pauses, attempt)
             attempt += 1
             try:
                 await self._store_call()

@@ -24,9 +24,8 @@ Laws, over the full history of a record as a perfect observer has seen it:
          store refuses to go on after a request that may have been done.
     TR6  each version stands in the record's history, under the request that made it, as soon as it is there.
     TR7  A request makes the change that it was for, or none: who gave up on a success has not failed.
-
-Known not to work: attempts follow each other at once, without a back-off (`tidegate.retries.backoff`); many who want one
-record use up their attempts while others succeed, and a store that does not answer is asked all of them in a moment.
+    TR8  Attempts are apart: what had no answer, or lost to another one, is not tried again before its time
+         (`tidegate.retries.pauses`, PA1).
 
 Things that do not work (each is a specimen, and breaks one of the laws): leaving the version out of the filter, not
 raising it, forgetting the request id on a retry, remembering only the last version's, writing again without reading
@@ -51,6 +50,7 @@ from tidegate.model.operations import StoreTime, check_collection, find_one, fin
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, pause
 
 __all__ = [
     "ATTEMPTS", "PARTS", "GaveUp", "Granted", "Outdated", "Transition", "TransitionOutcome", "TransitionParts",
@@ -133,6 +133,7 @@ class Transition:
         request: An id used for this command only.
         attempts: How often to ask before giving up.
         expected: The one record to move, where the command was decided on it; None for whatever is there.
+        pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
 
@@ -144,6 +145,7 @@ class Transition:
     request: str
     attempts: int = ATTEMPTS
     expected: StatusRecord | None = None
+    pauses: Pauses = attrs.field(default=PAUSES, kw_only=True)
     parts: TransitionParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -151,6 +153,7 @@ class Transition:
         check_name(self.key, "a record")
         check_name(self.request, "a request")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
         check_type(self.expected, (StatusRecord, NoneType), "a record or None")
         check_type(self.parts, TransitionParts, "the parts of a transition")
         _ = decide_transition(self.table, None, self.target, self.runner)  # checks the table, the target and the runner
@@ -162,6 +165,7 @@ class Transition:
         record: Document | None = None
         attempt = 0
         while attempt <= self.attempts:  # after the last attempt comes one more look at what became of it
+            await pause(self.pauses, attempt)
             attempt += 1
             made = min(attempt, self.attempts)
             try:
@@ -283,6 +287,7 @@ async def transition(
     runner: str | None,
     request: str,
     attempts: int = ATTEMPTS,
+    pauses: Pauses = PAUSES,
 ) -> TransitionOutcome:
     """Move a record to another status, at most once, and answer what became of it.
 
@@ -294,6 +299,7 @@ async def transition(
         runner: Who asks; None where nobody in particular does.
         request: An id used for this command only.
         attempts: How often to ask before giving up.
+        pauses: How long it waits in between.
 
     Returns:
         `Granted`, a denial with its reason, `GaveUp` or `Unknown`.
@@ -302,7 +308,7 @@ async def transition(
         Misuse: an argument is empty or of the wrong type.
         Refused: the store said no, definitely (not authorised, validation), and nothing was asked of it before.
     """
-    return await Transition(collection, table, key, target, runner, request, attempts).run()
+    return await Transition(collection, table, key, target, runner, request, attempts, pauses=pauses).run()
 
 
 def _shown(record: StatusRecord | None) -> str:

@@ -27,7 +27,7 @@ from typing import Final, Generic, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.model.errors import UnknownEffect
-from tidegate.model.instants import Duration, Instant, seconds
+from tidegate.model.instants import PPM, Duration, Instant, jittered, seconds
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
@@ -140,15 +140,32 @@ class Now(Effect[Instant]):
 @final
 @attrs.frozen
 class Sleep(Effect[None]):
-    """Waits. Invariant: 0 <= duration, in microseconds."""
+    """Waits. Invariants: 0 <= duration, in microseconds; 0 <= jitter_ppm <= PPM.
+
+    Attributes:
+        duration: For how long.
+        jitter_ppm: Which part of that is left out, at most; how much of it is for whoever runs the program to draw, so
+            that many who wait do not wake together.
+    """
 
     duration: Duration
+    jitter_ppm: int = 0
 
     def __attrs_post_init__(self) -> None:
         check_int(self.duration, "a time to sleep", 0)
+        check_int(self.jitter_ppm, "a jitter in parts per million", 0, PPM)
+
+    @property
+    def least(self) -> Duration:
+        """How long it lasts at least, in microseconds."""
+        return self.lasting(PPM)
+
+    def lasting(self, draw_ppm: int) -> Duration:
+        """How long it lasts, in microseconds, by a random number from 0 to PPM."""
+        return jittered(self.duration, self.jitter_ppm, draw_ppm)
 
     def __str__(self) -> str:
-        return f"sleep {seconds(self.duration)}"
+        return f"sleep {f'{seconds(self.least)} to ' if self.jitter_ppm else ''}{seconds(self.duration)}"
 
 
 @final

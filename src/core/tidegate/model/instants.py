@@ -25,7 +25,7 @@ from tidegate.model.values import check_int, check_type
 
 __all__ = [
     "MICROSECOND", "MILLISECOND", "MINUTE", "PPM", "SECOND", "STORE", "WALL", "ClockName", "Duration", "Instant",
-    "duration", "instant", "moment", "seconds",
+    "duration", "instant", "jittered", "moment", "seconds",
 ]  # fmt: skip
 
 Duration: TypeAlias = Annotated[int, "microseconds"]
@@ -137,3 +137,20 @@ def seconds(length: Duration) -> str:
             digits = f"{rest:0{len(str(unit)) - 1}d}".rstrip("0")
             return f"{'-' if length < 0 else ''}{whole}{'.' if digits else ''}{digits} {name}"
     return f"{length} us"
+
+
+def jittered(length: Duration, jitter_ppm: int, draw_ppm: int) -> Duration:
+    """The duration, less that part of the jitter which the draw takes away.
+
+    Args:
+        length: In microseconds, not negative.
+        jitter_ppm: How much of it may be taken away, in parts per million.
+        draw_ppm: How much of that is, from 0 to PPM: a random number.
+
+    Raises:
+        Misuse: A number is of another type, or outside these bounds.
+    """
+    check_int(length, "a duration in microseconds", 0)
+    check_int(jitter_ppm, "a jitter in parts per million", 0, PPM)
+    check_int(draw_ppm, "a draw in parts per million", 0, PPM)
+    return length - length * jitter_ppm * draw_ppm // PPM**2

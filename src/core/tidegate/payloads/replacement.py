@@ -51,6 +51,7 @@ from tidegate.payloads.payload_records import (
     touch,
     undo,
 )
+from tidegate.retries.pauses import PAUSES, Pauses, pause
 
 __all__ = [
     "ATTEMPTS", "LIMIT", "Collector", "Reader", "ReplacementOutcome", "ReplacementParts", "Replacer", "Swapped",
@@ -118,6 +119,7 @@ class Replacer:
         plan: What to store.
         request: An id used for this command only.
         attempts: How often to try before giving up.
+        pauses: How long it waits in between.
         parts: The steps that it is made of.
     """
 
@@ -127,6 +129,7 @@ class Replacer:
     plan: Plan
     request: str
     attempts: int = ATTEMPTS
+    pauses: Pauses = attrs.field(default=PAUSES, kw_only=True)
     parts: ReplacementParts = ReplacementParts()
 
     def __attrs_post_init__(self) -> None:
@@ -136,6 +139,7 @@ class Replacer:
         check_type(self.plan, Plan, "a plan")
         check_name(self.request, "a request")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
         check_type(self.parts, ReplacementParts, "the parts of a program")
 
     async def run(self) -> ReplacementOutcome:
@@ -143,6 +147,7 @@ class Replacer:
         sent: int | None = None  # the version at which a swap was sent that may have been done
         attempt = 0
         while attempt < self.attempts:
+            await pause(self.pauses, attempt)
             attempt += 1
             try:
                 found = await find_one(self.records, Eq(ID, self.key))
@@ -182,6 +187,7 @@ class Replacer:
     async def _put(self, chunk: Chunk, attempt: str) -> bool:
         tries = 0
         while tries < self.attempts:
+            await pause(self.pauses, tries)
             tries += 1
             found = await find_one(self.chunks, Eq(ID, chunk.digest))
             verdict = decide_put(None if found is None else stored_chunk_of(found), attempt)
@@ -210,6 +216,7 @@ class Reader:
         chunks: That of the chunks.
         key: The record's id.
         attempts: How often to try before giving up.
+        pauses: How long it waits in between.
         parts: The steps that it is made of.
     """
 
@@ -217,6 +224,7 @@ class Reader:
     chunks: str
     key: str
     attempts: int = ATTEMPTS
+    pauses: Pauses = attrs.field(default=PAUSES, kw_only=True)
     parts: ReplacementParts = ReplacementParts()
 
     def __attrs_post_init__(self) -> None:
@@ -224,6 +232,7 @@ class Reader:
         check_collection(self.chunks)
         check_name(self.key, "a payload")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
         check_type(self.parts, ReplacementParts, "the parts of a program")
 
     async def run(self) -> Joined | Corrupt | TooLong | Missing | None:
@@ -231,6 +240,7 @@ class Reader:
         answer: Missing | None = None
         attempt = 0
         while attempt < self.attempts:
+            await pause(self.pauses, attempt)
             attempt += 1
             try:
                 found = await find_one(self.records, Eq(ID, self.key))

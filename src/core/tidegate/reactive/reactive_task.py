@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from hashlib import sha256
 from types import NoneType
-from typing import Final, NoReturn, TypeAlias, final, get_args
+from typing import Final, NoReturn, TypeAlias, final
 
 import attrs
 
@@ -56,7 +56,7 @@ from tidegate.model.documents import (
 )
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant
+from tidegate.model.instants import PPM, Duration, Instant
 from tidegate.model.operations import StoreTime, check_collection, delete_one, find_one, update_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
@@ -100,14 +100,13 @@ from tidegate.reactive.tasks import (
     claim_of,
 )
 from tidegate.retries import backoff
+from tidegate.retries.pauses import PAUSES, Pauses, pause
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
 __all__ = [
     "PARTS",
-    "PAUSES",
     "Idle",
     "Later",
-    "Pauses",
     "Ran",
     "ReactiveTask",
     "ReactiveTaskParts",
@@ -116,9 +115,6 @@ __all__ = [
 ]
 
 
-Pauses: TypeAlias = backoff.Fixed | backoff.Linear | backoff.Exponential | backoff.Series
-PAUSES: Final = backoff.Exponential(100 * MILLISECOND, cap=5 * SECOND)
-"""Between the attempts there are eleven seconds in all: longer than it takes a replica set to elect a primary."""
 _KEY: Final = Field[Value](ID.name)
 
 _ATTEMPTS: Final = 8
@@ -297,7 +293,7 @@ class ReactiveTask:
         policy: When a run that failed is tried again.
         cleaning: When records go.
         attempts: How often each write is tried.
-        pauses: How long it waits after a request that has failed; where another has written, it is decided anew at once.
+        pauses: How long it waits in between.
         polling: How often `work` looks for what is due.
         parts: What the programs are made of.
     """
@@ -325,7 +321,7 @@ class ReactiveTask:
         check_type(self.policy, backoff.Policy, "a policy")
         check_type(self.cleaning, orphans.CleanUp, "when records go")
         check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.pauses, get_args(Pauses), "a back-off with delays of its own")
+        check_type(self.pauses, Pauses, "what lies between attempts")
         check_type(self.polling, PollingBounds, "the bounds of an interval")
         check_type(self.parts, ReactiveTaskParts, "what programs are made of")
 
@@ -414,17 +410,16 @@ class ReactiveTask:
         Returns:
             `Why.RENEWED`; or why not, and then the handler had better stop; None where nobody knows.
         """
-        for attempt in range(1, self.attempts + 1):
+        for attempt in range(self.attempts):
+            await pause(self.pauses, attempt)
             try:
                 record = await self._record(key)
                 now = await self.parts.now()
                 verdict = tasks.renew(record, claim, rules=self.rules, now=now)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return verdict.why
-                continue
             except (Ambiguous, NotApplied, NotDurable):
                 pass  # to be renewed twice does no harm
-            await self._pause(attempt)
         return None
 
     async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -446,7 +441,8 @@ class ReactiveTask:
     # --- plan, clean up ---
 
     async def _planned(self, key: Value, new_id: str) -> bool:
-        for attempt in range(1, self.attempts + 1):
+        for attempt in range(self.attempts):
+            await pause(self.pauses, attempt)
             try:
                 record = await self._record(key)
                 document = await find_one(self.source, Eq(_KEY, key))
@@ -454,14 +450,13 @@ class ReactiveTask:
                 verdict = self.parts.plan(self, record, self._seen(document), now, new_id)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return True
-                continue  # somebody else has written: decide anew, at once
             except (Ambiguous, NotApplied, NotDurable):
                 pass  # the next look finds what became of it
-            await self._pause(attempt)
         return False
 
     async def _cleaned(self, key: Value) -> bool:
-        for attempt in range(1, self.attempts + 1):
+        for attempt in range(self.attempts):
+            await pause(self.pauses, attempt)
             try:
                 record = await self._record(key)
                 if record is None:
@@ -471,10 +466,8 @@ class ReactiveTask:
                 verdict = self.parts.clean_up(self, record, self._seen(document), now)
                 if isinstance(verdict, Leave) or await self._written(key, record, verdict):
                     return True
-                continue
             except (Ambiguous, NotApplied, NotDurable):
                 pass
-            await self._pause(attempt)
         return False
 
     # --- claim ---
@@ -523,7 +516,8 @@ class ReactiveTask:
     async def _begun(self, key: Value, record: TaskRecord) -> _Begun | Idle:
         """Look at the document, now that the record is claimed."""
         claim, known, is_known = claim_of(record), record, True
-        for attempt in range(1, self.attempts + 1):
+        for attempt in range(self.attempts):
+            await pause(self.pauses, attempt)
             try:
                 # The record that was written for the claim is as good as a fresh read; after any trouble it is read again.
                 if not is_known:
@@ -544,10 +538,8 @@ class ReactiveTask:
                     if isinstance(verdict, UpdateRecord):
                         return Idle.SKIPPED
                     return _Begun(write.record, str(verdict.why) if isinstance(verdict, CannotRun) else None)
-                continue
             except (Ambiguous, NotApplied, NotDurable):
                 pass
-            await self._pause(attempt)
         return Idle.STALE
 
     # --- finalise ---
@@ -556,7 +548,8 @@ class ReactiveTask:
         """Write down how a run has ended."""
         known: TaskRecord | None = record
         is_known = True
-        for attempt in range(1, self.attempts + 1):
+        for attempt in range(self.attempts):
+            await pause(self.pauses, attempt)
             try:
                 if not is_known:
                     known = await self._record(key)
@@ -565,10 +558,8 @@ class ReactiveTask:
                 verdict = self.parts.finalise(self, known, claim, self._outcome(claim, answer, now), now)
                 if isinstance(verdict, Leave) or await self._written(key, known, verdict):
                     return verdict.why
-                continue
             except (Ambiguous, NotApplied, NotDurable):
                 pass
-            await self._pause(attempt)
         return None
 
     def _outcome(self, claim: Claim, answer: _Answer, now: Instant) -> HandlerOutcome:
@@ -582,12 +573,6 @@ class ReactiveTask:
                 return Failed(
                     answer, _retried(self, max(claim.attempts, 1), since, now, _draw(f"{claim.id} {claim.token}"))
                 )
-
-    async def _pause(self, attempt: int) -> None:
-        """Wait before a request that has failed is tried again."""
-        delay = backoff.delay_after(self.pauses, attempt)
-        if delay and attempt < self.attempts:
-            await Sleep(delay)
 
     # --- what is read and written ---
 

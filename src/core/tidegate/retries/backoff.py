@@ -28,18 +28,18 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from typing import Final, TypeAlias, assert_never, final
+from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MINUTE, PPM, SECOND, Duration, Instant, seconds
+from tidegate.model.instants import MINUTE, PPM, SECOND, Duration, Instant, jittered, seconds
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.schedule import NextAfter
 
 __all__ = [
-    "DAY", "FACTOR_LEAST", "LONGEST", "Backoff", "Cron", "Exponential", "Fixed", "GiveUp", "GiveUpReason", "Linear",
-    "Policy", "Retry", "RetryVerdict", "Series", "check_delay", "decide", "delay_after",
+    "DAY", "FACTOR_LEAST", "LONGEST", "Backoff", "Cron", "Delays", "Exponential", "Fixed", "GiveUp", "GiveUpReason",
+    "Linear", "Policy", "Retry", "RetryVerdict", "Series", "check_delay", "decide", "delay_after",
 ]  # fmt: skip
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
@@ -125,7 +125,10 @@ class Cron:
         check_callable(self.next_after, "the port of a cron")
 
 
-Backoff: TypeAlias = Fixed | Linear | Exponential | Series | Cron
+Delays: TypeAlias = Fixed | Linear | Exponential | Series
+"""Back-offs with delays of their own."""
+
+Backoff: TypeAlias = Delays | Cron
 
 
 @final
@@ -239,13 +242,13 @@ def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm
             return GiveUp(due, attempts)
         delay = due - now
     else:
-        delay = _jittered(delay_after(policy.backoff, attempts), policy.jitter_ppm, draw_ppm)
+        delay = jittered(delay_after(policy.backoff, attempts), policy.jitter_ppm, draw_ppm)
     if policy.elapsed_max is not None and elapsed + delay > policy.elapsed_max:
         return GiveUp(GiveUpReason.ELAPSED, attempts)
     return Retry(now + delay, delay)
 
 
-def delay_after(backoff: Fixed | Linear | Exponential | Series, attempts: int) -> Duration:
+def delay_after(backoff: Delays, attempts: int) -> Duration:
     """The delay after that many failures, without jitter.
 
     Args:
@@ -258,7 +261,7 @@ def delay_after(backoff: Fixed | Linear | Exponential | Series, attempts: int) -
     Raises:
         Misuse: It is a cron or something else, or there was no attempt.
     """
-    check_type(backoff, (Fixed, Linear, Exponential, Series), "a back-off with delays of its own")
+    check_type(backoff, get_args(Delays), "a back-off with delays of its own")
     check_int(attempts, "a number of attempts that were made", 1)
     match backoff:
         case Fixed(interval):
@@ -274,11 +277,6 @@ def delay_after(backoff: Fixed | Linear | Exponential | Series, attempts: int) -
             return intervals[min(attempts, len(intervals)) - 1]
         case _:
             assert_never(backoff)
-
-
-def _jittered(delay: Duration, jitter_ppm: int, draw_ppm: int) -> Duration:
-    """The delay, less the part of it that the draw takes away."""
-    return delay - delay * jitter_ppm * draw_ppm // PPM**2
 
 
 def _next_due(cron: Cron, now: Instant) -> Instant | GiveUpReason:

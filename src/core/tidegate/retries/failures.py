@@ -15,9 +15,10 @@ What is known of an effect is known of all its attempts together: a refusal says
 knowledge is joined, `NOT_DONE < PERHAPS_DONE < DONE`, and never gets less. When to try again is a policy
 (`tidegate.retries.backoff`).
 
-It is for whoever sends the very same again: one insert, one message, a call of another system. The programs of `invocations`
-and `triggers` do not ask it. After a failure they read again, find their own request or do not, and decide anew on what is
-there by then: that tells more than the failure, and a refusal of what was decided on an old version says nothing.
+It is for whoever sends the very same again: one insert, one message, a call of another system. The programs that
+ship do not ask it. After a failure and a pause (`tidegate.retries.pauses`) they read again, find their own request or do
+not, and decide anew on what is there by then: that tells more than the failure, and a refusal of what was decided on an old
+version says nothing.
 
 Laws
     FA1  What was refused is not sent again, whatever the operation and the policy.

@@ -34,8 +34,6 @@ The collections have no prefix: where several programs share a database, name th
 
 Known not to work
     - The history is cut by its first FOUND_MAX rows, by id: beyond them nothing is counted, and age cuts in turns.
-    - What had no answer is asked for again at once, `insisting` times; there is no pause in between, so an outage that
-      lasts for longer than that ends in `Unanswered`.
     - A runner beats when it polls, not while it works: work that takes longer than `dead_after` is reaped.
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
       keeps what the older one writes from counting (AP3).
@@ -75,6 +73,7 @@ from tidegate.model.operations import (
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_callable, check_int, check_name, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, pause
 from tidegate.services.atomic_service import (
     Assigned,
     AtomicService,
@@ -225,6 +224,7 @@ class ServiceRunner:
         members, gates, history: The collections.
         keep: How long and how many rows of the history are kept.
         insisting: How often to ask for what must be done before giving up.
+        pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
 
@@ -241,6 +241,7 @@ class ServiceRunner:
     history: str = "executions"
     keep: Retention = attrs.field(factory=Retention)
     insisting: int = _INSISTING
+    pauses: Pauses = PAUSES
     parts: ServiceRunnerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -252,6 +253,7 @@ class ServiceRunner:
         check_int(self.least, "what has to be left in microseconds", 0)
         check_int(self.dead_after, "a time of silence in microseconds", 1)
         check_int(self.insisting, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
         check_callable(self.work, "the work of a run")
         check_type(self.keep, Retention, "how long rows are kept")
         for collection in (self.members, self.gates, self.history):
@@ -319,6 +321,7 @@ class ServiceRunner:
         """Enter the gate, work, and leave it."""
         attempt = 0
         while attempt < self.insisting:
+            await pause(self.pauses, attempt)
             attempt += 1
             try:
                 record = await find_one(self.gates, Eq(ID, self.key))
@@ -417,6 +420,7 @@ async def _insist(runner: ServiceRunner, row: Execution, token: int) -> None:
     attempt = 0
     is_recorded = False
     while attempt < runner.insisting:
+        await pause(runner.pauses, attempt)
         attempt += 1
         try:
             if not is_recorded:

@@ -40,6 +40,7 @@ from tidegate.sim.world import (
     CLOCK,
     FLIGHT,
     MOVES,
+    QUANTUM,
     Cell,
     Meaning,
     Outcomes,
@@ -157,11 +158,12 @@ class Process:
         self.behaviour.at_other_times(times)
 
     def goes(self, world: World, node: int) -> World:
-        """Stand at the node; to stand before a sleep is to sleep."""
+        """Stand at the node; to stand before a sleep is to sleep, if the clock can tell."""
+        node = self.behaviour.slept(node, world.read(QUANTUM))
         world = world.write(self.place, node)
         match self.behaviour.status(node):
-            case Asking(Sleep(duration)):
-                return world.write(wakes(self.name), world.read(CLOCK) + self.host.lasts(duration))
+            case Asking(Sleep() as sleep):
+                return world.write(wakes(self.name), world.read(CLOCK) + self.host.lasts(sleep.least))
             case _:
                 return world
 

@@ -25,10 +25,10 @@ from typing import Final, NamedTuple, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import Document, show
-from tidegate.model.effects import Effect, Failure, Now, Program, checked_effect
+from tidegate.model.effects import Effect, Failure, Now, Program, Sleep, checked_effect
 from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
-from tidegate.model.instants import Instant, seconds
+from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.sim.aging import HoldsInstant, OtherTime, holds_instant
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 from tidegate.sim.lines import awaited_at, holders, raised_at
@@ -107,6 +107,7 @@ class Cancelled:
         return "cancelled"
 
 
+_SLEEPS_MAX: Final = 100
 _BEYOND: Final = 40
 """How many replies a program is given beyond the merge that it confirms."""
 _REPLIES_MIN: Final = 300
@@ -182,6 +183,20 @@ class ProgramAutomaton:
         if found is None:
             found = edges[key] = (reply, self.run(node, reply))
         return found[1]
+
+    def slept(self, node: int, quantum: Duration) -> int:
+        """The node where the program stands once it has slept for what no clock can tell.
+
+        That is less than a quantum, and any time at all where time stands (0): it is as if the program were slow. Who does
+        nothing but sleep is left asleep.
+        """
+        for _ in range(_SLEEPS_MAX):
+            match self.status(node):
+                case Asking(Sleep() as sleep) if sleep.least < quantum or not quantum:
+                    node = self.after(node, None)
+                case _:
+                    break
+        return node
 
     def later(self, node: int) -> int:
         """The node when time has moved on: itself, for a program that holds no instant."""

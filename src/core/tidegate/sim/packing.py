@@ -18,7 +18,7 @@ import attrs
 
 from tidegate.model.documents import Document, exactly
 from tidegate.sim.fingerprint import Canon
-from tidegate.sim.world import BUDGET, DOCUMENTS, IDS, LIFE, NOTES, PROCESS, UNBOUNDED, UNIQUE, WAKES, Cell
+from tidegate.sim.world import BUDGET, DOCUMENTS, IDS, LIFE, NOTES, PROCESS, QUANTUM, UNBOUNDED, UNIQUE, WAKES, Cell
 
 __all__ = ["NARROW", "Lens", "Looked", "Overflow", "Packed", "Packing", "Slot"]
 
@@ -40,6 +40,7 @@ _WIDTHS: Final[Mapping[str, int]] = {
     NOTES: 0,
     "unconfirmed": 0,
     UNIQUE: 0,
+    QUANTUM.name[0]: 0,
 }
 """Bits of a slot to begin with, by the kind of its cell: a state of few words is quick, a restart of the search is not.
 

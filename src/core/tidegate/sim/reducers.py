@@ -39,7 +39,7 @@ from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, Progr
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
-from tidegate.sim.world import CLOCK, Cell, Meaning, World, inbox, life, notes, perform, place
+from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place
 
 __all__ = ["Completed", "Crash", "EventFor", "Machine", "ReducerProcess", "Restart", "Running", "Stepping"]
 
@@ -297,11 +297,12 @@ class ReducerProcess:
     def stands(self, world: World, machine: Machine, command: Effect[object], node: int) -> World:
         """The world in which the program of the command stands at the node."""
         until = None
+        node = self.behaviour(command).slept(node, world.read(QUANTUM))
         match self.behaviour(command).status(node):
             case Raised() as raised:
                 return world.write(self.place, raised)
-            case Asking(Sleep(duration)):
-                until = world.read(CLOCK) + duration
+            case Asking(Sleep() as sleep):
+                until = world.read(CLOCK) + sleep.least
             case _:
                 pass
         running = (*machine.running, Running(command, node, until))

@@ -250,7 +250,7 @@ class Scenario:
         actors: Whatever moves.
         budget: How many faults may strike, all kinds together; unless it is said, one where an actor declares faults, else 0.
         budgets: How many of one kind may, where that is fewer; 0 for never.
-        clock: How time passes; None: it stands.
+        clock: How time passes; None: it stands, and a sleep is over at once (docs/time.md).
         always, step, eventually, sometimes: Its laws by name. A law in parts holds if all of them do; each part is
             remembered under what it looked at, so one part a process is quicker than one over all of them.
         expect: The law that it is expected to break; None: it is expected to be clean.

@@ -18,7 +18,7 @@ from tidegate.sim.faults import Fault
 from tidegate.sim.packing import Lens, Looked, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
-from tidegate.sim.world import MOVES, Cell, World
+from tidegate.sim.world import MOVES, QUANTUM, Cell, World
 
 __all__ = ["IDLE", "Elsewhere", "KnownSteps", "Space", "Stepper", "View", "remembered"]
 
@@ -149,8 +149,10 @@ class Space:
             world = world.write(cell, value)
         for budget, left in scenario.allowance().items():
             world = world.write(budget, left)
-        if scenario.clock is not None and not self.relative:
-            world = world.write(MOVES, scenario.clock.moves)
+        if scenario.clock is not None:
+            world = world.write(QUANTUM, scenario.clock.quantum)
+            if not self.relative:
+                world = world.write(MOVES, scenario.clock.moves)
         for process in self.processes.values():
             world = process.begin(world)
         return cast("Lens", world).state

@@ -20,12 +20,12 @@ from tidegate.sim.packing import Lens, Looked, Packed, Slot
 from tidegate.sim.partial_order import Fusion, Own
 from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
 from tidegate.sim.space import IDLE, KnownSteps, Space
-from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, PROCESS
+from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, PROCESS, QUANTUM
 
 __all__ = ["UNAGED", "Aging", "Overwriting", "Remembering"]
 
 
-UNAGED: Final = frozenset({BUDGET, IDS, LIFE, CLOCK.name[0]})
+UNAGED: Final = frozenset({BUDGET, IDS, LIFE, CLOCK.name[0], QUANTUM.name[0]})
 """Kinds of cells in which no instant stands."""
 
 _StepLaws: TypeAlias = Sequence[Between]

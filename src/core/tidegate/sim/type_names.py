@@ -106,6 +106,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
 ADDED: Final[Mapping[str, Mapping[str, object]]] = {
     "model.Call": {"catches": False},
     "model.FindAll": {"after": []},
+    "model.Sleep": {"jitter_ppm": 0},
 }
 """Fields that came later, behind all others, with what was meant without them."""
 

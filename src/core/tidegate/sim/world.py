@@ -43,7 +43,7 @@ from tidegate.model.documents import (
 )
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
 from tidegate.model.errors import Misuse, UnknownEffect
-from tidegate.model.instants import STORE, WALL, Instant
+from tidegate.model.instants import STORE, WALL, Duration, Instant
 from tidegate.model.operations import (
     DeleteOne,
     FindAll,
@@ -64,7 +64,7 @@ from tidegate.sim.aging import holds_instant
 
 __all__ = [
     "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MOVES", "NOTES", "NO_INDEXES", "PROCESS",
-    "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Meaning", "Outcomes", "Overwritten", "Plain",
+    "QUANTUM", "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Meaning", "Outcomes", "Overwritten", "Plain",
     "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
     "perform", "pinned", "place", "uniques", "upserted_by", "wakes", "world_with",
 ]  # fmt: skip
@@ -134,6 +134,8 @@ UNBOUNDED: Final = -1
 """What is left in a budget that the world does not begin with, if its cell says so: as much as anybody takes."""
 
 MOVES: Final = Cell[int]((BUDGET, "clock moves"), 0)
+QUANTUM: Final = Cell[Duration](("quantum",), 0)
+"""The step in which time passes, 0 where it stands; nothing ever changes it."""
 
 
 @final

@@ -53,6 +53,7 @@ from tidegate.model.operations import FOUND_MAX, StoreTime, check_collection, de
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, pause
 from tidegate.retries.schedule import (
     Broken,
     Due,
@@ -174,6 +175,7 @@ class Evaluator:
         claims: How runs are claimed.
         keep: How long and how many runs are kept.
         attempts: How often each write is tried.
+        pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
 
@@ -189,6 +191,7 @@ class Evaluator:
     claims: Claims = attrs.field(factory=Claims)
     keep: Retention = HISTORY
     attempts: int = ATTEMPTS
+    pauses: Pauses = PAUSES
     parts: EvaluatorParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -207,6 +210,7 @@ class Evaluator:
         check_type(self.claims, Claims, "how runs are claimed")
         check_type(self.keep, Retention, "how long runs are kept")
         check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
         check_type(self.parts, EvaluatorParts, "the parts of an evaluator")
 
     @property
@@ -228,7 +232,8 @@ class Evaluator:
             Refused: The store said no, definitely: what happened is too large for a document, for one.
         """
         unknown: tuple[tuple[str, str], ...] = ()
-        for _ in range(self.attempts):
+        for attempt in range(self.attempts):
+            await pause(self.pauses, attempt)
             try:
                 seen = await StoreTime()
                 found = noticed(self.conditions, context, seen)
@@ -356,7 +361,8 @@ class Evaluator:
         await self.parts.settle(self, run, reasons)
 
     async def _claimed(self, wanted: Firing, by: str) -> TriggerRun | None:
-        for _ in range(self.attempts):
+        for attempt in range(self.attempts):
+            await pause(self.pauses, attempt)
             try:
                 found = await find_one(self.runs, Eq(ID, wanted.id))
                 now = await StoreTime()
@@ -431,13 +437,15 @@ async def _invoke(evaluator: Evaluator, run: TriggerRun, trigger: Trigger, argum
         places=evaluator.places,
         calls=evaluator.calls,
         attempts=evaluator.attempts,
+        pauses=evaluator.pauses,
     )
     outcome = await registrar.run()
     return not isinstance(outcome, NotRegistered)
 
 
 async def _settle(evaluator: Evaluator, claimed: TriggerRun, reasons: tuple[str, ...]) -> None:
-    for _ in range(evaluator.attempts):
+    for attempt in range(evaluator.attempts):
+        await pause(evaluator.pauses, attempt)
         found = await find_one(evaluator.runs, Eq(ID, claimed.id))
         if found is None:
             return

@@ -57,7 +57,7 @@ async def new_token_on_retry(collection: str, key: str, token: str, parts: Incre
     return await increment(collection, key, f"{token}/2", parts)
 
 
-async def no_reply_is_yes(update: UpdateOne, _attempts: int) -> bool:
+async def no_reply_is_yes(update: UpdateOne, *_: object) -> bool:
     """No reply is taken for a yes."""
     try:
         matched = await update
@@ -68,7 +68,7 @@ async def no_reply_is_yes(update: UpdateOne, _attempts: int) -> bool:
     return matched > 0
 
 
-async def not_durable_is_done(update: UpdateOne, _attempts: int) -> bool:
+async def not_durable_is_done(update: UpdateOne, *_: object) -> bool:
     """What no majority has confirmed passes for done, and a failover takes it back."""
     try:
         matched = await update
@@ -79,7 +79,7 @@ async def not_durable_is_done(update: UpdateOne, _attempts: int) -> bool:
     return matched > 0
 
 
-async def looks_after_not_durable(update: UpdateOne, _attempts: int) -> bool:
+async def looks_after_not_durable(update: UpdateOne, *_: object) -> bool:
     """After a write that no majority has confirmed it looks, and takes what it sees for what will stay."""
     try:
         matched = await update

@@ -18,23 +18,32 @@ from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.record_documents import HISTORY, OWNER, REQUEST, STATUS, VERSION, viewed
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Document, Eq
-from tidegate.model.effects import Ambiguous, Call, NotApplied, Program
-from tidegate.model.operations import find_one
-from tidegate.sim.actors import Network, Process
+from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Program, Sleep
+from tidegate.model.instants import MILLISECOND, Duration, Instant
+from tidegate.model.operations import FindOne, find_one
+from tidegate.retries.backoff import Exponential
+from tidegate.retries.laws import pauses as retries
+from tidegate.retries.pauses import Pauses
+from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Birth, Returned
 from tidegate.sim.failover import recalling
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.scenario import Law, Scenario, State
+from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import calling, journal, journaled, world_with
+from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, calling, journal, journaled, perform, world_with
 
-__all__ = ["KEY", "RECORDS", "SCENARIOS", "TransitionProgram", "answers", "history", "seen", "transition"]
+__all__ = [
+    "KEY", "RECORDS", "SCENARIOS", "WAITS", "TransitionProgram", "answers", "history", "pauses", "seen", "transition",
+]  # fmt: skip
 
 TransitionProgram: TypeAlias = Callable[[Transition], Program[TransitionOutcome]]
 """The program that carries a transition out."""
 
+WAITS: Final = "what contends is not tried again before its time"
 RECORDS: Final = "invocations"
 KEY: Final = "x"
+APART: Final = Pauses(Exponential(100 * MILLISECOND, cap=200 * MILLISECOND), jitter_ppm=0)
+"""What lies between attempts where there is a clock. A jitter would allow less, and be seen as nothing at all."""
 RECOVERY: Final = {status.PENDING: status.PENDING_RECOVERY, status.RUNNING: status.RUNNING_RECOVERY}
 FAULTS: Final = Faults.of(
     Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE
@@ -197,6 +206,69 @@ def transition(
     )
 
 
+# --- with a clock -------------------------------------------------------------------------------------------------------
+
+
+def attempts(process: str) -> Cell[tuple[int, Duration, Instant | None]]:
+    """How many looks the process made, how long the last one came after what was done before, and when that was."""
+    return Cell(("attempts", process), (0, 0, None))
+
+
+def timed(otherwise: Meaning) -> Meaning:
+    """A meaning that writes down when attempts are made: each begins with a look."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        cell, now = attempts(who), world.read(CLOCK)
+        made, gap, last = world.read(cell)
+        if isinstance(effect, FindOne):
+            made, gap = made + 1, 0 if last is None else now - last
+        for after, reply in otherwise(effect, world, who):
+            yield after if isinstance(effect, Sleep) else after.write(cell, (made, gap, now)), reply
+
+    return meaning
+
+
+def waits(process: str) -> Law:
+    def law(state: State) -> bool:
+        made, gap, _ = state.read(attempts(process))
+        return made < 2 or retries.is_after_its_pause(APART, made - 1, gap)
+
+    return law
+
+
+async def take(program: TransitionProgram, runner: str) -> TransitionOutcome:
+    """Claim the record."""
+    return await program(Transition(RECORDS, INVOCATION, KEY, status.PENDING, runner, f"{runner}.taken", pauses=APART))
+
+
+def pauses(
+    program: TransitionProgram = Transition.run,
+    *,
+    summary: str = "two runners want one record: who loses, or has no answer, waits before it tries again",
+    budget: int = 1,
+) -> Scenario:
+    """The scenario in which time passes between attempts.
+
+    Args:
+        program: The program, or a faulty variant of it.
+        summary: One line for people.
+        budget: How many faults may strike.
+    """
+    names, faults, means = ("r1", "r2"), Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY), timed(perform)
+    first = Document.of({"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": ()})
+    return Scenario(
+        name="transition.pauses",
+        summary=summary,
+        world=world_with({RECORDS: (first,)}),
+        actors=tuple(Process(name, factory(take, program, name), faults, means) for name in names),
+        budget=budget,
+        clock=Clock(100 * MILLISECOND, horizon=200 * MILLISECOND),
+        always={WAITS: tuple(map(waits, names))},
+        sometimes={"one tries again": lambda state: any(state.read(attempts(name))[0] > 1 for name in names)},
+        symmetric=(names,),
+    )
+
+
 SCENARIOS: Final = (
     Shipped(
         "transition",
@@ -224,5 +296,11 @@ SCENARIOS: Final = (
         ),
         thorough=partial(transition, budget=2, faults=STALE),
         large=partial(transition, budget=6, faults=STALE),
+    ),
+    Shipped(
+        "transition.pauses",
+        pauses,
+        thorough=partial(pauses, budget=3),
+        large=partial(pauses, budget=9),
     ),
 )

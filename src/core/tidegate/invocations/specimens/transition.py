@@ -1,4 +1,4 @@
-"""Eight ways to get a status transition wrong. Each differs from `tidegate.invocations.transition` in one place."""
+"""Nine ways to get a status transition wrong. Each differs from `tidegate.invocations.transition` in one place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 
 from tidegate.invocations.invocation import FAILED, SUCCESS
 from tidegate.invocations.record_documents import HISTORY, OWNER, STATUS, VERSION, viewed
-from tidegate.invocations.scenarios.transition import TransitionProgram, transition
+from tidegate.invocations.scenarios.transition import WAITS, TransitionProgram, pauses, transition
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, decide_transition
 from tidegate.invocations.transition import (
     PARTS,
@@ -24,6 +24,8 @@ from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, Update
 from tidegate.model.effects import Ambiguous, NotApplied, Program
 from tidegate.model.history import NotYet, RequestOutcome
 from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.pauses import Pauses
 from tidegate.sim.shipping import Specimen
 
 __all__ = [
@@ -111,6 +113,11 @@ async def giving_up_is_failure(command: Transition) -> TransitionOutcome:
     if isinstance(answer, (GaveUp, Unknown)):
         return await attrs.evolve(command, target=FAILED).run()
     return answer
+
+
+async def tries_again_at_once(command: Transition) -> TransitionOutcome:
+    """Attempts follow each other at once, so those who contend meet each time, and a store that is down is hammered."""
+    return await attrs.evolve(command, pauses=Pauses(Fixed(0))).run()
 
 
 async def history_in_a_second_write(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
@@ -248,5 +255,12 @@ SPECIMENS: Final = (
         KNOWN,
         "The same: a record whose version tells nothing cannot answer for a request without a reply.",
         alone=True,
+    ),
+    Specimen(
+        "transition.tries_again_at_once",
+        partial(pauses, tries_again_at_once, summary=(tries_again_at_once.__doc__ or "").partition("\n")[0]),
+        WAITS,
+        "Our own first programs, and any loop around a compare-and-set; Brooker 2015 counts what it costs.",
+        of="transition.pauses",
     ),
 )

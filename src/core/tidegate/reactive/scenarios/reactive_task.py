@@ -310,7 +310,6 @@ def bill(parts: ReactiveTaskParts) -> ReactiveTask:
         policy=Policy(backoff=Fixed(0), attempts_max=ATTEMPTS_MAX),
         cleaning=CleanUp(keep_for=0),
         attempts=3,
-        pauses=Fixed(0),
         parts=parts,
     )
 

@@ -1,0 +1,26 @@
+"""The laws of `tidegate.retries.pauses` as predicates over attempts and pauses."""
+
+from __future__ import annotations
+
+from tidegate.model.effects import Sleep
+from tidegate.model.instants import Duration
+from tidegate.retries.backoff import delay_after
+from tidegate.retries.pauses import Pauses
+
+__all__ = ["is_after_its_pause", "is_of"]
+
+
+def is_after_its_pause(pauses: Pauses, attempts: int, elapsed: Duration) -> bool:
+    """Law PA1: the next attempt does not come before the delay after that many is over, but for its jitter.
+
+    Args:
+        pauses: The rules.
+        attempts: How many were made.
+        elapsed: The time from the last that is known of them to the next one, in microseconds.
+    """
+    return elapsed >= pauses.after(attempts).least
+
+
+def is_of(pauses: Pauses, attempts: int, sleep: Sleep) -> bool:
+    """Law PA2: the pause is the delay after that many attempts, less the jitter at most."""
+    return (sleep.duration, sleep.jitter_ppm) == (delay_after(pauses.delays, attempts), pauses.jitter_ppm)
