@@ -98,7 +98,7 @@ def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
         store = choosing(documents(Embedded({"jobs": (job(),)})), local())
         assert run(move(), recorder.recorded(losing(store))) == Granted(2)
     code, out, _ = called(capsys, "replay", "run.jsonl", "mine.py:move")
-    assert (code, out) == (ExitCode.OK, "reproduced 3 steps of transition; then: finished: granted: version 2\n")
+    assert (code, out) == (ExitCode.OK, "reproduced 4 steps of transition; then: finished: granted: version 2\n")
     code, out, err = called(capsys, "replay", "run.jsonl", "mine.py:other", "--json")
     found = json.loads(out)
     assert (code, found["verdict"], found["step"]) == (ExitCode.DIVERGED, "diverged", 2)
