@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, TypeAlias, get_type_hints
 
 import aiokafka
 import attrs
@@ -22,7 +24,8 @@ from tidegate.consumer.strategies import backpressure, partition
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Series
-from tidegate_adapters.configuration import Setting, configured, from_arguments, from_environment, from_file
+from tidegate_adapters import configuration
+from tidegate_adapters.configuration import Row, Setting, configured, from_arguments, from_environment, from_file
 from tidegate_adapters.worker_settings import ClientOptions, WorkerSettings
 
 CODE: Final = WorkerSettings(
@@ -46,34 +49,99 @@ def settings(draw: st.DrawFn) -> WorkerSettings:
     return WorkerSettings(topics, draw(names), draw(names), consumer, options)
 
 
-@given(settings())
-def test_what_no_layer_speaks_of_is_what_the_code_says(code: WorkerSettings) -> None:
+Said: TypeAlias = list[tuple[int, int]]
+"""Which layer says which number, each layer once."""
+
+
+def keeps_what_no_layer_speaks_of(code: WorkerSettings) -> bool:
     """Law CF1."""
-    assert configured(code, ()).settings == code
-    assert configured(code, from_arguments(["group=another"])).settings == attrs.evolve(code, group="another")
+    other = configured(code, from_arguments(["group=another"])).settings
+    return configured(code, ()).settings == code and other == attrs.evolve(code, group="another")
 
 
-@given(settings())
-def test_what_is_shown_is_read_as_it_is(code: WorkerSettings) -> None:
+def is_read_as_it_is_shown(code: WorkerSettings) -> bool:
     """Law CF2: each row, given as an argument, over the settings of somebody else."""
     shown = from_arguments(f"{row.path}={row.value}" for row in configured(code).rows)
+    return configured(WorkerSettings(("x",), "y", "z"), shown).settings == code
 
-    assert configured(WorkerSettings(("x",), "y", "z"), shown).settings == code
 
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 99)), unique_by=lambda each: each[0]))
-def test_the_uppermost_layer_wins_and_is_the_origin(said: list[tuple[int, int]]) -> None:
+def has_what_the_uppermost_says(said: Said) -> bool:
     """Law CF3."""
     layers = [
         [Setting(("consumer", "executors"), value, f"layer {number}") for at, value in said if at == number]
         for number in range(3)
     ]
     found = configured(CODE, *layers)
-    [row] = [row for row in found.rows if row.path == "consumer.executors"]
+    at, value = max(said, default=(None, CODE.consumer.executors))
+    origin = "code" if at is None else f"layer {at}"
+    return Row("consumer.executors", str(value), origin) in found.rows and found.settings.consumer.executors == value
 
-    top = max(said, default=(None, CODE.consumer.executors))
-    assert found.settings.consumer.executors == top[1]
-    assert row.origin == ("code" if top[0] is None else f"layer {top[0]}")
+
+def tells_no_secret(password: str) -> bool:
+    """Law CF4: of the code's or of a layer's, in what is shown and in what is refused."""
+    code = attrs.evolve(CODE, options={"sasl_plain_password": password})
+    told = repr(configured(code, from_arguments([f"options.ssl_password={password}"])))
+    try:
+        configured(code, [Setting(("options", "sasl_plain_password"), [password], "a file")])
+    except Misuse as error:
+        return password not in told + str(error)
+    return False
+
+
+@given(settings())
+def test_what_no_layer_speaks_of_is_what_the_code_says(code: WorkerSettings) -> None:
+    """Law CF1."""
+    assert keeps_what_no_layer_speaks_of(code)
+
+
+@given(settings())
+def test_what_is_shown_is_read_as_it_is(code: WorkerSettings) -> None:
+    """Law CF2."""
+    assert is_read_as_it_is_shown(code)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 99)), unique_by=lambda each: each[0]))
+def test_the_uppermost_layer_wins_and_is_the_origin(said: Said) -> None:
+    """Law CF3."""
+    assert has_what_the_uppermost_says(said)
+
+
+@given(st.text("0123456789", min_size=9).map("hunter".__add__))
+def test_no_secret_is_told(password: str) -> None:
+    """Law CF4."""
+    assert tells_no_secret(password)
+
+
+def keeps_the_first(tree: dict[str, Any], origins: dict[tuple[str, ...], str], setting: Setting) -> None:
+    """A layer wins over those above it."""
+    for name in setting.path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree.setdefault(setting.path[-1], setting.value)
+    origins.setdefault(setting.path, setting.origin)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "breaks"),
+    [
+        ("_follows", lambda _base, _field: True, partial(keeps_what_no_layer_speaks_of, CODE)),
+        ("seconds", str, partial(is_read_as_it_is_shown, attrs.evolve(CODE, options={}))),
+        ("_put", keeps_the_first, partial(has_what_the_uppermost_says, [(0, 1), (2, 2)])),
+        ("HIDDEN", "hunter2", partial(tells_no_secret, "hunter2")),
+        ("_secret", configuration._str, partial(tells_no_secret, "hunter2")),  # noqa: SLF001  text like any other
+    ],
+)
+def test_each_law_is_broken_by_a_planted_fault(
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: object, breaks: Callable[[], bool]
+) -> None:
+    """It holds without the fault; with it, it does not, or nothing can be configured."""
+    assert breaks()
+    monkeypatch.setattr(configuration, name, wrong)
+
+    try:
+        holds = breaks()
+    except (Misuse, TypeError):
+        holds = False
+    assert not holds
 
 
 @pytest.mark.parametrize(
