@@ -10,6 +10,7 @@ import attrs
 import pytest
 from tests.properties.plain_search import Found, agree, plain_search
 
+from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import (
     Ambiguous,
     Call,
@@ -25,6 +26,7 @@ from tidegate.model.effects import (
 )
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import find_one
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Crashed, Returned
@@ -408,6 +410,12 @@ def test_what_never_returns_does_not_come_back_and_can_be_cancelled() -> None:
     machines = [machine for here in whole.states.values() if isinstance(machine := here.status("r"), Machine)]
     assert any(machine.stuck == (A,) and machine.state == ("call b(): did b",) for machine in machines)
     assert {done for _, done in ends(whole)} == {("a", "b"), ("b", "a"), ("b",)}
+
+
+def test_a_question_to_the_store_comes_to_an_end() -> None:
+    """It is not user code."""
+    asking = reducer(commands(find_one("rows", Eq(ID, "x"))), faults=Faults.of(Fault.NEVER_RETURNS), meaning=perform)
+    assert found(asking, budget=1).faults == {}
 
 
 @pytest.mark.parametrize("kind", [Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.COMMIT_REFUSED])

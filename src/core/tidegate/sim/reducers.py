@@ -37,7 +37,7 @@ from tidegate.model.reducer import Step
 from tidegate.sim.aging import HoldsInstant, OtherTime, aged, holds_instant
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
-from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
+from tidegate.sim.requests import Asker, is_user_code, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
 from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place
 
@@ -233,9 +233,8 @@ class ReducerProcess:
         self, world: World, rest: Machine, command: Effect[object], effect: Effect[object]
     ) -> Iterator[ActorStep]:
         """User code that the command is, or that its program calls, never comes to an end."""
-        if isinstance(effect, OPERATIONS) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
-            return
-        if after := spent(world, Fault.NEVER_RETURNS):
+        may_hang = is_user_code(effect) and self.faults.strikes(Fault.NEVER_RETURNS, effect)
+        if may_hang and (after := spent(world, Fault.NEVER_RETURNS)):
             left = attrs.evolve(rest, stuck=(*rest.stuck, command)).in_order()
             label = Label(effect, Trouble("never returns"))
             yield ActorStep(label, after.write(self.place, left), must=False, fault=Fault.NEVER_RETURNS)
