@@ -58,10 +58,12 @@ class Order:
     Attributes:
         target: What finds the scenario: its name, or `path.py:attr` as seen from the directory where workers run.
         how: The seed, the policies and the length of the runs, and which faults may strike.
+        unfit: Why relative time fits none of the runs, where one has shown that it does not; "" where that is not known.
     """
 
     target: str
     how: Exploration
+    unfit: str = ""
 
     def sampler(self) -> Sampler:
         """What makes the runs, of the scenario as it is loaded here.
@@ -75,7 +77,7 @@ class Order:
 
     def sampler_of(self, scenario: Scenario) -> Sampler:
         """What makes the runs of the scenario."""
-        return Sampler(scenario.bounded(self.how.faults, self.how.faults_max), self.how.plan, random.Random)
+        return Sampler(scenario.bounded(self.how.faults, self.how.faults_max), self.how.plan, random.Random, self.unfit)
 
 
 # --- in a worker --------------------------------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ def spread(
             for future in done:
                 part = under_way.pop(future)
                 finished[part] = future.result()
-                if finished[part].is_over:
+                if finished[part].is_over or finished[part].unfit != order.unfit:
                     end = min(end, part.start)
             if not proceed(progress(finished, len(runs))):
                 is_cut = True
@@ -166,9 +168,14 @@ def spread(
         for future in under_way:
             future.cancel()
     in_order = [finished[part] for part in parts if part in finished]
+    tally = merged(in_order)
     if is_cut:
-        return attrs.evolve(merged(attrs.evolve(tally, is_cut=False) for tally in in_order), is_cut=True)
-    return merged(in_order)
+        tally = attrs.evolve(merged(attrs.evolve(each, is_cut=False) for each in in_order), is_cut=True)
+    if order.unfit or not tally.unfit:
+        return tally
+    finished.clear()  # one finding decides for all
+    anew = attrs.evolve(order, unfit=tally.unfit)
+    return spread(executor, anew, runs, at_once=at_once, proceed=proceed, finished=finished)
 
 
 def progress(finished: dict[range, Tally], runs: int) -> Progress:

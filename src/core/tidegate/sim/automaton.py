@@ -116,6 +116,11 @@ _ENDS: Final = 20
 _GOLDEN: Final = 2_654_435_769
 """Its multiples modulo 2**32 are spread evenly (Knuth, The Art of Computer Programming, 6.4)."""
 
+_FACTORS: Final = (1, 5, 7, 11, 13)
+"""Each reply of a walk is so many times later, in turns. Prime to 6, so that at the four other times, which lie 1, 2, 3 and 3
+quanta later modulo 4, each reply has every remainder by 2, 3 and 4.
+"""
+
 ProcessStatus: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
 Birth: TypeAlias = Callable[[int], Program[object]]
 """Which life (0, then 1 after a restart, ...) -> a new run of the program."""
@@ -256,7 +261,7 @@ class ProgramAutomaton:
             key, *steps = steps
             walked[at, key] += 1
             reply, at = asked.edges[key]
-            then = attrs.evolve(time, later=time.later * (1 + walked.total() % 5))
+            then = attrs.evolve(time, later=time.later * _FACTORS[walked.total() % len(_FACTORS)])
             status = then.back(resume(program, then.moved(reply)))
             if self.canon.key(status) != self.nodes[at].exact:
                 raise HoldsInstant(
