@@ -151,8 +151,8 @@ class Process:
     def has_raised(self) -> bool:
         return self.behaviour.has_raised
 
-    def confirm(self) -> None:
-        self.behaviour.confirm()
+    def confirm(self, *, whole: bool) -> None:
+        self.behaviour.confirm(whole=whole)
 
     def at_other_times(self, times: Sequence[OtherTime]) -> None:
         self.behaviour.at_other_times(times)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from types import FrameType
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, cast, final
 
 import attrs
 
@@ -262,7 +262,9 @@ class ProgramAutomaton:
             walked[at, key] += 1
             reply, at = asked.edges[key]
             then = attrs.evolve(time, later=time.later * _FACTORS[walked.total() % len(_FACTORS)])
-            status = then.back(resume(program, then.moved(reply)))
+            status = resume(program, then.moved(reply))
+            if self.nodes[at].is_timed:
+                status = cast("ProcessStatus", then.back(status))
             if self.canon.key(status) != self.nodes[at].exact:
                 raise HoldsInstant(
                     f"a program that asked at {asked.src} looks at more than ages up to {seconds(time.horizon)}: with the "
@@ -309,8 +311,11 @@ class ProgramAutomaton:
             self.compare(node, status)
         return program
 
-    def confirm(self) -> None:
+    def confirm(self, *, whole: bool = False) -> None:
         """Let fresh programs go further ways into nodes, and on from there: they must stand where others stood.
+
+        Args:
+            whole: Go all of them; otherwise as many as take about as many replies as the search gave.
 
         Raises:
             Nondeterministic: One asks for something else.
@@ -318,7 +323,7 @@ class ProgramAutomaton:
         left = max(sum(len(node.edges) for node in self.nodes), _REPLIES_MIN)
         walked: Counter[tuple[int, Hashable]] = Counter()
         for life, way, first in self.further_ways():
-            if left <= 0:
+            if left <= 0 and not whole:
                 return
             left -= len(way) + self.walk_on(self.replayed(way, life), way[-1], first, walked)
 
