@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import os
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 _AT_LENGTH: Final = bool(os.environ.get("TIDEGATE_AT_LENGTH"))
 T = TypeVar("T")
+
+
+class Storm(NamedTuple):
+    """How hard a storm over a group on a real broker is.
+
+    Attributes:
+        records: How many there are to handle.
+        members: How many processes handle them.
+        strikes: How often one is killed, ended or stopped.
+        pause_s: How long it is calm between two of those at most.
+        outages: The broker's, spread over the strikes: how long it stands still; 0 for a restart.
+        limit_s: How long all may take to be committed once it is calm.
+    """
+
+    records: int
+    members: int
+    strikes: int
+    pause_s: float
+    outages: tuple[float, ...]
+    limit_s: float
 
 
 def _either(in_part: T, at_length: T) -> T:
@@ -51,3 +71,7 @@ KAFKA_SCRIPTS: Final = _either(20, 200)
 """Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
 KAFKA_TABLE_STEP: Final = _either(3, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
+
+# On a real broker.
+STORM: Final = _either(Storm(30_000, 3, 8, 1.0, (0.0, 4.0), 60.0), Storm(200_000, 4, 60, 2.0, (0.0, 20.0, 0.0), 240.0))
+"""A storm over a group: rarer strikes at rarer moments, and outages of the broker beyond all sessions."""

