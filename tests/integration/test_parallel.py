@@ -13,7 +13,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-import attrs
 import pytest
 from tests.integration.interruptible import INTERRUPTIBLE
 
@@ -21,9 +20,8 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault
-from tidegate.sim.policies import Uniform
 from tidegate.sim.search import Progress
-from tidegate.sim.tally import Tally, pieces
+from tidegate.sim.tally import Tally
 from tidegate_adapters.cli.command_line import main
 from tidegate_adapters.failures import WorkersLostError
 from tidegate_adapters.parallel import Order, in_processes, spread
@@ -37,31 +35,6 @@ import os
 from multiprocessing import parent_process
 from pathlib import Path
 from tidegate.leases.scenarios.small_lock import small_lock
-from tidegate.model.documents import ID, Add, Document, Eq, Field
-from tidegate.model.instants import SECOND
-from tidegate.model.operations import StoreTime, find_one, update_one
-from tidegate.sim import Clock, Process, Returned, Scenario, factory, world_with
-
-ROW, N = Eq(ID, "x"), Field("n")
-
-async def counts():
-    for _ in range(5):
-        await update_one("rows", ROW, Add(N, 1))
-
-async def takes_a_remainder_in_the_end():
-    row = await find_one("rows", ROW)
-    return row[N] == 5 and (await StoreTime()).at // SECOND % 3 == 1
-
-def seldom_fits():
-    """Only some runs tell that relative time does not fit."""
-    return Scenario(
-        name="seldom",
-        summary="",
-        world=world_with({"rows": (Document.of({"_id": "x", "n": 0}),)}),
-        actors=(Process("a", factory(counts)), Process("b", factory(takes_a_remainder_in_the_end))),
-        clock=Clock(SECOND, horizon=2 * SECOND, moves=4),
-        sometimes={"bad": lambda state: state.status("b") == Returned(True)},
-    )
 
 def dies_once():
     """In the first process that is asked."""
@@ -142,24 +115,6 @@ def test_however_many_make_the_runs_the_answer_is_one(order: Order) -> None:
             f"0.{whole.failed.run}",
             whole.failed.law,
         )
-
-
-@pytest.mark.usefixtures("small_pieces", "mine")
-def test_one_finding_that_relative_time_does_not_fit_decides_for_all(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whichever process makes it: as if all runs had been in absolute time from the first on."""
-    order, runs = Order("mine.py:seldom_fits", Exploration(seed="0", policies=(Uniform(),))), range(100)
-    assert [bool(order.sampler().tally(piece).unfit) for piece in pieces(runs)] == [False, True, True, True]
-    whole = in_pieces(order, runs)
-    assert whole.unfit.startswith(", for a program that asked at mine.py:")
-    assert in_processes(order, runs, jobs=2) == whole == in_pieces(attrs.evolve(order, unfit=whole.unfit), runs)
-    asked = ["explore", order.target, "--runs=100", "--seed=0", "--policy=random", "--no-store", "--json"]
-    reports = []
-    for jobs in ("--jobs=1", "--jobs=2"):
-        assert main([*asked, jobs]) == ExitCode.INCONCLUSIVE
-        (report,) = json.loads(capsys.readouterr().out)["scenarios"]
-        reports.append({**report, "seconds": 0})
-    assert reports[0] == reports[1]
-    assert reports[0]["time"] == f"absolute time, 4 moves of 1 s{whole.unfit}"
 
 
 @pytest.mark.usefixtures("small_pieces")

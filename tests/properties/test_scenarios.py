@@ -23,13 +23,11 @@ from tidegate.invocations.scenarios import array_push_lock, transition
 from tidegate.invocations.transition import Granted
 from tidegate.model.errors import Misuse
 from tidegate.sim.actors import Process
-from tidegate.sim.attempts import attempt
 from tidegate.sim.faults import Fault
 from tidegate.sim.group import REBALANCES
 from tidegate.sim.reducers import Crash, ReducerProcess
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Kind, Law
-from tidegate.sim.search import ALL, Bounds, Search, go_on
 from tidegate.sim.shipping import Scope
 
 pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
@@ -67,18 +65,6 @@ if THOROUGH_SCOPES:  # it takes minutes
         report = explore(shipped(name))
         assert counted(report) == COUNTS[name]
         assert report.ok, report
-
-    @pytest.mark.parametrize("name", DESIGNS)
-    def test_every_merge_is_confirmed_on_each_further_way(name: str) -> None:
-        """A search goes as many of them as take about as many replies as it gave."""
-
-        def whole(search: Search) -> None:
-            assert search.run(Bounds(), go_on).broken is None
-            search.confirm(whole=True)
-
-        scenario = shipped(name)
-        if scenario.expect is None:
-            attempt(scenario, whole, ALL)
 
 
 def test_every_scope_that_ships_is_on_record() -> None:

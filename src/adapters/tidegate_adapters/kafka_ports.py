@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -22,8 +23,8 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "REFUSED", "TOO_LARGE", "Client", "Connect", "Received", "brokers",
-    "check_options", "client", "committed", "end", "listener", "ours", "record_of", "theirs",
+    "CONNECTION_ERROR", "KAFKA_ERROR", "NO_GENERATION", "REFUSED", "TIMED_OUT", "TOO_LARGE", "Client", "Connect", "Received", "brokers",
+    "check_options", "client", "commit", "committed", "end", "generation_of", "listener", "ours", "record_of", "theirs",
 ]  # fmt: skip
 
 
@@ -62,7 +63,11 @@ class Client(Protocol):
     def paused(self) -> Collection[TopicPartition]: ...
     def pause(self, *partitions: object) -> None: ...
     def resume(self, *partitions: object) -> None: ...
-    async def getmany(self, *partitions: object, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Received]]: ...
+    def seek(self, partition: object, offset: int) -> None: ...
+    async def position(self, partition: object) -> int: ...
+    async def getmany(
+        self, *partitions: object, timeout_ms: int, max_records: int | None = None
+    ) -> Mapping[TopicPartition, Sequence[Received]]: ...
     async def commit(self, offsets: Mapping[object, object]) -> None: ...
     async def committed(self, partition: object) -> int | None: ...
     async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]: ...
@@ -184,6 +189,57 @@ async def committed(consumer: Client, partition: TopicPartition) -> tuple[int, s
     return (0, "") if found is None or found.offset < 0 else (found.offset, found.metadata or "")
 
 
+NO_GENERATION: Final = -1
+"""Of a client that is no member of its group, for it has not joined yet, or was put out."""
+_COMMITTING: Final[ContextVar[int | None]] = ContextVar("_COMMITTING", default=None)
+"""Under which generation something is committed; what the client sends in a task of its own sees it, too."""
+
+
+def generation_of(consumer: Client) -> int | None:
+    """The generation of the group that the client is a member of, `NO_GENERATION` for none; None if it does not say.
+
+    The client has no public word of it.
+    """
+    found = getattr(getattr(consumer, "_coordinator", None), "generation", None)
+    return found if isinstance(found, int) else None
+
+
+async def commit(
+    consumer: Client, partition: TopicPartition, position: int, metadata: str, generation: int | None
+) -> None:
+    """Commit under this generation, or not at all.
+
+    The client builds a request with the generation of then, and does so again when it sends again what was not answered. A
+    group without members takes a request without a generation from anybody, and its position falls.
+
+    Args:
+        consumer: Whose partition it is.
+        partition: Which one.
+        position: Everything below it is done.
+        metadata: What is committed along with it.
+        generation: As `generation_of` said at the assignment; None where it said nothing.
+
+    Raises:
+        errors.KafkaError: It was not committed, or nobody knows.
+    """
+    coordinator = getattr(consumer, "_coordinator", None)
+    send = getattr(coordinator, "_do_commit_offsets", None)
+    if send is not None and not hasattr(send, "is_guarded"):
+
+        async def sent(*arguments: object) -> None:
+            if _COMMITTING.get() not in {None, generation_of(consumer)}:
+                raise errors.CommitFailedError("the generation that it belongs to is over")
+            await send(*arguments)
+
+        sent.is_guarded = True  # type: ignore[attr-defined]
+        coordinator._do_commit_offsets = sent  # type: ignore[union-attr]  # noqa: SLF001  where the request is built
+    token = _COMMITTING.set(generation)
+    try:
+        await consumer.commit({theirs(partition): (position, metadata)})
+    finally:
+        _COMMITTING.reset(token)
+
+
 async def end(consumer: Client, partition: TopicPartition) -> int:
     """One past the last offset of the log."""
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
@@ -234,3 +290,4 @@ TOO_LARGE = (errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeE
 """What a commit is answered when the broker does not take its metadata."""
 KAFKA_ERROR = errors.KafkaError
 CONNECTION_ERROR = errors.KafkaConnectionError
+TIMED_OUT = errors.KafkaTimeoutError

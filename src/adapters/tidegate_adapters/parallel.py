@@ -58,12 +58,10 @@ class Order:
     Attributes:
         target: What finds the scenario: its name, or `path.py:attr` as seen from the directory where workers run.
         how: The seed, the policies and the length of the runs, and which faults may strike.
-        unfit: Why relative time fits none of the runs, where one has shown that it does not; "" where that is not known.
     """
 
     target: str
     how: Exploration
-    unfit: str = ""
 
     def sampler(self) -> Sampler:
         """What makes the runs, of the scenario as it is loaded here.
@@ -77,7 +75,7 @@ class Order:
 
     def sampler_of(self, scenario: Scenario) -> Sampler:
         """What makes the runs of the scenario."""
-        return Sampler(scenario.bounded(self.how.faults, self.how.faults_max), self.how.plan, random.Random, self.unfit)
+        return Sampler(scenario.bounded(self.how.faults, self.how.faults_max), self.how.plan, random.Random)
 
 
 # --- in a worker --------------------------------------------------------------------------------------------------------
@@ -159,7 +157,7 @@ def spread(
             for future in done:
                 part = under_way.pop(future)
                 finished[part] = future.result()
-                if finished[part].is_over or finished[part].unfit != order.unfit:
+                if finished[part].is_over:
                     end = min(end, part.start)
             if not proceed(progress(finished, len(runs))):
                 is_cut = True
@@ -168,14 +166,9 @@ def spread(
         for future in under_way:
             future.cancel()
     in_order = [finished[part] for part in parts if part in finished]
-    tally = merged(in_order)
     if is_cut:
-        tally = attrs.evolve(merged(attrs.evolve(each, is_cut=False) for each in in_order), is_cut=True)
-    if order.unfit or not tally.unfit:
-        return tally
-    finished.clear()  # one finding decides for all
-    anew = attrs.evolve(order, unfit=tally.unfit)
-    return spread(executor, anew, runs, at_once=at_once, proceed=proceed, finished=finished)
+        return attrs.evolve(merged(attrs.evolve(tally, is_cut=False) for tally in in_order), is_cut=True)
+    return merged(in_order)
 
 
 def progress(finished: dict[range, Tally], runs: int) -> Progress:

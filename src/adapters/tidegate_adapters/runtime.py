@@ -236,7 +236,7 @@ class Runtime(Generic[S, E, C]):
         self._queue: deque[tuple[_Work[C], object]] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._runners: dict[_Runner[C], None] = {}
-        self._waiters: list[tuple[Callable[[S], bool], asyncio.Future[None]]] = []
+        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._exits: list[BaseException] = []
         self._failure: Exception | None = None
 
@@ -261,13 +261,7 @@ class Runtime(Generic[S, E, C]):
             Exception: The reducer has raised it, so that nothing more will happen (RT3).
             Misuse: The runtime is closed.
         """
-        while not self._is_over(is_reached):
-            waiter = (is_reached, self._loop.create_future())
-            self._waiters.append(waiter)
-            try:
-                await waiter[1]
-            finally:
-                self._waiters.remove(waiter)
+        await self._over(lambda: bool(self._exits) or (not self._told and is_reached(self.state)))
         if self._exits:
             raise self._exits.pop(0)
         if self._failure is not None:
@@ -275,6 +269,25 @@ class Runtime(Generic[S, E, C]):
         if not is_reached(self.state):
             raise Misuse("the runtime is closed", why="nothing more will happen", todo="wait before you close it")
         return self.state
+
+    async def stepped(self) -> S:
+        """Wait until all that was told is stepped.
+
+        Returns:
+            The state then.
+        """
+        await self._over(lambda: not self._told)
+        return self.state
+
+    async def _over(self, is_over: Callable[[], bool]) -> None:
+        """Wait until this is so, or nothing more will happen."""
+        while not (self._is_closed or self._failure is not None or is_over()):
+            waiter = (is_over, self._loop.create_future())
+            self._waiters.append(waiter)
+            try:
+                await waiter[1]
+            finally:
+                self._waiters.remove(waiter)
 
     def working(self) -> list[Working]:
         """The calls of code that have begun and not ended, those included that will not be cancelled."""
@@ -326,21 +339,13 @@ class Runtime(Generic[S, E, C]):
 
     def _wake(self) -> None:
         """Wake whoever waits for this state, and whoever cannot tell: it then raises what its function does."""
-        for is_reached, waiter in self._waiters:
+        for is_over, waiter in self._waiters:
             try:
-                is_over = self._is_over(is_reached)
+                is_due = self._is_closed or self._failure is not None or is_over()
             except Exception:  # noqa: BLE001
-                is_over = True
-            if is_over and not waiter.done():
+                is_due = True
+            if is_due and not waiter.done():
                 waiter.set_result(None)
-
-    def _is_over(self, is_reached: Callable[[S], bool]) -> bool:
-        return (
-            bool(self._exits)
-            or self._failure is not None
-            or self._is_closed
-            or (not self._told and is_reached(self.state))
-        )
 
     def _as_event(self, told: E | _Work[C]) -> tuple[C | None, E] | None:
         """What was told as an event, and of which command it tells."""

@@ -28,7 +28,7 @@ from tidegate.model.documents import (
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
-from tidegate.model.operations import StoreTime, delete_one, find_one, find_one_and_update, update_one
+from tidegate.model.operations import delete_one, find_one, find_one_and_update, update_one
 from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
@@ -209,29 +209,6 @@ def test_what_asks_nobody_meets_no_trouble_of_the_network() -> None:
     network = Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, on=all_effects)
     found = checked(scenario(asks_nobody, faults=network, clock=Clock(SECOND, moves=1)))
     assert found.faults == {}
-
-
-async def asks_the_store_too(_: int) -> object:
-    await StoreTime()
-    await ADD
-    return await asks_nobody(0)
-
-
-USER_CODE: Final = (
-    Fault.FAILED,
-    Fault.NEVER_RETURNS,
-    Fault.SINK_FAILED,
-    Fault.DEAD_LETTER_FAILED,
-    Fault.COMMIT_REFUSED,
-)
-
-
-@pytest.mark.parametrize("kind", USER_CODE)
-def test_neither_the_store_nor_a_machine_is_user_code(kind: Fault) -> None:
-    """It does not raise, and it comes to an end: whatever the faults may strike."""
-    found = checked(scenario(asks_the_store_too, faults=Faults.of(kind), clock=Clock(SECOND, moves=1)))
-    assert found.faults == {}
-    assert checked(scenario(refused, faults=Faults.of(kind), meaning=calling({"ask": (1,)}))).faults == {kind: 1}
 
 
 # --- crashes and lives --------------------------------------------------------------------------------------------------

@@ -511,20 +511,6 @@ def test_whoever_looks_at_more_than_ages_is_noticed(
         explore(looking(program, Clock(SECOND, horizon=2 * SECOND)), how, seeding=Random)
 
 
-@pytest.mark.parametrize("before", range(5))
-@pytest.mark.parametrize(("modulus", "rest"), [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (4, 3)])
-def test_a_remainder_is_noticed_wherever_it_is_taken(modulus: int, rest: int, before: int) -> None:
-    """Also in a single place, whatever comes before it."""
-
-    async def takes_a_remainder_once() -> object:
-        for nth in range(before):
-            await Note("before", nth)
-        return "bad" if (await StoreTime()).at // SECOND % modulus == rest else None
-
-    with pytest.raises(Misuse, match="looks at more than ages"):
-        explore(looking(takes_a_remainder_once, Clock(SECOND, horizon=2 * SECOND)))
-
-
 def test_without_other_times_a_wrong_verdict_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: nobody is asked again."""
     monkeypatch.setattr(space, "other_times", lambda *_: ())
@@ -560,44 +546,23 @@ class Seen:
     at: Instant
 
 
-def remainder(at: Instant) -> int:
-    return at.at // SECOND % 3
+def test_a_reducer_that_looks_at_more_than_ages_is_noticed() -> None:
+    """A remainder of an instant that its event brings."""
 
+    def step(state: int, event: Seen) -> Step[object, Effect[object]]:
+        return Step(event.at.at // SECOND % 3 + state, ())
 
-def reducing(step: Callable[..., Step[object, Effect[object]]], event_for: Callable[..., object]) -> Scenario:
-    """A reducer that is told when it is, and may ask what time it is."""
-    return Scenario(
+    tells = ReducerProcess("r", 0, step, lambda _, __: None)
+    scenario = Scenario(
         name="remainders",
         summary="",
         world=Plain().write(inbox("r"), (Seen(Instant(0, STORE)),)),
-        actors=(ReducerProcess("r", 0, step, event_for),),
+        actors=(tells,),
         clock=Clock(SECOND, horizon=2 * SECOND),
         always={"L": lambda _: True},
     )
-
-
-def asks_the_time(state: int, event: Seen | int) -> Step[object, Effect[object]]:
-    return Step(state, (StoreTime(),)) if isinstance(event, Seen) else Step(event)
-
-
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        reducing(lambda state, event: Step(remainder(event.at) + state), lambda _, __: None),
-        reducing(asks_the_time, lambda _, reply: remainder(reply)),
-    ],
-    ids=["of an instant that an event brings", "of one that a reply brings"],
-)
-def test_a_reducer_that_looks_at_more_than_ages_is_noticed(scenario: Scenario) -> None:
-    """It, or what makes events of its replies, takes a remainder."""
     with pytest.raises(Misuse, match="the reducer r looks at more than ages up to 2 s"):
         explore(scenario)
-
-
-def test_a_reducer_that_passes_instants_on_keeps_relative_time() -> None:
-    """They move as those that it was given."""
-    report = explore(reducing(asks_the_time, lambda _, reply: reply))
-    assert (report.verdict, report.time) == (Verdict.COMPLETE, "relative time, quantum 1 s")
 
 
 def test_absolute_time_that_is_asked_for_is_said_to_be() -> None:

@@ -116,23 +116,6 @@ def test_a_global_differs_when_the_same_process_runs_again() -> None:
     assert judged(None, None, found) == (found, Cause.ORDER)
 
 
-async def counts_in_a_class() -> None:
-    class Total:
-        value = 0
-
-    while Total.value < 3:
-        await Note("again", 1)
-        Total.value += 1
-
-
-def test_what_was_merged_is_confirmed() -> None:
-    """A program that always does the same, by what no local of it shows."""
-    found = difference(runs_of(two(counts_in_a_class)), runs_of(two(counts_in_a_class)))
-    assert found is not None
-    assert found.is_torn
-    assert judged(None, found, None) == (found, Cause.GLOBAL)
-
-
 async def looks() -> None:
     await Note("begun", 1)
     await asks()

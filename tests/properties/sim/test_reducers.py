@@ -10,7 +10,6 @@ import attrs
 import pytest
 from tests.properties.plain_search import Found, agree, plain_search
 
-from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import (
     Ambiguous,
     Call,
@@ -26,7 +25,6 @@ from tidegate.model.effects import (
 )
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import find_one
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Crashed, Returned
@@ -35,8 +33,7 @@ from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Clock, Scenario
-from tidegate.sim.trace import StepKind
-from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, life, notes, perform
+from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, notes, perform
 
 DEAD = Cell[bool](("dead", "r"), empty=False)
 DONE = Cell[tuple[object, ...]](("done",), ())
@@ -319,33 +316,6 @@ def test_a_dead_process_starts_again_with_nothing_in_memory() -> None:
     assert {done for _, done in ends(whole)} >= {("a", "b"), ("a", "a", "b"), ("a", "b", "a", "b")}
 
 
-@pytest.mark.parametrize("comes_back", [True, False])
-def test_what_comes_in_the_end_comes_where_the_dead_come_back(comes_back: bool) -> None:
-    """A restart that must come costs no fault, and is the same new life as one that may come; it is one in a trace, too."""
-    lone = reducer(commands(A))
-
-    def prepared(world: World) -> World:
-        return world.write(inbox("r"), ("go",))
-
-    actors = (lone, Crash("host", (lone,), DEAD), Restart("again", (lone,), DEAD, prepared, comes_back=comes_back))
-    whole = found(*actors, budget=2)
-    assert max(here.read(life("again")) for here in whole.states.values()) == 1 + comes_back
-    assert whole.faults.keys() == ({Fault.CRASH_BEFORE} if comes_back else {Fault.CRASH_BEFORE, Fault.RESTART})
-    scenario = Scenario(
-        name="r",
-        summary="",
-        world=Plain().write(inbox("r"), ("go",)),
-        actors=actors,
-        budget=2,
-        eventually={"it is done": lambda state: "a" in state.read(DONE)},
-    )
-    assert explore(scenario).verdict is (Verdict.COMPLETE if comes_back else Verdict.VIOLATED)
-    twice = attrs.evolve(scenario, eventually={}, always={"once": lambda state: state.read(life("again")) == 0})
-    trace = explore(twice).trace
-    assert trace is not None
-    assert (trace.steps[-1].kind, bool(trace.steps[-1].fault)) == (StepKind.RESTART, not comes_back)
-
-
 def test_a_wish_that_is_taken_back_has_no_program_any_more() -> None:
     """Wherever it stands; what it has done is done."""
 
@@ -438,12 +408,6 @@ def test_what_never_returns_does_not_come_back_and_can_be_cancelled() -> None:
     machines = [machine for here in whole.states.values() if isinstance(machine := here.status("r"), Machine)]
     assert any(machine.stuck == (A,) and machine.state == ("call b(): did b",) for machine in machines)
     assert {done for _, done in ends(whole)} == {("a", "b"), ("b", "a"), ("b",)}
-
-
-def test_a_question_to_the_store_comes_to_an_end() -> None:
-    """It is not user code."""
-    asking = reducer(commands(find_one("rows", Eq(ID, "x"))), faults=Faults.of(Fault.NEVER_RETURNS), meaning=perform)
-    assert found(asking, budget=1).faults == {}
 
 
 @pytest.mark.parametrize("kind", [Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.COMMIT_REFUSED])

@@ -79,7 +79,7 @@ def test_a_run_depends_on_its_seed_alone(name: str) -> None:
     assert alone == several[2:12]
     assert len({tally.transitions for tally in alone}) > 1
     if name == "holds an instant":
-        assert {bool(tally.absolute) for tally in alone} == {True, False}
+        assert {tally.is_absolute for tally in alone} == {True, False}
 
 
 async def looks_at_its_clock_if_late() -> None:

@@ -25,8 +25,7 @@ tallies = st.builds(
     depth=small,
     faults=st.lists(st.tuples(st.sampled_from(Fault), st.integers(1, 9)), max_size=3).map(counted),
     goals=st.frozensets(st.sampled_from("ab")),
-    absolute=st.sampled_from(["", "one", "other"]),
-    unfit=st.sampled_from(["", "one", "other"]),
+    is_absolute=st.booleans(),
     failed=st.none() | st.none() | st.builds(FailedRun, small, st.just("law")),
     is_cut=st.sampled_from([False, False, True]),
 )

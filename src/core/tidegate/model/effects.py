@@ -171,10 +171,7 @@ class Sleep(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Cancel(Effect[None]):
-    """Withdraws an effect that this process asked for and that has not happened yet: a timer, a call of user code.
-
-    Effects are values, so it withdraws all that are equal: to withdraw one of two, let them differ.
-    """
+    """Withdraws an effect that this process asked for and that has not happened yet: a timer, a call of user code."""
 
     effect: Effect[object]
 

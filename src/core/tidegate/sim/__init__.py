@@ -31,7 +31,7 @@ from tidegate.sim.automaton import Asking, Crashed, Failed, Raised, Returned
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.linearizability import Linearizable
-from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess
 from tidegate.sim.rendering import render
 from tidegate.sim.replay import Diverged, Reproduced, replay
 from tidegate.sim.report import Report, Verdict, explore
@@ -56,7 +56,7 @@ from tidegate.sim.world import (
 __all__ = [
     "QUIET", "Actor", "ActorStep", "Asking", "Cell", "Clock", "Crash", "Crashed", "Diverged", "Exploration",
     "Failed", "Fault", "Faults", "Kind", "Label", "Linearizable", "Machine", "Network", "NoLongerThan", "Process",
-    "Raised", "ReducerProcess", "Reductions", "Report", "Reproduced", "Restart", "Returned", "Scenario", "State", "Trace",
+    "Raised", "ReducerProcess", "Reductions", "Report", "Reproduced", "Returned", "Scenario", "State", "Trace",
     "Verdict", "World", "all_effects", "calling", "contents", "decoded", "document", "encoded", "explore",
     "factory", "journal", "journaled", "notes", "perform", "place", "render", "replay", "when_quiet", "world_with",
 ]  # fmt: skip

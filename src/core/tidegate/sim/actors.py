@@ -33,7 +33,7 @@ from tidegate.sim.aging import OtherTime
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.requests import Answers, Asker, is_user_code, replies, troubled, under_way
+from tidegate.sim.requests import OPERATIONS, Answers, Asker, replies, troubled, under_way
 from tidegate.sim.scenario import ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
@@ -151,8 +151,8 @@ class Process:
     def has_raised(self) -> bool:
         return self.behaviour.has_raised
 
-    def confirm(self, *, whole: bool) -> None:
-        self.behaviour.confirm(whole=whole)
+    def confirm(self) -> None:
+        self.behaviour.confirm()
 
     def at_other_times(self, times: Sequence[OtherTime]) -> None:
         self.behaviour.at_other_times(times)
@@ -217,12 +217,11 @@ class Process:
             yield ActorStep(
                 label, after.write(CLOCK, after.read(CLOCK) + self.host.stall), must=False, fault=Fault.STALL
             )
-        if self.may_hang(effect) and (after := spent(world, Fault.NEVER_RETURNS)):
+        if isinstance(effect, OPERATIONS) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
+            return
+        if after := spent(world, Fault.NEVER_RETURNS):
             label = Label(effect, Trouble("never returns"))
             yield ActorStep(label, after.write(stuck(self.name), value=True), must=False, fault=Fault.NEVER_RETURNS)
-
-    def may_hang(self, effect: Effect[object]) -> bool:
-        return is_user_code(effect) and self.faults.strikes(Fault.NEVER_RETURNS, effect)
 
     def cancelled(self, world: World, effect: Effect[object], outcomes: Answers) -> Iterator[ActorStep]:
         happened = [(world, "before it was sent")]
@@ -240,7 +239,7 @@ class Process:
         dead = world.write(self.place, node).write(notes(self.name), ())
         if isinstance(undone, Sleep):
             dead = dead.write(wakes(self.name), None)
-        if undone is not None and self.may_hang(undone):
+        if undone is not None and self.faults.strikes(Fault.NEVER_RETURNS, undone):
             dead = dead.write(stuck(self.name), value=False)
         return ActorStep(label, dead, must=False, fault=fault)
 

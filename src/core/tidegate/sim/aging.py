@@ -8,9 +8,8 @@ other times (`ELSEWHEN`): it must answer the same, with the instants in the answ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
-from operator import is_
+from collections.abc import Callable
+from math import inf
 from typing import Final, Protocol, cast, final
 
 import attrs
@@ -49,41 +48,27 @@ def aged(value: object, by: Duration, horizon: Duration) -> object:
 
 
 def _at_instants(value: object, change: Callable[[int], int]) -> object:
-    """The value with every instant in it changed; the very same where none is."""
+    """The value with every instant in it changed."""
     match value:
-        case str() | int() | None:
-            return value
         case Instant(at, clock):
-            then = change(at)
-            return value if then == at else Instant(then, clock)
+            return Instant(change(at), clock)
         case Document(items):
-            changed = [_at_instants(item, change) for _, item in items]
-            if _same(changed, [item for _, item in items]):
-                return value
-            return Document(tuple((key, cast("Value", item)) for (key, _), item in zip(items, changed, strict=True)))
+            return Document(tuple((key, cast("Value", _at_instants(item, change))) for key, item in items))
         case tuple():
-            changed = [_at_instants(item, change) for item in value]
-            return value if _same(changed, value) else tuple(changed)
+            return tuple(_at_instants(item, change) for item in value)
         case frozenset():
-            return frozenset(_at_instants(item, change) for item in value) if holds_instant(value) else value
+            return frozenset(_at_instants(item, change) for item in value)
         case _:
-            names = _initial(type(value))  # type: ignore[arg-type]  # a class is hashable
-            held = [getattr(value, name) for name, _ in names]
-            changed = [_at_instants(item, change) for item in held]
-            if _same(changed, held):
-                return value
-            return type(value)(**{alias: item for (_, alias), item in zip(names, changed, strict=True)})
+            return _with_fields_changed(value, change)
 
 
-def _same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return all(map(is_, some, others))
-
-
-@cache
-def _initial(kind: type) -> tuple[tuple[str, str], ...]:
-    """The fields that an attrs class is made with, each with the name of its argument."""
-    fields: tuple[Attribute, ...] = getattr(kind, "__attrs_attrs__", ())
-    return tuple((field.name, field.alias or field.name) for field in fields if field.init)
+def _with_fields_changed(value: object, change: Callable[[int], int]) -> object:
+    if not holds_instant(value):
+        return value
+    fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
+    kept = {field.alias or field.name: getattr(value, field.name) for field in fields if field.init}
+    changed = {name: _at_instants(item, change) for name, item in kept.items()}
+    return type(value)(**changed)
 
 
 @final
@@ -105,10 +90,11 @@ class OtherTime:
 
     def moved(self, value: object) -> object:
         """The value as it would be then; the very same where nothing would differ."""
-        if not isinstance(value, tuple):
-            return self._at(value, self.beyond)
-        moved = [self._at(item, nth * self.beyond) for nth, item in enumerate(value, 1)]
-        return value if _same(moved, value) else tuple(moved)
+        if not holds_instant(value, inf if self.later else -self.horizon if self.horizon else -inf):
+            return value
+        if isinstance(value, tuple):
+            return tuple(self._at(item, nth * self.beyond) for nth, item in enumerate(value, 1))
+        return self._at(value, self.beyond)
 
     def back(self, value: object) -> object:
         """What was answered then, as it would be answered now."""
@@ -129,18 +115,19 @@ def other_times(quantum: Duration, horizon: Duration) -> tuple[OtherTime, ...]:
     return tuple(OtherTime(later * quantum, beyond * quantum, horizon) for later, beyond in _QUANTA)
 
 
-def holds_instant(value: object) -> bool:
-    """Tell whether there is an instant anywhere in the value."""
+def holds_instant(value: object, latest: float = inf) -> bool:
+    """Tell whether there is an instant anywhere in the value; one no later than `latest`, in microseconds."""
     match value:
-        case Instant():
-            return True
+        case Instant(at):
+            return at <= latest
         case str() | int() | None:
             return False
         case Document(items):
-            return any(holds_instant(item) for _, item in items)
+            return any(holds_instant(item, latest) for _, item in items)
         case tuple() | frozenset() | list() | set():
-            return any(map(holds_instant, value))
+            return any(holds_instant(item, latest) for item in value)
         case dict():
-            return any(map(holds_instant, value.values()))
+            return any(holds_instant(item, latest) for item in value.values())
         case _:
-            return any(holds_instant(getattr(value, name)) for name, _ in _initial(type(value)))  # type: ignore[arg-type]
+            fields: tuple[Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
+            return any(field.init and holds_instant(getattr(value, field.name), latest) for field in fields)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from types import FrameType
-from typing import Final, NamedTuple, TypeAlias, cast, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 import attrs
 
@@ -115,11 +115,6 @@ _REPLIES_MIN: Final = 300
 _ENDS: Final = 20
 _GOLDEN: Final = 2_654_435_769
 """Its multiples modulo 2**32 are spread evenly (Knuth, The Art of Computer Programming, 6.4)."""
-
-_FACTORS: Final = (1, 5, 7, 11, 13)
-"""Each reply of a walk is so many times later, in turns. Prime to 6, so that at the four other times, which lie 1, 2, 3 and 3
-quanta later modulo 4, each reply has every remainder by 2, 3 and 4.
-"""
 
 ProcessStatus: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
 Birth: TypeAlias = Callable[[int], Program[object]]
@@ -261,10 +256,8 @@ class ProgramAutomaton:
             key, *steps = steps
             walked[at, key] += 1
             reply, at = asked.edges[key]
-            then = attrs.evolve(time, later=time.later * _FACTORS[walked.total() % len(_FACTORS)])
-            status = resume(program, then.moved(reply))
-            if self.nodes[at].is_timed:
-                status = cast("ProcessStatus", then.back(status))
+            then = attrs.evolve(time, later=time.later * (1 + walked.total() % 5))
+            status = then.back(resume(program, then.moved(reply)))
             if self.canon.key(status) != self.nodes[at].exact:
                 raise HoldsInstant(
                     f"a program that asked at {asked.src} looks at more than ages up to {seconds(time.horizon)}: with the "
@@ -311,11 +304,8 @@ class ProgramAutomaton:
             self.compare(node, status)
         return program
 
-    def confirm(self, *, whole: bool = False) -> None:
+    def confirm(self) -> None:
         """Let fresh programs go further ways into nodes, and on from there: they must stand where others stood.
-
-        Args:
-            whole: Go all of them; otherwise as many as take about as many replies as the search gave.
 
         Raises:
             Nondeterministic: One asks for something else.
@@ -323,7 +313,7 @@ class ProgramAutomaton:
         left = max(sum(len(node.edges) for node in self.nodes), _REPLIES_MIN)
         walked: Counter[tuple[int, Hashable]] = Counter()
         for life, way, first in self.further_ways():
-            if left <= 0 and not whole:
+            if left <= 0:
                 return
             left -= len(way) + self.walk_on(self.replayed(way, life), way[-1], first, walked)
 

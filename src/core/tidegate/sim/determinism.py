@@ -4,9 +4,6 @@ A program may depend on its arguments and on the replies it gets, and on nothing
 set, no global that it, or anybody, changes. Where it does, a search merges what is not the same, and a trace cannot be
 replayed. The search notices some of it by itself (`Nondeterministic`); this looks for the rest.
 
-State outside its locals also shows where fresh programs go further ways into what was merged, as they do after a search;
-here they go all of them.
-
 A schedule is drawn at random, so it is the same for the same seed. A look is where every process stands: the effect that
 it is about to ask for, or how it ended. What differs first between two executions is reported, with the line of the program
 that asks; and which executions differ tells why:
@@ -81,7 +78,7 @@ class Stand:
 
 _Look: TypeAlias = tuple[Stand, ...]
 Runs: TypeAlias = tuple[tuple[_Look, ...], ...]
-"""Of each schedule, a look before the first step and after each; and behind all, one at each who was wrongly merged."""
+"""Of each schedule, a look before the first step and after each."""
 
 
 _Known: TypeAlias = "dict[tuple[str, int], Stand]"
@@ -146,19 +143,9 @@ def scheduled_runs(scenario: Scenario, *, seed: str, runs: int, steps_max: int, 
 
     def all_runs(search: Search) -> Runs:
         known: _Known = {}
-        walked = tuple(tuple(_walk(search, seeding(f"{seed}.{run}"), steps_max, known)) for run in range(runs))
-        return (*walked[:-1], (*walked[-1], *_unconfirmed(search)))
+        return tuple(tuple(_walk(search, seeding(f"{seed}.{run}"), steps_max, known)) for run in range(runs))
 
     return attempt(anew, all_runs)
-
-
-def _unconfirmed(search: Search) -> Iterator[_Look]:
-    """Whose programs do not do as those did that were taken for the same, on some further way into where they stand."""
-    for name, process in search.space.processes.items():
-        try:
-            process.confirm(whole=True)
-        except Nondeterministic as error:
-            yield (Stand(name, one_line(error.what), is_torn=True),)
 
 
 def _walk(search: Search, generator: Generator, steps_max: int, known: _Known) -> Iterator[_Look]:
@@ -273,10 +260,10 @@ def judged(
         fresh: Between two processes that have one PYTHONHASHSEED.
         reseeded: Between processes that have others.
     """
-    if again is not None and (fresh is None or _changing(fresh) is Cause.GLOBAL):
-        return again, Cause.GLOBAL
     if fresh is not None:
         return fresh, _changing(fresh)
+    if again is not None:
+        return again, Cause.GLOBAL
     if reseeded is not None:
         return reseeded, Cause.ORDER
     return None

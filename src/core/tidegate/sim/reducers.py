@@ -4,8 +4,7 @@ Commands come true in any order; the events of what came true come in any order;
 theirs. Between a command's coming true and the reducer's receiving the event others may act, where they can see the command (`split`).
 An answer that changes nothing, such as an empty page to one who asks for it again, need not come: a reducer that waits for
 news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
-A timer that fires early is a stall, so it spends a fault; a reducer can take a command back (`Cancel`) as long as it has not
-come true, and with it all that are equal, for a command is a value: to take back one of two, let them differ.
+A timer that fires early is a stall, so it spends a fault; a reducer can take a command back as long as it has not come true.
 
 A command is one effect of the world, or a whole program of several (`carried_out`): a pass over documents, say. Its effects
 come one by one, between whatever else happens, and meet the faults of the reducer; what it returns, or the failure that it
@@ -26,7 +25,7 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Final, TypeAlias, TypeVar, cast, final
+from typing import TypeAlias, TypeVar, final
 
 import attrs
 
@@ -35,11 +34,10 @@ from tidegate.model.effects import Cancel, Effect, Program, Sleep
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.reducer import Step
-from tidegate.sim.actors import STARTS_AGAIN
 from tidegate.sim.aging import HoldsInstant, OtherTime, aged, holds_instant
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
-from tidegate.sim.requests import Asker, is_user_code, replies, troubled
+from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
 from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place
 
@@ -51,14 +49,8 @@ Stepping: TypeAlias = Callable[..., Step[object, Effect[object]]]
 """(state, event) -> the next state and commands."""
 EventFor: TypeAlias = Callable[..., object | None]
 """(command, reply) -> the event that tells of it, or None."""
-_Rule: TypeAlias = Callable[[object, object], tuple[object, ...]]
-"""One of these two, whatever it answers."""
 _CarriedOut: TypeAlias = Callable[..., Program[object] | None]
 """A command -> a new run of the program that carries it out; None where it is one effect of the world."""
-
-
-_AT_ALL_TIMES: Final = 100
-"""So many questions to the rules of a reducer are put at all other times; each further one at one of them, in turns."""
 
 
 def _by_the_world(command: Effect[object]) -> None:  # noqa: ARG001  each command is one effect
@@ -135,8 +127,7 @@ class ReducerProcess:
         faults: What may strike it.
         meaning: What its commands mean.
         split: Commands whose coming true others can see before the reducer gets the event.
-        is_timer: Commands that only come true by a stall (`Fault.GAVE_UP`, `Fault.STALL`). The world does nothing then:
-            their meaning is not asked, and their event is that of the reply None.
+        is_timer: Commands that only come true by a stall.
         at_once: Commands that come true as they are made, and that no event follows.
         carried_out: Commands that a program carries out.
     """
@@ -153,12 +144,10 @@ class ReducerProcess:
     carried_out: _CarriedOut = _by_the_world
     asker: Asker = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
-    behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict, repr=False)
+    behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict)
     blind: bool = attrs.field(init=False, default=False)
-    timed: dict[tuple[_Rule, Hashable, Hashable], tuple[object, object]] = attrs.field(
-        init=False, factory=dict, repr=False
-    )
-    """What its rules were asked with instants in it: states and events, commands and replies."""
+    timed: dict[Hashable, tuple[object, object]] = attrs.field(init=False, factory=dict)
+    """The states and events with instants in them that it took."""
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults))
@@ -185,37 +174,24 @@ class ReducerProcess:
     def has_raised(self) -> bool:
         return any(each.has_raised for each in self.behaviours.values())
 
-    def confirm(self, *, whole: bool) -> None:
+    def confirm(self) -> None:
         for each in self.behaviours.values():
-            each.confirm(whole=whole)
+            each.confirm()
 
     def at_other_times(self, times: Sequence[OtherTime]) -> None:
         for each in self.behaviours.values():
             each.at_other_times(times)
-        for nth, ((rule, _, _), (one, other)) in enumerate(self.timed.items()):
-            now = rule(one, other)
-            is_timed, known = holds_instant(now), exactly(now)
-            for time in times if nth < _AT_ALL_TIMES else times[nth % len(times) :][:1]:
-                then = rule(time.moved(one), time.moved(other))
-                if exactly(time.back(then) if is_timed else then) != known:
+        for state, event in self.timed.values():
+            now = self.step(state, event)
+            for time in times:
+                then = self.step(time.moved(state), time.moved(event))
+                back = map(time.back, (then.state, *then.commands))
+                if [*map(exactly, back)] != [*map(exactly, (now.state, *now.commands))]:
                     raise HoldsInstant(
                         f"the reducer {self.name} looks at more than ages up to {seconds(time.horizon)} when it receives "
-                        f"{other}: with the same ages at another time it would do something else",
+                        f"{event}: with the same ages at another time it would do something else",
                         "compare instants by their difference to now, within the horizon; or let the horizon reach further",
                     )
-
-    def follows(self, state: object, event: object) -> tuple[object, ...]:
-        step = self.step(state, event)
-        return (step.state, *step.commands)
-
-    def tells(self, command: object, reply: object) -> tuple[object, ...]:
-        return (self.event_for(command, reply),)
-
-    def asked(self, rule: _Rule, one: object, other: object) -> tuple[object, ...]:
-        """What the rule answers; remembered, if there is an instant in what it is asked."""
-        if holds_instant(one) or holds_instant(other):
-            self.timed[rule, exactly(one), exactly(other)] = (one, other)
-        return rule(one, other)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         machine = world.read(self.place)
@@ -257,8 +233,9 @@ class ReducerProcess:
         self, world: World, rest: Machine, command: Effect[object], effect: Effect[object]
     ) -> Iterator[ActorStep]:
         """User code that the command is, or that its program calls, never comes to an end."""
-        may_hang = is_user_code(effect) and self.faults.strikes(Fault.NEVER_RETURNS, effect)
-        if may_hang and (after := spent(world, Fault.NEVER_RETURNS)):
+        if isinstance(effect, OPERATIONS) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
+            return
+        if after := spent(world, Fault.NEVER_RETURNS):
             left = attrs.evolve(rest, stuck=(*rest.stuck, command)).in_order()
             label = Label(effect, Trouble("never returns"))
             yield ActorStep(label, after.write(self.place, left), must=False, fault=Fault.NEVER_RETURNS)
@@ -296,7 +273,7 @@ class ReducerProcess:
             case Asking(effect):
                 yield from self.asks(world, rest, running, effect)
             case Returned(reply) | Failed(reply):
-                (event,) = self.asked(self.tells, command, reply)
+                event = self.event_for(command, reply)
                 after = world.write(self.place, rest) if event is None else self.take(world, rest, event)
                 yield ActorStep(Label(Completed(command), reply), after)
             case _:
@@ -334,7 +311,7 @@ class ReducerProcess:
     # replies and events
 
     def after_reply(self, world: World, rest: Machine, command: Effect[object], reply: object) -> World:
-        (event,) = self.asked(self.tells, command, reply)
+        event = self.event_for(command, reply)
         if event is None:
             return world.write(self.place, rest)
         if not self.split(command):
@@ -342,11 +319,13 @@ class ReducerProcess:
         return world.write(self.place, attrs.evolve(rest, arrived=(*rest.arrived, event)).in_order())
 
     def take(self, world: World, machine: Machine, event: object) -> World:
-        state, *commands = self.asked(self.follows, machine.state, event)
-        must_be_value(state, "the state of a reducer")
-        after = attrs.evolve(machine, state=state)
+        step = self.step(machine.state, event)
+        must_be_value(step.state, "the state of a reducer")
+        if holds_instant(machine.state) or holds_instant(event):
+            self.timed[exactly(machine.state), exactly(event)] = (machine.state, event)
+        after = attrs.evolve(machine, state=step.state)
         begun: list[Effect[object]] = []
-        for command in cast("list[Effect[object]]", commands):
+        for command in step.commands:
             if isinstance(command, Cancel):
                 after = _taken_back(after, command.effect)
                 begun = [other for other in begun if exactly(other) != exactly(command.effect)]
@@ -420,15 +399,12 @@ class Restart:
         reducers: What starts, each as it began at first.
         dead: The cell that tells others.
         prepared: What the world has for them then, such as what is stored.
-        comes_back: Whether it must start again, however often it crashes, as a `Process` that comes back does; otherwise
-            it may, by `Fault.RESTART`.
     """
 
     name: str
     reducers: tuple[ReducerProcess, ...]
     dead: Cell[bool]
     prepared: Callable[[World], World] = lambda world: world
-    comes_back: bool = attrs.field(default=False, kw_only=True)
     blind: bool = False
     place: Cell[object] = attrs.field(init=False)
 
@@ -436,10 +412,9 @@ class Restart:
         object.__setattr__(self, "place", self.dead)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
-        fault = None if self.comes_back else Fault.RESTART
-        if not world.read(self.dead) or (after := spent(world, fault) if fault else world) is None:
+        if not world.read(self.dead) or (after := spent(world, Fault.RESTART)) is None:
             return
         after = after.write(self.dead, value=False).write(life(self.name), after.read(life(self.name)) + 1)
         for reducer in self.reducers:
             after = reducer.begin(after)
-        yield ActorStep(STARTS_AGAIN, self.prepared(after), must=self.comes_back, fault=fault)
+        yield ActorStep(Label("starts again"), self.prepared(after), must=False, fault=Fault.RESTART)

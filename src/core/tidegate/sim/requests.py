@@ -12,8 +12,7 @@
     clocks          another time                     not changed (`tidegate.sim.clocks`)
 
 Each strikes what the scenario says that it may strike. Nobody else is asked for a note or a sleep, so the network has no
-part in them; the store has one clock, a machine another. None of them, nor what the store is asked, is user code, which
-raises or never returns.
+part in them; the store has one clock, a machine another. What the store is asked is not user code, so that does not raise.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from tidegate.model.operations import (
     FindOneAndUpdate,
     InsertOne,
     Operation,
-    StoreTime,
     UpdateOne,
     UpsertOne,
 )
@@ -44,7 +42,7 @@ from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.world import FLIGHT, Flying, Meaning, World
 
-__all__ = ["Answers", "Asker", "is_user_code", "replies", "troubled", "under_way"]
+__all__ = ["OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
 
 
 shown = cache(show)
@@ -52,7 +50,7 @@ shown = cache(show)
 
 _NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
-_NO_USER_CODE: Final = (*get_args(Operation), StoreTime, Now, Sleep, Note)
+OPERATIONS: Final = get_args(Operation)
 _READS: Final = (FindOne, FindAll)
 _WRITES: Final = (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne)
 """Also one that matches nothing waits for a majority."""
@@ -94,11 +92,6 @@ _Troubles: TypeAlias = Iterator[tuple[Fault, Trouble, World, object]]
 """Which fault, in words, the world after it, and the reply that the caller gets."""
 
 
-def is_user_code(effect: Effect[object]) -> bool:
-    """Is it done by whatever else a program calls: neither the store nor its own machine?"""
-    return not isinstance(effect, _NO_USER_CODE)
-
-
 def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
     """What becomes of the request without any fault; nothing while it must wait."""
     if isinstance(effect, Now) and asker.host != HOST:
@@ -120,7 +113,7 @@ def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Ask
         yield from _not_durable(effect, world, asker)
     if faults.strikes(Fault.STALE_READ, effect) and isinstance(effect, _READS):
         yield from _stale(effect, outcomes, world, asker)
-    for fault, why in _REFUSALS.items() if is_user_code(effect) else ():
+    for fault, why in _REFUSALS.items() if not isinstance(effect, OPERATIONS) else ():
         if faults.strikes(fault, effect) and (after := spent(world, fault)):
             yield fault, Trouble(why), after, Refused(why)
 

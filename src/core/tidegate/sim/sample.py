@@ -8,9 +8,6 @@ seed alone, whatever ran before it. Nothing that it depends on is learned from o
     - a run in relative time that meets a program which holds an instant is made again in absolute time, it alone;
     - what a policy measures (`Shape`), it measures on runs of their own.
 
-One thing is: where some piece of the runs shows, when its programs are asked at other times, that relative time does not
-fit them, all runs are made anew in absolute time, in every process. Such a run's seed alone may not tell; its trace does.
-
 A walk is quick because it is made of looks into memories: what each stepper may do under its mask, as in the exhaustive
 search, and each law under what it looked at. Policies see the steps as a menu, which there are few of, so what they need
 to know of one is computed once.
@@ -140,21 +137,12 @@ def sample(scenario: Scenario, plan: Plan, runs: int, *, seeding: Seeding, proce
     """
     of_all, numbers = runs_of(plan.seed, runs)
     sampler = Sampler(scenario, attrs.evolve(plan, seed=of_all), seeding)
-    done = _made(sampler, numbers, proceed)
-    if done.unfit:
-        sampler = Sampler(scenario, sampler.plan, seeding, done.unfit)
-        done = _made(sampler, numbers, proceed)
-    return sampler.sampled(done, plan.seed)
-
-
-def _made(sampler: Sampler, numbers: range, proceed: Proceed) -> Tally:
-    """Piece by piece, up to the first failing run."""
     done = Tally()
     for piece in pieces(numbers):
         done = done.then(sampler.tally(piece, _after(done, len(numbers), proceed)))
-        if done.is_over or done.unfit != sampler.unfit:
+        if done.is_over:
             break
-    return done
+    return sampler.sampled(done, plan.seed)
 
 
 @final
@@ -232,13 +220,12 @@ class Sampler:
         scenario: What is run.
         plan: Which runs.
         seeding: Makes a generator of a seed.
-        unfit: Why relative time fits none of the runs, where that is known.
     """
 
-    def __init__(self, scenario: Scenario, plan: Plan, seeding: Seeding, unfit: str = "") -> None:
-        self.scenario, self.plan, self.seeding, self.unfit = scenario, plan, seeding, unfit
+    def __init__(self, scenario: Scenario, plan: Plan, seeding: Seeding) -> None:
+        self.scenario, self.plan, self.seeding = scenario, plan, seeding
         clock = scenario.clock
-        self.at_first = _Walker(scenario, unfit or (None if clock is None or clock.horizon is not None else ""))
+        self.at_first = _Walker(scenario, None if clock is None or clock.horizon is not None else "")
         self.absolute: _Walker | None = None
         self.measured: Shape | None = None
 
@@ -259,12 +246,12 @@ class Sampler:
         try:
             return self.at_first.run(lambda walks: (walks.search, walk(walks)))
         except HoldsInstant as held:
-            return self.later(why_absolute(self.scenario, held)).run(lambda walks: (walks.search, walk(walks)))
+            return self.later(held).run(lambda walks: (walks.search, walk(walks)))
 
-    def later(self, why: str) -> _Walker:
+    def later(self, held: HoldsInstant) -> _Walker:
         """What makes the runs for which relative time does not fit."""
         if self.absolute is None:
-            self.absolute = _Walker(self.scenario, why)
+            self.absolute = _Walker(self.scenario, why_absolute(self.scenario, held))
         return self.absolute
 
     def walk(self, walks: Walks, run: int, goals: set[str] | None = None) -> _Walked:
@@ -285,29 +272,26 @@ class Sampler:
 
     def made(self, walks: Walks, runs: range, proceed: Proceed) -> Tally:
         found = _Found()
-        failed: FailedRun | None = None
         for number in runs:
             try:
                 walked = self.walk(walks, number, found.goals)
                 found.seen.update(walked.path)
             except HoldsInstant as held:
-                why = why_absolute(self.scenario, held)
-                walked = self.later(why).run(partial(self.walk, run=number, goals=found.goals))
+                walked = self.later(held).run(partial(self.walk, run=number, goals=found.goals))
                 found.of_one = max(found.of_one, len(set(walked.path)))
-                found.absolute = found.absolute or why
+                found.is_absolute = True
             found.add(walked)
             if walked.law:
-                failed = FailedRun(number, walked.law)
-                break
+                return found.tally(FailedRun(number, walked.law))
             if not proceed(found.progress):
-                return found.tally(self.unfit, is_cut=True)
+                return found.tally(is_cut=True)
         try:
             walks.search.at_other_times()
-        except HoldsInstant as held:
-            return Tally(unfit=why_absolute(self.scenario, held))
-        if failed is None:
-            walks.search.confirm()
-        return found.tally(self.unfit, failed)
+        except HoldsInstant as held:  # so do all runs need absolute time
+            self.at_first = self.later(held)
+            return attrs.evolve(self.tally(runs, proceed), is_absolute=True)
+        walks.search.confirm()
+        return found.tally()
 
     def sampled(self, tally: Tally, seed: str) -> Sampled:
         """The answer that the tally gives; the path of its failing run is had again by its seed.
@@ -316,8 +300,7 @@ class Sampler:
             tally: Of all runs.
             seed: As it was asked for; that of the failing run replaces it.
         """
-        walker = self.later(tally.absolute) if tally.absolute else self.at_first
-        search, broken = walker.run(lambda walks: walks.search), None
+        search, broken = self.searched(is_absolute=tally.is_absolute), None
         policy = ", ".join(policy.name for policy in self.plan.policies)
         if tally.failed is None and isinstance(only := self.plan.policies[0], Pct) and len(self.plan.policies) == 1:
             policy = only.promised(self.shape)
@@ -341,6 +324,10 @@ class Sampler:
             dict(tally.faults),
             goals,
         )
+
+    def searched(self, *, is_absolute: bool) -> Search:
+        walker = self.absolute if is_absolute and self.absolute is not None else self.at_first
+        return walker.run(lambda walks: walks.search)
 
 
 def _offers(search: Search, state: Packed) -> list[Fault]:
@@ -398,7 +385,7 @@ class _Found:
         self.seen: set[Packed] = set()
         self.faults: list[Fault] = []
         self.goals: set[str] = set()
-        self.absolute = ""
+        self.is_absolute = False
 
     def add(self, walked: _Walked) -> None:
         self.runs += 1
@@ -410,7 +397,7 @@ class _Found:
     def progress(self) -> Progress:
         return Progress(max(len(self.seen), self.of_one), self.transitions, self.depth, self.runs)
 
-    def tally(self, unfit: str, failed: FailedRun | None = None, *, is_cut: bool = False) -> Tally:
+    def tally(self, failed: FailedRun | None = None, *, is_cut: bool = False) -> Tally:
         faults = counted((fault, 1) for fault in self.faults)
         return Tally(
             self.runs,
@@ -419,8 +406,7 @@ class _Found:
             self.depth,
             faults,
             frozenset(self.goals),
-            self.absolute,
-            unfit,
+            self.is_absolute,
             failed,
             is_cut,
         )

@@ -408,17 +408,14 @@ class Search:
             for process in self.space.processes.values():
                 process.at_other_times(self.space.other_times)
 
-    def confirm(self, *, whole: bool = False) -> None:
+    def confirm(self) -> None:
         """Let fresh programs try what was merged.
-
-        Args:
-            whole: Try each further way, however long that takes.
 
         Raises:
             Nondeterministic: One does not do as those did that were taken for the same.
         """
         for process in self.space.processes.values():
-            process.confirm(whole=whole)
+            process.confirm()
 
     def is_at_rest(self, state: Packed) -> bool:
         must = any(step.must for stepper in self.steppers for step, _ in stepper.steps(state))

@@ -53,8 +53,7 @@ class Tally:
         depth: How long the longest was.
         faults: How many of the steps were faults, by kind, in the order of the kinds.
         goals: Which goals were reached.
-        absolute: Why the first that ran in absolute time because relative time did not fit it did so; "" where none did.
-        unfit: Why relative time fits none of all runs: those that were made in it are to be made anew.
+        is_absolute: Did some of them run in absolute time because relative time did not fit them?
         failed: The run that broke a law; no later one is counted.
         is_cut: The caller ended it before the last of its runs.
     """
@@ -65,8 +64,7 @@ class Tally:
     depth: int = 0
     faults: tuple[tuple[Fault, int], ...] = ()
     goals: frozenset[str] = frozenset()
-    absolute: str = ""
-    unfit: str = ""
+    is_absolute: bool = False
     failed: FailedRun | None = None
     is_cut: bool = False
 
@@ -86,8 +84,7 @@ class Tally:
             max(self.depth, later.depth),
             counted([*self.faults, *later.faults]),
             self.goals | later.goals,
-            self.absolute or later.absolute,
-            self.unfit or later.unfit,
+            self.is_absolute or later.is_absolute,
             later.failed,
             later.is_cut,
         )

@@ -1,0 +1,510 @@
+"""One life of a worker in its group: from the start of its client until the group is left.
+
+What is to be done, and in which order, `tidegate.consumer.worker` says; `tidegate_adapters.runtime` carries it out. Here is
+what those two do not know: Kafka's calls for the commands, and the events that its client and the clock tell.
+
+    command            what is done                                reply -> event
+    Work               the user's code, on a runner                WorkReported, or WorkFailed
+    Interrupt          that code is cancelled                      that of the work, once it has ended
+    Commit             `kafka_ports.commit`                        Committed, CommitRefused, MetadataRefused, CommitUnknown
+    Start...Timer      a timer                                     ...TimerFired
+    Cancel             that code or timer is cancelled             nothing
+    Release            the revocation may return                   nothing
+    Leave              the client is stopped                       LeaveAnswered
+    Fetch              nothing: the loop of polls asks `polling`   Fetched
+
+Three things go on at once: the runtime; polls, one after the other; and for each assignment the question for what is
+committed. A partition is polled when that has been answered, and not before; the question is asked again until it is, or
+until the partition is gone. Records of a partition that is not known yet are sought back to, for the client takes them as
+read once it has handed them out.
+
+A generation is counted from the client's own assignments. A commit names the client's generation of then, and is not sent
+under another one, nor under none; a revocation that comes without a generation finds the partitions lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias, final
+
+from tidegate.consumer.backpressure import Plan
+from tidegate.consumer.commands import (
+    METADATA_REFUSED,
+    Assigned,
+    Commit,
+    Event,
+    Fetch,
+    Fetched,
+    Interrupt,
+    Lost,
+    Measured,
+    Release,
+    Revoked,
+    StartDrainTimer,
+    StartRetryTimer,
+    Work,
+    WorkReported,
+)
+from tidegate.consumer.consumer import ConsumerState
+from tidegate.consumer.drain import InFlight
+from tidegate.consumer.fanout import Report, Start, TasksReported
+from tidegate.consumer.partition import Owned
+from tidegate.consumer.watermark import open_offsets
+from tidegate.consumer.worker import (
+    Leave,
+    ShutdownCommand,
+    ShutdownEvent,
+    ShutdownPhase,
+    StartLeaveTimer,
+    StopRequested,
+    WorkerRules,
+    WorkerState,
+    event_for,
+)
+from tidegate.model.effects import Ambiguous, Cancel, Failure, Refused
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import SECOND, Duration
+from tidegate.model.records import Record, TopicPartition
+from tidegate_adapters import kafka_ports as ports
+from tidegate_adapters.kafka_ports import Client, Received, ours, record_of, theirs
+from tidegate_adapters.runtime import After, Call, CallEach, Ended, Job, Runtime, Withdraw, as_failure
+from tidegate_adapters.runtime import Interrupt as EndCode
+from tidegate_adapters.worker_settings import WorkerSettings
+
+__all__ = ["Code", "Estimate", "Handler", "Hooks", "Member", "Observer", "Recording"]
+
+log: Final = logging.getLogger("tidegate_adapters.kafka")
+
+Handler: TypeAlias = Callable[[Record], Awaitable[None]]
+Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
+Observer: TypeAlias = Callable[[Event, ConsumerState], None]
+Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None]
+Estimate: TypeAlias = Callable[[Record], Duration | None]
+
+_POLL_MS: Final = 100
+_POLL_S: Final = _POLL_MS / 1_000
+_ASK_AGAIN_S: Final = (0.1, 5.0)
+"""How long it waits at first, and at most, before it asks again what is committed."""
+
+
+@final
+class Code(NamedTuple):
+    """The user's code."""
+
+    handle: Handler
+    hooks: Hooks | None
+    expected: Estimate | None
+    observe: Observer | None
+    record: Recording | None
+
+
+class _Undone(NamedTuple):
+    """A record that is not done, and when it came, in seconds of the loop's clock."""
+
+    received: Received
+    came_s: float
+
+
+@final
+class Member:
+    """A member of a group, within the event loop in which it is made.
+
+    Args:
+        client: Not started yet.
+        settings: What the worker was told.
+        code: The user's.
+    """
+
+    def __init__(self, client: Client, settings: WorkerSettings, code: Code) -> None:
+        self._client, self._settings, self._code = client, settings, code
+        self._rules = rules = WorkerRules(settings.consumer)
+        self._loop = asyncio.get_running_loop()
+        observers = [self._follow, *([self._observe] if code.observe else []), *([self._note] if code.record else [])]
+        self._runtime: Runtime[WorkerState, ShutdownEvent, ShutdownCommand]
+        self._runtime = Runtime(rules, WorkerState(), self._begin, self._event_for, observers=observers)
+        self._generations: dict[TopicPartition, int] = {}
+        """Of the partitions that are assigned, by our count."""
+        self._count = 0
+        self._granted: dict[int, int | None] = {}
+        """By our generation, the client's."""
+        self._records: dict[TopicPartition, dict[int, _Undone]] = {}
+        """Those that are not done, by offset."""
+        self._may_poll: asyncio.Event | None = None
+        """Where the loop of polls waits until something may be polled."""
+        self._releases: dict[TopicPartition, list[asyncio.Event]] = {}
+        """Revocations that wait for the release of their partition."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Questions for what is committed, and the loop of polls."""
+        self._owed: BaseException | None = None
+        """What `run` raises in the end."""
+
+    @property
+    def state(self) -> ConsumerState:
+        """Its partitions."""
+        return self._runtime.state.consumer
+
+    async def run(self) -> None:
+        """Consume until `stop`, a cancellation, an exit of user code, or an error that lasts; then drain, commit and leave.
+
+        Raises:
+            TidegateError: The broker cannot be reached, or has failed it for good.
+            CancelledError, SystemExit, KeyboardInterrupt: As it came, after what was owed.
+        """
+        try:
+            await self._start()
+            self._spawn(self._poll_on())
+            while self._runtime.state.phase is not ShutdownPhase.GONE:
+                try:
+                    await self._runtime.until(lambda state: state.phase is ShutdownPhase.GONE)
+                except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+                    self._end_with(error)
+        finally:
+            await self._finish()
+        if self._owed is not None:
+            raise self._owed
+
+    def stop(self) -> None:
+        """Drain, commit and leave; called once more, wait for nothing."""
+        known = tuple(Revoked(part.partition, self._in_flight(part.partition)) for part in self.state.partitions)
+        self._runtime.tell(StopRequested(known))
+
+    def _end_with(self, error: BaseException) -> None:
+        """Stop, and raise this in the end."""
+        self._owed = self._owed or error
+        self.stop()
+
+    async def _start(self) -> None:
+        try:
+            await self._client.start()
+        except ports.CONNECTION_ERROR as error:
+            raise TidegateError(
+                f"no Kafka broker answers at {self._settings.bootstrap}",
+                todo="check the address, that the broker runs, and that security_protocol is what it wants",
+            ) from error
+        except ports.KAFKA_ERROR as error:
+            raise TidegateError("the Kafka client does not start", why=_named(error)) from error
+        self._client.subscribe(self._settings.topics, listener=ports.listener(self._revoked, self._assigned))
+
+    async def _finish(self) -> None:
+        """Leave nothing running, whatever has failed."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for waits in self._releases.values():  # or the client waits for its listener
+            for wait in waits:
+                wait.set()
+        await self._runtime.close()
+        with suppress(ports.KAFKA_ERROR, TimeoutError):
+            async with asyncio.timeout(self._rules.leave / SECOND):
+                await self._client.stop()
+
+    def _spawn(self, code: Awaitable[None]) -> None:
+        """Do it beside the rest; an error of it ends the worker."""
+        task = asyncio.ensure_future(code)
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            error = None if task.cancelled() else task.exception()
+            if error is not None and self._is_working:  # whoever leaves hears all kinds of errors
+                self._end_with(_ours(error))
+
+        task.add_done_callback(ended)
+
+    # --- records ---
+
+    async def _poll_on(self) -> None:
+        """One poll after the other, until it is asked to stop.
+
+        Raises:
+            TidegateError: The client will not go on.
+        """
+        while self._is_working:
+            await asyncio.sleep(0)  # where nobody waits, others come to their turn
+            try:
+                await self._poll()
+            except UnicodeDecodeError as error:
+                raise await self._place_of(error) from error
+            except ports.KAFKA_ERROR as error:
+                if not error.retriable:
+                    raise TidegateError("the Kafka client has failed", why=_named(error)) from error
+                log.warning("poll failed: %s", _named(error))
+                await asyncio.sleep(_POLL_S)
+
+    @property
+    def _is_working(self) -> bool:
+        return self._runtime.state.phase is ShutdownPhase.WORKING
+
+    async def _poll(self) -> None:
+        """Poll what may be polled; where nothing may, wait until something may, and pause what is held for longer."""
+        state = (await self._runtime.stepped()).consumer
+        self._measure(state)
+        if not self._plan(state).poll:
+            self._may_poll = asyncio.Event()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_S):
+                    await self._may_poll.wait()
+            self._may_poll = None
+        plan, assigned = self._plan(self.state), set(map(ours, self._client.assignment()))
+        self._client.pause(*(theirs(each) for each in plan.pause if each in assigned))
+        self._client.resume(*(theirs(each) for each in plan.resume if each in assigned))
+        asked = plan.poll or tuple(map(ours, self._client.paused()))
+        fetched = await self._client.getmany(*map(theirs, asked), timeout_ms=_POLL_MS if plan.poll else 0)
+        for partition, received in fetched.items():
+            self._hand_over(ours(partition), received)
+
+    def _plan(self, state: ConsumerState) -> Plan[TopicPartition]:
+        return self._rules.consumer.polling(state, tuple(map(ours, self._client.paused())))
+
+    def _hand_over(self, partition: TopicPartition, received: Sequence[Received]) -> None:
+        """Tell of records; those of a partition that is not known yet are to come again."""
+        part, generation = self.state[partition], self._generations.get(partition)
+        if generation is None:
+            return
+        if not isinstance(part, Owned) or part.generation != generation:
+            self._client.seek(theirs(partition), received[0].offset)
+            return
+        now = self._loop.time()
+        self._records[partition].update((each.offset, _Undone(each, now)) for each in received)
+        keys = tuple(each.key for each in received)
+        self._runtime.tell(Fetched(partition, generation, tuple(each.offset for each in received), keys))
+
+    def _measure(self, state: ConsumerState) -> None:
+        """Forget the records that are done, and measure how much the others hold up, where that matters."""
+        now, rules = self._loop.time(), self._rules.consumer.partition
+        for part in state.partitions:
+            records = self._records[part.partition]
+            if rules.needs_hooks:  # otherwise each is forgotten when it is done
+                undone = set(open_offsets(part.tracker))
+                records = self._records[part.partition] = {
+                    offset: each for offset, each in records.items() if offset in undone
+                }
+            if rules.limits.size is not None or rules.limits.age is not None:
+                size = sum(len(each.received.key or b"") + len(each.received.value or b"") for each in records.values())
+                oldest = min((each.came_s for each in records.values()), default=now)
+                self._runtime.tell(Measured(part.partition, part.generation, size, round((now - oldest) * SECOND)))
+
+    async def _place_of(self, error: UnicodeDecodeError) -> TidegateError:
+        """Which record it is that the client cannot decode: each partition is polled once more, one record at a time."""
+        for each in map(theirs, self._generations):
+            offset = await self._client.position(each)
+            self._client.seek(each, offset)
+            try:
+                while found := await self._client.getmany(each, timeout_ms=_POLL_MS, max_records=1):
+                    (received,) = found.values()
+                    offset = received[-1].offset + 1
+            except UnicodeDecodeError:
+                return TidegateError(
+                    f"the record of {ours(each)} at {offset} cannot be decoded",
+                    why=f"a name of a header is not UTF-8 ({error.reason}), and aiokafka decodes no other",
+                    todo="have its producer mended, and commit the position behind it for the group",
+                )
+        return TidegateError(
+            "a record cannot be decoded", why=error.reason, todo="poll one record at a time to find it"
+        )
+
+    # --- what the group says ---
+
+    async def _revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """Drain and commit, then let go; where the group has taken them already, only the latter."""
+        waits = {partition: asyncio.Event() for partition in revoked}
+        is_lost = ports.generation_of(self._client) == ports.NO_GENERATION
+        for partition, wait in waits.items():
+            self._generations.pop(partition, None)
+            if is_lost:
+                self._runtime.tell(Lost(partition))
+            else:
+                self._releases.setdefault(partition, []).append(wait)
+                self._runtime.tell(Revoked(partition, self._in_flight(partition)))
+        if not is_lost:
+            for wait in waits.values():
+                await wait.wait()
+
+    def _in_flight(self, partition: TopicPartition) -> tuple[InFlight, ...]:
+        """What is known of the records in work."""
+        if self._code.expected is None:
+            return ()
+        now, expected = self._loop.time(), self._code.expected
+        return tuple(
+            InFlight(record.offset, round((now - each.began_s) * SECOND), expected(record))
+            for each in self._runtime.working()
+            if isinstance(each.command, Work) and each.command.partition == partition
+            for record in (each.given if isinstance(each.given, tuple) else (each.given,))
+            if isinstance(record, Record)
+        )
+
+    async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """Begin a new generation; each partition is held until it is known where it begins."""
+        self._count += 1
+        self._granted = {
+            **{each: self._granted[each] for each in self._generations.values() if each in self._granted},
+            self._count: ports.generation_of(self._client),
+        }
+        self._client.pause(*map(theirs, assigned))
+        for partition in assigned:
+            self._generations[partition], self._records[partition] = self._count, {}
+            self._spawn(self._resumed(partition, self._count))
+
+    async def _resumed(self, partition: TopicPartition, generation: int) -> None:
+        """Begin where the group has committed, with what it knows to be done beyond; ask until that is answered.
+
+        Raises:
+            TidegateError: It never will be.
+        """
+        pause_s, pause_s_max = _ASK_AGAIN_S
+        while self._is_working and self._generations.get(partition) == generation:
+            try:
+                position, metadata = await ports.committed(self._client, partition)
+                log_end = await ports.end(self._client, partition) if metadata else position
+            except ports.KAFKA_ERROR as error:
+                if not error.retriable and not isinstance(error, ports.TIMED_OUT):
+                    raise TidegateError(f"nobody says what is committed for {partition}", why=_named(error)) from error
+                log.warning(
+                    "no word of what is committed for %s: %s", partition, _named(error), extra=_placed(partition)
+                )
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, pause_s_max)
+                continue
+            if self._generations.get(partition) == generation:
+                self._runtime.tell(Assigned(partition, generation, position, metadata, log_end))
+            return
+
+    # --- commands ---
+
+    def _begin(self, command: ShutdownCommand) -> Job | None:
+        match command:
+            case Work(partition, _, Start(), offsets) if not self._rules.consumer.partition.hooks:
+                return CallEach(self._code.handle, self._given(partition, offsets))
+            case Work(partition, _, _, offsets):
+                given, hooks = self._given(partition, offsets), self._code.hooks
+                assert hooks is not None, "the rules need none"
+                return Call(lambda: hooks(command, given))
+            case Commit():
+                return Call(lambda: self._committed(command))
+            case StartDrainTimer(duration=duration) | StartRetryTimer(duration=duration) | StartLeaveTimer(duration):
+                return After(duration / SECOND)
+            case Leave():
+                return Call(self._left)
+            case Interrupt(work):
+                return EndCode(work)
+            case Cancel(effect):
+                return Withdraw(effect)
+            case Release(partition):
+                self._records.pop(partition, None)
+                for wait in self._releases.pop(partition, ()):
+                    wait.set()
+                return None
+            case Fetch():
+                return None
+
+    def _given(self, partition: TopicPartition, offsets: Iterable[int]) -> tuple[Record, ...]:
+        records = self._records[partition]
+        return tuple(record_of(records[offset].received) for offset in offsets)
+
+    def _event_for(self, command: ShutdownCommand, reply: object) -> ShutdownEvent | None:
+        match command:
+            case Work(request=Start() as start) if not self._rules.consumer.partition.hooks and isinstance(
+                reply, tuple
+            ):
+                return self._handled(command, start, reply)
+            case Work() if isinstance(reply, BaseException):
+                self._log_failure(command, command.offsets, reply)
+                return event_for(command, reply)
+            case Work() | StartDrainTimer() | StartRetryTimer() | StartLeaveTimer():
+                return event_for(command, reply)
+            case _:
+                return event_for(command, as_failure(reply))
+
+    def _handled(self, work: Work, start: Start, ended: tuple[Ended, ...]) -> ShutdownEvent:
+        """What the handlers of some records have come to; what failed is told behind what did not."""
+        numbers = dict(zip(work.offsets, start.numbers, strict=True))
+        reported: dict[Report, list[int]] = {}
+        for record, reply in ended:
+            assert isinstance(record, Record)
+            has_failed = isinstance(reply, BaseException)
+            if has_failed:
+                self._log_failure(work, record.offset, reply, start.attempt)
+            elif not self._rules.consumer.partition.needs_hooks:
+                self._records.get(work.partition, {}).pop(record.offset, None)
+            reported.setdefault(Report.FAILED if has_failed else Report.SUCCEEDED, []).append(numbers[record.offset])
+        first, *others = (
+            WorkReported(
+                work.partition, work.generation, TasksReported(start.window, tuple(places), start.attempt, report)
+            )
+            for report, places in sorted(reported.items(), key=lambda each: each[0] is Report.FAILED)
+        )
+        for event in others:
+            self._runtime.tell(event)
+        return first
+
+    def _log_failure(
+        self, work: Work, offset: int | tuple[int, ...], error: object, attempt: int | None = None
+    ) -> None:
+        if isinstance(error, Refused):
+            log.warning("interrupted: %s", work, extra=_placed(work.partition, offset, attempt))
+            return
+        what = "handler failed at %s @%s" if attempt is not None else "hook failed for %s @%s"
+        log.error(what, work.partition, offset, exc_info=error, extra=_placed(work.partition, offset, attempt))  # type: ignore[arg-type]  # an exception
+
+    async def _committed(self, commit: Commit) -> Failure | None:
+        partition, position = commit.partition, commit.position
+        try:
+            await ports.commit(
+                self._client,
+                partition,
+                position,
+                commit.metadata,
+                self._granted.get(commit.generation, ports.NO_GENERATION),
+            )
+        except ports.KAFKA_ERROR as error:
+            log.warning(
+                "commit of %s @%s failed: %s", partition, position, _named(error), extra=_placed(partition, position)
+            )
+            if isinstance(error, ports.TOO_LARGE):
+                return METADATA_REFUSED
+            return (Refused if isinstance(error, ports.REFUSED) else Ambiguous)(type(error).__name__)
+        return None
+
+    async def _left(self) -> None:
+        await self._client.stop()
+
+    # --- observers ---
+
+    def _follow(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:
+        """Let polls go on, and forget what was lost."""
+        if isinstance(event, Lost):
+            self._records.pop(event.partition, None)
+        if self._may_poll is not None and self._plan(state.consumer).poll:
+            self._may_poll.set()
+
+    def _observe(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:
+        if self._code.observe is not None and isinstance(event, Event):
+            self._code.observe(event, state.consumer)
+
+    def _note(self, event: ShutdownEvent, _: WorkerState, commands: Sequence[ShutdownCommand]) -> None:
+        if self._code.record is not None:
+            self._code.record(event, commands)
+
+
+def _ours(error: BaseException) -> BaseException:
+    """What the caller of a worker gets to see of an error."""
+    if isinstance(error, TidegateError) or not isinstance(error, Exception):
+        return error
+    found = TidegateError("the Kafka client has failed", why=_named(error))
+    found.__cause__ = error
+    return found
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _placed(
+    partition: TopicPartition, offset: int | tuple[int, ...] | None = None, attempt: int | None = None
+) -> Mapping[str, object]:
+    """Where something happened, for whoever reads logs by fields."""
+    found = {"topic": partition.topic, "partition": partition.partition, "offset": offset, "attempt": attempt}
+    return {name: value for name, value in found.items() if value is not None}
