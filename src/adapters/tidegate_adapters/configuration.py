@@ -19,6 +19,9 @@ fields are annotated with says how text is read:
 A field that follows from others by default (as thresholds do from executors) goes on to do so, unless something is said
 of it. What cannot be written down, such as a function, is the code's alone.
 
+Precedence and spelling are those of pip, uvicorn and twelve-factor applications. cattrs finds out what a type is made of;
+of the others, environ-config reads the environment alone, and pydantic-settings brings values of its own.
+
 Laws
     CF1  What no layer speaks of stays what the code says; without layers, all of it.
     CF2  What is shown of settings, laid over the defaults, makes the same settings: each value is read as it is shown.
@@ -77,7 +80,7 @@ __all__ = ["Configured", "Row", "Setting", "configured", "from_arguments", "from
 
 
 T = TypeVar("T")
-Path_: TypeAlias = tuple[str, ...]
+Names: TypeAlias = tuple[str, ...]
 KIND: Final = "kind"
 HIDDEN: Final = "***"
 _UNITS: Final[Mapping[str, int]] = {
@@ -107,7 +110,7 @@ class Setting:
         origin: Where it is from, for people.
     """
 
-    path: Path_
+    path: Names
     value: object = attrs.field(repr=False)
     origin: str
 
@@ -226,7 +229,7 @@ def _table(tables: Mapping[str, object], name: str, file: Path) -> Mapping[str, 
     return cast("dict[str, object]", found)
 
 
-def _leaves(table: Mapping[str, object], path: Path_, origin: str) -> Iterator[Setting]:
+def _leaves(table: Mapping[str, object], path: Names, origin: str) -> Iterator[Setting]:
     for name, value in table.items():
         below = (*path, str(name))
         if isinstance(value, dict):
@@ -263,26 +266,26 @@ class Configured(Generic[T]):
     rows: tuple[Row, ...]
 
 
-def configured(base: T, *layers_: Sequence[Setting]) -> Configured[T]:
+def configured(base: T, *over: Sequence[Setting]) -> Configured[T]:
     """What the code says, with layers over it.
 
     Args:
         base: What the code says: an attrs value.
-        layers_: The lowest first.
+        over: The lowest first.
 
     Raises:
         Misuse: A layer speaks of what is not there, or says what cannot be.
     """
     tree: dict[str, Any] = {}
-    origins: dict[Path_, str] = {}
-    for layer in layers_:
+    origins: dict[Names, str] = {}
+    for layer in over:
         for setting in sorted(layer, key=lambda each: each.path[-1] != KIND):
             _put(tree, origins, setting)
     settings = cast("T", _over(base, type(base), tree, (), origins))
     return Configured(settings, tuple(_rows(settings, type(base), attrs.NOTHING, (), origins)))
 
 
-def _put(tree: dict[str, Any], origins: dict[Path_, str], setting: Setting) -> None:
+def _put(tree: dict[str, Any], origins: dict[Names, str], setting: Setting) -> None:
     """Who names a kind begins anew, and so does a table where a value was, or a value where a table was."""
     *above, last = setting.path
     place = setting.path[:-1] if last == KIND else setting.path
@@ -297,7 +300,7 @@ def _put(tree: dict[str, Any], origins: dict[Path_, str], setting: Setting) -> N
     origins[setting.path] = setting.origin
 
 
-def _over(base: Any, kind: Any, tree: object, path: Path_, origins: Mapping[Path_, str]) -> object:
+def _over(base: Any, kind: Any, tree: object, path: Names, origins: Mapping[Names, str]) -> object:
     """The value of this type that the tree makes of the one before."""
     if isinstance(tree, dict) and attrs.has(type(base)) and not (KIND in tree and _kinds(kind)):
         return _evolved(base, tree, path, origins)
@@ -310,7 +313,7 @@ def _over(base: Any, kind: Any, tree: object, path: Path_, origins: Mapping[Path
     return {**cast("dict[str, object]", base), **cast("dict[str, object]", found)} if is_typeddict(kind) else found
 
 
-def _evolved(base: Any, tree: Mapping[str, object], path: Path_, origins: Mapping[Path_, str]) -> object:
+def _evolved(base: Any, tree: Mapping[str, object], path: Names, origins: Mapping[Names, str]) -> object:
     kind: Any = type(base)
     types = _types(kind)
     for name in tree:
@@ -344,7 +347,7 @@ def _default(base: Any, field: attrs.Attribute[Any]) -> object:
 # --- what is wrong ------------------------------------------------------------------------------------------------------
 
 
-def _check_known(name: str, known: Iterable[str], origin: str, path: Path_ = ()) -> None:
+def _check_known(name: str, known: Iterable[str], origin: str, path: Names = ()) -> None:
     there = tuple(known)
     if name not in there:
         near = "".join(f"did you mean {each}?" for each in get_close_matches(name, there, n=1))
@@ -352,7 +355,7 @@ def _check_known(name: str, known: Iterable[str], origin: str, path: Path_ = ())
         raise Misuse(f"there is no setting {'.'.join((*path, name))}", where=origin, todo=todo)
 
 
-def _refuse(error: Exception, path: Path_, origins: Mapping[Path_, str]) -> NoReturn:
+def _refuse(error: Exception, path: Names, origins: Mapping[Names, str]) -> NoReturn:
     """Tell the first thing that is wrong, and where it came from."""
     while isinstance(error, ClassValidationError | IterableValidationError):
         noted, others = error.group_exceptions()
@@ -380,7 +383,7 @@ def _refuse(error: Exception, path: Path_, origins: Mapping[Path_, str]) -> NoRe
             raise Misuse(f"{name}: {error}", where=where) from None
 
 
-def _origin(origins: Mapping[Path_, str], path: Path_) -> str:
+def _origin(origins: Mapping[Names, str], path: Names) -> str:
     """Where what stands at the path, or below it, is from; or else what stands above."""
     below = sorted({origin for place, origin in origins.items() if place[: len(path)] == path})
     return ", ".join(below) or (_origin(origins, path[:-1]) if path else "")
@@ -532,7 +535,7 @@ def _is_written(kind: Any) -> bool:
 # --- to be shown --------------------------------------------------------------------------------------------------------
 
 
-def _rows(value: Any, kind: Any, default: object, path: Path_, origins: Mapping[Path_, str]) -> Iterator[Row]:
+def _rows(value: Any, kind: Any, default: object, path: Names, origins: Mapping[Names, str]) -> Iterator[Row]:
     """A row for each value; `default` is what it would be if nobody said anything."""
     if attrs.has(type(value)):
         yield from _rows_of(value, kind, default, path, origins)
@@ -545,7 +548,7 @@ def _rows(value: Any, kind: Any, default: object, path: Path_, origins: Mapping[
         yield Row(".".join(path), _written(value, kind, path[-1]), origin)
 
 
-def _rows_of(value: Any, kind: Any, default: object, path: Path_, origins: Mapping[Path_, str]) -> Iterator[Row]:
+def _rows_of(value: Any, kind: Any, default: object, path: Names, origins: Mapping[Names, str]) -> Iterator[Row]:
     is_same = type(default) is type(value)
     if _kinds(kind):
         origin = origins.get((*path, KIND)) or ("default" if is_same else "code")
