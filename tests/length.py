@@ -18,7 +18,6 @@ class Storm(NamedTuple):
         strikes: How often one is killed, ended or stopped.
         pause_s: How long it is calm between two of those at most.
         outages: The broker's, spread over the strikes: how long it stands still; 0 for a restart.
-        limit_s: How long all may take to be committed once it is calm.
     """
 
     records: int
@@ -26,7 +25,6 @@ class Storm(NamedTuple):
     strikes: int
     pause_s: float
     outages: tuple[float, ...]
-    limit_s: float
 
 
 def _either(in_part: T, at_length: T) -> T:
@@ -73,5 +71,5 @@ KAFKA_TABLE_STEP: Final = _either(3, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
 
 # On a real broker.
-STORM: Final = _either(Storm(30_000, 3, 8, 1.0, (0.0, 4.0), 60.0), Storm(200_000, 4, 60, 2.0, (0.0, 20.0, 0.0), 240.0))
+STORM: Final = _either(Storm(30_000, 3, 8, 1.0, (0.0, 4.0)), Storm(200_000, 4, 60, 2.0, (0.0, 20.0, 0.0)))
 """A storm over a group: rarer strikes at rarer moments, and outages of the broker beyond all sessions."""

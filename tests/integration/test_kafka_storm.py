@@ -11,7 +11,6 @@ import asyncio
 import logging
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
@@ -24,12 +23,14 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 from tests.integration.servers import KafkaServer
+from tests.integration.servers.processes import Keeper, wait_until
 from tests.length import STORM
 
 TOPIC, GROUP, PARTITIONS = "storm", "stormy", 12
 MEMBER: Final = Path(__file__).with_name("storm_member.py")
 S: Final = 1_000_000_000
 SESSION_S: Final = 2.0
+PATIENCE_S: Final = 30.0
 GRACE_NS: Final = 8 * S
 """How long after a standstill somebody may not know yet that their session is over: a session, and a drain."""
 At = tuple[int, int]
@@ -94,23 +95,23 @@ class Storm:
 
     def __init__(self, broker: KafkaServer, folder: Path, seed: int) -> None:
         self.broker, self.folder, self.chance = broker, folder, random.Random(seed)
-        self.members: dict[str, subprocess.Popen[bytes]] = {}
+        self.members: dict[str, int] = {}
+        """Process ids by name."""
         self.ended: dict[str, int] = {}
         self.standstills: dict[str, list[Interval]] = defaultdict(list)
         """Of members by name; those of the broker under ""."""
         self.strikes: list[str] = []
-        self._born = 0
+        self._keeper, self._born = Keeper(), 0
 
     def join(self) -> None:
         self._born += 1
         name = f"member-{self._born}"
         told = [self.broker.bootstrap, TOPIC, GROUP, name, str(self.folder / f"{name}.log")]
-        with (self.folder / f"{name}.stderr").open("wb") as errors:
-            self.members[name] = subprocess.Popen([sys.executable, str(MEMBER), *told], stderr=errors)
+        self.members[name] = self._keeper.start(self.folder / f"{name}.stderr", sys.executable, MEMBER, *told)
 
     def replace_ended(self) -> None:
         """Who found no broker at the start has ended, as it should, and is replaced, as platforms do."""
-        for name in [name for name, process in self.members.items() if process.poll() is not None]:
+        for name in [name for name, pid in self.members.items() if self._keeper.status(pid) is not None]:
             assert "no Kafka broker answers" in self._said(name), self._said(name)
             del self.members[name]
             self.join()
@@ -124,27 +125,27 @@ class Storm:
         self.strikes.append(f"{how} {name}")
         match how:
             case "kill":
-                self._gone(name, signal.SIGKILL)
+                await self._gone(name, signal.SIGKILL)
                 self.join()
             case "end":
                 self.join()
                 await self.end(name)
             case _:
                 began = time.monotonic_ns()
-                self.members[name].send_signal(signal.SIGSTOP)
+                self._keeper.signal(self.members[name], signal.SIGSTOP)
                 await asyncio.sleep(SESSION_S * self.chance.uniform(0.5, 2.5))
-                self.members[name].send_signal(signal.SIGCONT)
+                self._keeper.signal(self.members[name], signal.SIGCONT)
                 self.standstills[name].append(Interval(began, time.monotonic_ns() + GRACE_NS))
 
-    def _gone(self, name: str, number: signal.Signals) -> int:
-        process = self.members.pop(name)
-        process.send_signal(number)
-        status = process.wait(timeout=30)
+    async def _gone(self, name: str, number: signal.Signals) -> int | None:
+        pid = self.members.pop(name)
+        self._keeper.signal(pid, number)
+        await asyncio.to_thread(wait_until, lambda: self._keeper.status(pid) is not None, f"the end of {name}", 30)
         self.ended[name] = time.monotonic_ns()
-        return status
+        return self._keeper.status(pid)
 
     async def end(self, name: str) -> None:
-        status = await asyncio.to_thread(self._gone, name, signal.SIGTERM)
+        status = await self._gone(name, signal.SIGTERM)
         assert status == 0, f"{name} ended with {status}:\n{self._said(name)}"
 
     async def break_broker(self, seconds: float, *, restarts: bool) -> None:
@@ -160,9 +161,7 @@ class Storm:
         self.standstills[""].append(Interval(began, time.monotonic_ns() + GRACE_NS))
 
     def close(self) -> None:
-        for process in self.members.values():
-            process.kill()
-            process.wait()
+        self._keeper.close()
 
 
 class Positions:
@@ -222,10 +221,12 @@ async def weathered(storm: Storm, positions: Positions) -> None:
             await storm.break_broker(breaks[number], restarts=breaks[number] == 0)
         storm.replace_ended()
         await storm.strike()
-    limit = time.monotonic() + STORM.limit_s
-    while sum(positions.committed) < STORM.records:
+    moved, limit = 0, 0.0
+    while (committed := sum(positions.committed)) < STORM.records:
+        if committed > moved:
+            moved, limit = committed, time.monotonic() + PATIENCE_S
         assert not looking.done(), looking.exception()
-        assert time.monotonic() < limit, f"committed {positions.committed} after {STORM.limit_s} s of calm"
+        assert time.monotonic() < limit, f"committed {positions.committed}, no more in {PATIENCE_S} s of calm"
         storm.replace_ended()
         await asyncio.sleep(0.2)
     looking.cancel()
