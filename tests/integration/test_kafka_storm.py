@@ -221,7 +221,7 @@ async def weathered(storm: Storm, positions: Positions) -> None:
             await storm.break_broker(breaks[number], restarts=breaks[number] == 0)
         storm.replace_ended()
         await storm.strike()
-    moved, limit = 0, 0.0
+    moved, limit = -1, 0.0
     while (committed := sum(positions.committed)) < STORM.records:
         if committed > moved:
             moved, limit = committed, time.monotonic() + PATIENCE_S
