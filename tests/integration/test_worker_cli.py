@@ -278,6 +278,15 @@ def test_what_it_would_be_told_is_shown_without_secrets_and_without_a_broker(
     assert "hunter2" not in done.stdout + done.stderr
 
 
+def test_settings_that_do_not_fit_one_another_are_told_with_where_they_are_from(tmp_path: Path) -> None:
+    """Bad input: each is right by itself."""
+    short = {"TIDEGATE_WORKER__OPTIONS__REBALANCE_TIMEOUT_MS": "15000"}
+    done = asked(tmp_path, "worker", "run", "app.py:worker", "--set", "consumer.partition.drain.total=20 s", **short)
+
+    assert done.returncode == ExitCode.USAGE
+    assert f"where: argument consumer.partition.drain.total, environment {next(iter(short))}" in done.stderr
+
+
 def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(tmp_path: Path) -> None:
     """Bad input: also as JSON, and before anything runs."""
     done = asked(tmp_path, "worker", "run", "app.py:worker", "--json", TIDEGATE_WORKER__CONSUMER__EXECUTERS="8")

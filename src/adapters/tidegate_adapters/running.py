@@ -151,7 +151,11 @@ async def _made(told: Told, value: object, module: ModuleType) -> tuple[Worker, 
     """The worker as it is told, and what it is told."""
     worker = await worker_of(value, told.target, module)
     found = configured(worker.settings, *layers(_SECTION, told.file, told.arguments, told.environ))
-    return worker.configured(found.settings), found.rows
+    try:
+        return worker.configured(found.settings), found.rows
+    except Misuse as error:  # each is right, and they do not fit one another
+        error.where = error.where or ", ".join(sorted({row.origin for row in found.rows} - {"code", "default"}))
+        raise
 
 
 async def worker_of(value: object, target: str, module: ModuleType) -> Worker:
