@@ -379,6 +379,16 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, name: str, text: st
         from_file(file, "worker")
 
 
+@pytest.mark.parametrize(("name", "begins"), [("worker.toml", "x = "), ("worker.yaml", "x: ")])
+def test_a_file_that_is_nested_too_deeply_is_told(tmp_path: Path, name: str, begins: str) -> None:
+    """Bad input: brackets alone."""
+    (tmp_path / name).write_text(begins + "[" * 3_000)
+    with pytest.raises(Misuse) as refused:
+        from_file(tmp_path / name, "worker")
+
+    assert refused.value.why == "it is nested too deeply"
+
+
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     """Bad input."""
     with pytest.raises(Misuse, match="No such file"):

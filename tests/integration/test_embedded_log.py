@@ -45,6 +45,14 @@ def lines(*values: str) -> str:
     return "".join(json.dumps({"topic": "orders", "value": value}) + "\n" for value in values)
 
 
+def test_a_line_ends_where_json_lines_end(tmp_path: Path) -> None:
+    """A text may hold what ends lines elsewhere."""
+    file = tmp_path / "records.jsonl"
+    file.write_text('{"topic": "orders", "value": "a\u2028b\x85c"}\r\n', "utf-8")
+
+    assert [each.value for each in records_of(file)] == ["a\u2028b\x85c".encode()]
+
+
 def test_each_line_is_a_record(tmp_path: Path) -> None:
     """Text is UTF-8, other bytes are in base 64."""
     file = tmp_path / "records.jsonl"
@@ -84,6 +92,15 @@ def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, line: 
         records_of(file)
 
     assert refused.value.where == f"{file}:2"
+
+
+def test_a_line_that_is_nested_too_deeply_is_told(tmp_path: Path) -> None:
+    """Bad input: JSON of brackets alone."""
+    file = tmp_path / "records.jsonl"
+    file.write_text("[" * 100_000)
+
+    with pytest.raises(Misuse, match="it is no JSON"):
+        records_of(file)
 
 
 def test_a_run_ends_when_all_is_committed() -> None:

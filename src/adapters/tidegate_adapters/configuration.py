@@ -199,6 +199,8 @@ def _read(file: Path) -> Mapping[str, object]:
         raise Misuse(f"cannot read {file}", why=error.strerror or "") from None
     except ValueError as error:  # of TOML, YAML or UTF-8; the line that is wrong may hold a secret
         raise Misuse(f"{file} is no {'YAML' if file.suffix in {'.yaml', '.yml'} else 'TOML'}", why=str(error)) from None
+    except RecursionError:
+        raise Misuse(f"cannot read {file}", why="it is nested too deeply") from None
     if not isinstance(found, dict):
         raise Misuse(f"{file} holds no table, but a {type(found).__name__}")
     return cast("dict[str, object]", found)

@@ -51,7 +51,7 @@ def records_of(file: Path) -> tuple[Record, ...]:
         Misuse: The file cannot be read, or a line is no record.
     """
     try:
-        lines = file.read_text("utf-8").splitlines()
+        lines = file.read_text("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise Misuse(f"cannot read {file}", why=str(error)) from None
     return tuple(_records(lines, str(file)))
@@ -65,7 +65,7 @@ def _records(lines: Iterable[str], file: str) -> Iterator[Record]:
             except Misuse as error:
                 error.where = f"{file}:{number}"
                 raise
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 why = getattr(error, "msg", "")  # of JSON; other messages show what the record carries
                 raise Misuse("it is no JSON, or no base 64", where=f"{file}:{number}", why=why) from None
 
@@ -74,9 +74,10 @@ def _record(line: object) -> Record:
     if not isinstance(line, dict):
         raise Misuse(f"a record is an object, and no {type(line).__name__}", todo=f"its fields: {', '.join(_FIELDS)}")
     fields = cast("dict[str, object]", line)
-    for name in fields.keys() - set(_FIELDS):
-        near = "".join(f"did you mean {each}?" for each in get_close_matches(name, _FIELDS, n=1))
-        raise Misuse(f"a record has no field {name!r}", todo=near or f"its fields: {', '.join(_FIELDS)}")
+    for name in fields:
+        if name not in _FIELDS:
+            near = "".join(f"did you mean {each}?" for each in get_close_matches(name, _FIELDS, n=1))
+            raise Misuse(f"a record has no field {name!r}", todo=near or f"its fields: {', '.join(_FIELDS)}")
     return Record(
         cast("str", fields.get("topic")),
         cast("int", fields.get("partition", 0)),

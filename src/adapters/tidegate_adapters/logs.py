@@ -20,16 +20,13 @@ _OF_ALL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskN
 """What every record of a logger has."""
 
 
-def log_to(stream: TextIO, form: LogFormat, level: str) -> logging.Handler:
+def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
     """Let all loggers write to a stream, and nowhere else; but the requests of aiokafka are not written.
 
     Args:
         stream: Where to.
         form: Lines for people, or an object a line.
         level: What is below is not written: a name of `logging`, such as INFO.
-
-    Returns:
-        What writes, now the one handler of the root logger.
     """
     handler = logging.StreamHandler(stream)
     match form:
@@ -41,7 +38,6 @@ def log_to(stream: TextIO, form: LogFormat, level: str) -> logging.Handler:
             assert_never(form)
     logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # below, it writes requests, and with them passwords
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    return handler
 
 
 @final
