@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random  # noqa: TID251  seeded
 
 import pytest
+from tests.properties.shipped import report_on
 
-from tidegate.model.effects import Call, Note, Sleep
+from tidegate.model.effects import Ambiguous, Call, Note, Program, Sleep
 from tidegate.model.instants import SECOND
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
@@ -32,7 +34,7 @@ FINE: dict[str, object] = {"always": {"it says at most one thing": lambda state:
 
 def scenario(**changes: object) -> Scenario:
     faults = Faults({Fault.LOST_REPLY: lambda effect: isinstance(effect, Call), Fault.LATE: lambda _: False})
-    actors = (Process("p", factory(says), faults, calling({"ask": (1,)})),)
+    actors = (Process("p", factory(says), faults, calling({"ask": (1,)}), raises=True),)
     return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": actors, "budget": 1, **FINE, **changes})  # type: ignore[arg-type]
 
 
@@ -55,7 +57,8 @@ def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None
     """One fault is not enough for both; with two, and nothing but a restart to strike, it is reported."""
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
     once, alone = (
-        Process("p", factory(says), each, calling({"ask": (1,)})) for each in (faults, Faults.of(Fault.RESTART))
+        Process("p", factory(says), each, calling({"ask": (1,)}), raises=True)
+        for each in (faults, Faults.of(Fault.RESTART))
     )
 
     assert explore(scenario(actors=(once,))).uncovered == ()
@@ -65,7 +68,7 @@ def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None
 def test_without_a_network_what_is_late_is_said_to_be_lost() -> None:
     """Nothing else delivers what is under way."""
     faults = Faults.of(Fault.LATE, Fault.DUPLICATE, on=lambda effect: isinstance(effect, Call))
-    late = Process("p", factory(says), faults, calling({"ask": (1,)}))
+    late = Process("p", factory(says), faults, calling({"ask": (1,)}), raises=True)
     told = explore(scenario(actors=(late,)), Exploration(require_sometimes=True))
     assert told.verdict is Verdict.INCONCLUSIVE
     assert [line.partition(" here:")[0] for line in told.uncovered] == [
@@ -188,3 +191,37 @@ def test_a_counterexample_needs_no_coverage(*, require_sometimes: bool) -> None:
     never = {"never": lambda _: False}
     report = explore(scenario(always=never), Exploration(require_sometimes=require_sometimes))
     assert (report.verdict, report.uncovered) == (Verdict.VIOLATED, ())
+
+
+async def says_anyway() -> str:
+    try:
+        return await says()
+    except Ambiguous:
+        return "perhaps"
+
+
+@pytest.mark.parametrize("how", [EXHAUSTIVE, Exploration(runs=20, seed="1")], ids=["whole", "random runs"])
+@pytest.mark.parametrize("kind", [Fault.LOST_REPLY, Fault.UNSENT])
+def test_who_ends_without_knowing_what_was_done_is_told(kind: Fault, how: Exploration) -> None:
+    """Once for each line, with all who do; the verdict stays. Not of who catches it, or whose caller does, nor of what was
+    certainly not done.
+    """
+
+    def uncovered(program: Callable[[], Program[object]], *, raises: bool) -> tuple[str, ...]:
+        processes = [
+            Process(name, factory(program), Faults.of(kind), calling({"ask": (1,)}), raises=raises) for name in "pq"
+        ]
+        report = explore(scenario(actors=tuple(processes)), how, seeding=Random)
+        assert report.verdict is (Verdict.INCONCLUSIVE if how.runs else Verdict.COMPLETE)
+        return report.uncovered
+
+    told = uncovered(says, raises=False)
+    assert [each.partition(":")[0] for each in told] == ["p, q"] * (kind is Fault.LOST_REPLY)
+    assert all("ends by an uncaught Ambiguous after the await at " in each and " says, so" in each for each in told)
+    assert uncovered(says, raises=True) == uncovered(says_anyway, raises=False) == ()
+
+
+@pytest.mark.parametrize("name", ["transition", "transition.stale"])
+def test_what_ships_knows_what_was_done_or_says_that_its_caller_does(name: str) -> None:
+    """The two where user code may not answer."""
+    assert report_on(name).uncovered == ()

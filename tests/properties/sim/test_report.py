@@ -32,7 +32,7 @@ async def says() -> str:
 
 
 def scenario(**changes: object) -> Scenario:
-    process = Process("p", factory(says), Faults.of(Fault.LOST_REPLY), calling({"ask": (1,)}))
+    process = Process("p", factory(says), Faults.of(Fault.LOST_REPLY), calling({"ask": (1,)}), raises=True)
     return Scenario(**{"name": "s", "summary": "", "world": Plain(), "actors": (process,), "budget": 1, **changes})  # type: ignore[arg-type]
 
 

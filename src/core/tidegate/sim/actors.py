@@ -79,6 +79,8 @@ class Process:
         meaning: What its effects mean.
         host: The machine that it runs on.
         comes_back: Whether it must start again, however often it crashes or is cancelled.
+        raises: Whether its caller expects an `Ambiguous` or a `NotDurable` of it, and finds out what was done; otherwise a
+            report tells where it ends by one.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Process:
     meaning: Meaning = perform
     host: Host = HOST
     comes_back: bool = attrs.field(default=False, kw_only=True)
+    raises: bool = attrs.field(default=False, kw_only=True)
     asker: Asker = attrs.field(init=False)
     behaviour: ProgramAutomaton = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
@@ -101,6 +104,7 @@ class Process:
         check_callable(self.meaning, "a meaning of effects")
         check_type(self.host, Host, "the machine that it runs on")
         check_type(self.comes_back, bool, "whether a process comes back")
+        check_type(self.raises, bool, "whether a process raises what leaves open what was done")
         if self.comes_back and self.faults.allows(Fault.RESTART):
             raise Misuse(
                 f"{self.name} comes back, and may be restarted by a fault",

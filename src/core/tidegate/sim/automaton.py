@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import Document, show
-from tidegate.model.effects import Effect, Failure, Now, Program, Sleep, checked_effect
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Now, Program, Sleep, checked_effect
 from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration, Instant, seconds
@@ -269,6 +269,17 @@ class ProgramAutomaton:
     def unmerged(self) -> tuple[str, ...]:
         """Where the program could not be merged, and why."""
         return tuple(dict.fromkeys(node.unmerged for node in self.nodes if node.unmerged))
+
+    @property
+    def unsure(self) -> tuple[str, ...]:
+        """By which failures it ended that leave open what was done, and after which await."""
+        ends = (
+            f"{type(end.failure).__name__} after the await at {node.src}"
+            for node in self.nodes
+            for _, to in node.edges.values()
+            if isinstance(end := self.nodes[to].status, Failed) and isinstance(end.failure, (Ambiguous, NotDurable))
+        )
+        return tuple(dict.fromkeys(ends))
 
     def run(self, number: int, reply: object) -> int:
         life, program = self.nodes[number].life, self.standing(number).pop()

@@ -6,6 +6,9 @@
     laws     about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
              the clock had no moves left; all, where none is stated, or where nothing ever happens
 
+Beside what was not covered it tells which programs end by a failure that leaves open what was done, and that nobody catches
+(`unsure`): no law needs to speak of it, and all looks well.
+
 That some states rest only because the clock has no moves left is reported, and is nothing that `missed` counts: where the clock is
 bounded there are always some, unless everything is over before.
 
@@ -18,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Final
 
-from tidegate.sim.actors import Network
+from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Looked
@@ -27,7 +30,7 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Explored
 from tidegate.sim.sizing import rounded
 
-__all__ = ["absent", "missed", "never", "uncovered"]
+__all__ = ["absent", "missed", "never", "uncovered", "unsure"]
 
 
 def uncovered(found: Explored) -> tuple[str, ...]:
@@ -102,6 +105,19 @@ def absent(scenario: Scenario, kinds: Iterable[Fault], struck: Container[Fault])
     missing = [kind for kind in kinds if kind not in there and kind not in struck]
     return tuple(
         f"fault {kind} strikes no process here, and it was asked for; the scenario has: {has}" for kind in missing
+    )
+
+
+def unsure(found: Explored | Sampled) -> tuple[str, ...]:
+    """Whose programs end by a failure that leaves open what was done, where nobody says that its caller finds out."""
+    ends: dict[str, list[str]] = {}
+    for name, process in found.search.space.processes.items():
+        for end in process.behaviour.unsure if isinstance(process, Process) and not process.raises else ():
+            ends.setdefault(end, []).append(name)
+    return tuple(
+        f"{', '.join(names)}: ends by an uncaught {end}, so nobody finds out what was done: catch it and read back, or say "
+        "Process(..., raises=True) if its caller does"
+        for end, names in ends.items()
     )
 
 

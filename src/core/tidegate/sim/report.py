@@ -20,7 +20,7 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json
 from tidegate.sim.attempts import attempt, timing
-from tidegate.sim.coverage import absent, missed, never, uncovered
+from tidegate.sim.coverage import absent, missed, never, uncovered, unsure
 from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault
 from tidegate.sim.linearizability import Linearizable
@@ -71,8 +71,9 @@ class Report:
         policy: What picked their steps; "" where nothing was sampled.
         trace: The counterexample.
         reductions: What was left out because nothing else would be found there.
-        uncovered: What was not covered, where no counterexample was found: states beyond a bound, goals, faults, laws; and
-            always which faults were asked for that the scenario does not have.
+        uncovered: What was not covered, where no counterexample was found: states beyond a bound, goals, faults, laws, and
+            programs that end without anybody knowing what was done; and always which faults were asked for that the
+            scenario does not have.
         why: Who waits, or goes round for ever; "" where the counterexample says all.
         loop: How many of its last steps repeat for ever; 0 if it ends.
         cut_short: In how many states laws about rest were not judged, for they rest only because the clock had no moves left.
@@ -280,7 +281,7 @@ def _reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Repor
         seed=seed,
         policy=policy,
         reductions=found.search.reductions,
-        uncovered=() if found.broken else uncovered(found) if isinstance(found, Explored) else missed(found),
+        uncovered=() if found.broken else (*_uncovered(found), *unsure(found)),
         why=found.broken.why if found.broken else "",
         loop=found.broken.loop if found.broken else 0,
         trace=_traced(found, seed),
@@ -288,6 +289,10 @@ def _reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Repor
         cut_short=found.cut_short if isinstance(found, Explored) else 0,
         budget=scenario.budget if any(scenario.budgets.get(kind, 1) for kind in Fault) else 0,
     )
+
+
+def _uncovered(found: Explored | Sampled) -> tuple[str, ...]:
+    return uncovered(found) if isinstance(found, Explored) else missed(found)
 
 
 def unmerged(found: Explored | Sampled) -> tuple[str, ...]:

@@ -179,8 +179,8 @@ def transition(
     first = Document.of({"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": (made,)})
     names = ("r1", "r2", "recovery")
     actors = (
-        Process("r1", worker(program, "r1", runners[0]), faults, means),
-        Process("r2", worker(program, "r2", runners[1]), faults, means),
+        Process("r1", worker(program, "r1", runners[0]), faults, means, raises=True),
+        Process("r2", worker(program, "r2", runners[1]), faults, means, raises=True),
         Process("recovery", recoverer(program), faults, means),
         Network(means),
     )
