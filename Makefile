@@ -59,6 +59,7 @@ bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.decisions --json .tidegate/bench/decisions.json
 	$(BIN)/python -m benchmarks.search
 	$(BIN)/python -m benchmarks.enumeration
+	$(BIN)/python -m benchmarks.checks
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/watermark.py
 	$(BIN)/python benchmarks/metadata.py

@@ -61,3 +61,12 @@ def test_a_search_visits_at_most_a_twentieth_of_what_enumeration_visits() -> Non
 
     assert {row[0] for row in rows} == set(names)
     assert all(row[2].endswith("+") and float(row[3].rstrip("%")) <= 5 for row in rows)
+
+
+def test_what_looking_twice_costs_is_measured() -> None:
+    """A row a scenario, and one for all of them."""
+    names = ("recovery.no_message", "triggers.all_conditions")
+    rows = [line.split() for line in run("-m", "benchmarks.checks", *names).stdout.splitlines()[1:]]
+
+    assert [row[0] for row in rows] == ["recovery.no_message", "triggers.all_conditions", "all"]
+    assert all(float(row[-3]) > 0 < float(row[-2]) for row in rows)
