@@ -86,6 +86,8 @@ Estimate: TypeAlias = Callable[[Record], Duration | None]
 
 _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
+_SEARCH_S: Final = 5.0
+"""How long it looks for a record that cannot be decoded."""
 _ASK_AGAIN_S: Final = (0.1, 5.0)
 """How long it waits at first, and at most, before it asks again what is committed."""
 
@@ -289,22 +291,29 @@ class Member:
 
     async def _place_of(self, error: UnicodeDecodeError) -> TidegateError:
         """Which record it is that the client cannot decode: each partition is polled once more, one record at a time."""
-        for each in map(theirs, self._generations):
-            offset = await self._client.position(each)
-            self._client.seek(each, offset)
-            try:
-                while found := await self._client.getmany(each, timeout_ms=_POLL_MS, max_records=1):
-                    (received,) = found.values()
-                    offset = received[-1].offset + 1
-            except UnicodeDecodeError:
-                return TidegateError(
-                    f"the record of {ours(each)} at {offset} cannot be decoded",
-                    why=f"a name of a header is not UTF-8 ({error.reason}), and aiokafka decodes no other",
-                    todo="have its producer mended, and commit the position behind it for the group",
-                )
+        with suppress(TimeoutError, ports.KAFKA_ERROR):
+            async with asyncio.timeout(_SEARCH_S):
+                for partition in tuple(self._generations):
+                    if await self._is_undecodable(theirs(partition), await ports.end(self._client, partition)):
+                        return TidegateError(
+                            f"the record of {partition} at {await self._client.position(theirs(partition))} cannot be decoded",
+                            why=f"a name of a header is not UTF-8 ({error.reason}), and aiokafka decodes no other",
+                            todo="have its producer mended, and commit the position behind it for the group",
+                        )
         return TidegateError(
             "a record cannot be decoded", why=error.reason, todo="poll one record at a time to find it"
         )
+
+    async def _is_undecodable(self, partition: object, log_end: int) -> bool:
+        """Tell whether a record of the partition cannot be decoded; then the position is its offset."""
+        self._client.seek(partition, await self._client.position(partition))
+        self._client.resume(partition)
+        try:
+            while await self._client.position(partition) < log_end:
+                _ = await self._client.getmany(partition, timeout_ms=_POLL_MS, max_records=1)
+        except UnicodeDecodeError:
+            return True
+        return False
 
     # --- what the group says ---
 

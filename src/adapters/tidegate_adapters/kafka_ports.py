@@ -217,7 +217,7 @@ async def commit(
         partition: Which one.
         position: Everything below it is done.
         metadata: What is committed along with it.
-        generation: As `generation_of` said at the assignment; None where it said nothing.
+        generation: As `generation_of` said at the assignment; None where it said nothing. `NO_GENERATION` is refused.
 
     Raises:
         errors.KafkaError: It was not committed, or nobody knows.
@@ -227,7 +227,8 @@ async def commit(
     if send is not None and not hasattr(send, "is_guarded"):
 
         async def sent(*arguments: object) -> None:
-            if _COMMITTING.get() not in {None, generation_of(consumer)}:
+            wanted = _COMMITTING.get()
+            if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):
                 raise errors.CommitFailedError("the generation that it belongs to is over")
             await send(*arguments)
 
