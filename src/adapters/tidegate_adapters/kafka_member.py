@@ -472,6 +472,8 @@ class Member:
             log.warning(
                 "commit of %s @%s failed: %s", partition, position, _named(error), extra=_placed(partition, position)
             )
+            if isinstance(error, ports.FORBIDDEN) and self._is_working:
+                self._end_with(TidegateError(f"the position of {partition} may not be committed", why=_named(error)))
             if isinstance(error, ports.TOO_LARGE):
                 return METADATA_REFUSED
             return (Refused if isinstance(error, ports.REFUSED) else Ambiguous)(type(error).__name__)

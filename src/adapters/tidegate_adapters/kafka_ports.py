@@ -23,7 +23,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "NO_GENERATION", "REFUSED", "TIMED_OUT", "TOO_LARGE", "Client", "Connect", "Received", "brokers",
+    "CONNECTION_ERROR", "FORBIDDEN", "KAFKA_ERROR", "NO_GENERATION", "REFUSED", "TIMED_OUT", "TOO_LARGE", "Client", "Connect", "Received", "brokers",
     "check_options", "client", "commit", "committed", "end", "generation_of", "listener", "ours", "record_of", "theirs",
 ]  # fmt: skip
 
@@ -285,7 +285,9 @@ def record_of(received: Received) -> Record:
 
 
 _LOG_APPEND_TIME = 1
-REFUSED = (errors.CommitFailedError, errors.IllegalStateError, errors.GroupAuthorizationFailedError, errors.TopicAuthorizationFailedError)  # fmt: skip
+FORBIDDEN = (errors.GroupAuthorizationFailedError, errors.TopicAuthorizationFailedError)
+"""What is answered to whoever may not do that, and is not told so again once it may."""
+REFUSED = (errors.CommitFailedError, errors.IllegalStateError, *FORBIDDEN)
 """What a commit is answered when this generation may not commit, or never may."""
 TOO_LARGE = (errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)
 """What a commit is answered when the broker does not take its metadata."""
