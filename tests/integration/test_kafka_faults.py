@@ -284,7 +284,7 @@ def test_the_group_is_told_to_wait_for_as_long_as_a_drain_may_take(kafka: str, m
 
     async def scenario() -> None:
         worker = Worker([topic], handle, bootstrap=kafka, group="g", consumer=ConsumerRules(partition=BRIEF))
-        worker.stop()
+        worker.stop()  # before it has begun: nothing is started
         await worker.run(connect)
 
     asyncio.run(scenario())

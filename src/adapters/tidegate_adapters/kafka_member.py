@@ -140,6 +140,8 @@ class Member:
         """Revocations that wait for the release of their partition."""
         self._tasks: set[asyncio.Task[None]] = set()
         """Questions for what is committed, and the loop of polls."""
+        self._starting: asyncio.Task[None] | None = None
+        self._is_started = self._is_called_off = False
         self._owed: BaseException | None = None
         """What `run` raises in the end."""
 
@@ -156,7 +158,8 @@ class Member:
             CancelledError, SystemExit, KeyboardInterrupt: As it came, after what was owed.
         """
         try:
-            await self._start()
+            if not await self._started():
+                return
             self._spawn(self._poll_on())
             while self._runtime.state.phase is not ShutdownPhase.GONE:
                 try:
@@ -169,7 +172,12 @@ class Member:
             raise self._owed
 
     def stop(self) -> None:
-        """Drain, commit and leave; called once more, wait for nothing."""
+        """Drain, commit and leave; called once more, wait for nothing. Before the client has started there is nothing to leave."""
+        if not self._is_started:
+            self._is_called_off = True
+            if self._starting is not None:
+                self._starting.cancel()
+            return
         known = tuple(Revoked(part.partition, self._in_flight(part.partition)) for part in self.state.partitions)
         self._runtime.tell(StopRequested(known))
 
@@ -177,6 +185,19 @@ class Member:
         """Stop, and raise this in the end."""
         self._owed = self._owed or error
         self.stop()
+
+    async def _started(self) -> bool:
+        """Start the client; tell whether it has not been called off."""
+        if not self._is_called_off:
+            self._starting = asyncio.create_task(self._start())
+            try:
+                await self._starting
+            except asyncio.CancelledError:
+                me = asyncio.current_task()
+                if not self._is_called_off or (me is not None and me.cancelling()):
+                    raise
+        self._is_started = not self._is_called_off
+        return self._is_started
 
     async def _start(self) -> None:
         try:
