@@ -141,7 +141,8 @@ class Member:
         self._tasks: set[asyncio.Task[None]] = set()
         """Questions for what is committed, and the loop of polls."""
         self._starting: asyncio.Task[None] | None = None
-        self._is_started = self._is_called_off = False
+        self._called_off = asyncio.Event()
+        self._is_started = False
         self._owed: BaseException | None = None
         """What `run` raises in the end."""
 
@@ -174,7 +175,7 @@ class Member:
     def stop(self) -> None:
         """Drain, commit and leave; called once more, wait for nothing. Before the client has started there is nothing to leave."""
         if not self._is_started:
-            self._is_called_off = True
+            self._called_off.set()
             if self._starting is not None:
                 self._starting.cancel()
             return
@@ -188,15 +189,15 @@ class Member:
 
     async def _started(self) -> bool:
         """Start the client; tell whether it has not been called off."""
-        if not self._is_called_off:
+        if not self._called_off.is_set():
             self._starting = asyncio.create_task(self._start())
             try:
                 await self._starting
             except asyncio.CancelledError:
                 me = asyncio.current_task()
-                if not self._is_called_off or (me is not None and me.cancelling()):
+                if not self._called_off.is_set() or (me is not None and me.cancelling()):
                     raise
-        self._is_started = not self._is_called_off
+        self._is_started = not self._called_off.is_set()
         return self._is_started
 
     async def _start(self) -> None:
