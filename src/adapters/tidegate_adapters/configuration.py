@@ -405,9 +405,7 @@ def _converter() -> Converter:
     made.register_structure_hook(str, lambda raw, _: _str(raw))
     made.register_structure_hook_func(lambda kind: kind == Duration, lambda raw, _: _duration(raw))
     made.register_structure_hook_func(lambda kind: kind == Secret, lambda raw, _: _secret(raw))
-    made.register_structure_hook_func(
-        _is_enum, lambda raw, kind: _choice(raw, {each.name.lower(): each for each in kind})
-    )
+    made.register_structure_hook(Enum, lambda raw, kind: _choice(raw, {each.name.lower(): each for each in kind}))
     made.register_structure_hook_func(
         _is_literal,
         lambda raw, kind: _choice(raw, {str(each).lower(): each for each in get_args(kind)}),
