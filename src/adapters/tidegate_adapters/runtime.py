@@ -2,8 +2,8 @@
 
 A reducer decides and never waits; the runtime does what it decides and decides nothing. It is told how by two functions:
 
-    begin(command)              what to do: call user code (`Call`, `CallEach`), wait (`After`), end another command's work
-                                (`Interrupt`, `Withdraw`), or nothing more (None), where `begin` has done it already
+    begin(command)              what to do: call user code (`Call`, `CallEach`), wait (`After`), end what other commands have
+                                begun (`Interrupt`, `InterruptEach`, `Withdraw`), or nothing more (None)
     event_for(command, reply)   the event that says what became of it; rooms of tidegate have one of this name
 
     runtime = Runtime(rules, state, begin, event_for)
@@ -114,13 +114,21 @@ class Interrupt:
 
 @final
 @attrs.frozen
+class InterruptEach:
+    """Cancel the calls of `CallEach` for which this holds, given the command and what the code was given (RT5)."""
+
+    is_wanted: Callable[[Any, Any], bool]
+
+
+@final
+@attrs.frozen
 class Withdraw:
     """Cancel the code or the timer of this command; nothing more is told of it."""
 
     command: object
 
 
-Job: TypeAlias = Call | CallEach | After | Interrupt | Withdraw
+Job: TypeAlias = Call | CallEach | After | Interrupt | InterruptEach | Withdraw
 _JOBS: Final = get_args(Job)
 
 
@@ -444,22 +452,24 @@ class Runtime(Generic[S, E, C]):
                 self._works.setdefault(command, []).append(work)
                 work.timer = self._loop.call_later(max(seconds, 0), self._end, work, None, None)
             case Interrupt(other):
-                for work in self._works.get(other, ()):
-                    self._interrupt(work)
+                self._interrupt(lambda work, _: work.command == other)
+            case InterruptEach(is_wanted):
+                self._interrupt(lambda work, given: work.is_each and is_wanted(work.command, given))
             case Withdraw(other):
                 for work in tuple(self._works.get(other, ())):
                     self._withdraw(work)
             case _:
                 assert_never(job)
 
-    def _interrupt(self, work: _Work[C]) -> None:
-        waiting = [given for each, given in self._queue if each is work]
+    def _interrupt(self, is_wanted: Callable[[_Work[C], object], bool]) -> None:
+        """End the calls of code for which this holds."""
+        waiting = [each for each in self._queue if is_wanted(*each)]
         if waiting:
-            self._queue = deque(each for each in self._queue if each[0] is not work)
-        for given in waiting:
+            self._queue = deque(each for each in self._queue if not is_wanted(*each))
+        for work, given in waiting:
             self._end(work, given, Refused("interrupted"))
         for runner in self._runners:
-            if runner.work is work:
+            if runner.work is not None and is_wanted(runner.work, runner.given):
                 self._cancel(runner)
 
     def _withdraw(self, work: _Work[C]) -> None:
@@ -467,7 +477,7 @@ class Runtime(Generic[S, E, C]):
         self._forget(work)
         if work.timer is not None:
             work.timer.cancel()
-        self._interrupt(work)
+        self._interrupt(lambda each, _: each is work)
 
     def _forget(self, work: _Work[C]) -> None:
         left = [each for each in self._works.pop(work.command, ()) if each is not work]
