@@ -192,9 +192,7 @@ def stopped_by_signals(stop: Callable[[], None], loop: asyncio.AbstractEventLoop
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
         caught.append(signal.Signals(number))
         if len(caught) > 2:
-            os._exit(
-                128 + number
-            )  # and not what it does by default: to the first process of a container, that is nothing
+            os._exit(128 + number)  # by default it does nothing to the first process of a container
         loop.call_soon_threadsafe(told)
 
     def told() -> None:
