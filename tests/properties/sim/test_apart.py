@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
-from functools import partial
+from enum import Enum
+from functools import cached_property, partial
+from typing import Any
 
+import attrs
 import pytest
 
 from tidegate.model.effects import Effect, Note
@@ -62,9 +65,21 @@ def defaults() -> tuple[Birth, Birth]:
     return factory(holds), factory(holds)
 
 
+def in_a_class() -> tuple[Birth, Birth]:
+    class Kept:
+        seen: list[int] = []  # noqa: RUF012  it is the case
+
+    async def looks() -> int:
+        await Note("m", 0)
+        return len(Kept.seen)
+
+    return factory(looks), factory(looks)
+
+
 SHARED: dict[str, Callable[[], tuple[Birth, Birth]]] = {
     "a list around them": around,
     "a default": defaults,
+    "a class that was made in a function": in_a_class,
     **{
         f"a {type(box).__name__} {how.__name__}": partial(how, box)
         for box in ([1], {1}, {"a": 1}, bytearray(b"a"), deque([1]))
@@ -102,3 +117,78 @@ def test_one_program_may_reach_a_list_twice() -> None:
     box: list[int] = []
     births = (factory(takes, (box, box)), factory(takes, ()))
     assert explore(scenario(births)).verdict is Verdict.COMPLETE
+
+
+class Text(str):  # noqa: SLOT000  it is the case
+    """With room for more."""
+
+
+@attrs.frozen(slots=False)
+class Loose:
+    """Frozen, and with a dictionary."""
+
+    a: int = 0
+
+    @cached_property
+    def twice(self) -> int:
+        return 2 * self.a
+
+
+class Colour(Enum):
+    """A constant has attributes of its own."""
+
+    RED = 1
+
+
+def namespace() -> type:
+    class Constants:
+        numbers = (1, 2)
+
+    return Constants
+
+
+def with_more(item: object) -> object:
+    vars(item)["more"] = 1
+    return item
+
+
+GIVEN: dict[str, Callable[[], object]] = {
+    "a generator": lambda: (number for number in (1, 2)),
+    "an iterator": lambda: iter((1, 2)),
+    "a map": lambda: map(str, (1, 2)),
+    "a text with more": lambda: with_more(Text("a")),
+    "a value with more": lambda: with_more(Loose(1)),
+    "in a tuple": lambda: (1, (with_more(Loose(1)),)),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("takes_it", [takes, takes_by_name])
+def test_what_runs_use_up_or_equality_does_not_see_is_refused(given: str, takes_it: Callable[..., Any]) -> None:
+    """Before anything is explored, with the argument and its type."""
+    item = GIVEN[given]()
+    birth = factory(takes_it, item) if takes_it is takes else factory(takes_it, box=item)
+    with pytest.raises(Misuse, match=r"^ann is given a \w+ \(`\w+`\)"):
+        scenario((birth, factory(takes, ())))
+
+
+def worked_out() -> Loose:
+    loose = Loose(1)
+    assert loose.twice == 2
+    return loose
+
+
+INNOCENT: dict[str, object] = {
+    "a range": range(2),
+    "a text of a class of one's own": Text("a"),
+    "a frozen value": Loose(1),
+    "one that has worked something out": worked_out(),
+    "a member of an enumeration": Colour.RED,
+    "a class with constants, made in a function": namespace(),
+}
+
+
+@pytest.mark.parametrize("given", INNOCENT)
+def test_what_stays_as_it_is_is_given_to_anybody(given: str) -> None:
+    """To two programs at once, too."""
+    assert explore(scenario(passed(INNOCENT[given]))).verdict is Verdict.COMPLETE

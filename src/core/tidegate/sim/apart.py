@@ -1,7 +1,9 @@
 """Processes share nothing but the world. A list that two programs reach would be a channel between them that no effect
-uses, so no step would show what goes through it.
+uses, so no step would show what goes through it. Nor is a program given what its runs use up, or what equality does not see:
+each run of it would get something else, or two runs be taken for one.
 
-What is looked through is what a program is made of: the arguments that it is given, the variables around it, its defaults.
+What is looked through is what a program is made of: the arguments that it is given, the variables around it, its defaults,
+and the attributes of classes that were made in a function.
 Globals are not, for a table that nobody changes is one, too; what is hidden there shows where merges are confirmed
 (`tidegate.sim.automaton`).
 """
@@ -10,19 +12,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from functools import partial
+from enum import Enum
+from functools import cached_property, partial
 from types import FunctionType, MethodType
 from typing import Final
 
 from tidegate.model.errors import Misuse
+from tidegate.model.immutable import frozen_fields
 
 __all__ = ["check_apart"]
 
+_ATOMS: Final = (int, float, str, bytes, tuple, frozenset)
 _CHANGEABLE: Final = (list, dict, set, bytearray, deque)
 
 
 def check_apart(births: Iterable[tuple[str, object]], where: str) -> None:
-    """Raise Misuse if two programs share something that can change.
+    """Raise Misuse if two programs share something that can change, or one is given what is used up or not seen.
 
     Args:
         births: By the name of its process, what makes a run of it.
@@ -31,6 +36,21 @@ def check_apart(births: Iterable[tuple[str, object]], where: str) -> None:
     owners: dict[int, tuple[str, str]] = {}
     for process, birth in births:
         for name, item in _reached(birth, "", set()):
+            if isinstance(item, Iterator):
+                raise Misuse(
+                    f"{process} is given a {type(item).__name__} (`{name}`), which a run of its program uses up",
+                    where=where,
+                    why="programs are run again and again, and each run would get what the others left",
+                    todo="make it a tuple, or let the program make it",
+                )
+            if hidden := _hidden(item):
+                raise Misuse(
+                    f"{process} is given a {type(item).__name__} (`{name}`) with something that equality does not see: "
+                    f"{', '.join(hidden)}",
+                    where=where,
+                    why="two runs that differ in nothing else would be taken for one",
+                    todo="make it a field of a frozen attrs class",
+                )
             owner, known = owners.setdefault(id(item), (process, name))
             if owner != process:
                 names = " and ".join(f"`{each}`" for each in dict.fromkeys((known, name)))
@@ -47,6 +67,8 @@ def _reached(item: object, name: str, seen: set[int]) -> Iterator[tuple[str, obj
     if id(item) in seen:
         return
     seen.add(id(item))
+    if isinstance(item, Iterator) or _hidden(item):
+        yield name, item
     match item:
         case FunctionType():
             for variable, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
@@ -57,6 +79,10 @@ def _reached(item: object, name: str, seen: set[int]) -> Iterator[tuple[str, obj
                 yield from _reached(held, variable, seen)
             for default in (*(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()):
                 yield from _reached(default, item.__name__, seen)
+        case type() if "<locals>" in item.__qualname__:
+            for attribute, held in vars(item).items():
+                if not attribute.startswith("_"):
+                    yield from _reached(held, attribute, seen)
         case MethodType():
             yield from _reached(item.__func__, name, seen)
         case partial():
@@ -71,3 +97,20 @@ def _reached(item: object, name: str, seen: set[int]) -> Iterator[tuple[str, obj
                 yield from _reached(part, name, seen)
         case _:
             pass
+
+
+def _hidden(item: object) -> tuple[str, ...]:
+    """What an atom, or a frozen attrs value, holds besides what it is compared by; what it has worked out of that is none."""
+    kind = type(item)
+    fields = frozen_fields(kind)  # type: ignore[arg-type]  # a class is hashable
+    if isinstance(item, Enum) or (fields is None and not isinstance(item, _ATOMS)):
+        return ()
+    return tuple(
+        name
+        for name in getattr(item, "__dict__", ())
+        if not name.startswith("_") and name not in (fields or ()) and not _is_worked_out(kind, name)
+    )
+
+
+def _is_worked_out(kind: type, name: str) -> bool:
+    return isinstance(getattr(kind, name, None), cached_property)
