@@ -17,16 +17,16 @@ from tidegate.invocations.record_documents import viewed
 from tidegate.invocations.recoverer import Recoverer, RecoveryPass
 from tidegate.invocations.registration import ORIGIN
 from tidegate.invocations.status import StatusRecord
-from tidegate.model.documents import ID, Document, Eq, Field, Filter, exactly
+from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Filter, exactly
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, find_all
+from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, find_all, insert_one
 from tidegate.model.programs import find_every
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
 from tidegate.retries.schedule import Missed, Never, Schedule, ScheduleCell
-from tidegate.services.members import announce, begin
+from tidegate.services.members import begin, new_member
 from tidegate.services.retention import Retention
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 from tidegate.strategies import documents
@@ -296,7 +296,7 @@ def test_what_was_fired_is_picked_up_and_recovered_like_any_other() -> None:
     assert store.run(picker.run()) == PickedUp(2)
 
     async def join() -> None:
-        await announce("members", "me")
+        await insert_one("members", new_member("me"))
         await begin("members", "me")
 
     store.run(join())
@@ -525,12 +525,28 @@ def test_who_reports_learns_of_what_could_not_be_decided() -> None:
     assert len(contents(store.world, "occurrences")) == 1
 
 
-def test_a_run_that_cannot_be_recorded_is_named_by_each_pass() -> None:
-    """All its occurrences together are larger than a document; nothing else waits for it."""
+def test_a_run_that_cannot_be_recorded_is_given_up() -> None:
+    """All its occurrences together are larger than a document; nothing waits for it, behind it neither."""
+    programs, store = evaluator(BOTH, GOOD), Store()
+    half = Document.of({"data": bytes(SIZE_MAX // 2)})
+    for context in (EventContext("a", "1", half), EventContext("b", "1", half), EventContext("good", "good")):
+        assert store.run(programs.notice(context)).is_kept
+    for number in range(2):
+        assert store.run(programs.evaluate(f"p{number}")) == TriggerPass(is_whole=True)
+    assert [run.state.reasons for run in store.runs if isinstance(run.state, GivenUp)] == [("document too large",)]
+    for context in (EventContext("a", "2"), EventContext("b", "2")):
+        assert store.run(programs.notice(context)).is_kept
+    assert store.run(programs.evaluate("last")).skipped == ()
+    assert fired_by(store).keys() == {BOTH.id, GOOD.id}
+    assert [run.firing.number for run in store.runs if run.firing.trigger_id == BOTH.id] == [1, 2]
+
+
+def test_what_cannot_even_be_given_up_is_named_by_each_pass() -> None:
+    """Whoever is not authorised to write runs is told, and nothing else waits for it."""
 
     def refuses(store: Store, effect: Effect[object]) -> object:
         is_it = isinstance(effect, InsertOne) and effect.collection == "runs" and effect.doc[TRIGGER] == LARGE.id
-        return Refused("document too large") if is_it else store.do(effect)
+        return Refused("not authorised") if is_it else store.do(effect)
 
     store = noticed(LARGE, GOOD)
     for code in ("large", "good"):
@@ -538,7 +554,7 @@ def test_a_run_that_cannot_be_recorded_is_named_by_each_pass() -> None:
     store.trouble = dict.fromkeys(range(99), refuses)
     for number in range(2):
         answer = store.run(evaluator(LARGE, GOOD).evaluate(f"p{number}"))
-        assert [each.reason for each in answer.skipped] == ["document too large"]
+        assert [each.reason for each in answer.skipped] == ["not authorised"]
     assert fired_by(store).keys() == {GOOD.id}
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, WALL, Instant
 from tidegate.retries import schedule
@@ -19,7 +20,7 @@ from tidegate.retries.strategies.schedule import port, timelines
 from tidegate.services.retention import Retention
 from tidegate.triggers import firing as module
 from tidegate.triggers.conditions import Logic, OnCron, OnEvent
-from tidegate.triggers.contexts import CronContext, EventContext, StatusContext
+from tidegate.triggers.contexts import CronContext, EventContext, ResultContext, StatusContext
 from tidegate.triggers.firing import (
     HISTORY,
     TRIGGER_GONE,
@@ -49,9 +50,11 @@ from tidegate.triggers.firing import (
 from tidegate.triggers.laws import firing as laws
 from tidegate.triggers.strategies import firing as drawn
 from tidegate.triggers.strategies.firing import Found, event, event_triggers, events
+from tidegate.triggers.strategies.trigger import occurrences
 from tidegate.triggers.trigger import Occurrence, Trigger, ticks
 
 EPOCH, NOW = Instant(0), Instant(20)
+CARRIED = Document.of({"n": 1})
 CLAIMS = Claims(expiry=10, attempts_max=2)
 Planned = Callable[[Collection[Trigger], Collection[Occurrence], Collection[TriggerRun], Instant], Plan]
 
@@ -65,6 +68,7 @@ class Pass:
     fired: Callable[[TriggerRun, Instant], Changed | Ignored] = module.fired
     failed: Callable[[TriggerRun, int, tuple[str, ...], Claims, Instant], Changed | Ignored] = module.failed
     purge: Callable[..., Purge] = module.purge
+    set_aside: Callable[[TriggerRun, str, Instant], TriggerRun] = module.set_aside
     look: Callable[..., schedule.Look] = schedule.look
 
 
@@ -409,6 +413,25 @@ def check_race(of: Pass) -> None:
     nothing_is_lost_or_fires_twice()
 
 
+@st.composite
+def refused(draw: st.DrawFn) -> TriggerRun:
+    """A new run of whatever happened, with whatever it carries."""
+    happened = draw(st.lists(occurrences(), min_size=1, max_size=3, unique_by=lambda each: each.id))
+    number = draw(st.integers(len(happened) > 1, 3))
+    return TriggerRun(Firing("t", tuple(happened), number), Held("p", NOW))
+
+
+def check_fi10(of: Pass) -> None:
+    @effort(of)
+    @given(refused())
+    @example(TriggerRun(Firing("t", (Occurrence("c", ResultContext("t", "i", 1, 7, CARRIED), NOW),)), Held("p", NOW)))
+    @example(TriggerRun(Firing("t", (Occurrence("c", EventContext("a", "1", CARRIED), NOW),)), Held("p", NOW)))
+    def law(run: TriggerRun) -> None:
+        assert laws.what_is_set_aside_carries_nothing(run, of.set_aside(run, "too large", NOW)), "FI10"
+
+    law()
+
+
 def rest(world: World) -> int:
     """Nobody disturbs any more: passes go on until nothing is left to do. How many it took."""
     world.failures, world.lost = [], []
@@ -455,13 +478,14 @@ LAWS: dict[str, Callable[[Pass], None]] = {
     "FI6": check_fi6,
     "FI7": check_fi7,
     "FI9": check_fi9,
+    "FI10": check_fi10,
     "FI1 and all in a race": check_race,
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_passes_keep_the_law(law: str) -> None:
-    """Laws FI1 to FI9, as the header of `tidegate.triggers.firing` states them; in the race, three passes are killed, lose replies,
+    """Laws FI1 to FI10, as the header of `tidegate.triggers.firing` states them; in the race, three passes are killed, lose replies,
     and meet providers that fail, and yet each due instant and each event has one firing of each trigger.
     """
     LAWS[law](REAL)
@@ -613,6 +637,17 @@ def settled_ones(
     return attrs.evolve(gone, runs=(*gone.runs, *numbered))
 
 
+def with_all_it_carries(run: TriggerRun, reason: str, now: Instant) -> TriggerRun:
+    """The same record again, which the store will not take either."""
+    return attrs.evolve(run, state=GivenUp((reason,), now))
+
+
+def without_the_others(run: TriggerRun, reason: str, now: Instant) -> TriggerRun:
+    """What is left out of the record waits on."""
+    found = module.set_aside(run, reason, now)
+    return attrs.evolve(found, firing=attrs.evolve(found.firing, occurrences=found.firing.occurrences[:1]))
+
+
 def at_the_time_of_the_look(*asked: Any) -> schedule.Look:
     """A cron as pynenc has it: the cell moves to now, so that what else was missed is lost."""
     cron, *others = asked
@@ -636,6 +671,8 @@ def at_the_time_of_the_look(*asked: Any) -> schedule.Look:
         ("FI7", Pass(plan=as_they_come)),
         ("FI9", Pass(purge=by_age_alone)),
         ("FI9", Pass(purge=settled_ones)),
+        ("FI10", Pass(set_aside=with_all_it_carries)),
+        ("FI10", Pass(set_aside=without_the_others)),
         ("FI1 and all in a race", Pass(plan=tried_is_done)),
         ("FI1 and all in a race", Pass(plan=all_that_is_there)),
         ("FI1 and all in a race", Pass(plan=dropped_at_once)),

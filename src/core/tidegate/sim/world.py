@@ -283,10 +283,17 @@ def _id_first(doc: Document) -> Document:
     return Document(((ID.name, doc[ID]), *doc.without(ID).items))
 
 
-def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
+def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE_MAX) -> Outcomes:
     """What an effect on documents, clocks and notes means; it has one outcome, or none while it must wait.
 
     An upsert that another one was quicker than has two, of which the second is that it was refused.
+
+    Args:
+        effect: What is asked.
+        world: Where.
+        who: By whom.
+        size_max: How many bytes a document has at most; less than in MongoDB where a scenario is about that, so that its
+            traces can be read: `partial(perform, size_max=1_000)`.
 
     Raises:
         UnknownEffect: the effect has no meaning here, user code (`Call`) included: a scenario gives it one.
@@ -303,18 +310,18 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
         case FindOneAndUpdate(collection, where, updates):
             found = _find(world, collection, where)
             try:
-                after = found and _fitting(updated(found, updates, lambda: world.read(CLOCK)))
+                after = found and _fitting(updated(found, updates, lambda: world.read(CLOCK)), size_max)
                 yield _confirmed(_put(world, collection, after) if after else world), after
             except Refused as refused:
                 yield world, refused.fresh()
         case UpdateOne(collection, where, updates):
-            for after_world, reply in perform(FindOneAndUpdate(collection, where, updates), world, who):
+            for after_world, reply in perform(FindOneAndUpdate(collection, where, updates), world, who, size_max):
                 yield after_world, reply if isinstance(reply, Failure) else int(reply is not None)
         case UpsertOne(collection, where, updates):
-            yield from _upserted(effect, world, who)
+            yield from _upserted(effect, world, who, size_max)
         case InsertOne(collection, doc):
             try:
-                yield _inserted(world, collection, doc), None
+                yield _inserted(world, collection, _fitting(doc, size_max)), None
             except Refused as refused:
                 yield world, refused.fresh()
         case DeleteOne(collection, where):
@@ -345,18 +352,18 @@ def perform(effect: Effect[object], world: World, who: str) -> Outcomes:
             )
 
 
-def _upserted(effect: UpsertOne, world: World, who: str) -> Outcomes:
+def _upserted(effect: UpsertOne, world: World, who: str, size_max: int) -> Outcomes:
     collection, where, updates = effect.collection, effect.where, effect.updates
     asked = {each.field: each.value for each in equalities(where)}
     by = upserted_by(collection, cast("Key", asked[ID]))
     if _find(world, collection, where) is not None:
-        yield from perform(FindOneAndUpdate(collection, where, updates), world, who)
+        yield from perform(FindOneAndUpdate(collection, where, updates), world, who, size_max)
         if type(where) is not Eq and world.read(by) not in {"", who}:
             yield world, duplicate_key(ID.name)
         return
     described = Document(tuple((field.name, value) for field, value in asked.items()))
     try:
-        after = _id_first(updated(described, updates, lambda: world.read(CLOCK)))
+        after = _fitting(_id_first(updated(described, updates, lambda: world.read(CLOCK))), size_max)
         yield _inserted(world, collection, after).write(by, who), after
     except Refused as refused:
         yield world, refused.fresh()
@@ -366,10 +373,9 @@ def _inserted(world: World, collection: str, doc: Document) -> World:
     """The world with the new document in it.
 
     Raises:
-        Refused: It is too large, its id is taken, or a unique index would have the same values twice.
+        Refused: Its id is taken, or a unique index would have the same values twice.
     """
     there = ids(collection)
-    _fitting(doc)
     if world.read(document(collection, doc[ID])) is not None:
         raise duplicate_key(ID.name)
     there_now = (*world.read(there), doc[ID])
@@ -381,13 +387,13 @@ def _confirmed(world: World) -> World:
     return world.write(UNCONFIRMED, ()) if world.read(UNCONFIRMED) else world
 
 
-def _fitting(doc: Document) -> Document:
+def _fitting(doc: Document, size_max: int) -> Document:
     """The document, which is about to be written.
 
     Raises:
         Refused: It is too large.
     """
-    if size_of(doc) > SIZE_MAX:
+    if size_of(doc) > size_max:
         raise Refused("document too large")
     return doc
 

@@ -191,6 +191,26 @@ def context_id(context: Context) -> str:
             assert_never(context)
 
 
+def without_contents(context: Context) -> Context:
+    """The same happening, by its id, without what it carries: no payload, no arguments, no result.
+
+    Raises:
+        Misuse: The argument is of the wrong type.
+    """
+    check_type(context, CONTEXTS, "a context")
+    match context:
+        case CronContext():
+            return context
+        case EventContext():
+            return attrs.evolve(context, payload=Document())
+        case ResultContext():
+            return attrs.evolve(context, result=None, arguments=Document())
+        case StatusContext() | ExceptionContext():
+            return attrs.evolve(context, arguments=Document())
+        case _:
+            assert_never(context)
+
+
 def _check_invocation(task: object, invocation_id: object, version: object, arguments: object) -> None:
     check_name(task, "a task")
     check_name(invocation_id, "an invocation")

@@ -24,13 +24,14 @@ Laws, over what is stored:
     TE6  A run that says that it has fired has its invocation, of the same occurrences, or one answered for it that was
          registered for the same by the rule of its task.
     TE7  A pass does what there is to do, however much there is and whatever becomes of the rest; what it can do nothing
-         for (a document that cannot be read, what the store refuses, a cron whose port fails) it names, with the reason.
+         for (a document that cannot be read, what the store refuses, a cron whose port fails) it names, with the reason,
+         or gives up, on record.
     TE8  Whoever reports what happened learns of each condition that could not be decided.
 
 Known not to work
     - A pass reads all that waits, and all runs of triggers of all conditions, so it takes as long as they are many.
     - A run that the store refuses to record, since all its occurrences together are larger than a document may be, is
-      named by each pass, until somebody deletes some of them.
+      given up at once. One that is recorded, and leaves no room for the reason of its failure, is named by each pass.
     - What a run that cannot be read has used up waits until somebody has mended it, or deleted it.
     - Whoever purges runs while another evaluator still holds a view from before lets it fire again: keep runs for longer
       than a process may stand still.
@@ -86,6 +87,7 @@ from tidegate.triggers.firing import (
     fired,
     plan,
     purge,
+    set_aside,
 )
 from tidegate.triggers.trigger import NotProvided, Occurrence, Trigger, noticed, provided, ticks
 from tidegate.triggers.trigger_documents import (
@@ -373,14 +375,14 @@ class Evaluator:
                 if isinstance(verdict, Exhausted):
                     await _changed(self, verdict.run)
                     return None
-                if verdict.run == run or await self._written(verdict.run, run):
+                if verdict.run == run or await self._written(verdict.run, run, now):
                     return verdict.run
             except (Ambiguous, NotApplied, NotDurable):
                 continue  # a claim of ours is known by its pass
         return None
 
-    async def _written(self, run: TriggerRun, before: TriggerRun | None) -> bool:
-        return await (insert_new(self.runs, stored_run(run)) if before is None else _changed(self, run))
+    async def _written(self, run: TriggerRun, before: TriggerRun | None, now: Instant) -> bool:
+        return await (self.parts.record(self, run, now) if before is None else _changed(self, run))
 
     # --- drop, purge ---
 
@@ -426,6 +428,15 @@ def _at_version(key: str, version: int) -> Filter:
     return AllOf((Eq(ID, key), Eq(VERSION, version)))
 
 
+async def _record(evaluator: Evaluator, run: TriggerRun, now: Instant) -> bool:
+    try:
+        return await insert_new(evaluator.runs, stored_run(run))
+    except Refused as refused:
+        reason = refused.reason
+    await insert_new(evaluator.runs, stored_run(set_aside(run, reason, now)))
+    return False
+
+
 async def _invoke(evaluator: Evaluator, run: TriggerRun, trigger: Trigger, arguments: Document) -> bool:
     registrar = Registrar(
         key=run.id,
@@ -466,6 +477,7 @@ class EvaluatorParts:
         plan: What fires, and what may be dropped.
         claim: Whether a pass may make a run happen.
         at_version: Finds a document if it is still at that version.
+        record: Inserts the record of a run, or sets aside one that is refused; False where it is not there as it was given.
         invoke: Registers the invocation of a run, under its id; False where nobody knows whether it is.
         settle: Writes what became of a run that was claimed: it has fired, or there are reasons why not.
     """
@@ -474,6 +486,7 @@ class EvaluatorParts:
     plan: Callable[[tuple[Trigger, ...], tuple[Occurrence, ...], tuple[TriggerRun, ...], Instant], Plan] = plan
     claim: Callable[[Firing, TriggerRun | None, Claims, str, Instant], RunClaim] = _claim
     at_version: Callable[[str, int], Filter] = _at_version
+    record: Callable[[Evaluator, TriggerRun, Instant], Program[bool]] = _record
     invoke: Callable[[Evaluator, TriggerRun, Trigger, Document], Program[bool]] = _invoke
     settle: Callable[[Evaluator, TriggerRun, tuple[str, ...]], Program[None]] = _settle
 

@@ -16,7 +16,8 @@ A pass, each step one write of one document:
     1  look at the crons (`schedule`), since their instants may be older than what waits; THEN read the clock, THEN the
        occurrences, THEN triggers and runs: what is seen or registered meanwhile is not taken for too late, nor for unwanted
     2  `plan`              what fires, and what may be dropped
-    3  `claim`             the run, with an expiry; its record keeps the occurrences, so that the next one can go on
+    3  `claim`             the run, with an expiry; its record keeps the occurrences, so that the next one can go on. What
+                           the store does not take as a record is `set_aside`
     4  make the arguments (`trigger.provided`), and insert the invocation under the id of the run: if it is there, fine
     5  `fired`, `failed`   write into the run what came of it
     6  drop what the next plan says may be dropped
@@ -35,6 +36,7 @@ Laws
     FI7  Nor does the order of what it is made from.
     FI8  No attempt is one more than allowed; what has none left is given up.
     FI9  A purge leaves what waits, what is not settled, and the last run of each trigger of all conditions.
+    FI10 What is set aside is settled, has the id and the occurrences of its run, and nothing of what they carry.
 
 Known not to work
     - An occurrence that becomes visible later than one that was seen after it may come too late for its set, and then
@@ -59,13 +61,13 @@ from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_tuple, check_type, check_types
 from tidegate.services.retention import Retention, Row, surplus
 from tidegate.triggers._identity import identity
-from tidegate.triggers.contexts import EventContext
+from tidegate.triggers.contexts import EventContext, without_contents
 from tidegate.triggers.trigger import Occurrence, Trigger
 
 __all__ = [
     "HISTORY", "TRIGGER_GONE", "Busy", "Changed", "Claimed", "Claims", "Exhausted", "Failed", "Fired", "Firing",
     "GivenUp", "Held", "Ignored", "Plan", "Purge", "RunClaim", "RunState", "Settled", "TriggerRun", "claim", "failed",
-    "fired", "plan", "purge",
+    "fired", "plan", "purge", "set_aside",
 ]  # fmt: skip
 
 # --- runs ---------------------------------------------------------------------------------------------------------------
@@ -426,6 +428,25 @@ def claim(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, no
             return Claimed(attrs.evolve(_changed(run, mine), attempt=run.attempt + 1))
         case _:
             assert_never(run.state)
+
+
+def set_aside(run: TriggerRun, reason: str, now: Instant) -> TriggerRun:
+    """What is recorded of a run that cannot be: what its occurrences carry is too much for one document, perhaps.
+
+    Args:
+        run: The record that the store has refused to insert.
+        reason: What the store said.
+        now: The time, by the store's clock.
+
+    Returns:
+        The record to be inserted in its place: the run is given up, and nobody waits for its occurrences any more.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+    """
+    check_type(run, TriggerRun, "a run")
+    bare = [attrs.evolve(each, context=without_contents(each.context)) for each in run.firing.occurrences]
+    return TriggerRun(attrs.evolve(run.firing, occurrences=tuple(bare)), GivenUp((reason,), now))
 
 
 # --- 5: what came of it -------------------------------------------------------------------------------------------------

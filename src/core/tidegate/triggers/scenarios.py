@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 from tidegate.invocations.registration import ORIGIN
-from tidegate.model.documents import ID, Document, Field
+from tidegate.model.documents import ID, SIZE_MAX, Document, Field
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne
@@ -39,7 +39,7 @@ from tidegate.triggers.trigger_documents import (
 
 __all__ = [
     "CLAIMED", "DROPPED", "EACH", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
-    "SCENARIOS", "SETTLED", "TOGETHER", "TWICE", "triggers",
+    "SCENARIOS", "SETTLED", "SIZE_MAX_SMALL", "TOGETHER", "TWICE", "triggers",
 ]  # fmt: skip
 
 Purging: TypeAlias = Callable[[Evaluator], Program[None]]
@@ -87,13 +87,22 @@ def broken(context: object) -> object:
     raise ValueError(context)
 
 
+LARGE: Final = 1_000
+SIZE_MAX_SMALL: Final = 1_700
+"""Each occurrence fits into a document, and a run of all four, but for what those that are large carry."""
+ANY_NUMBER: Final = 1_000
+"""More passes than anybody makes."""
+
 ON_A_BROKEN: Final = Trigger(task="t", conditions=(A,), provider=FromContext("broken", Kind.EVENT, broken))
 
 
-def stored(name: str, seen: Instant = Instant(0)) -> Document:  # noqa: B008  an instant is a value
-    """The occurrence of an event, as it is stored."""
-    condition = A if name.startswith("a") else B
-    return stored_occurrence(Occurrence(condition_id(condition), EventContext(condition.code, name), seen))
+def stored(name: str) -> Document:
+    """The occurrence of an event, as it is stored; the payload of one in capitals is large."""
+    condition = A if name[0] in "aA" else B
+    payload = Document.of({"text": "." * LARGE} if name.isupper() else {})
+    return stored_occurrence(
+        Occurrence(condition_id(condition), EventContext(condition.code, name, payload), Instant(0))
+    )
 
 
 # --- the world ----------------------------------------------------------------------------------------------------------
@@ -136,7 +145,7 @@ def lasts(run: TriggerRun | None, now: Instant) -> bool:
     return run is not None and isinstance(run.state, Held) and run.state.until - now > 0
 
 
-def around(programs: Evaluator) -> Meaning:
+def around(programs: Evaluator, size_max: int) -> Meaning:
     """Documents, a call that answers when a pass is needed, and all occurrences that there ever were."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -148,10 +157,10 @@ def around(programs: Evaluator) -> Meaning:
                 if any(run.state.settled for run in runs(world)):
                     yield world, None
             case InsertOne("occurrences", doc):
-                for after, reply in perform(effect, world, who):
+                for after, reply in perform(effect, world, who, size_max):
                     yield after.write(NOTICED, tuple(sorted({*after.read(NOTICED), doc[ID]}))), reply
             case _:
-                yield from perform(effect, world, who)
+                yield from perform(effect, world, who, size_max)
 
     return meaning
 
@@ -159,9 +168,9 @@ def around(programs: Evaluator) -> Meaning:
 # --- who is there -------------------------------------------------------------------------------------------------------
 
 
-async def evaluator(programs: Evaluator, name: str) -> None:
+async def evaluator(programs: Evaluator, name: str, passes_max: int) -> None:
     passes = 0
-    while True:
+    while passes < passes_max:
         await Call("a pass is needed")
         passes += 1
         await programs.evaluate(f"{name}.{passes}")
@@ -283,6 +292,8 @@ def triggers(
     purge: Purging | None = None,
     keep: Retention = HISTORY,
     is_seen: bool = True,
+    size_max: int = SIZE_MAX,
+    passes: int = ANY_NUMBER,
     only: str | None = None,
 ) -> Scenario:
     """Evaluators of one trigger.
@@ -299,6 +310,8 @@ def triggers(
         purge: How somebody purges runs, too; None if nobody does.
         keep: How long runs are kept then.
         is_seen: Whether a cron was seen at the beginning of time.
+        size_max: How many bytes a document has at most.
+        passes: How many passes each evaluator makes at most.
         only: The only law that is judged, for one break hides the next; None for all.
     """
     programs = Evaluator(
@@ -309,11 +322,11 @@ def triggers(
         attempts=2,
         parts=parts,
     )
-    means = around(programs)
+    means = around(programs, size_max)
     names = tuple(f"evaluator {number}" for number in range(1, evaluators + 1))
 
     def evaluate(name: str) -> Callable[[int], Program[object]]:
-        return lambda life: evaluator(programs, f"{name}.{life}")
+        return lambda life: evaluator(programs, f"{name}.{life}", passes)
 
     actors: tuple[Actor, ...] = (
         *(Process(name, evaluate(name), FAULTS, means) for name in names),
@@ -404,6 +417,32 @@ SCENARIOS: Final = (
         ),
         thorough=partial(triggers, trigger=ON_A_BROKEN, budget=1),
         large=partial(triggers, trigger=ON_A_BROKEN, evaluators=3, budget=3, moves=3),
+    ),
+    Shipped(
+        "triggers.too_large",
+        partial(
+            triggers,
+            summary="what meets is too large for the record of a run: it is given up, and what comes behind it fires",
+            trigger=ON_BOTH,
+            events=("A1", "B1"),
+            reported=("b2", "a2"),
+            evaluators=1,
+            budget=1,
+            moves=0,
+            size_max=SIZE_MAX_SMALL,
+        ),
+        thorough=partial(
+            triggers,
+            trigger=ON_BOTH,
+            events=("A1", "B1"),
+            reported=("b2", "a2"),
+            size_max=SIZE_MAX_SMALL,
+            budget=1,
+            moves=0,
+        ),
+        large=partial(
+            triggers, trigger=ON_BOTH, events=("A1", "B1"), reported=("b2", "a2"), size_max=SIZE_MAX_SMALL, budget=2
+        ),
     ),
     Shipped(
         "triggers.purged",

@@ -1,4 +1,4 @@
-"""Thirteen ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
+"""Fourteen ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tidegate.model.documents import ID, Document, Eq, Filter
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, delete_one, find_all
+from tidegate.model.programs import insert_new
 from tidegate.retries.schedule import Due, FirstSeen, Look, NextAfter, Schedule, ScheduleCell, TooLate
 from tidegate.services.retention import Retention
 from tidegate.sim.scenario import Scenario
@@ -30,12 +31,13 @@ from tidegate.triggers.scenarios import (
     ON_BOTH,
     ON_MINUTE,
     SETTLED,
+    SIZE_MAX_SMALL,
     TOGETHER,
     TWICE,
     triggers,
 )
 from tidegate.triggers.trigger import NotProvided, Occurrence, Trigger, provided
-from tidegate.triggers.trigger_documents import loaded_run
+from tidegate.triggers.trigger_documents import loaded_run, stored_run
 
 __all__ = ["SPECIMENS"]
 
@@ -130,6 +132,12 @@ def provider_ends_the_pass(triggers: Triggers, occurrences: Occurrences, runs: R
         if isinstance(answer, NotProvided):
             raise Refused(answer.reasons[0])
     return made
+
+
+async def names_it_again(evaluator: Evaluator, run: TriggerRun, now: Instant) -> bool:
+    """A run that is too large for its record is named by each pass, and nothing behind it ever fires."""
+    del now
+    return await insert_new(evaluator.runs, stored_run(run))
 
 
 async def forgets_the_last_run(evaluator: Evaluator) -> None:
@@ -240,6 +248,24 @@ SPECIMENS: Final = (
         SETTLED,
         "pynenc: a provider may raise into the loop of all triggers, and the next pass meets the same one.",
         of="triggers.given_up",
+    ),
+    planted(
+        "names_it_again",
+        names_it_again,
+        partial(
+            triggers,
+            attrs.evolve(PARTS, record=names_it_again),
+            trigger=ON_BOTH,
+            events=("A1", "B1"),
+            reported=("b2", "a2"),
+            evaluators=1,
+            moves=0,
+            size_max=SIZE_MAX_SMALL,
+            passes=3,
+        ),
+        SETTLED,
+        "Our own second draft: each pass was refused the same record; the first draft ended there.",
+        of="triggers.too_large",
     ),
     planted(
         "forgets_the_last_run",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tidegate.model.documents import Document
 from tidegate.model.instants import Instant
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.firing import (
@@ -28,7 +29,7 @@ from tidegate.triggers.trigger import Occurrence, Trigger
 __all__ = [
     "a_purge_leaves_what_is_needed", "a_run_is_complete", "attempts_are_bounded", "dropped_when_done",
     "held_claims_are_kept", "no_occurrence_fires_twice", "only_its_own_attempt_fails", "order_does_not_matter",
-    "what_is_settled_stays", "when_it_is_planned_does_not_matter",
+    "what_is_set_aside_carries_nothing", "what_is_settled_stays", "when_it_is_planned_does_not_matter",
 ]  # fmt: skip
 
 
@@ -140,6 +141,14 @@ def a_purge_leaves_what_is_needed(
         and needed_events.isdisjoint(gone.events)
         and events.keys() >= set(gone.events)
     )
+
+
+def what_is_set_aside_carries_nothing(before: TriggerRun, after: TriggerRun) -> bool:
+    """Law FI10: what is set aside is settled, has the id and the occurrences of its run, and nothing of what they carry."""
+    contexts = [each.context for each in after.firing.occurrences]
+    carried = [getattr(each, name, None) for each in contexts for name in ("payload", "arguments", "result")]
+    of = [[each.id for each in run.firing.occurrences] for run in (before, after)]
+    return after.state.settled and before.id == after.id and of[0] == of[1] and set(carried) <= {None, Document()}
 
 
 def _is_too_old(trigger: Trigger, one: Occurrence, others: Sequence[Occurrence], now: Instant) -> bool:
