@@ -14,7 +14,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put, matches, upda
 from tidegate.model.errors import Misuse
 from tidegate.model.history import Change, NotYet, Superseded, Won, outcome_of
 from tidegate.model.instants import Instant
-from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, update_one
+from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
 from tidegate.payloads import payload_records
 from tidegate.payloads.chunking import (
     PUT,
@@ -42,7 +42,6 @@ from tidegate.payloads.payload_records import (
     collectable,
     decide_put,
     new_record,
-    put,
     record_of,
     remove,
 )
@@ -164,7 +163,7 @@ def has_put(desk: Desk, chunk: Chunk, attempt: str) -> Generator[Ask, Answer, No
         assert found is None or isinstance(found, StoredChunk)
         match desk.decide_put(found, attempt):
             case Insert():
-                yield put(CHUNKS_ARE, chunk, attempt)
+                yield insert_one(CHUNKS_ARE, chunk.document(attempt))
             case Touch(as_found):
                 yield desk.touch(CHUNKS_ARE, as_found, attempt)
             case Done():
@@ -512,7 +511,10 @@ def test_a_replacement_takes_four_kinds_of_writes() -> None:
     announced, manifest = Mark(attempt, (chunk.digest,)), manifest_of((chunk,))
     store = Store(records={"k": new_record("k")})
     marking = payload_records.mark(RECORDS_ARE, "k", 0, announced)
-    putting, swapping = put(CHUNKS_ARE, chunk, attempt), payload_records.swap(RECORDS_ARE, "k", 0, announced, manifest)
+    putting, swapping = (
+        insert_one(CHUNKS_ARE, chunk.document(attempt)),
+        payload_records.swap(RECORDS_ARE, "k", 0, announced, manifest),
+    )
 
     assert store.answer(swapping) is Outcome.NOT
     assert [store.answer(each) for each in (marking, marking, putting, swapping)] == 4 * [Outcome.DONE]
@@ -600,8 +602,7 @@ TEXT = Reference(Kind.TEXT, Codec.NONE, 1, X, (X,))
         lambda: attempt_of("ann", -1),
         lambda: payload_records.mark(RECORDS_ARE, "k", 0, None),  # type: ignore[arg-type]
         lambda: payload_records.mark(RECORDS_ARE, "", 0, Mark("a", ())),
-        lambda: put(CHUNKS_ARE, None, ATTEMPT),  # type: ignore[arg-type]
-        lambda: put(CHUNKS_ARE, Chunk(b""), ""),
+        lambda: Chunk(b"").document(""),
         lambda: payload_records.touch(CHUNKS_ARE, None, ATTEMPT),  # type: ignore[arg-type]
         lambda: payload_records.swap(RECORDS_ARE, "k", 0, Mark("a", ()), Manifest((("a", TEXT),))),
         lambda: payload_records.swap(RECORDS_ARE, "k", 0, Mark("a", ()), None),  # type: ignore[arg-type]

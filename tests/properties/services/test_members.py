@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.on_documents import done, is_read_or_misuse
 
-from tidegate.model.documents import Document
+from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.services.members import announce, beat, begin, everybody, join, leave, member_of, membership_of
+from tidegate.model.operations import FOUND_MAX, insert_one
+from tidegate.services.members import beat, begin, everybody, join, leave, member_of, membership_of, new_member
 from tidegate.services.membership import Departed, Joined, Member, RunnerNotAlive, Taken, runners
 from tidegate.sim.world import CLOCK, Plain, document, perform, world_with
+
+T = TypeVar("T")
 
 MEMBERS = "members"
 
 
 def joined() -> Plain:
-    return done(world_with({}), announce(MEMBERS, "a"), begin(MEMBERS, "a"))
+    return done(world_with({}), insert_one(MEMBERS, new_member("a")), begin(MEMBERS, "a"))
 
 
 def test_a_join_that_is_done_again_changes_nothing() -> None:
@@ -28,9 +33,9 @@ def test_a_join_that_is_done_again_changes_nothing() -> None:
     assert record is not None
     zero = Instant(0)
     assert member_of(record) == Member(id="a", name="a", life=1, runner=None, created=zero, joined=zero, seen=zero)
-    later = done(joined().write(CLOCK, Instant(5_000)), announce(MEMBERS, "a"), begin(MEMBERS, "a"))
+    later = done(joined().write(CLOCK, Instant(5_000)), insert_one(MEMBERS, new_member("a")), begin(MEMBERS, "a"))
     assert later.read(document(MEMBERS, "a")) == record
-    announced = done(world_with({}), announce(MEMBERS, "a")).read(document(MEMBERS, "a"))
+    announced = done(world_with({}), insert_one(MEMBERS, new_member("a"))).read(document(MEMBERS, "a"))
     assert announced is not None
     assert membership_of((announced,), 1).members == ()
 
@@ -38,11 +43,11 @@ def test_a_join_that_is_done_again_changes_nothing() -> None:
 def test_whoever_has_left_is_not_a_member_again() -> None:
     """Law MP2: neither a beat nor another join brings it back."""
     left = done(joined(), leave(MEMBERS, "a"))
-    for effect in (beat(MEMBERS, "a"), begin(MEMBERS, "a"), announce(MEMBERS, "a")):
+    for effect in (beat(MEMBERS, "a"), begin(MEMBERS, "a"), insert_one(MEMBERS, new_member("a"))):
         assert done(left.write(CLOCK, Instant(5_000)), effect).read(document(MEMBERS, "a")) == left.read(
             document(MEMBERS, "a")
         )
-    ((_, records),) = perform(everybody(MEMBERS), left, "a")
+    _, records = ran(left, everybody(MEMBERS))
     assert records == (left.read(document(MEMBERS, "a")),)
 
 
@@ -53,7 +58,7 @@ def test_a_member_is_read_where_the_clock_of_the_store_was_set_back(back: int) -
     failed_over = joined().write(CLOCK, Instant(-back))
     for again in (
         done(failed_over, beat(MEMBERS, "a")),
-        done(failed_over, announce(MEMBERS, "a"), begin(MEMBERS, "a")),
+        done(failed_over, insert_one(MEMBERS, new_member("a")), begin(MEMBERS, "a")),
     ):
         record = again.read(document(MEMBERS, "a"))
         assert record is not None
@@ -76,7 +81,7 @@ def test_whatever_the_clock_has_shown_is_a_member(created: int, since: int, seen
     assert tuple(each.at // 1_000 for each in (found.created, found.joined, found.seen)) == in_order
 
 
-def ran(world: Plain, program: Program[object]) -> tuple[Plain, object]:
+def ran(world: Plain, program: Program[T]) -> tuple[Plain, T]:
     """The world after a program that is alone, and what it returns."""
     reply: object = None
     try:
@@ -114,12 +119,21 @@ def test_a_worker_joins_a_runner_that_is_alive() -> None:
     world, worker = ran(world, join(MEMBERS, "w", DEAD_AFTER, runner="a"))
     assert isinstance(worker, Joined)
     assert worker.member.runner == "a"
-    ((_, records),) = perform(everybody(MEMBERS), world, "a")
-    assert isinstance(records, tuple)
+    _, records = ran(world, everybody(MEMBERS))
     known = membership_of(records, DEAD_AFTER)
     assert [each.id for each in runners(known, Instant(0))] == ["a"]
     _, refused = ran(done(world, leave(MEMBERS, "a")), join(MEMBERS, "x", DEAD_AFTER, runner="a"))
     assert refused == RunnerNotAlive("a", Departed())
+
+
+def test_everybody_is_read_however_many_there_are() -> None:
+    """More than two replies hold; whoever joins learns of one on the last page."""
+    times = dict.fromkeys(("created", "joined", "seen"), Instant(0))
+    docs = tuple(Document.of({"_id": f"{number:04}", "left": None, **times}) for number in range(2 * FOUND_MAX + 1))
+    world, records = ran(world_with({MEMBERS: docs}), everybody(MEMBERS))
+    assert records == docs
+    _, taken = ran(world, join(MEMBERS, "z", DEAD_AFTER, runner=docs[-1][ID]))
+    assert isinstance(taken, Joined)
 
 
 @pytest.mark.parametrize("stops", range(1, 6))
@@ -144,7 +158,7 @@ def test_what_is_not_a_member_is_misuse() -> None:
     with pytest.raises(Misuse):
         member_of(Document.of({"_id": "x", "created": Instant(0), "joined": Instant(0)}))
     with pytest.raises(Misuse):
-        _ = announce(MEMBERS, "")
+        _ = new_member("")
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.properties.on_documents import is_read_or_misuse
+from tests.properties.on_documents import is_read_or_misuse, run
 
 from tidegate.leases.leader import fenced
-from tidegate.model.documents import Document, Field, Put
+from tidegate.model.documents import ID, Document, Field, Put
 from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import FOUND_MAX
 from tidegate.services.atomic_service import AtomicService, AtomicServiceRun
 from tidegate.services.executions import Execution, Gate
 from tidegate.services.retention import Retention, Row
@@ -27,7 +28,7 @@ from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.world import contents, world_with
+from tidegate.sim.world import contents, document, world_with
 from tidegate.triggers.evaluator import Evaluator
 
 HELD = Document.of({"_id": "x", "token": 1, "run": "r", "runner": "a", "started": Instant(0)})
@@ -134,6 +135,22 @@ def test_a_run_cuts_the_history() -> None:
         assert left_behind(evaluates, keep)[1] == [mine]
     for keep in (Retention(age=9 * SECOND), Retention(age=0, count=0), Retention(age=0, count=2)):
         assert left_behind(evaluates, keep)[1] == [mine, ROW]
+
+
+def test_a_history_of_more_rows_than_a_reply_holds_is_cut() -> None:
+    """What is too old, or too much, is found among all rows, and not among the first by id."""
+    late = OLD.put(ID, "z")
+    begun, ended = (Field[Instant](name) for name in ("start", "end"))
+    rows = tuple(
+        OLD.put(ID, f"{number:04}").put(begun, Instant(0)).put(ended, Instant(0)) for number in range(FOUND_MAX)
+    )
+    runner = ServiceRunner(
+        me="a", service=AtomicService(), key=KEY, work=evaluates, polls=1, keep=Retention(age=5 * SECOND, count=0)
+    )
+    world = world_with({"gates": (new_gate(KEY),), "executions": (*rows, late)})
+    _, after = run(runner.run(), world)
+    assert len(contents(after, "executions")) == FOUND_MAX + 1
+    assert after.read(document("executions", "z")) is None
 
 
 def test_what_is_not_a_row_is_misuse() -> None:

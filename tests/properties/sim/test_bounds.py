@@ -113,7 +113,7 @@ def test_random_runs_go_on_where_a_search_was_stopped() -> None:
     assert (reports[0].verdict, reports[0].law, reports[0].is_shortest) == (Verdict.VIOLATED, "nobody is inside", False)
     assert first is not None
     assert reports[1].trace == first
-    assert reports[0].reason.startswith("1 steps were taken from the beginning; run 7.")
+    assert reports[0].reason.startswith("1 step was taken from the beginning; run 7.")
     assert replay(first, broken) == Reproduced(len(first.steps))
     assert len(first.steps) > 1
     found = explore(scenario(), Exploration(depth_max=1), onward=portfolio(Plan("7"), 50, seeding=Random))

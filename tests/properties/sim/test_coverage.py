@@ -126,7 +126,7 @@ def test_what_a_bound_cuts_off_is_reported() -> None:
     """How many states, how deep, which goals, and which laws about rest."""
     done = {"it is done": lambda state: str(state.status("p")) == 'finished: "done"'}
     report = explore(scenario(sometimes=done, eventually=done), Exploration(depth_max=1))
-    assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 steps were taken from the beginning")
+    assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 step was taken from the beginning")
     assert report.uncovered == (
         "1 states from depth 1 on were not looked beyond",
         "goal never reached: it is done",

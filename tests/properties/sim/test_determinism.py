@@ -183,7 +183,7 @@ def test_executions_of_other_lengths_differ_where_the_shorter_ends() -> None:
     """And of the same length nowhere."""
     stand = (Stand("p", "a"),)
     found = difference(((stand, stand),), ((stand,),))
-    assert found == Difference(0, 1, "", "1 steps", "0 steps", "", ())
+    assert found == Difference(0, 1, "", "1 step", "0 steps", "", ())
     assert difference(((stand, stand),), ((stand, stand),)) is None
 
 

@@ -46,14 +46,14 @@ import attrs
 from tidegate.model.documents import ID, AddToSet, AllOf, Contains, Document, Eq, Field, Push, Put
 from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.history import HISTORY_MAX, Change
-from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
+from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, update_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.payloads.chunking import CHUNKS, PUT, Chunk, Corrupt, Manifest, check_digests, manifest_of
+from tidegate.payloads.chunking import CHUNKS, PUT, Corrupt, Manifest, check_digests, manifest_of
 
 __all__ = [
     "HISTORY", "MANIFEST", "PENDING", "SWAPPED", "UNDONE", "VERSION", "Done", "Insert", "Mark", "PayloadRecord",
-    "StoredChunk", "Touch", "attempt_of", "collectable", "decide_put", "mark", "new_record", "put", "record_of",
+    "StoredChunk", "Touch", "attempt_of", "collectable", "decide_put", "mark", "new_record", "record_of",
     "remove", "stored_chunk_of", "swap", "touch", "undo",
 ]  # fmt: skip
 
@@ -208,16 +208,6 @@ def mark(collection: str, key: str, version: int, announced: Mark) -> UpdateOne:
     return update_one(collection, _unchanged(key, version), AddToSet(PENDING, announced.document()))
 
 
-def put(collection: str, chunk: Chunk, attempt: str) -> InsertOne:
-    """Insert a chunk. Where its id is taken, read who put it last, and `decide_put`.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or a name is empty.
-    """
-    check_type(chunk, Chunk, "a chunk")
-    return insert_one(collection, chunk.document(attempt))
-
-
 def touch(collection: str, seen: StoredChunk, attempt: str) -> UpdateOne:
     """Put a chunk that is there, if nobody else has put it since it was read.
 
@@ -292,7 +282,7 @@ def _as_seen(seen: StoredChunk) -> AllOf:
 @final
 @attrs.frozen
 class Insert:
-    """The chunk is not there: `put` it."""
+    """The chunk is not there: insert it, unless another is quicker (`insert_new`)."""
 
 
 @final

@@ -29,10 +29,11 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import ID, Document, Eq
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.history import Won, outcome_of
 from tidegate.model.operations import check_collection, find_all, find_one
+from tidegate.model.programs import insert_new
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.payloads import chunking, payload_records
 from tidegate.payloads.chunking import DATA, Chunk, Corrupt, Joined, Manifest, Missing, Plan, TooLong
@@ -45,7 +46,6 @@ from tidegate.payloads.payload_records import (
     attempt_of,
     collectable,
     decide_put,
-    put,
     record_of,
     stored_chunk_of,
     touch,
@@ -194,14 +194,9 @@ class Replacer:
             if isinstance(verdict, Done):
                 return True
             if isinstance(verdict, Insert):
-                try:
-                    await put(self.chunks, chunk, attempt)
-                except Refused as refused:
-                    if refused.reason != DUPLICATE_KEY:
-                        raise
-                    continue
-                return True
-            if await touch(self.chunks, verdict.seen, attempt):
+                if await insert_new(self.chunks, chunk.document(attempt)):
+                    return True
+            elif await touch(self.chunks, verdict.seen, attempt):
                 return True
         return False
 

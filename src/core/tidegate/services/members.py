@@ -3,7 +3,7 @@
 A member is one document. The store writes every instant in it by its own clock, and each write of one's own record
 replies what the store's clock showed: so a process knows the time that judges for all without a clock of its own.
 
-    join    insert the record without instants, then let the store write them: done again, both change nothing. Under a
+    join    insert the record (`new_member`) without instants, then let the store write them: done again, both change nothing. Under a
             lasting name, or as a worker, first read who is there (`join`)
     beat    the store writes `seen`; a member that has left does not beat
     leave   the store writes `left`, once
@@ -24,24 +24,21 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, PutServerTime
-from tidegate.model.effects import DUPLICATE_KEY, Refused
+from tidegate.model.effects import Program
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
-    FindAll,
     FindOneAndUpdate,
-    InsertOne,
     StoreTime,
-    find_all,
     find_one,
     find_one_and_update,
-    insert_one,
 )
+from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.services.membership import Alive, Joined, Member, Membership, RunnerNotAlive, Taken, liveness
 from tidegate.services.membership import join as joining
 
-__all__ = ["SEEN", "announce", "beat", "begin", "everybody", "join", "leave", "member_of", "membership_of"]
+__all__ = ["SEEN", "beat", "begin", "everybody", "join", "leave", "member_of", "membership_of", "new_member"]
 
 _CREATED: Final = Field[Instant]("created")
 _NAME: Final = Field[str]("name")
@@ -51,8 +48,6 @@ _JOINED: Final = Field[Instant]("joined")
 SEEN: Final = Field[Instant]("seen")
 _LEFT: Final = Field[Instant]("left")
 _STAYS: Final = Eq(Field[Instant | None](_LEFT.name), None)
-
-_MEMBERS_MAX: Final = 1_000
 
 
 def member_of(record: Document) -> Member | None:
@@ -123,13 +118,10 @@ async def join(
     if not isinstance(answer, Joined):
         return answer
     member = answer.member
-    record = Document.of({"_id": who, "left": None, "name": member.name, "life": member.life, "runner": member.runner})
+    place = (("name", member.name), ("life", member.life), ("runner", member.runner))
+    record = Document((*new_member(who).items, *place))
     takes_over = member.life > 1 and isinstance(liveness(known, known.latest[member.place].id, member.joined), Alive)
-    try:
-        await insert_one(collection, record.put(_CREATED, member.created) if takes_over else record)
-    except Refused as refused:
-        if refused.reason != DUPLICATE_KEY:
-            raise
+    await insert_new(collection, record.put(_CREATED, member.created) if takes_over else record)
     await begin(collection, who)
     await _take_over(collection, who)
     found = await find_one(collection, Eq(ID, who))
@@ -143,10 +135,10 @@ def _take_over(collection: str, who: str) -> FindOneAndUpdate:
     return find_one_and_update(collection, where, PutServerTime(_JOINED), PutServerTime(SEEN))
 
 
-def announce(collection: str, who: str) -> InsertOne:
-    """The first step of a join: where the id is taken, it was done before."""
+def new_member(who: str) -> Document:
+    """What the first step of a join inserts, unless it is there (`insert_new`): then it was done before."""
     check_name(who, "a member")
-    return insert_one(collection, Document.of({"_id": who, "left": None}))
+    return Document.of({"_id": who, "left": None})
 
 
 def begin(collection: str, who: str) -> FindOneAndUpdate:
@@ -165,6 +157,6 @@ def leave(collection: str, who: str) -> FindOneAndUpdate:
     return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS)), PutServerTime(_LEFT))
 
 
-def everybody(collection: str) -> FindAll:
-    """All records of members."""
-    return find_all(collection, limit=_MEMBERS_MAX)
+def everybody(collection: str) -> Program[tuple[Document, ...]]:
+    """All records of members, however many."""
+    return find_every(collection)

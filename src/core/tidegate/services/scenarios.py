@@ -13,10 +13,10 @@ from tidegate.leases.leader import FENCE, fenced
 from tidegate.model.documents import Document, Put
 from tidegate.model.effects import Effect, Now
 from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.model.operations import FindOneAndUpdate
+from tidegate.model.operations import FindOneAndUpdate, insert_one
 from tidegate.services.atomic_service import AtomicService, AtomicServiceRun
 from tidegate.services.executions import ExecutionStatus, Gate
-from tidegate.services.members import announce, begin, leave, membership_of
+from tidegate.services.members import begin, leave, membership_of, new_member
 from tidegate.services.membership import Alive, liveness
 from tidegate.services.service_runner import (
     PARTS,
@@ -268,7 +268,7 @@ def in_its_turn(state: State) -> bool:
 
 async def passes_by() -> None:
     """Somebody joins, and leaves."""
-    await announce(MEMBERS, "c")
+    await insert_one(MEMBERS, new_member("c"))
     await begin(MEMBERS, "c")
     await leave(MEMBERS, "c")
 

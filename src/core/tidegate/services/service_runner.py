@@ -33,7 +33,6 @@ The collections have no prefix: where several programs share a database, name th
 `tidegate.triggers.evaluator` (`Evaluator.evaluate`), which needs no token, for it claims each run that it makes happen.
 
 Known not to work
-    - The history is cut by its first FOUND_MAX rows, by id: beyond them nothing is counted, and age cuts in turns.
     - A runner beats when it polls, not while it works: work that takes longer than `dead_after` is reaped.
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
       keeps what the older one writes from counting (AP3).
@@ -49,28 +48,24 @@ import attrs
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, PutServerTime
 from tidegate.model.effects import (
-    DUPLICATE_KEY,
     Ambiguous,
     Failure,
     NotApplied,
     NotDurable,
     Note,
     Program,
-    Refused,
     Sleep,
 )
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
-    FOUND_MAX,
     check_collection,
     delete_one,
-    find_all,
     find_one,
     find_one_and_update,
     update_one,
 )
-from tidegate.model.programs import insert_new
+from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, pause
@@ -92,7 +87,7 @@ from tidegate.services.executions import (
     margin,
     skipped,
 )
-from tidegate.services.members import SEEN, announce, beat, begin, everybody, leave, membership_of
+from tidegate.services.members import SEEN, beat, begin, everybody, leave, membership_of, new_member
 from tidegate.services.membership import DEAD_AFTER, Alive, Membership, liveness, runners
 from tidegate.services.retention import Retention, surplus
 
@@ -280,13 +275,7 @@ class ServiceRunner:
 
     async def _joined(self) -> bool:
         try:
-            await announce(self.members, self.me)
-        except Refused as refused:
-            if refused.reason != DUPLICATE_KEY:
-                raise
-        except (Ambiguous, NotApplied, NotDurable):
-            return False
-        try:
+            await insert_new(self.members, new_member(self.me))
             await begin(self.members, self.me)
         except (Ambiguous, NotApplied, NotDurable):
             return False
@@ -385,7 +374,7 @@ class ServiceRunner:
     async def _cut(self, now: Instant) -> None:
         """Delete the rows that are too old or too many; without an answer that is left to the next run."""
         try:
-            found = await find_all(self.history, limit=FOUND_MAX)
+            found = await find_every(self.history)
             rows = tuple([execution_of(each).row for each in found])
             for gone in surplus(rows, self.keep, now=now):
                 await delete_one(self.history, Eq(ID, gone))

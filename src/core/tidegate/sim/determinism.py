@@ -34,6 +34,7 @@ from tidegate.sim.automaton import Asking
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import status
 from tidegate.sim.policies import Generator, Seeding
+from tidegate.sim.rendering import number_of
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Search
 from tidegate.sim.ways import ways
@@ -236,7 +237,9 @@ def difference(one: Runs, other: Runs) -> Difference | None:
                     return found
         if len(left) != len(right):
             step = min(len(left), len(right))
-            return Difference(run, step, "", f"{len(left) - 1} steps", f"{len(right) - 1} steps", "", ())
+            return Difference(
+                run, step, "", number_of(len(left) - 1, "step"), number_of(len(right) - 1, "step"), "", ()
+            )
     return None
 
 

@@ -30,6 +30,7 @@ from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, 
 from tidegate.sim.liveness import Graph, cycles, loop, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
 from tidegate.sim.partial_order import LAWS, Fusion, Looks, unfused
+from tidegate.sim.rendering import number_of
 from tidegate.sim.scenario import Actor, Scenario
 from tidegate.sim.sizing import Sizing
 from tidegate.sim.space import Space, Stepper, remembered
@@ -247,7 +248,7 @@ class Search:
                 self.laws_looked()
                 self.sizing.update(self.layers, len(self.seen))
                 if len(self.layers) - 1 == bounds.depth:
-                    stopped, frontier = f"{bounds.depth:,} steps were taken from the beginning", layer
+                    stopped, frontier = f"{_were(bounds.depth, 'step')} taken from the beginning", layer
                     break
                 found: list[Packed] = []
                 quiet: list[Packed] = []
@@ -319,7 +320,7 @@ class Search:
     def reached(self, bounds: Bounds, proceed: Proceed, waiting: int) -> str:
         """The bound that is reached, in words; empty if none is."""
         if len(self.seen) >= bounds.states:
-            return f"{bounds.states:,} states were seen"
+            return f"{_were(bounds.states, 'state')} seen"
         if bounds.memory is not None and self.memory >= bounds.memory:
             return f"the states take {bounds.memory:,} bytes"
         if not proceed(
@@ -458,3 +459,7 @@ CALLED_OFF: Final = "the caller's bound was reached"
 
 def go_on(progress: Progress) -> bool:  # noqa: ARG001  the caller sets no bound
     return True
+
+
+def _were(number: int, what: str) -> str:
+    return f"{number_of(number, what)} {'was' if number == 1 else 'were'}"

@@ -2,7 +2,8 @@
 
 That is how mongodash names records: nothing but a unique index on task and document keeps them to one. Ours are named after
 task and document (`tidegate.reactive.reactive_task`), so whoever shares a collection with mongodash needs the index, too.
-Whoever is refused looks again, for the document may have changed since the other one looked.
+Whoever is refused looks again, for the document may have changed since the other one looked. That the other index refuses
+says here that the record is there, and is a refusal like any other elsewhere (`tidegate.model.programs.insert_new`).
 """
 
 from __future__ import annotations
