@@ -516,6 +516,7 @@ class ReactiveTask:
     async def _begun(self, key: Value, record: TaskRecord) -> _Begun | Idle:
         """Look at the document, now that the record is claimed."""
         claim, known, is_known = claim_of(record), record, True
+        may_end = False  # a request of ours to end it may still arrive, and would end the record of a handler that runs
         for attempt in range(self.attempts):
             await pause(self.pauses, attempt)
             try:
@@ -532,12 +533,14 @@ class ReactiveTask:
                 if isinstance(verdict, Leave):
                     return Idle.STALE
                 if isinstance(verdict, Go):
-                    return _Begun(known)
+                    return Idle.STALE if may_end else _Begun(known)  # if it is, its lease will end
+                may_end = may_end or isinstance(verdict, UpdateRecord)
                 write = verdict if isinstance(verdict, UpdateRecord) else verdict.write
                 if await self._written(key, known, write):
                     if isinstance(verdict, UpdateRecord):
                         return Idle.SKIPPED
                     return _Begun(write.record, str(verdict.why) if isinstance(verdict, CannotRun) else None)
+                may_end = False  # the record has moved on, and no request of ours fits it any more
             except (Ambiguous, NotApplied, NotDurable):
                 pass
         return Idle.STALE

@@ -277,6 +277,9 @@ FAULTS: Final = Faults(
         **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE), is_write),
     }
 )
+CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
+ON_WRITES: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, on=is_write)
+"""Fewer than may strike, where all of them would make a default scope too large."""
 
 
 def triggers(
@@ -294,6 +297,7 @@ def triggers(
     is_seen: bool = True,
     size_max: int = SIZE_MAX,
     passes: int = ANY_NUMBER,
+    faults: Faults = FAULTS,
     only: str | None = None,
 ) -> Scenario:
     """Evaluators of one trigger.
@@ -312,6 +316,7 @@ def triggers(
         is_seen: Whether a cron was seen at the beginning of time.
         size_max: How many bytes a document has at most.
         passes: How many passes each evaluator makes at most.
+        faults: Which may strike the evaluators.
         only: The only law that is judged, for one break hides the next; None for all.
     """
     programs = Evaluator(
@@ -329,7 +334,7 @@ def triggers(
         return lambda life: evaluator(programs, f"{name}.{life}", passes)
 
     actors: tuple[Actor, ...] = (
-        *(Process(name, evaluate(name), FAULTS, means) for name in names),
+        *(Process(name, evaluate(name), faults, means) for name in names),
         *((Process("reporter", lambda _: reporter(programs, reported), meaning=means),) if reported else ()),
         *((Process("purger", lambda _: purger(programs, purge), meaning=means),) if purge else ()),
         Network(means),
@@ -379,6 +384,7 @@ SCENARIOS: Final = (
             summary="events that have to meet come meanwhile: none fires twice, and runs are numbered",
             trigger=ON_BOTH,
             reported=("b1", "a2"),
+            budget=1,
             moves=0,
         ),
         thorough=partial(triggers, trigger=ON_BOTH, reported=("b1", "a2", "b2"), moves=1),
@@ -388,10 +394,12 @@ SCENARIOS: Final = (
         "triggers.cron",
         partial(
             triggers,
-            summary="two evaluators look at a cron, late or not: each minute fires once",
+            summary="two evaluators look at a cron, late or not, and one may crash: each minute fires once",
             trigger=ON_MINUTE,
             events=(),
+            budget=1,
             moves=2,
+            faults=CRASHES,
         ),
         thorough=partial(triggers, trigger=ON_MINUTE, events=(), budget=1, moves=2),
         large=partial(triggers, trigger=ON_MINUTE, events=(), evaluators=3, budget=2, moves=4),
@@ -404,8 +412,9 @@ SCENARIOS: Final = (
             trigger=ON_MINUTE,
             events=(),
             is_seen=False,
+            budget=1,
         ),
-        thorough=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, budget=1, moves=1),
+        thorough=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, budget=2),
         large=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, evaluators=3, budget=2, moves=4),
     ),
     Shipped(
@@ -414,8 +423,9 @@ SCENARIOS: Final = (
             triggers,
             summary="there are never any arguments: it is tried as often as it may be, and given up",
             trigger=ON_A_BROKEN,
+            budget=1,
         ),
-        thorough=partial(triggers, trigger=ON_A_BROKEN, budget=1),
+        thorough=partial(triggers, trigger=ON_A_BROKEN, budget=2),
         large=partial(triggers, trigger=ON_A_BROKEN, evaluators=3, budget=3, moves=3),
     ),
     Shipped(
@@ -450,7 +460,9 @@ SCENARIOS: Final = (
             triggers,
             summary="runs that are over are forgotten while others evaluate: what has fired does not fire again",
             events=("a1", "a2"),
+            budget=1,
             moves=0,
+            faults=ON_WRITES,
             purge=Evaluator.purge,
             keep=Retention(age=0, count=1),
         ),

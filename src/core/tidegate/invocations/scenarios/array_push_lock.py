@@ -1,6 +1,8 @@
 """The array-push lock as it is in the wild, where it is right: while nobody stalls and nothing is lost.
 
-What is wrong with it otherwise: `tidegate.invocations.specimens.array_push_lock`. A record is running under one runner,
+What is wrong with it otherwise: `tidegate.invocations.specimens.array_push_lock`. So no fault strikes here: after a crash, a
+cancellation, or a request that is not sent, not done, not confirmed or late, a claim remains, and after a reply that is lost,
+or a request that comes twice, one stands twice. A record is running under one runner,
 several of whose processes want to end it: one says retry, the others finish it.
 """
 

@@ -262,7 +262,7 @@ SCENARIOS: Final = (
     ),
     Shipped(
         "recovery.together",
-        together,
+        partial(together, budget=1),
         thorough=partial(together, moves=2, budget=1),
         large=partial(together, budget=4, moves=6, times=5, attempts=2),
     ),

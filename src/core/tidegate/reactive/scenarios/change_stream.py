@@ -364,7 +364,12 @@ async def swept() -> tuple[str, ...]:
 SCENARIOS: Final = (
     Shipped(
         "change_stream",
-        partial(change_stream, handovers=1, budget=0),
+        partial(
+            change_stream,
+            summary="leaders change, and each change is looked at; crashes strike in `change_stream.crashes`, both in `@thorough`",
+            handovers=1,
+            budget=0,
+        ),
         thorough=partial(change_stream, handovers=1),
         large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), DELETE), handovers=2, budget=2),
     ),
@@ -417,7 +422,6 @@ SCENARIOS: Final = (
             edits=(total(2), total(2, "x", USERS)),
             docs=SAME_ID,
             size=2,
-            budget=0,
             is_new=False,
         ),
         thorough=partial(

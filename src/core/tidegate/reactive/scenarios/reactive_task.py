@@ -288,6 +288,8 @@ HANDLERS_FAIL: Final = Faults(
 
 
 STALLS: Final = Faults.of(Fault.STALL)
+CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
+"""Of all that may strike, where more would make a default scope too large."""
 
 
 async def renewing(task: ReactiveTask, key: Value, claim: Claim) -> object:
@@ -396,7 +398,7 @@ def reactive_task(
 SCENARIOS: Final = (
     Shipped(
         "reactive_task",
-        reactive_task,
+        partial(reactive_task, budget=1, faults=CRASHES),
         thorough=partial(reactive_task, budget=1),
         large=partial(reactive_task, edits=(total(2), total(3)), workers=3, budget=2, moves=2),
     ),
@@ -437,7 +439,14 @@ SCENARIOS: Final = (
     ),
     Shipped(
         "reactive_task.deleted",
-        partial(reactive_task, summary="a document is deleted: its record goes", edits=(DELETE,), sweeps=FINISHED),
+        partial(
+            reactive_task,
+            summary="a document is deleted: its record goes",
+            edits=(DELETE,),
+            sweeps=FINISHED,
+            budget=1,
+            faults=CRASHES,
+        ),
         thorough=partial(reactive_task, edits=(DELETE,), sweeps=FINISHED, workers=1, budget=1),
         large=partial(reactive_task, edits=(DELETE,), sweeps=FINISHED, budget=2, moves=2),
     ),
@@ -463,6 +472,8 @@ SCENARIOS: Final = (
             edits=(AGAIN,),
             gone=TaskStatus.PENDING,
             workers=1,
+            budget=1,
+            moves=0,
             sweeps=PENDING,
         ),
         thorough=partial(reactive_task, edits=(DELETE, AGAIN), workers=1, sweeps=PENDING),
@@ -475,6 +486,7 @@ SCENARIOS: Final = (
             summary="a document changes, and changes back, while a run begins",
             edits=(total(2), total(1)),
             workers=1,
+            budget=1,
             moves=0,
         ),
         thorough=partial(reactive_task, edits=(total(2), total(1)), workers=1, budget=1),
