@@ -32,6 +32,7 @@ VALUES: Final = {
     "functools": "partial application, and the caches listed below",
     "gc": "what lies on the value stack of a suspended program, see sim.fingerprint",
     "hashlib": "digests of values",
+    "importlib": "a room of the catalogue, once something of it is asked for",
     "inspect": "what kind of function a law is",
     "itertools": "iteration",
     "json": "the text of a dead letter, and of a trace in a page",
@@ -47,7 +48,7 @@ VALUES: Final = {
 }
 """What the core may import besides itself, and what for: none of it has a clock, a random generator or I/O."""
 
-ONLY_IN: Final = dict.fromkeys(("dis", "gc", "sys"), "sim.fingerprint")
+ONLY_IN: Final = dict.fromkeys(("dis", "gc", "sys"), "sim.fingerprint") | {"importlib": "catalogue"}
 SYS: Final = frozenset({"version_info"})
 
 BANNED_NAMES: Final = frozenset(
@@ -57,6 +58,7 @@ CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 """Clocks behind a name that may be imported: `datetime.now`."""
 
 CACHES: Final = {
+    "catalogue.__getattr__": "what ships, once it was asked for",
     "model.values._field_names": "the fields of a class, once per class",
     "model.operations._check_collection_name": "whether a name may name a collection, once per name",
     "reactive.scenarios.reactive_task.read": "a record as laws want it, for a while",
