@@ -240,6 +240,7 @@ def checked(value: object, where: str, depth: int = 1) -> None:
 
 def check_held(field: Field[Any], value: object, depth: int = 1) -> None:
     """Raise Misuse unless it is a field, and the value may stand in it, at this depth."""
+    check_int(depth, "a depth", 1)
     _lowest(value, _name_of(field), depth)
 
 
