@@ -523,7 +523,20 @@ def test_topics_that_are_none_are_refused(topics: list[str]) -> None:
 def test_a_record_of_aiokafka_becomes_a_value(
     timestamp: int | None, kind: int | None, expected: Instant | None
 ) -> None:
-    """Milliseconds become microseconds on the clock that counted them; a header may have no value."""
-    headers = [("trace", b"1"), ("trace", None)]
-    received = ConsumerRecord("topic", 1, 2, timestamp, kind, b"k", None, None, 1, 0, headers)
-    assert record_of(received) == Record("topic", 1, 2, b"k", None, (("trace", b"1"), ("trace", None)), expected)
+    """Milliseconds become microseconds on the clock that counted them; a header may have no value. One without headers is made
+    without being looked at again, and is the same value.
+    """
+    for headers in ([("trace", b"1"), ("trace", None)], []):
+        received = ConsumerRecord("topic", 1, 2, timestamp, kind, b"k", None, None, 1, 0, headers)
+        made = Record("topic", 1, 2, b"k", None, tuple(headers), expected)
+        assert (record_of(received), hash(record_of(received)), repr(record_of(received))) == (
+            made,
+            hash(made),
+            repr(made),
+        )
+
+
+def test_what_a_deserialiser_makes_is_looked_at() -> None:
+    """A value that is not bytes is refused, as anywhere."""
+    with pytest.raises(Misuse, match="value"):
+        record_of(ConsumerRecord("topic", 1, 2, 1_700, 0, None, {"a": 1}, None, 1, 0, []))
