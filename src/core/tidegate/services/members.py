@@ -3,8 +3,8 @@
 A member is one document. The store writes every instant in it by its own clock, and each write of one's own record
 replies what the store's clock showed: so a process knows the time that judges for all without a clock of its own.
 
-    join    insert the record (`new_member`) without instants, then let the store write them: done again, both change nothing. Under a
-            lasting name, or as a worker, first read who is there (`join`)
+    join    insert the record (`new_member`) without instants, then let the store write them: done again, both change
+            nothing. Under a lasting name, or as a worker, first read who is there (`join`)
     beat    the store writes `seen`; a member that has left does not beat
     leave   the store writes `left`, once
 
