@@ -96,9 +96,13 @@ class Const(NamedTuple):
 class Me(NamedTuple):
     """The name of the process."""
 
+    word: str = "me"
+
 
 class Life(NamedTuple):
     """The number of its life."""
+
+    word: str = "life"  # so that no other tuple is equal to it
 
 
 class Var(NamedTuple):

@@ -456,7 +456,7 @@ def seen_by(little: Little, state: State) -> Seen:
     horizon = little.clock[0] if little.clock else None
     record = contents(state, "streams") if little.stream else ()
     docs = tuple(_seen_of(horizon, doc) for doc in (*contents(state, "c"), *record))
-    stands = tuple((name, *_stands(state.status(name))) for name in names)
+    stands = tuple((name, *stands_as(state.status(name))) for name in names)
     noted = tuple(
         (name, tuple((each, typed(held(value))) for each, value in sorted(_noted(name, state)))) for name in names
     )
@@ -490,7 +490,7 @@ def _noted(name: str, state: State) -> tuple[tuple[str, object], ...]:
     return state.read(notes(name))
 
 
-def _stands(status: object) -> tuple[str, object]:
+def stands_as(status: object) -> tuple[str, object]:
     match status:
         case Asking(effect):
             return "asks", _repr(effect)
@@ -547,13 +547,13 @@ def scenario_of(little: Little, **laws: Any) -> Scenario:
 
 def _faults(actor: Actor) -> Faults:
     on = _is_write if actor.on_writes else all_effects
-    return Faults({Fault(kind): _is_call if kind in OF_CALLS else on for kind in sorted(actor.faults)})
+    return Faults({Fault(kind): is_call if kind in OF_CALLS else on for kind in sorted(actor.faults)})
 
 
 OF_CALLS = {"failed", "never_returns"}
 
 
-def _is_call(effect: object) -> bool:
+def is_call(effect: object) -> bool:
     return isinstance(effect, Call)
 
 
@@ -606,7 +606,7 @@ def _fact(fact: Fact, state: State) -> bool:
             here = found is not None and dict(found.items).get(fact.what, _ABSENT)
             holds = here is not False and here is not _ABSENT and typed(held(here)) == typed(fact.value)
         case "stands":
-            how, what = _stands(state.status(fact.who))
+            how, what = stands_as(state.status(fact.who))
             holds = how == fact.what and (how != "returned" or what == typed(fact.value))
         case _:
             entries = dict(_noted(fact.who, state))

@@ -65,12 +65,31 @@ def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
     assert (begins.fault, begins.world.read(REBALANCES)) == (Fault.REBALANCE, 0)
     assert steps(begins.world) == {}
     released = begins.world
-    for partition in (P0, P1):
-        ((released, _),) = BROKER(Release(partition), released, "x")
+    for partition, owner in ((P0, "b.0"), (P1, "a.1")):
+        ((released, _),) = BROKER(Release(partition), released, owner)
     assigns = steps(released)["assigns generation 2"]
     assert assigns.must
     assert assigns.world.read(GROUP) == Group(2, ("a", "b"), ("a", "b"))
     assert inboxes(assigns.world)["a.0"] == (Assigned(P0, 2, 2),)
+
+
+def test_what_was_taken_from_somebody_is_not_released_by_them() -> None:
+    """Law GR2: one who was put out does as it was asked before; who owns the partition now has not let go."""
+    asked = steps(begun("b", rebalances=2))["begins a rebalance"].world
+    group = Group(2, ("a", "c"), ("a", "c"), rebalancing=True, away=("b",))
+    ((late, _),) = BROKER(Release(P0), asked.write(GROUP, group), "b.0")
+    ((one, _),) = BROKER(Release(P1), late, "c.1")
+    assert "assigns generation 3" not in steps(one)
+    ((both, _),) = BROKER(Release(P0), one, "a.0")
+    assert "assigns generation 3" in steps(both)
+
+
+def test_a_cooperative_rebalance_is_fair_at_once() -> None:
+    """Of four partitions somebody who joins gets two, in one generation, and who had them keeps the others."""
+    cooperative = attrs.evolve(COORDINATOR, cooperative=True)
+    alone = Group(1, ("a",), ("a",) * 4, since=(1,) * 4, away=("b",))
+    (joins,) = (step for step in cooperative.steps(Plain().write(GROUP, alone)) if "takes b in" in str(step.label))
+    assert joins.world.read(GROUP).target == ("a", "a", "b", "b")
 
 
 def test_the_dead_are_evicted_and_not_waited_for() -> None:
@@ -255,7 +274,7 @@ def keepers_are_left_alone(before: State, then: State) -> bool:
     return all(
         len(then.read(inbox(f"{member}.{number}"))) <= len(before.read(inbox(f"{member}.{number}")))
         or old.owners[number] != new.owners[number]
-        or number in old.released
+        or (number, f"{member}.{number}") in old.released
         or new.target[number : number + 1] not in {(), (member,)}
         for member in MEMBERS
         for number in numbers(before)

@@ -15,10 +15,11 @@ from typing import Any
 import attrs
 import pytest
 from tests import length
-from tests.properties.independent import machines
+from tests.properties.independent import groups, machines
 from tests.properties.independent.scenarios import DiffersError, compared, drawn
 from tests.properties.sim.test_search import PLANTED as PLANTED_IN_THE_SEARCH
 
+from tidegate.consumer.commands import Lost, Records
 from tidegate.model.documents import ID, AllOf, Exists
 from tidegate.reactive.change_stream import After
 from tidegate.sim.actors import STARTS_AGAIN, Network, Process
@@ -26,7 +27,8 @@ from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.clocks import Host
 from tidegate.sim.failover import Behind, Failover
 from tidegate.sim.fingerprint import Canon
-from tidegate.sim.reducers import Crash
+from tidegate.sim.group import NO_GENERATION, Coordinator, Group
+from tidegate.sim.reducers import Crash, ReducerProcess, Restart
 from tidegate.sim.scenario import ActorStep
 from tidegate.sim.search import Reductions, Search
 from tidegate.sim.space import Space
@@ -48,7 +50,10 @@ def test_the_simulator_and_a_brute_force_search_of_its_own_agree(chunk: int) -> 
 
 
 def test_the_same_is_found_of_reducers() -> None:
-    """One or two; commands that come true in any order, events that come later, timers, what is taken back, and faults."""
+    """One or two; commands that come true in any order or at once, events that come later, timers, what is taken back.
+
+    Programs carry out some commands; user code never returns; who has died starts again.
+    """
     for number in range(length.LITTLE_REDUCERS):
         machines.compared(machines.drawn_reducers(f"reducers {number}"), ALL_REDUCTIONS[number % 4])
 
@@ -205,13 +210,26 @@ def test_a_planted_bug_in_the_simulator_makes_the_two_differ(bug: str, monkeypat
         compared(little, ALL_REDUCTIONS)
 
 
+def keeps_what_runs(taken_back: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda machine, command: attrs.evolve(taken_back(machine, command), running=machine.running)
+
+
+def always_the_first(behaviour: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, command: next(iter(self.behaviours.values()), None) or behaviour(self, command)
+
+
 PLANTED_IN_REDUCERS: Mapping[str, tuple[object, str, Callable[[Any], Any], int]] = {
-    "what is taken back comes true": (module("reducers"), "_taken_back", instead(lambda machine, _: machine), 11),
-    "all that is the same comes true at once": (module("reducers"), "_without", takes_all, 2),
+    "what is taken back comes true": (module("reducers"), "_taken_back", instead(lambda machine, _: machine), 2),
+    "all that is the same comes true at once": (module("reducers"), "_without", takes_all, 6),
     "a fault costs nothing": (module("requests"), "spent", may_always_strike, 0),
-    "a late request is lost": (module("requests"), "under_way", instead(lambda world, *_: world), 0),
+    "a late request is lost": (module("requests"), "under_way", instead(lambda world, *_: world), 7),
     "nobody crashes": (Crash, "steps", instead(lambda *_: ()), 0),
     "no timer is over": (module("reducers"), "spent", instead(lambda *_: None), 0),
+    "a program that is taken back goes on": (module("reducers"), "_taken_back", keeps_what_runs, 2),
+    "notes outlive their reducer": (module("reducers"), "notes", instead(without_a_place), 9),
+    "nobody starts again": (Restart, "steps", instead(lambda *_: ()), 4),
+    "what a program calls always returns": (ReducerProcess, "never_returns", instead(lambda *_: ()), 3),
+    "all programs of a reducer are one": (ReducerProcess, "behaviour", always_the_first, 9),
 }
 
 
@@ -223,3 +241,63 @@ def test_a_planted_bug_in_reducers_makes_the_two_differ(bug: str, monkeypatch: p
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
     with pytest.raises(DiffersError):
         machines.compared(reducers, ALL_REDUCTIONS[0])
+
+
+# --- groups -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_is_found_of_groups() -> None:
+    """One to three consumers of one to four partitions, whatever they command, and a log that grows and is compacted.
+
+    Rebalances of both kinds, evictions, deaths, and commits that are late, repeated, of no generation or of one that is over.
+    """
+    for number in range(length.LITTLE_GROUPS):
+        groups.compared(groups.drawn_groups(f"groups {number}"), ALL_REDUCTIONS[number % 2 * 2])
+
+
+def released_by_anybody(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, group, number: number in {each for each, _ in group.released}  # noqa: ARG005
+
+
+def never_without(takes: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, number, generation: generation != NO_GENERATION and takes(self, number, generation)
+
+
+def tells_nobody_of_a_loss(tell: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda world, who, event: world if isinstance(event, Lost) else tell(world, who, event)
+
+
+def holes_and_all(_: Callable[..., Any]) -> Callable[..., Any]:
+    def fetched(entries: Any, position: int, most: int) -> Records | None:
+        offsets = tuple(range(position, len(entries)))[:most]
+        return Records(offsets) if offsets else None
+
+    return fetched
+
+
+def takes_nine(fetched: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda entries, position, _: fetched(entries, position, 9)
+
+
+PLANTED_IN_GROUPS: Mapping[str, tuple[object, str, Callable[[Any], Any], int]] = {
+    "whoever releases a partition, it is released": (Coordinator, "is_released", released_by_anybody, 16),
+    "a generation that is over may commit": (Group, "takes", instead(lambda self, *_: bool(self.members)), 7),
+    "without a generation nothing is committed": (Group, "takes", never_without, 187),
+    "who is put out is not told": (module("group"), "tell", tells_nobody_of_a_loss, 7),
+    "holes are fetched": (module("group"), "fetched", holes_and_all, 22),
+    "more is fetched than may be": (module("group"), "fetched", takes_nine, 0),
+    "nobody comes again": (Coordinator, "has_learned_of_its_loss", instead(lambda *_: False), 7),
+    "nothing moves in a cooperative rebalance": (module("group"), "_balanced", instead(lambda group: group.owners), 0),
+    "a rebalance may begin at any time": (module("group"), "_begun", instead(lambda world: world), 2),
+    "who is paused gets records": (module("group"), "paused", instead(without_a_place), 1),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED_IN_GROUPS)
+def test_a_planted_bug_in_groups_makes_the_two_differ(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likewise."""
+    owner, name, planted, number = PLANTED_IN_GROUPS[bug]
+    drawn_one = groups.drawn_groups(f"groups {number}")
+    monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
+    with pytest.raises(DiffersError):
+        groups.compared(drawn_one, ALL_REDUCTIONS[0])

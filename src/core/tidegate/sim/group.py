@@ -84,7 +84,7 @@ class Group:
         members: Who is alive, as far as the group knows.
         owners: Who owns each partition; "" for nobody.
         rebalancing: Is it waiting for releases?
-        released: Which partitions were released since then.
+        released: Which partitions were released since then, and by which process.
         since: In which generation each partition came to its owner; empty where all came in this one.
         target: Who is to own each partition after a cooperative rebalance.
         away: Who was put out and has not got the event.
@@ -94,7 +94,7 @@ class Group:
     members: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
     rebalancing: bool = False
-    released: tuple[int, ...] = ()
+    released: tuple[tuple[int, str], ...] = ()
     since: tuple[int, ...] = ()
     target: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ def broker(records: int | None = None, *, metadata_max: int = _METADATA_MAX, mos
                     yield world.write(committed(number), position).write(_metadata(number), text), None
             case Release(TopicPartition(_, number)):
                 group = world.read(GROUP)
-                released = tuple(sorted({*group.released, number}))
+                released = tuple(sorted({*group.released, (number, who)}))
                 yield world.write(GROUP, attrs.evolve(group, released=released)), None
             case Append() | Pause() | Resume():
                 yield from perform_on_log(effect, world, who)
@@ -214,7 +214,7 @@ class Coordinator:
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         group = world.read(GROUP)
-        if group.rebalancing and set(self.moving(group)) <= set(group.released):
+        if group.rebalancing and all(self.is_released(group, number) for number in self.moving(group)):
             yield ActorStep(Label(f"assigns generation {group.generation + 1}"), self.assign(world, group))
         for member in group.members:
             rest = attrs.evolve(group, members=tuple(other for other in group.members if other != member))
@@ -235,6 +235,10 @@ class Coordinator:
         if not self.cooperative:
             return tuple(number for number, owner in owners if owner in group.members)
         return tuple(number for number, owner in owners if owner in group.members and owner != group.target[number])
+
+    def is_released(self, group: Group, number: int) -> bool:
+        """By its owner: somebody who was put out may release what came to another one meanwhile."""
+        return (number, self.lane(group.owners[number], number)) in group.released
 
     def puts_out(self, world: World, group: Group, member: str) -> World:
         """The member owns nothing any more, and will get the event."""
@@ -267,7 +271,7 @@ class Coordinator:
             owners = _completed(group)
             since = tuple(
                 group.generation_of(number)
-                if owner == group.owners[number] and number not in group.released  # what was let go comes anew
+                if owner == group.owners[number] and not self.is_released(group, number)  # what was let go comes anew
                 else generation
                 for number, owner in enumerate(owners)
             )
@@ -304,10 +308,14 @@ def _balanced(group: Group) -> tuple[str, ...]:
     if not group.members:
         return ("",) * len(group.owners)
     owners = _completed(attrs.evolve(group, target=group.owners))
-    if owners != group.owners:
-        return owners
-    most, least = _by_load(group.members, owners)[-1], _by_load(group.members, owners)[0]
-    return _given(owners, most, least)
+    while not _is_fair(group.members, owners):
+        owners = _given(owners, group.members)
+    return _given(owners, group.members) if owners == group.owners else owners
+
+
+def _is_fair(members: tuple[str, ...], owners: tuple[str, ...]) -> bool:
+    loads = [owners.count(member) for member in members]
+    return max(loads) - min(loads) <= 1
 
 
 def _completed(group: Group) -> tuple[str, ...]:
@@ -326,8 +334,10 @@ def _by_load(members: tuple[str, ...], owners: tuple[str, ...]) -> list[str]:
     return sorted(members, key=lambda member: (owners.count(member), member))
 
 
-def _given(owners: tuple[str, ...], most: str, least: str) -> tuple[str, ...]:
-    """The last partition of the one goes to the other; its first one comes back if they had as many."""
+def _given(owners: tuple[str, ...], members: tuple[str, ...]) -> tuple[str, ...]:
+    """The last partition of who has most goes to who has fewest; the first one of that comes back if they had as many."""
+    by_load = _by_load(members, owners)
+    least, most = by_load[0], by_load[-1]
     if most == least:
         return owners
     last = max(number for number, owner in enumerate(owners) if owner == most)

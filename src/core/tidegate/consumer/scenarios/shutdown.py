@@ -286,7 +286,7 @@ def _releases_what_is_wanted(state: State) -> bool:
     partition = TopicPartition(_TOPIC, 0)
     if any(isinstance(event, Revoked) for event in state.read(inbox(_STOPS))):
         return True  # it is not there yet
-    done = (Release(partition),) if 0 in group.released else ()
+    done = (Release(partition),) if (0, _STOPS) in group.released else ()
     owned = [part.partition for part in worker.consumer.partitions]
     return laws.worker.releases_what_is_wanted((partition,), owned, done)
 

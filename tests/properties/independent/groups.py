@@ -1,0 +1,733 @@
+"""Little groups of consumers, drawn at random: what they can do by brute force, and the same for the simulator.
+
+A lane is what a consumer does with one partition: a table, by phase and kind of event, of commands, whatever they are good for.
+It holds what it was assigned, and goes on holding it; so its commits are of generations that are over, of partitions that are
+released, of none. The broker and its coordinator are written here a second time, from the documentation of
+`tidegate.sim.group` and `tidegate.sim.log`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from random import Random  # noqa: TID251  seeded
+from typing import Any, NamedTuple
+
+from tests.properties.independent.programs import Failed
+from tests.properties.independent.scenarios import NAMED, DiffersError
+
+from tidegate.consumer.commands import Assigned, Commit, Fetch, Lost, Records, Release, Revoked
+from tidegate.model.effects import Effect, Failure
+from tidegate.model.records import TopicPartition
+from tidegate.model.reducer import Step
+from tidegate.sim import (
+    Crash,
+    Crashed,
+    Exploration,
+    Fault,
+    Faults,
+    Machine,
+    Network,
+    ReducerProcess,
+    Reductions,
+    Scenario,
+    State,
+    Verdict,
+    all_effects,
+    explore,
+)
+from tidegate.sim.group import GROUP, NO_GENERATION, REBALANCES, Coordinator, Group, broker, committed, dead
+from tidegate.sim.log import Append, Compaction, Hole, Pause, Resume, log
+from tidegate.sim.world import Plain, inbox
+
+STATES_MAX = 1_000
+KINDS = (
+    "unsent",
+    "dropped",
+    "lost_reply",
+    "late",
+    "duplicate",
+    "crash_before",
+    "commit_refused",
+    "evicted",
+    "rebalance",
+)
+VERBS = ("fetch", "commit", "commit none", "commit first", "release", "pause", "resume", "append")
+
+
+class Rules(NamedTuple):
+    """(phase, kind of event) -> the next phase, and what is commanded then."""
+
+    table: tuple[tuple[tuple[int, str], tuple[int, tuple[str, ...]]], ...]
+    commands_max: int
+
+
+class Groups(NamedTuple):
+    """A scenario of a group."""
+
+    members: tuple[str, ...]
+    logs: tuple[tuple[str | None, ...], ...]
+    """Of each partition its entries: the key of a record, or None for a hole."""
+    rules: tuple[Rules, ...]
+    """Of each member."""
+    most: int
+    cooperative: bool
+    evicts: bool
+    compacts: bool
+    rebalances: int
+    faults: frozenset[str]
+    budget: int
+    split: frozenset[str]
+    at_once: frozenset[str]
+    bad: tuple[int, int, str]
+    """What must never be: the position of that partition, while it is owned by that member."""
+
+
+class Command(NamedTuple):
+    """What is asked for, under which generation, at which position."""
+
+    verb: str
+    number: int
+    generation: int
+    at: int
+
+
+Event = tuple[Any, ...]
+
+
+class Lane(NamedTuple):
+    """A consumer's work on one partition."""
+
+    member: str
+    number: int
+    left: int
+    phase: int = 0
+    generation: int = 0
+    at: int = 0
+    commands: tuple[Command, ...] = ()
+    arrived: tuple[Event, ...] = ()
+    inbox: tuple[Event, ...] = ()
+    is_dead: bool = False
+    is_paused: bool = False
+
+
+class Coordination(NamedTuple):
+    """What the coordinator knows of the group.
+
+    Attributes:
+        generation: How often it has assigned.
+        members: Who is in.
+        owners: Of each partition; "" for nobody.
+        since: In which generation each came to its owner.
+        target: Who is to own each, while it waits for releases; None while it does not.
+        released: Which partitions their owners have let go meanwhile.
+        away: Who was put out and is to come again.
+    """
+
+    generation: int
+    members: tuple[str, ...]
+    owners: tuple[str, ...]
+    since: tuple[int, ...]
+    target: tuple[str, ...] | None = None
+    released: frozenset[int] = frozenset()
+    away: tuple[str, ...] = ()
+
+
+class All(NamedTuple):
+    """All that there is at one time."""
+
+    group: Coordination
+    lanes: tuple[Lane, ...]
+    logs: tuple[tuple[str | None, ...], ...]
+    positions: tuple[int, ...]
+    rebalances: int
+    budget: int
+    flying: tuple[tuple[int, Command], ...] = ()
+
+
+# --- the reducers, which both run ---------------------------------------------------------------------------------------
+
+
+class Holds(NamedTuple):
+    """The state of a lane's reducer."""
+
+    left: int
+    phase: int = 0
+    generation: int = 0
+    at: int = 0
+
+
+def stepped(rules: Rules, number: int, holds: Holds, event: Event) -> tuple[Holds, tuple[Command, ...]]:
+    """What follows from the event."""
+    match event:
+        case ("assigned", generation, at):
+            holds = holds._replace(generation=generation, at=at)
+        case ("fetched", at):
+            holds = holds._replace(at=at)
+        case _:
+            pass
+    phase, verbs = dict(rules.table).get((holds.phase, event[0]), (holds.phase, ()))
+    if len(verbs) > holds.left:
+        verbs = ()
+    commands = []
+    for verb in verbs:
+        generation = {"commit none": -1}.get(verb, holds.generation)
+        commands.append(Command(verb.split()[0], number, generation, 0 if verb == "commit first" else holds.at))
+    return holds._replace(phase=phase, left=holds.left - len(verbs)), tuple(commands)
+
+
+def told_of(command: Command, reply: object) -> Event | None:
+    """The event that tells what became of a command; None where none does."""
+    match command.verb, reply:
+        case _, Failed(kind):
+            return (kind,)
+        case "fetch", int():
+            return ("fetched", reply)
+        case "commit" | "append", _:
+            return (command.verb,)
+        case _:
+            return None
+
+
+# --- by brute force -----------------------------------------------------------------------------------------------------
+
+
+def moves(groups: Groups, state: All) -> Iterator[tuple[All, bool]]:
+    """What may happen next, and whether it must. A rebalance is for nothing; all other faults cost one."""
+    for after, must, fault in _all_moves(groups, state):
+        if not fault:
+            yield after, must
+        elif fault == "rebalance":
+            if state.rebalances:
+                yield after._replace(rebalances=state.rebalances - 1), False
+        elif state.budget and fault in groups.faults:
+            yield after._replace(budget=state.budget - 1), False
+
+
+def _all_moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
+    """Whatever faults cost."""
+    yield from _of_coordinator(groups, state)
+    for member in groups.members:
+        if not _is_dead(state, member):
+            died = state
+            for index, lane in enumerate(state.lanes):
+                if lane.member == member:
+                    gone = Lane(member, lane.number, 0, is_dead=True, is_paused=lane.is_paused)
+                    died = _with(died, index, gone)
+            yield died, False, "crash_before"
+    for index, lane in enumerate(state.lanes):
+        if lane.inbox:
+            rest = _with(state, index, lane._replace(inbox=lane.inbox[1:]))
+            yield taken(groups, index, rest, lane.inbox[0]), True, ""
+        for event in set(lane.arrived):
+            rest = _with(state, index, lane._replace(arrived=_less(lane.arrived, event)))
+            yield taken(groups, index, rest, event), True, ""
+        for command in set(lane.commands):
+            yield from _of_command(groups, index, state, command)
+    for sent in set(state.flying):
+        for after, _ in served(groups, *sent, state._replace(flying=_less(state.flying, sent))):
+            yield after, True, ""
+    for number, entries in enumerate(state.logs if groups.compacts else ()):
+        for at, key in enumerate(entries):
+            if key is not None and key in entries[at + 1 :]:
+                left = (*entries[:at], None, *entries[at + 1 :])
+                yield state._replace(logs=_put(state.logs, number, left)), False, ""
+
+
+def taken(groups: Groups, index: int, state: All, event: Event) -> All:
+    """What follows from the event; what is to be at once happens with it."""
+    lane = state.lanes[index]
+    rules = groups.rules[groups.members.index(lane.member)]
+    holds, commands = stepped(rules, lane.number, Holds(lane.left, lane.phase, lane.generation, lane.at), event)
+    later = tuple(each for each in commands if each.verb not in groups.at_once)
+    lane = lane._replace(**holds._asdict(), commands=tuple(sorted((*lane.commands, *later))))
+    state = _with(state, index, lane)
+    for command in commands:
+        if command not in later:
+            ((state, _),) = served(groups, index, command, state)
+    return state
+
+
+def _of_command(groups: Groups, index: int, state: All, command: Command) -> Iterator[tuple[All, bool, str]]:
+    """What may become of it."""
+    lane = state.lanes[index]
+    waiting = lane._replace(commands=_less(lane.commands, command))
+
+    def told(world: All, reply: object) -> All:
+        lane = waiting._replace(is_paused=world.lanes[index].is_paused)
+        event = told_of(command, reply)
+        if event is None:
+            return _with(world, index, lane)
+        if command.verb in groups.split:
+            return _with(world, index, lane._replace(arrived=tuple(sorted((*lane.arrived, event), key=repr))))
+        return taken(groups, index, _with(world, index, lane), event)
+
+    lost, flying = Failed("ambiguous"), tuple(sorted((*state.flying, (index, command))))
+    for done, reply in served(groups, index, command, state):
+        after = told(done, reply)
+        yield after, after != state, ""
+        yield told(done, lost), False, "lost_reply"
+        yield told(done._replace(flying=flying), reply), False, "duplicate"
+    yield told(state, Failed("not applied")), False, "unsent"
+    yield told(state, lost), False, "dropped"
+    yield told(state._replace(flying=flying), lost), False, "late"
+    if command.verb == "commit":
+        yield told(state, Failed("refused")), False, "commit_refused"
+
+
+def served(groups: Groups, index: int, command: Command, state: All) -> Iterator[tuple[All, object]]:
+    """What the broker does; nothing while a fetch has to wait."""
+    verb, number, generation, at = command
+    lane, group = state.lanes[index], state.group
+    match verb:
+        case "fetch":
+            found = [offset for offset, key in enumerate(state.logs[number]) if offset >= at and key is not None]
+            if found and not lane.is_paused:
+                yield state, found[: groups.most][-1] + 1
+        case "commit" if generation == -1:
+            yield (state, Failed("refused")) if group.members else (_committed(state, number, at), None)
+        case "commit":
+            # Of the dead it is taken until the partition comes to another one, which is as if it had come before their eviction.
+            if group.owners[number] == lane.member and group.since[number] == generation:
+                yield _committed(state, number, at), None
+            else:
+                yield state, Failed("refused")
+        case "release":
+            if group.target is not None and group.owners[number] == lane.member:
+                group = group._replace(released=group.released | {number})
+            yield state._replace(group=group), None
+        case "append":
+            logs = _put(state.logs, number, (*state.logs[number], "k"))
+            yield state._replace(logs=logs), len(state.logs[number])
+        case _:
+            yield _with(state, index, lane._replace(is_paused=verb == "pause")), None
+
+
+def _committed(state: All, number: int, at: int) -> All:
+    return state._replace(positions=_put(state.positions, number, at))
+
+
+def _of_coordinator(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
+    group = state.group
+    if group.target is not None and _moving(groups, group) <= group.released:
+        yield assigned(groups, state), True, ""
+    for member in group.members:
+        rest = group._replace(members=tuple(each for each in group.members if each != member))
+        if _is_dead(state, member):
+            yield _revoked(groups, state, rest), True, ""
+        elif groups.evicts:
+            out = state
+            for number, owner in enumerate(group.owners):
+                if owner == member:
+                    out = _told(out, member, number, ("lost",))
+            rest = rest._replace(
+                owners=tuple("" if owner == member else owner for owner in group.owners), away=(*group.away, member)
+            )
+            yield _revoked(groups, out, rest), False, "evicted"
+    if group.target is None:
+        for member in group.away:
+            lanes = [lane for lane in state.lanes if lane.member == member]
+            if not _is_dead(state, member) and not any(("lost",) in lane.inbox for lane in lanes):
+                away = tuple(each for each in group.away if each != member)
+                joined = group._replace(members=tuple(sorted((*group.members, member))), away=away)
+                yield _revoked(groups, state, joined), True, ""
+        yield _revoked(groups, state, group), False, "rebalance"
+
+
+def _moving(groups: Groups, group: Coordination) -> set[int]:
+    """What those who are in have to let go."""
+    assert group.target is not None
+    return {
+        number
+        for number, owner in enumerate(group.owners)
+        if owner in group.members and (not groups.cooperative or owner != group.target[number])
+    }
+
+
+def _revoked(groups: Groups, state: All, group: Coordination) -> All:
+    """A rebalance begins, if none is going on: whoever has to let something go is told."""
+    if group.target is not None:
+        return state._replace(group=group)
+    group = group._replace(target=_fair(group) if groups.cooperative else (), released=frozenset())
+    for number in _moving(groups, group):
+        state = _told(state, group.owners[number], number, ("revoked",))
+    return state._replace(group=group)
+
+
+def _fair(group: Coordination) -> tuple[str, ...]:
+    """Whoever has a partition keeps it, as far as that is fair; where it is fair already, one moves or two change places."""
+    owners = _dealt(group.members, group.owners)
+    if len(group.members) < 2:
+        return owners
+    while (difference := _difference(group.members, owners)) > 1:
+        owners = _moved(owners, *_extremes(group.members, owners))
+    if owners != group.owners:
+        return owners
+    most, least = _extremes(group.members, owners)
+    moved = _moved(owners, most, least)
+    return moved if difference else _put(moved, owners.index(least), most)
+
+
+def _extremes(members: tuple[str, ...], owners: tuple[str, ...]) -> tuple[str, str]:
+    by_load = _by_load(members, owners)
+    return by_load[-1], by_load[0]
+
+
+def _difference(members: tuple[str, ...], owners: tuple[str, ...]) -> int:
+    most, least = _extremes(members, owners)
+    return owners.count(most) - owners.count(least)
+
+
+def _moved(owners: tuple[str, ...], most: str, least: str) -> tuple[str, ...]:
+    """The last one of whoever has most goes to whoever has fewest."""
+    own = [number for number, owner in enumerate(owners) if owner == most]
+    return _put(owners, own[-1], least) if own else owners
+
+
+def _dealt(members: tuple[str, ...], owners: tuple[str, ...]) -> tuple[str, ...]:
+    """What nobody has who is in goes to whoever has fewest."""
+    owners = tuple(owner if owner in members else "" for owner in owners)
+    for number, owner in enumerate(owners):
+        if not owner and members:
+            owners = _put(owners, number, _by_load(members, owners)[0])
+    return owners
+
+
+def _by_load(members: tuple[str, ...], owners: tuple[str, ...]) -> list[str]:
+    return sorted(members, key=lambda member: (owners.count(member), member))
+
+
+def assigned(groups: Groups, state: All) -> All:
+    """The next generation: what moves, or all in turn, comes to its owner, who gets the position."""
+    group = state.group
+    generation, members = group.generation + 1, group.members
+    numbers = range(len(group.owners))
+    if groups.cooperative:
+        owners = _dealt(members, group.target or group.owners)
+        stays = [owners[each] == group.owners[each] and each not in group.released for each in numbers]
+    else:
+        owners = tuple(members[(each + generation) % len(members)] if members else "" for each in numbers)
+        stays = [False for _ in numbers]
+    since = tuple(group.since[each] if stays[each] else generation for each in numbers)
+    for number, owner in enumerate(owners):
+        if owner and not stays[number]:
+            state = _told(state, owner, number, ("assigned", generation, state.positions[number]))
+    return state._replace(group=Coordination(generation, members, owners, since, away=group.away))
+
+
+def _told(state: All, member: str, number: int, event: Event) -> All:
+    """The dead are told nothing."""
+    index, lane = next(
+        (i, each) for i, each in enumerate(state.lanes) if (each.member, each.number) == (member, number)
+    )
+    return state if lane.is_dead else _with(state, index, lane._replace(inbox=(*lane.inbox, event)))
+
+
+def _is_dead(state: All, member: str) -> bool:
+    return any(lane.is_dead for lane in state.lanes if lane.member == member)
+
+
+def _with(state: All, index: int, lane: Lane) -> All:
+    return state._replace(lanes=_put(state.lanes, index, lane))
+
+
+def _put(items: tuple[Any, ...], at: int, item: object) -> tuple[Any, ...]:
+    return (*items[:at], item, *items[at + 1 :])
+
+
+def _less(items: tuple[Any, ...], item: object) -> tuple[Any, ...]:
+    at = items.index(item)
+    return items[:at] + items[at + 1 :]
+
+
+class Everything(NamedTuple):
+    """What can be seen, where it rests, and the fewest steps to what must never be."""
+
+    seen: frozenset[Any]
+    rest: frozenset[Any]
+    steps: int | None
+
+
+def first_of(groups: Groups) -> All:
+    """The first generation is assigned."""
+    count = len(groups.logs)
+    lanes = tuple(
+        Lane(member, number, rules.commands_max)
+        for member, rules in zip(groups.members, groups.rules, strict=True)
+        for number in range(count)
+    )
+    group = Coordination(0, groups.members, ("",) * count, (0,) * count, target=("",) * count)
+    return assigned(groups, All(group, lanes, groups.logs, (0,) * count, groups.rebalances, groups.budget))
+
+
+@lru_cache(8)
+def everything(groups: Groups) -> Everything:
+    """All that they can do."""
+    first = first_of(groups)
+    number, order, depths = {first: 0}, [first], [0]
+    seen, rest, steps = set(), set(), None
+    for index, state in enumerate(order):
+        look = _look(state)
+        seen.add(look)
+        if steps is None and _is_bad(groups, state.positions, state.group.owners):
+            steps = depths[index]
+        has_to = False
+        for after, must in moves(groups, state):
+            has_to |= must
+            if number.setdefault(after, len(order)) == len(order):
+                order.append(after)
+                depths.append(depths[index] + 1)
+        if not has_to:
+            rest.add(look)
+        if len(order) > STATES_MAX:
+            raise OverflowError
+    return Everything(frozenset(seen), frozenset(rest), steps)
+
+
+def _look(state: All) -> object:
+    group = state.group
+    return (
+        (group.generation, group.members, group.owners, group.target is not None, group.away), state.positions, state.logs,
+        tuple(
+            "dead" if lane.is_dead
+            else (lane[2:6], lane.commands, tuple(sorted(lane.arrived, key=repr)), lane.inbox)
+            for lane in state.lanes
+        ),
+    )  # fmt: skip
+
+
+def _is_bad(groups: Groups, positions: tuple[int, ...], owners: tuple[str, ...]) -> bool:
+    number, position, owner = groups.bad
+    return positions[number] == position and owners[number] == owner
+
+
+# --- drawn --------------------------------------------------------------------------------------------------------------
+
+FROM_GROUP = ("assigned", "revoked", "lost")
+ANSWERS = ("fetched", "commit", "append", "refused", "ambiguous", "not applied")
+
+
+def drawn_groups(seed: str) -> Groups:
+    """Some that are neither too large nor idle."""
+    random = Random(seed)
+
+    def chance(share: float) -> bool:
+        return random.random() < share
+
+    def verbs(kind: str) -> tuple[str, ...]:
+        if kind == "revoked":
+            return random.choice((("release",), ("release",), ("commit", "release"), ("release", "commit"), ()))
+        if kind == "assigned":
+            return random.choice((("fetch",), ("commit",), ("fetch", "commit"), ("pause", "fetch"), ("append",), ()))
+        if kind == "lost":
+            return random.choice((("commit none",), ("commit first",), ("commit",), ("fetch",), ()))
+        return tuple(random.choice(VERBS) for _ in range(random.choice((0, 0, 1, 1, 2))))
+
+    def rules() -> Rules:
+        table = {
+            (phase, kind): (random.choice((0, 0, 1)), verbs(kind))
+            for phase in range(2)
+            for kind in (*FROM_GROUP, *ANSWERS)
+            if kind in FROM_GROUP or chance(0.5)
+        }
+        return Rules(tuple(table.items()), random.choice((1, 2, 3, 4)))
+
+    while True:
+        members = ("a", "b", "c")[: random.choice((1, 2, 2, 2, 3))]
+        entries = (("k", "k"), ("k", None, "k"), ("j", "k", "k"), ("k",), ())
+        common = rules()
+        faults = frozenset(kind for kind in KINDS if chance(0.3))
+        faults = random.choice((faults, faults, frozenset({"evicted"}), frozenset({"late", "crash_before"})))
+        made = Groups(
+            members, tuple(random.choice(entries) for _ in range(random.choice((1, 1, 1, 2, 2, 3, 4)))),
+            tuple(common if chance(0.5) else rules() for _ in members), random.choice((1, 2)),
+            chance(0.5), "evicted" in faults, chance(0.2), random.choice((0, 1, 1, 2)), faults,
+            random.choice((0, 1, 1, 2)), frozenset(verb for verb in ("commit", "fetch", "append") if chance(0.3)),
+            frozenset({"release"} if chance(0.6) else ()) | frozenset({"pause", "resume"} if chance(0.5) else ()),
+            (0, random.choice((0, 1, 2)), random.choice(("", *members))),
+        )  # fmt: skip
+        try:
+            if len(everything(made).seen) > 8:
+                return made
+        except OverflowError:
+            continue
+
+
+# --- for the simulator --------------------------------------------------------------------------------------------------
+
+
+def scenario_of(groups: Groups, **laws: Any) -> Scenario:
+    """The same for the simulator."""
+    means = broker(most=groups.most)
+    faults = Faults(
+        {Fault(kind): is_commit if kind == "commit_refused" else all_effects for kind in sorted(groups.faults)}
+    )
+    coordinator = Coordinator("t", lane_of, groups.cooperative, groups.evicts)
+    count = len(groups.logs)
+    lanes = {
+        member: tuple(_process(groups, member, number, faults=faults, meaning=means) for number in range(count))
+        for member in groups.members
+    }
+    world = Plain().write(REBALANCES, groups.rebalances)
+    for number, entries in enumerate(groups.logs):
+        world = world.write(log(number), tuple(Hole.CONTROL if key is None else key.encode() for key in entries))
+    none = ("",) * count
+    begun = coordinator.assign(world, Group(0, groups.members, none, target=none))
+    assert isinstance(begun, Plain)
+    befalls: list[Any] = [Compaction(tuple(range(count)))] if groups.compacts else []
+    if "crash_before" in groups.faults:
+        befalls += [Crash(f"crash {member}", own, dead(member)) for member, own in lanes.items()]
+    return Scenario(
+        name="group",
+        summary="drawn at random",
+        world=begun,
+        actors=(*(each for own in lanes.values() for each in own), coordinator, Network(means), *befalls),
+        budget=groups.budget,
+        **laws,
+    )
+
+
+def lane_of(member: str, number: int) -> str:
+    return f"{member}.{number}"
+
+
+def is_commit(effect: Effect[object]) -> bool:
+    return isinstance(effect, Commit)
+
+
+@cache
+def effect_of(command: Command) -> Effect[Any]:
+    verb, number, generation, at = command
+    partition = TopicPartition("t", number)
+    match verb:
+        case "fetch":
+            return Fetch(partition, generation, at)
+        case "commit":
+            return Commit(partition, NO_GENERATION if generation == -1 else generation, at)
+        case "release":
+            return Release(partition)
+        case "append":
+            return Append(partition, b"k")
+        case "pause":
+            return Pause(partition)
+        case _:
+            return Resume(partition)
+
+
+def event_of(event: object) -> Event:
+    """An event of the group, as it is called here."""
+    match event:
+        case Assigned(_, generation, at):
+            return ("assigned", generation, at)
+        case Revoked():
+            return ("revoked",)
+        case Lost():
+            return ("lost",)
+        case _:
+            assert isinstance(event, tuple)
+            return event
+
+
+def _process(groups: Groups, member: str, number: int, **more: Any) -> ReducerProcess:
+    rules = groups.rules[groups.members.index(member)]
+
+    def step(state: tuple[int, ...], event: object) -> Step[Any, Any]:
+        holds, commands = stepped(rules, number, Holds(*state), event_of(event))
+        return Step(tuple(holds), tuple(map(effect_of, commands)))
+
+    def event_for(command: Effect[object], reply: object) -> Event | None:
+        return told_of(Command(verb_of(command), number, 0, 0), _short(reply))
+
+    def is_one_of(verbs: frozenset[str]) -> Callable[[Effect[object]], bool]:
+        return lambda command: verb_of(command) in verbs
+
+    return ReducerProcess(
+        lane_of(member, number), tuple(Holds(rules.commands_max)), step, event_for,
+        split=is_one_of(groups.split), at_once=is_one_of(groups.at_once), **more,
+    )  # fmt: skip
+
+
+def verb_of(command: object) -> str:
+    return type(command).__name__.lower()
+
+
+def _short(reply: object) -> object:
+    match reply:
+        case Failure():
+            return Failed(NAMED[type(reply).__name__])
+        case Records(offsets):
+            return offsets[-1] + 1
+        case _:
+            return reply
+
+
+def _seen(groups: Groups, state: State) -> object:
+    group = state.read(GROUP)
+    numbers = range(len(groups.logs))
+    lanes = tuple(_stands(state, lane_of(member, number)) for member in groups.members for number in numbers)
+    logs = tuple(
+        tuple(key.decode() if isinstance(key, bytes) else None for key in state.read(log(number))) for number in numbers
+    )
+    positions = tuple(state.read(committed(number)) for number in numbers)
+    return (group.generation, group.members, group.owners, group.rebalancing, group.away), positions, logs, lanes
+
+
+def _stands(state: State, name: str) -> object:
+    match state.status(name):
+        case Machine(holds, commands, arrived):
+            waiting: tuple[object, ...] = state.read(inbox(name))
+            events = tuple(map(event_of, waiting))
+            return holds, _commands(commands), tuple(sorted(arrived, key=repr)), events
+        case Crashed():
+            return "dead"
+        case status:
+            return status
+
+
+def _commands(commands: tuple[Any, ...]) -> tuple[object, ...]:
+    return tuple(sorted(repr(each) for each in commands))
+
+
+def _as_shown(look: Any) -> object:
+    group, positions, logs, lanes = look
+    return group, positions, logs, tuple(
+        lane if lane == "dead" else (tuple(lane[0]), _commands(tuple(map(effect_of, lane[1]))), *lane[2:]) for lane in lanes
+    )  # fmt: skip
+
+
+def compared(groups: Groups, reductions: Reductions) -> None:
+    """Assert that both find the same.
+
+    Raises:
+        DiffersError: They do not.
+    """
+    found = everything(groups)
+    seen: set[object] = set()
+    rest: set[object] = set()
+
+    def see(into: set[object]) -> Callable[[State], bool]:
+        def law(state: State) -> bool:
+            into.add(_seen(groups, state))
+            return True
+
+        return law
+
+    def is_well(state: State) -> bool:
+        positions = tuple(state.read(committed(number)) for number in range(len(groups.logs)))
+        return not _is_bad(groups, positions, state.read(GROUP).owners)
+
+    whole = scenario_of(groups, always={"seen": see(seen)}, eventually={"rest": see(rest)})
+    report = explore(whole, Exploration(reductions=Reductions()))
+    verdict = Verdict.COMPLETE if found.rest else Verdict.INCONCLUSIVE
+    _must_be_the_same("the verdict", verdict, report.verdict, groups)
+    _must_be_the_same("what is seen", set(map(_as_shown, found.seen)), seen, groups)
+    _must_be_the_same("what is seen at rest", set(map(_as_shown, found.rest)) - rest, set(), groups)
+    report = explore(scenario_of(groups, always={"it is well": is_well}), Exploration(reductions=reductions))
+    steps = None if report.trace is None else len(report.trace.steps)
+    _must_be_the_same("the shortest way", found.steps, steps, groups)
+
+
+def _must_be_the_same(what: str, mine: Any, theirs: Any, groups: Groups) -> None:
+    if mine != theirs:
+        differs = (list(mine - theirs)[:2], list(theirs - mine)[:2]) if isinstance(mine, set) else (mine, theirs)
+        raise DiffersError(f"{what}: {differs[0]} here, and {differs[1]} there\n{groups}")
