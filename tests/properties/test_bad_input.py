@@ -307,7 +307,9 @@ class Pool:
                 self._keep(each(**{name: chance.choice(choices) for name, choices in args.items()}))
 
     def _keep(self, value: object, depth: int = 3) -> None:
-        """Keep a value of tidegate, and those that it is made of."""
+        """Keep a value of tidegate, and those that it is made of; a program is not run."""
+        if inspect.iscoroutine(value):
+            value.close()
         parts: Iterable[object] = value if isinstance(value, tuple) else ()
         kind: Any = type(value)
         if kind in self.found and self._lacks(kind) and not any(value == other for other in self.found[kind]):
