@@ -50,7 +50,7 @@ LITTLE_SCENARIOS: Final = _either(300, 3_000)
 """Random little scenarios, searched by an interpreter that shares no code with the simulator: rarer combinations."""
 LITTLE_REDUCERS: Final = _either(30, 1_000)
 """Random little reducers, likewise."""
-LITTLE_GROUPS: Final = _either(40, 1_000)
+LITTLE_GROUPS: Final = _either(20, 1_000)
 """Random little groups of consumers, likewise."""
 RANDOM_TABLES: Final = _either(500, 1_500)
 """Random actors over random tables, searched with and without merging."""
