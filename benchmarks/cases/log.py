@@ -31,10 +31,10 @@ from tidegate.consumer import (
     watermark,
     worker,
 )
-from tidegate.model.effects import Ambiguous
+from tidegate.model.effects import Ambiguous, Sleep
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND
 from tidegate.model.records import Record, TopicPartition
-from tidegate.retries import backoff, failures, polling
+from tidegate.retries import backoff, failures, pauses, polling
 from tidegate.sinks import circuit_breaker, dead_letters, delivery, outbox
 
 table: Final = Table("A partition of a log")
@@ -376,6 +376,11 @@ def digging_up(size: int) -> Made[dead_letters.DeadLetter | dead_letters.Undecod
     letter = dead(size // 2)
     data = dead_letters.encode(letter)
     return lambda: dead_letters.decode(data), lambda answer: answer == letter
+
+
+@table.case(pauses, "how long after the third attempt?")
+def pausing(_: int) -> Made[Sleep]:
+    return lambda: pauses.PAUSES.after(3), lambda answer: answer.duration == 4 * pauses.PAUSES.after(1).duration
 
 
 @table.case(backoff, "again, and when?")
