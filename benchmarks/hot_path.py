@@ -25,13 +25,23 @@ import attrs
 
 from tidegate.consumer import consumer, partition
 from tidegate.consumer.backpressure import Thresholds
-from tidegate.consumer.commands import Assigned, Command, Event, Fetch, Fetched, Work, WorkReported, event_for
+from tidegate.consumer.commands import (
+    Assigned,
+    Command,
+    Event,
+    Fetch,
+    Fetched,
+    Handle,
+    RecordsHandled,
+    Work,
+    WorkReported,
+    event_for,
+)
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.fanout import Report, Start, TasksReported
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.records import TopicPartition
 
-MOST_US: Final = 2.0
+MOST_US: Final = 1.0
 """What is allowed for a record, in batches of `MOST_AT`."""
 MOST_AT: Final = 500
 BARE_US: Final = 1.2
@@ -41,7 +51,8 @@ LAYERS: Final = {
     "tidegate.consumer.watermark": "watermark",
     "tidegate.consumer.commit_metadata": "metadata",
     "tidegate.consumer.backpressure": "gate",
-    "tidegate.consumer.fanout": "fan-out",
+    "tidegate.consumer.order": "order",
+    "tidegate.consumer.handling": "handling",
 }
 PARTS: Final = (*LAYERS.values(), "partition", "consumer")
 STEPS: Final = "steps"
@@ -74,7 +85,7 @@ class Course:
     def run(self) -> None:
         """Take, work on and commit all records."""
         room = Thresholds(high=4 * self.batch, low=self.batch)
-        rules = ConsumerRules(executors=self.batch, thresholds=room, partition=PartitionRules(window_max=self.batch))
+        rules = ConsumerRules(executors=self.batch, thresholds=room, partition=PartitionRules(batch_max=self.batch))
         state = rules.step(ConsumerState(), Assigned(HERE, 1, 0)).state
         for first in range(0, self.records, self.batch):
             events: deque[Event] = deque((Fetched(HERE, 1, tuple(range(first, first + self.batch))),))
@@ -87,17 +98,16 @@ class Course:
 
     def answers(self, command: Command) -> Iterator[Event]:
         """What comes of a command: each handler succeeds."""
-        reply = None
         match command:
             case Fetch():
                 return
-            case Work(where, generation, Start(window, numbers, attempt)) if self.one_by_one:
-                for number in numbers:
-                    yield WorkReported(where, generation, TasksReported(window, (number,), attempt, Report.SUCCEEDED))
-                reply = TasksReported(window, (), attempt, Report.SUCCEEDED)
+            case Work(where, generation, Handle(offsets)) if self.one_by_one:
+                for offset in offsets:
+                    yield WorkReported(where, generation, RecordsHandled((offset,)))
+                return
             case _:
                 pass
-        event = event_for(command, reply)
+        event = event_for(command, None)
         if event is not None:
             yield event
 
@@ -146,8 +156,9 @@ def noted(course: Course) -> Calls:
     with ExitStack() as stack:
         for user in (partition, consumer):
             stack.enter_context(patch.dict(vars(user), noting(user, calls)))
-        step = note(("consumer", STEPS), PartitionRules._stepped, calls)  # noqa: SLF001  what a consumer calls
-        stack.enter_context(patch.object(PartitionRules, "_stepped", step))
+        for name in ("_told", "_begun"):  # what a consumer calls
+            step = note(("consumer", STEPS), vars(PartitionRules)[name], calls)
+            stack.enter_context(patch.object(PartitionRules, name, step))
         course.run()
     return calls
 

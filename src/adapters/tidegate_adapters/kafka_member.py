@@ -5,12 +5,14 @@ what those two do not know: Kafka's calls for the commands, and the events that 
 
     command            what is done                                reply -> event
     Work               the user's code, on a runner                WorkReported, or WorkFailed
+    Work of Handle     the handler with each record                WorkReported: all that ended in one turn is one `Batch`
     Interrupt          that code is cancelled                      that of the work, once it has ended
     Commit             `kafka_ports.commit`                        Committed, CommitRefused, MetadataRefused, CommitUnknown
     Start...Timer      a timer                                     ...TimerFired
     Cancel             that code or timer is cancelled             nothing
     Release            the revocation may return                   nothing
     Leave              the client is stopped                       LeaveAnswered
+    ...Unanswered      it is logged                                nothing
     Fetch              nothing: the loop of polls asks `polling`   Fetched
 
 Three things go on at once: the runtime; polls, one after the other; and for each assignment the question for what is
@@ -34,19 +36,24 @@ from tidegate.consumer.backpressure import Plan
 from tidegate.consumer.commands import (
     METADATA_REFUSED,
     Assigned,
+    Batch,
     Commit,
+    CommitsUnanswered,
     Event,
     Fetch,
     Fetched,
+    Handle,
     Interrupt,
     Lost,
     Measured,
+    RecordsHandled,
     Release,
     Revoked,
     StartDrainTimer,
     StartRetryTimer,
     Work,
     WorkReported,
+    WorkUnanswered,
 )
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.drain import InFlight
@@ -70,7 +77,7 @@ from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, TopicPartition
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Client, Received, ours, record_of, theirs
-from tidegate_adapters.runtime import After, Call, CallEach, Ended, Job, Runtime, Withdraw, as_failure
+from tidegate_adapters.runtime import After, Call, CallEach, Ended, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
 from tidegate_adapters.worker_settings import WorkerSettings
 
@@ -126,7 +133,7 @@ class Member:
         self._loop = asyncio.get_running_loop()
         observers = [self._follow, *([self._observe] if code.observe else []), *([self._note] if code.record else [])]
         self._runtime: Runtime[WorkerState, ShutdownEvent, ShutdownCommand]
-        self._runtime = Runtime(rules, WorkerState(), self._begin, self._event_for, observers=observers)
+        self._runtime = Runtime(rules, WorkerState(), self._begin, self._event_for, merge=_merged, observers=observers)
         self._generations: dict[TopicPartition, int] = {}
         """Of the partitions that are assigned, by our count."""
         self._count = 0
@@ -407,6 +414,8 @@ class Member:
 
     def _begin(self, command: ShutdownCommand) -> Job | None:
         match command:
+            case Work(partition, _, Handle(), offsets):
+                return CallEach(self._code.handle, self._given(partition, offsets))
             case Work(partition, _, Start(), offsets) if not self._rules.consumer.partition.hooks:
                 return CallEach(self._code.handle, self._given(partition, offsets))
             case Work(partition, _, _, offsets):
@@ -419,6 +428,17 @@ class Member:
                 return After(duration / SECOND)
             case Leave():
                 return Call(self._left)
+            case Interrupt(Work(partition, generation, Handle(), offsets)) | Cancel(
+                Work(partition, generation, Handle(), offsets)
+            ):
+                named = frozenset(offsets)  # which need not have begun together
+                return InterruptEach(
+                    lambda command, record: (
+                        isinstance(command, Work)
+                        and (command.partition, command.generation) == (partition, generation)
+                        and record.offset in named
+                    )
+                )
             case Interrupt(work):
                 return EndCode(work)
             case Cancel(effect):
@@ -427,6 +447,9 @@ class Member:
                 self._records.pop(partition, None)
                 for wait in self._releases.pop(partition, ()):
                     wait.set()
+                return None
+            case WorkUnanswered() | CommitsUnanswered():
+                log.error("%s", command, extra=_placed(command.partition))
                 return None
             case Fetch():
                 return None
@@ -440,7 +463,9 @@ class Member:
             case Work(request=Start() as start) if not self._rules.consumer.partition.hooks and isinstance(
                 reply, tuple
             ):
-                return self._handled(command, start, reply)
+                return self._tasks_event(command, start, reply)
+            case Work(request=Handle() as handle) if isinstance(reply, tuple):
+                return self._handled_event(command, handle, reply)
             case Work() if isinstance(reply, BaseException):
                 self._log_failure(command, command.offsets, reply)
                 return event_for(command, reply)
@@ -449,7 +474,25 @@ class Member:
             case _:
                 return event_for(command, as_failure(reply))
 
-    def _handled(self, work: Work, start: Start, ended: tuple[Ended, ...]) -> ShutdownEvent:
+    def _handled_event(self, work: Work, handle: Handle, ended: tuple[Ended, ...]) -> ShutdownEvent:
+        """What the handlers of some records have come to."""
+        done: list[int] = []
+        failed: list[int] = []
+        for record, reply in ended:
+            assert isinstance(record, Record)
+            if isinstance(reply, BaseException):
+                self._log_failure(work, record.offset, reply, handle.attempt)
+                failed.append(record.offset)
+            else:
+                done.append(record.offset)
+        if not self._rules.consumer.partition.needs_hooks:
+            records = self._records.get(work.partition, {})
+            for offset in done:
+                records.pop(offset, None)
+        what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
+        return WorkReported(work.partition, work.generation, what)
+
+    def _tasks_event(self, work: Work, start: Start, ended: tuple[Ended, ...]) -> ShutdownEvent:
         """What the handlers of some records have come to; what failed is told behind what did not."""
         numbers = dict(zip(work.offsets, start.numbers, strict=True))
         reported: dict[Report, list[int]] = {}
@@ -514,12 +557,41 @@ class Member:
             self._may_poll.set()
 
     def _observe(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:
-        if self._code.observe is not None and isinstance(event, Event):
-            self._code.observe(event, state.consumer)
+        events = event.events if isinstance(event, Batch) else (event,)
+        for each in events if self._code.observe is not None else ():
+            if self._code.observe is not None and isinstance(each, Event):
+                self._code.observe(each, state.consumer)
 
     def _note(self, event: ShutdownEvent, _: WorkerState, commands: Sequence[ShutdownCommand]) -> None:
         if self._code.record is not None:
             self._code.record(event, commands)
+
+
+def _merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
+    """What handlers have come to between two events of other kinds, as one event, by partition and attempt."""
+    merged: list[ShutdownEvent] = []
+    reports: dict[tuple[TopicPartition, int, int], tuple[list[int], list[int]]] = {}
+
+    def flush() -> None:
+        batch = tuple(
+            WorkReported(partition, generation, RecordsHandled(tuple(done), tuple(failed), attempt))
+            for (partition, generation, attempt), (done, failed) in reports.items()
+        )
+        if batch:
+            merged.append(batch[0] if len(batch) == 1 else Batch(batch))
+        reports.clear()
+
+    for event in events:
+        match event:
+            case WorkReported(partition, generation, RecordsHandled(done, failed, attempt), None):
+                all_done, all_failed = reports.setdefault((partition, generation, attempt), ([], []))
+                all_done += done
+                all_failed += failed
+            case _:
+                flush()
+                merged.append(event)
+    flush()
+    return merged
 
 
 def _ours(error: BaseException) -> BaseException:

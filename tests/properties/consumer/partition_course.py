@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, assert_never
 
@@ -25,18 +25,22 @@ from tidegate.consumer.commands import (
     Command,
     Commit,
     CommitRefused,
+    CommitsUnanswered,
     Committed,
     CommitUnknown,
     DrainTimerFired,
     Event,
     Fetch,
     Fetched,
+    Handle,
     Interrupt,
     Key,
     Lost,
     Measured,
     MetadataRefused,
+    RecordsHandled,
     Release,
+    Request,
     RetryTimerFired,
     Revoked,
     SlotFreed,
@@ -45,6 +49,7 @@ from tidegate.consumer.commands import (
     Work,
     WorkFailed,
     WorkReported,
+    WorkUnanswered,
     event_for,
 )
 from tidegate.consumer.commit_metadata import decoded
@@ -67,7 +72,9 @@ from tidegate.consumer.fanout import (
     WindowDelivered,
     WindowOpened,
 )
+from tidegate.consumer.handling import RecordPhase
 from tidegate.consumer.laws import partition as laws
+from tidegate.consumer.order import Lines
 from tidegate.consumer.partition import (
     FailurePolicy,
     Ordering,
@@ -79,6 +86,7 @@ from tidegate.consumer.partition import (
 )
 from tidegate.consumer.strategies import partition as drawn
 from tidegate.consumer.watermark import done_offsets, open_offsets
+from tidegate.consumer.windowed import Windowed
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, Refused
 from tidegate.retries.backoff import delay_after
 
@@ -119,7 +127,7 @@ class Course:
     runs: set[tuple[int, int, int]] = attrs.field(factory=set)
     unanswered: set[int] = attrs.field(factory=set)
     diverted: set[bytes] = attrs.field(factory=set)
-    interrupted: set[Work] = attrs.field(factory=set)
+    interrupted: set[tuple[Work, int]] = attrs.field(factory=set)
     is_alive: bool = False
     is_revoked: bool = False
 
@@ -172,7 +180,7 @@ class Course:
             case WorkReported(_, _, what):
                 return any(self.parts(work, what) for work in self.asked)
             case WorkFailed(_, _, request):
-                return any(work.request == request for work in self.asked)
+                return any(self.parts_of(work, request) for work in self.asked)
             case DrainTimerFired(_, _, stage):
                 return any(isinstance(command, StartDrainTimer) and command.stage is stage for command in self.others)
             case RetryTimerFired(_, _, start):
@@ -184,9 +192,23 @@ class Course:
                     isinstance(command, Commit) and command.position == event.position for command in self.others
                 )
 
-    def parts(self, work: Work, what: FanoutEvent) -> set[int]:
+    def parts_of(self, work: Work, request: Request) -> set[int]:
+        """Which parts of the work have failed, if this has."""
+        match work.request, request:
+            case Handle(_, attempt), Handle(offsets, at):
+                return self.asked[work] & {*offsets} if at == attempt else set()
+            case asked, _:
+                return self.asked[work] if asked == request else set()
+
+    def parts(self, work: Work, what: FanoutEvent | RecordsHandled) -> set[int]:
         """Which parts of the work it tells of."""
         left, request = self.asked[work], work.request
+        if isinstance(request, Handle):
+            if not isinstance(what, RecordsHandled) or what.attempt != request.attempt:
+                return set()
+            return left & {*what.done, *what.failed}
+        if isinstance(what, RecordsHandled):
+            return set()
         if isinstance(what, WindowOpened) or what.window != request.window:
             return set()
         match request, what:
@@ -220,9 +242,11 @@ class Course:
             case WorkReported(_, _, what):
                 self.reported(what)
             case WorkFailed(_, _, request):
-                work = next(work for work in self.asked if work.request == request)
-                left = self.asked.pop(work)
-                self.failed(work, left)
+                for work in tuple(self.asked):
+                    parts = self.parts_of(work, request)
+                    if parts:
+                        self.failed(work, parts)
+                        self.answered_parts(work, parts)
             case DrainTimerFired():
                 self.others = [command for command in self.others if not isinstance(command, StartDrainTimer)]
             case RetryTimerFired(_, _, start):
@@ -236,12 +260,21 @@ class Course:
             case _:
                 pass
 
-    def reported(self, what: FanoutEvent) -> None:
+    def answered_parts(self, work: Work, parts: set[int]) -> None:
+        self.asked[work] = self.asked[work] - parts
+        if not self.asked[work]:
+            del self.asked[work]
+
+    def reported(self, what: FanoutEvent | RecordsHandled) -> None:
         for work in tuple(self.asked):
             parts = self.parts(work, what)
             if not parts:
                 continue
             match what:
+                case RecordsHandled(done, _, attempt):
+                    self.processed |= parts & {*done}
+                    if attempt > self.rules.fanout.retries_max:
+                        self.unanswered |= parts - {*done}
                 case TasksReported(_, _, _, Report.SUCCEEDED):
                     self.processed |= self.about(work, parts)
                 case TasksReported(_, _, attempt, Report.RETRIED) if attempt <= self.rules.fanout.retries_max:
@@ -259,14 +292,12 @@ class Course:
                     self.unanswered -= parts
                 case _:
                     pass
-            self.asked[work] -= parts
-            if not self.asked[work]:
-                del self.asked[work]
+            self.answered_parts(work, parts)
 
     def failed(self, work: Work, left: set[int]) -> None:
         """User code has raised: which failures somebody has to answer for."""
         match work.request:
-            case Start(_, _, attempt) | DeliverTasks(_, _, attempt):
+            case Start(_, _, attempt) | DeliverTasks(_, _, attempt) | Handle(_, attempt):
                 if not self.rules.hooks and attempt > self.rules.fanout.retries_max:
                     self.unanswered |= self.about(work, left)
             case DeliverRecords():
@@ -278,11 +309,12 @@ class Course:
         """The records of these parts of the work."""
         assert isinstance(self.state, Owned)
         request = work.request
-        if isinstance(request, DeliverRecords):
+        if isinstance(request, DeliverRecords | Handle):
             return numbers
         if isinstance(request, Start | Judge | DeliverTasks):
             request = attrs.evolve(request, numbers=tuple(sorted(numbers)))
-        return {*fanout.offsets_of(self.state.windows, request)}
+        assert isinstance(self.state.work, Windowed)
+        return {*fanout.offsets_of(self.state.work.windows, request)}
 
     # --- what is commanded
 
@@ -294,8 +326,13 @@ class Course:
                 self.released(event)
             case Interrupt(work):
                 self.must("P5", self.is_revoked)
-                self.agrees(work in self.asked and work not in self.interrupted)
-                self.interrupted.add(work)
+                named = {*work.offsets} if isinstance(work.request, Handle) else {0}
+                asked = [(each, part) for each in self.asked for part in self.parts_of(each, work.request)]
+                news = {(each, part if isinstance(each.request, Handle) else 0) for each, part in asked}
+                self.agrees(len(news) == len(named) and not news & self.interrupted)
+                self.interrupted |= news
+            case WorkUnanswered() | CommitsUnanswered():
+                pass
             case _:
                 self.must("P5", self.is_alive and command.generation == self.generation)
                 self.must("P5", not self.is_revoked or laws.starts_nothing(command))
@@ -348,13 +385,22 @@ class Course:
                     runs = {(window, number, attempt) for number in numbers}
                     self.agrees(not runs & self.runs)
                     self.runs |= runs
+            case Handle(offsets, attempt):
+                parts = {*offsets}
+                handled = {(offset, 0, attempt) for offset in offsets}
+                self.agrees(not handled & self.runs)
+                self.runs |= handled
             case DeliverRecords(_, offsets, failed):
                 parts = {*offsets}
                 if self.rules.failure_policy is FailurePolicy.DIVERT_KEY:
                     self.diverted |= {line for each in failed if (line := self.line(each, keys)) is not None}
             case _:
                 parts = {0}
-        new = {*work.offsets} - self.begun if isinstance(request, Arrange | Start | DeliverRecords) else set[int]()
+        new = (
+            {*work.offsets} - self.begun
+            if isinstance(request, Arrange | Handle | Start | DeliverRecords)
+            else set[int]()
+        )
         closed = self.closed(keys)
         for offset in new:
             mine = self.line(offset, keys)
@@ -392,7 +438,7 @@ class Course:
 
     @property
     def running(self) -> int:
-        return sum(len(left) for work, left in self.asked.items() if isinstance(work.request, Start))
+        return sum(len(left) for work, left in self.asked.items() if isinstance(work.request, Handle | Start))
 
     @property
     def position(self) -> int:
@@ -401,7 +447,10 @@ class Course:
     def _taken_back(self, effect: Effect[object]) -> None:
         """Only what is commanded can be taken back."""
         if isinstance(effect, Work):
-            self.agrees(self.asked.pop(effect, None))
+            taken = {each: parts for each in self.asked if (parts := self.parts_of(each, effect.request))}
+            self.agrees(taken)
+            for work, parts in taken.items():
+                self.answered_parts(work, parts)
             self.ghosts.append(effect)
         else:
             self.agrees(effect in self.others)
@@ -441,17 +490,19 @@ class Course:
             if self.is_alive:
                 self.ends()
             return
-        self.agrees(
-            {each.work: each.left for each in part.asked} == {work: len(left) for work, left in self.asked.items()}
-        )
+        self.agrees(self.said(part) == sorted(self.seen(), key=str))
         self.agrees(part.running == self.running)
         opened, waiting = {*open_offsets(part.tracker)}, {*part.queued}
-        in_work = {*fanout.records(part.windows)}
+        in_work = {*part.in_work}
         self.agrees({*part.failed} <= opened and waiting <= opened and in_work <= opened)
-        self.agrees(not waiting & in_work and {key for key, _ in part.keys} <= waiting | in_work)
-        self.agrees(self.asked or part.ready or part.backing_off or part.queued or not part.load.records)
-        self.agrees({command.start for command in self.timers} - {None} == {*part.backing_off})
-        self.agrees(any(command.start is None for command in self.timers) == part.commit_backs_off)
+        self.agrees(not waiting & in_work)
+        if isinstance(part.order, Lines):
+            self.agrees({offset for offset, _ in part.order.keys} <= waiting | in_work)
+        waits = {command.start for command in self.timers} - {None}
+        self.agrees(self.asked or part.work.ready or waits or part.queued or not part.load.records)
+        self.agrees(waits == {*backing_off(part)})
+        self.agrees(any(command.start is None for command in self.timers) == part.commits.backs_off)
+        self.agrees(part.load.records == part.records)
         self.agrees(part.load.records <= len(opened))
         again = self.machine(attrs.evolve(self.rules, running_max=self.room))(part, SlotFreed(TP))
         self.agrees(laws.changes_nothing(part, again))
@@ -529,6 +580,9 @@ class Course:
     def answered(self, work: Work, how: int, rest: Sequence[int]) -> None:
         """User code answers: well or badly, all at once or in part, or it raises."""
         request, left = work.request, sorted(self.asked.get(work, (0,)))
+        if isinstance(request, Handle):
+            self.handled(work, request, how, rest)
+            return
         if how % 6 == 0:
             self.happens(WorkFailed(TP, work.generation, request))
             return
@@ -553,6 +607,34 @@ class Course:
             case _:
                 assert_never(request)
         self.happens(WorkReported(TP, work.generation, what))
+
+    def handled(self, work: Work, request: Handle, how: int, rest: Sequence[int]) -> None:
+        """Handlers end: of this work, and of others at the same attempt, in one batch; or all that is left raises."""
+        if how % 6 == 0:
+            self.happens(WorkFailed(TP, work.generation, request))
+            return
+        same = {each for at, left in self.asked.items() if at.generation == work.generation for each in left}
+        same = {each for each in same if (each, 0, request.attempt) in self.runs} if how % 6 == 5 else set()
+        ended = [*dict.fromkeys((*request.offsets[: 1 + how // 8 % len(request.offsets)], *sorted(same)))]
+        bad = {offset for at, offset in enumerate(ended) if how % 6 == 1 and rest[0] >> at % 8 & 1}
+        done = tuple(offset for offset in reversed(ended) if offset not in bad)
+        what = RecordsHandled(done, tuple(sorted(bad)), request.attempt)
+        self.happens(WorkReported(TP, work.generation, what))
+
+    def said(self, part: Owned) -> list[tuple[object, ...]]:
+        """What user code was asked for, as the state says it; of handlers, record by record."""
+        return sorted(
+            [(each.work.request, each.work.offsets, each.left) for each in part.asked],
+            key=str,
+        )
+
+    def seen(self) -> Iterator[tuple[object, ...]]:
+        """The same, as it was seen."""
+        for work, left in self.asked.items():
+            if isinstance(work.request, Handle):
+                yield from ((Handle((each,), work.request.attempt), (each,), 1) for each in left)
+            else:
+                yield work.request, work.offsets, len(left)
 
     def tasks(self, offsets: Sequence[int], rest: Sequence[int]) -> Tasks:
         """A few tasks for these records, and now and then for others in work."""
@@ -588,8 +670,14 @@ class Course:
         )
         kinds = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
         commits = tuple(kind(TP, generation, self.position + number) for kind in kinds)
+        handled = (
+            RecordsHandled((number,), (number + 1,), attempt),
+            RecordsHandled((number + 1, number), (), attempt),
+        )
         events: tuple[Event, ...] = (
-            *(WorkReported(TP, generation, what) for what in whats),
+            *(WorkReported(TP, generation, what) for what in (*whats, *handled)),
+            WorkFailed(TP, generation, Handle((number,), attempt)),
+            RetryTimerFired(TP, generation, Handle((number,), attempt)),
             WorkFailed(TP, generation, Start(window, (number,), attempt)),
             DrainTimerFired(TP, generation, tuple(Stage)[number]),
             RetryTimerFired(TP, generation, Start(window, (number,), attempt) if number else None),
@@ -652,6 +740,13 @@ class Course:
             lines = {line for each in part.failed if (line := self.line(each, keys)) is not None}
             held_back |= {offset for offset in opened if self.line(offset, keys) in lines}
         self.must("P10", laws.nothing_else_waits(opened, part.failed, held_back))
+
+
+def backing_off(part: Owned) -> tuple[Handle | Start, ...]:
+    """What waits for its time."""
+    if isinstance(part.work, Windowed):
+        return part.work.backing_off
+    return tuple(Handle((each.offset,), each.attempt) for each in part.work.those(RecordPhase.BACKING_OFF))
 
 
 LOGS: Final = st.lists(st.tuples(st.sampled_from((1, 1, 1, 2)), st.sampled_from(ROUND)), min_size=2, max_size=7).map(

@@ -8,16 +8,16 @@ from typing import Final, TypeAlias
 from tidegate.consumer.commands import (
     Command,
     Event,
+    Handle,
+    RecordsHandled,
+    Work,
     WorkFailed,
     WorkReported,
 )
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import (
     FanoutEvent,
-    Report,
     Rules,
-    Start,
-    TasksReported,
 )
 from tidegate.consumer.partition import (
     Owned,
@@ -35,13 +35,18 @@ SLOW: Final = Budget(4, cancel=1, commit=1)
 ALL: Final = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12")
 
 
-def succeeded(generation: int, window: int) -> Event:
-    """The task of the record that was taken as the window of this number has ended well."""
-    return WorkReported(TP, generation, TasksReported(window, (0,), 1, Report.SUCCEEDED))
+def succeeded(generation: int, offset: int) -> Event:
+    """The record was handled."""
+    return WorkReported(TP, generation, RecordsHandled((offset,)))
 
 
-def failed(generation: int, window: int) -> Event:
-    return WorkFailed(TP, generation, Start(window, (0,), 1))
+def failed(generation: int, offset: int) -> Event:
+    return WorkFailed(TP, generation, Handle((offset,)))
+
+
+def handle(generation: int, *offsets: int, attempt: int = 1) -> Work:
+    """The command to handle these."""
+    return Work(TP, generation, Handle(offsets, attempt), offsets)
 
 
 def course(rules: PartitionRules, *happened: Event) -> list[tuple[Command, ...]]:

@@ -28,6 +28,7 @@ from tidegate.consumer.commands import (
     Commit,
     Event,
     Fetch,
+    Handle,
     Interrupt,
     Lost,
     Release,
@@ -39,10 +40,6 @@ from tidegate.consumer.commands import (
     event_for,
 )
 from tidegate.consumer.drain import Budget, Stage
-from tidegate.consumer.fanout import (
-    Report,
-    Start,
-)
 from tidegate.consumer.laws import partition as laws
 from tidegate.consumer.partition import (
     Owned,
@@ -73,7 +70,7 @@ BUDGETS: Final = (
 def plain(*, room: int, span_max: int, drain: Budget) -> PartitionRules:
     """Each record is one task, and nothing is fetched while that many stand undone."""
     limits = PartitionLimits(span=Thresholds(high=span_max, low=span_max - 1), metadata=None)
-    return PartitionRules(running_max=room, limits=limits, metadata_max=0, drain=drain)
+    return PartitionRules(running_max=room, limits=limits, metadata_max=0, drain=drain, batch_max=1)
 
 
 def stages(budget: Budget) -> list[Stage]:
@@ -211,7 +208,7 @@ class Partition(RuleBasedStateMachine):
         if life is None:
             return
         match command:
-            case Work(_, generation, Start(_, (0,), 1), (offset,)):
+            case Work(_, generation, Handle((offset,))):
                 self.must("P4", not life.failed)
                 self.must("P5", not life.is_revoked)
                 self.must("P6", laws.tasks_are_bounded([*self.commands, command], self.room))
@@ -350,7 +347,7 @@ class Partition(RuleBasedStateMachine):
         self.worked(self.drawn(data, Work), None)
 
     @precondition(lambda self: self.commands_for(Work))
-    @rule(data=st.data(), reply=st.sampled_from([None, Report.FAILED, Refused("user code raised")]))
+    @rule(data=st.data(), reply=st.sampled_from([None, Refused("user code raised")]))
     def work_ends_one_way_or_the_other(self, data: st.DataObject, reply: object) -> None:
         self.worked(self.drawn(data, Work), reply)
 

@@ -13,21 +13,26 @@ from tidegate.consumer.commands import (
     Command,
     Commit,
     CommitRefused,
+    CommitsUnanswered,
     Committed,
     CommitUnknown,
     DrainTimerFired,
     Event,
     Fetch,
     Fetched,
+    Handle,
     Interrupt,
     MetadataRefused,
+    RecordsHandled,
     Release,
+    Request,
     RetryTimerFired,
     StartDrainTimer,
     StartRetryTimer,
     Work,
     WorkFailed,
     WorkReported,
+    WorkUnanswered,
     event_for,
 )
 from tidegate.consumer.drain import Stage
@@ -45,7 +50,6 @@ from tidegate.consumer.fanout import (
     TaskReplaced,
     Tasks,
     TasksReported,
-    UserRequest,
     WindowArranged,
     WindowDelivered,
     WindowOpened,
@@ -58,7 +62,7 @@ from tidegate.model.operations import find_one
 FAILURES: Final = (Refused("no"), NotApplied("no"), Ambiguous("no"), NotDurable("no"))
 
 
-def work(request: UserRequest) -> Work:
+def work(request: Request) -> Work:
     return Work(TP, 3, request, (5,))
 
 
@@ -70,6 +74,7 @@ ASK: Final = (
     DeliverTasks(0, (0,), 1),
     DeliverRecords(0, (5,)),
     DeliverWindow(0, Tally(0, 0, 0, 0)),
+    Handle((5,), 2),
 )
 REPLIES: Final = (
     WindowArranged(0, TASKS),
@@ -78,6 +83,7 @@ REPLIES: Final = (
     TaskReplaced(0, 0, 1, TASKS),
     RecordsDelivered(0, (5,)),
     WindowDelivered(0),
+    RecordsHandled((5,), (7,)),
 )
 
 
@@ -93,18 +99,19 @@ REPLIES: Final = (
             for failure in (*FAILURES, ValueError("user"))
         ),
         *((work(request), KeyboardInterrupt(), WorkFailed(TP, 3, request)) for request in ASK),
-        *((work(request), reply, WorkReported(TP, 3, reply)) for request in ASK for reply in REPLIES),
-        (work(ASK[0]), TASKS, WorkReported(TP, 3, WindowArranged(0, TASKS))),
-        (work(ASK[1]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.SUCCEEDED))),
+        *((work(request), reply, WorkReported(TP, 3, reply, request)) for request in ASK for reply in REPLIES),
+        (work(ASK[0]), TASKS, WorkReported(TP, 3, WindowArranged(0, TASKS), ASK[0])),
+        (work(ASK[1]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.SUCCEEDED), ASK[1])),
         *(
-            (work(request), report, WorkReported(TP, 3, TasksReported(0, (0,), 1, report)))
+            (work(request), report, WorkReported(TP, 3, TasksReported(0, (0,), 1, report), request))
             for report, kind in ANSWERS.items()
             for request in ASK
             if type(request) is kind
         ),
-        (work(ASK[3]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.DELIVERED))),
-        (work(ASK[4]), None, WorkReported(TP, 3, RecordsDelivered(0, (5,)))),
-        (work(ASK[5]), None, WorkReported(TP, 3, WindowDelivered(0))),
+        (work(ASK[3]), None, WorkReported(TP, 3, TasksReported(0, (0,), 1, Report.DELIVERED), ASK[3])),
+        (work(ASK[4]), None, WorkReported(TP, 3, RecordsDelivered(0, (5,)), ASK[4])),
+        (work(ASK[5]), None, WorkReported(TP, 3, WindowDelivered(0), ASK[5])),
+        (work(ASK[6]), None, WorkReported(TP, 3, RecordsHandled((5,), (), 2), ASK[6])),
         (Commit(TP, 3, 5), None, Committed(TP, 3, 5)),
         (Commit(TP, 3, 5), Refused("no"), CommitRefused(TP, 3, 5)),
         (Commit(TP, 3, 5, "tg"), METADATA_REFUSED, MetadataRefused(TP, 3, 5)),
@@ -115,7 +122,12 @@ REPLIES: Final = (
         ),
         *(
             (StartRetryTimer(TP, 3, start, 5), reply, RetryTimerFired(TP, 3, start))
-            for start in (None, Start(0, (0,), 2))
+            for start in (None, Start(0, (0,), 2), Handle((0,), 2))
+            for reply in (None, *FAILURES)
+        ),
+        *(
+            (told, reply, None)
+            for told in (WorkUnanswered(TP, 3, ASK[6]), CommitsUnanswered(TP, 3, 5, 4))
             for reply in (None, *FAILURES)
         ),
         *((Release(TP), reply, None) for reply in (None, *FAILURES)),
@@ -143,7 +155,7 @@ def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
         *((request, WindowOpened((5,))) for request in ASK),
     ],
 )
-def test_a_wrong_answer_is_refused(asked: UserRequest, reply: object) -> None:
+def test_a_wrong_answer_is_refused(asked: Request, reply: object) -> None:
     """Else the partition would wait for ever for the right one: a judgement that says "succeeded", say."""
     with pytest.raises(Misuse, match="is not an answer to"):
         event_for(work(asked), reply)

@@ -213,7 +213,10 @@ def polls_who_asks_for_nothing(
     rules: ConsumerRules, state: ConsumerState, paused: Collection[TopicPartition]
 ) -> Plan[TopicPartition]:
     """A partition that was given records is polled for more before it asks."""
-    asks = tuple(attrs.evolve(part, fetching=0) if isinstance(part.hold, Free) else part for part in state.partitions)
+    asks = tuple(
+        attrs.evolve(part, holding=attrs.evolve(part.holding, fetching=0)) if isinstance(part.hold, Free) else part
+        for part in state.partitions
+    )
     return rules.polling(attrs.evolve(state, partitions=asks), paused)
 
 
@@ -225,7 +228,7 @@ def keeps_its_slot(rules: ConsumerRules, state: ConsumerState, event: Event) -> 
     parts = [part for part in state.partitions if part.partition != event.partition]
     if isinstance(done.state, Owned):
         parts.append(done.state)
-    kept = attrs.evolve(state, partitions=tuple(sorted(parts, key=attrgetter("partition"))))
+    kept = ConsumerState(tuple(sorted(parts, key=attrgetter("partition"))), state.verdict)
     again = rules.step(kept, SlotFreed(event.partition))
     return Step(again.state, (*done.commands, *again.commands))
 

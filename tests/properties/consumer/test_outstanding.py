@@ -155,7 +155,7 @@ def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: Rules, moves: l
         requests = [output for output in done.commands if isinstance(output, UserRequest)]
         left = ask(left, state, map(work, requests))
 
-        assert all(each.left == fanout.outstanding(state, each.work.request) > 0 for each in left)
+        assert all(each.left == fanout.outstanding(state, each.request) > 0 for each in left)
 
 
 def test_nothing_is_running_where_nothing_was_asked_for() -> None:

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from hypothesis import Phase as Stages
 from tests.properties.consumer.partition_course import ANY_MODE, check_all
-from tests.properties.consumer.partition_helpers import ALL, FLAT, RETRIED, SLOW, TP, Machine
+from tests.properties.consumer.partition_helpers import ALL, FLAT, RETRIED, SLOW, TP, Machine, handle
 from tests.properties.consumer.partition_plain import check_plain
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
@@ -18,24 +18,26 @@ from tidegate.consumer.commands import (
     Commit,
     Committed,
     Event,
+    Handle,
     Lost,
     Release,
+    Request,
     RetryTimerFired,
     Revoked,
     SlotFreed,
     StartRetryTimer,
-    Work,
     WorkFailed,
 )
 from tidegate.consumer.commit_metadata import encoded, surveyed
+from tidegate.consumer.commits import Commits
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import (
+    DeliverRecords,
     FanoutEvent,
-    Start,
-    UserRequest,
     WindowOpened,
 )
-from tidegate.consumer.outstanding import AllAsked, answer, running
+from tidegate.consumer.handling import Deviation, RecordPhase
+from tidegate.consumer.outstanding import AllAsked, answer
 from tidegate.consumer.partition import (
     PARTS,
     FailurePolicy,
@@ -48,7 +50,8 @@ from tidegate.consumer.partition import (
     Unassigned,
 )
 from tidegate.consumer.specimens import partition as specimens
-from tidegate.consumer.watermark import completed, open_offsets
+from tidegate.consumer.watermark import OffsetTracker, completed, open_offsets
+from tidegate.consumer.windowed import Windowed
 from tidegate.model.reducer import Step
 
 
@@ -64,17 +67,17 @@ def steps(wrong: Callable[[PartitionRules, PartitionState, Event], PartitionStep
 
 def goes_on_after_a_failure(part: Owned, failed: tuple[int, ...]) -> Owned:
     """Planted bug: a partition that stops takes what was queued all the same."""
-    return attrs.evolve(PARTS.stopped_at(part, failed), queued=part.queued)
+    return attrs.evolve(PARTS.stopped_at(part, failed), order=part.order)
 
 
 def drops_what_is_before(part: Owned, failed: tuple[int, ...]) -> Owned:
     """Planted bug: a partition that stops drops what is queued before the failure, too."""
-    return attrs.evolve(PARTS.stopped_at(part, failed), queued=())
+    return attrs.evolve(PARTS.stopped_at(part, failed), order=part.order.stopped(0))
 
 
-def commits_when_revoked(rules: PartitionRules, part: Owned) -> int | None:
+def commits_when_revoked(rules: PartitionRules, phase: Phase, tracker: OffsetTracker, commits: Commits) -> int | None:
     """Planted bug: nothing is committed before the partition is revoked."""
-    return PARTS.position_to_commit(rules, part) if part.phase is Phase.DRAINING else None
+    return PARTS.position_to_commit(rules, phase, tracker, commits) if phase is Phase.DRAINING else None
 
 
 def takes_any_report(asked: AllAsked, event: FanoutEvent) -> FanoutEvent | None:
@@ -87,7 +90,7 @@ def starts_while_draining(rules: PartitionRules, state: PartitionState, event: E
     step = rules.step(state, event)
     if not isinstance(event, Revoked) or not isinstance(state, Owned):
         return step
-    begun = (Work(TP, state.generation, Start(9, (0,), 1), (offset,)) for offset in state.queued)
+    begun = (handle(state.generation, offset) for offset in state.queued)
     return attrs.evolve(step, commands=(*step.commands, *begun))
 
 
@@ -123,10 +126,10 @@ def tells_of_what_runs(rules: PartitionRules, state: PartitionState, event: Even
     """Planted bug: the metadata tells of what is in work as if it were done."""
     step = rules.step(state, event)
     part = step.state
-    if not isinstance(part, Owned) or part.alphabet is None:
+    if not isinstance(part, Owned) or part.commits.alphabet is None:
         return step
     survey = surveyed(completed(part.tracker, open_offsets(part.tracker)[1:]))
-    text = encoded(survey, limit=rules.metadata_max, alphabet=part.alphabet).text
+    text = encoded(survey, limit=rules.metadata_max, alphabet=part.commits.alphabet).text
     commands = (attrs.evolve(each, metadata=text) if isinstance(each, Commit) else each for each in step.commands)
     return Step(part, tuple(commands))
 
@@ -171,10 +174,14 @@ def does_not_back_off(rules: PartitionRules, state: PartitionState, event: Event
     return step
 
 
-def without(part: Owned, request: UserRequest) -> Owned:
+def without(part: Owned, request: Request) -> Owned:
     """Without what is asked for."""
-    asked = tuple(each for each in part.asked if each.work.request != request)
-    return attrs.evolve(part, asked=asked, running=running(asked))
+    work = part.work
+    if isinstance(work, Windowed):
+        return attrs.evolve(part, work=work.without([each for each in work.asked if each.request == request]))
+    offsets = request.offsets if isinstance(request, Handle | DeliverRecords) else ()
+    entries = {offset: Deviation(offset, RecordPhase.LEFT) for offset in offsets}
+    return attrs.evolve(part, work=work.changed(entries, running=-isinstance(request, Handle)))
 
 
 COMMITS_THE_HIGHEST: Final = parts(position_to_commit=specimens.commits_the_highest)

@@ -6,12 +6,14 @@ from tests.properties.consumer.partition_helpers import (
     TP,
     after,
     course,
+    handle,
     succeeded,
 )
 
 from tidegate.consumer.commands import (
     Assigned,
     Commit,
+    CommitsUnanswered,
     Committed,
     CommitUnknown,
     Fetch,
@@ -22,10 +24,6 @@ from tidegate.consumer.commands import (
     RetryTimerFired,
     Revoked,
     StartRetryTimer,
-    Work,
-)
-from tidegate.consumer.fanout import (
-    Start,
 )
 from tidegate.consumer.partition import (
     Owned,
@@ -51,7 +49,7 @@ def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_al
     assert [text.isascii() for text in texts] == [True, True]
     assert texts[0]
     assert texts[1:] == [""]
-    assert (state.alphabet, state.unrecorded) == (None, 0)
+    assert (state.commits.alphabet, state.commits.unrecorded) == (None, 0)
 
 
 def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None:
@@ -106,8 +104,15 @@ def test_what_the_former_owner_has_reported_is_not_done_again() -> None:
     assert isinstance(commit, Commit)
     commanded = course(rules, Assigned(TP, 2, 0, commit.metadata, 3), Fetched(TP, 2, (0, 1, 2)))
 
-    assert commanded[-1] == (
-        Work(TP, 2, Start(0, (0,), 1), (0,)),
-        Work(TP, 2, Start(1, (0,), 1), (2,)),
-        Fetch(TP, 2, 3),
-    )
+    assert commanded[-1] == (Fetch(TP, 2, 3), handle(2, 0, 2))
+
+
+def test_commits_that_have_no_answer_for_long_are_told_to_people() -> None:
+    """The fourth in a row, then the eighth, and so on; what was answered begins anew."""
+    rules = PartitionRules(2, metadata_max=0)
+    unanswered = (CommitUnknown(TP, 1, 1), RetryTimerFired(TP, 1, None))
+    begun = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0))
+    commands = course(rules, *begun, *unanswered * 9, Committed(TP, 1, 1), succeeded(1, 1), CommitUnknown(TP, 1, 2))
+
+    told = [each for step in commands for each in step if isinstance(each, CommitsUnanswered)]
+    assert told == [CommitsUnanswered(TP, 1, 1, 4), CommitsUnanswered(TP, 1, 1, 8)]

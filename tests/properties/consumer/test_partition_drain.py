@@ -7,6 +7,7 @@ from tests.properties.consumer.partition_helpers import (
     TP,
     after,
     course,
+    handle,
     reported,
     succeeded,
 )
@@ -23,12 +24,10 @@ from tidegate.consumer.commands import (
     Release,
     Revoked,
     StartDrainTimer,
-    Work,
 )
 from tidegate.consumer.drain import Budget, InFlight, Stage
 from tidegate.consumer.fanout import (
     Report,
-    Start,
     Tasks,
     TasksReported,
     WindowArranged,
@@ -57,14 +56,13 @@ def test_a_drain_interrupts_then_abandons_then_commits() -> None:
     assert commanded[3:] == [
         (
             StartDrainTimer(TP, 1, Stage.CANCELLING, 2 * SECOND),
-            Interrupt(Work(TP, 1, Start(0, (0,), 1), (0,))),
-            Interrupt(Work(TP, 1, Start(1, (0,), 1), (1,))),
+            Interrupt(handle(1, 0, 1)),
         ),
         (Commit(TP, 1, 1),),
         (),
         (
             StartDrainTimer(TP, 1, Stage.COMMITTING, SECOND),
-            Cancel(Work(TP, 1, Start(1, (0,), 1), (1,))),
+            Cancel(handle(1, 1)),
             Cancel(StartDrainTimer(TP, 1, Stage.COMMITTING, SECOND)),
             Release(TP),
         ),
@@ -82,7 +80,7 @@ def test_what_is_known_to_take_too_long_is_interrupted_or_abandoned_at_once() ->
         DrainTimerFired(TP, 1, Stage.WAITING),
     )
 
-    first, second, third = (Work(TP, 1, Start(number, (0,), 1), (number,)) for number in range(3))
+    first, second, third = (handle(1, number) for number in range(3))
     assert commanded[2][1:3] == (Interrupt(first), Cancel(second))
     assert commanded[3][1:] == (Interrupt(third),)
 
@@ -94,7 +92,7 @@ def test_what_was_asked_for_in_vain_is_taken_back() -> None:
 
     assert commanded[-2:] == [
         (Commit(TP, 1, 1),),
-        (Cancel(Work(TP, 1, Start(1, (0,), 1), (1,))), Cancel(Fetch(TP, 1, 2))),
+        (Cancel(handle(1, 1)), Cancel(Fetch(TP, 1, 2))),
     ]
 
 
@@ -104,7 +102,7 @@ def test_no_time_to_drain_releases_whatever_runs() -> None:
     commanded = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP))
 
     assert commanded[-1] == (
-        Cancel(Work(TP, 1, Start(0, (0,), 1), (0,))),
+        Cancel(handle(1, 0)),
         Cancel(Fetch(TP, 1, 1)),
         Release(TP),
     )

@@ -10,6 +10,7 @@ from tests.properties.consumer.partition_helpers import (
     after,
     course,
     failed,
+    handle,
     reported,
     succeeded,
 )
@@ -22,6 +23,7 @@ from tidegate.consumer.commands import (
     Event,
     Fetch,
     Fetched,
+    Handle,
     Release,
     RetryTimerFired,
     Revoked,
@@ -73,12 +75,9 @@ def test_what_waits_for_its_key_before_a_failure_is_still_taken() -> None:
     """Law P4: 1 waits for 0, of the same key, when 2 fails. It is before the failure, so it is done and committed."""
     rules = PartitionRules(running_max=2, metadata_max=0, ordering=Ordering.BY_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2, 3), (b"k", b"k", b"l", b"m"))
-    commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 1), succeeded(1, 0), succeeded(1, 2))
+    commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 2), succeeded(1, 0), succeeded(1, 1))
 
-    assert commanded[3] == (
-        Work(TP, 1, Start(2, (0,), 1), (1,)),
-        Commit(TP, 1, 1),
-    )
+    assert commanded[3] == (Commit(TP, 1, 1), handle(1, 1))
     assert commanded[4] == ()
 
 
@@ -88,16 +87,9 @@ def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
     fetched = Fetched(TP, 1, (0, 1, 2), (b"k", b"k", b"l"))
     commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 0), reported(RecordsDelivered(0, (0,))))
 
-    assert commanded[1] == (
-        Work(TP, 1, Start(0, (0,), 1), (0,)),
-        Work(TP, 1, Start(1, (0,), 1), (2,)),
-        Fetch(TP, 1, 3),
-    )
+    assert commanded[1] == (Fetch(TP, 1, 3), handle(1, 0, 2))
     assert commanded[2] == (Work(TP, 1, DeliverRecords(0, (0,), (0,)), (0,)),)
-    assert commanded[3] == (
-        Work(TP, 1, DeliverRecords(2, (1,), (1,)), (1,)),
-        Commit(TP, 1, 1),
-    )
+    assert commanded[3] == (Commit(TP, 1, 1), Work(TP, 1, DeliverRecords(1, (1,), (1,)), (1,)))
 
 
 @pytest.mark.parametrize("is_hooked", [False, True])
@@ -111,7 +103,7 @@ def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_ho
     begun = reported(ArrangeFailed(0)) if is_hooked else failed(1, 0)
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), begun, reported(RecordsDelivered(0, (0,))))
 
-    assert course(rules, *happened)[-1][0] == Work(TP, 1, DeliverRecords(1, (1,), (1,)), (1,))
+    assert course(rules, *happened)[-1][-1] == Work(TP, 1, DeliverRecords(1, (1,), (1,)), (1,))
 
 
 def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
@@ -122,14 +114,14 @@ def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
         Fetched(TP, 1, (0, 1, 2), (b"k", b"k", None)),
         failed(1, 0),
         Fetched(TP, 1, (3, 4), (b"k", b"l")),
-        succeeded(1, 1),
         succeeded(1, 2),
+        succeeded(1, 4),
     )
     state = after(rules, *happened)
 
     assert (state.phase, state.failed, state.queued, state.asked, state.load) == (Phase.FLOWING, (0,), (), (), Load())
     assert open_offsets(state.tracker) == (0, 1, 3)
-    assert [offset for offset, _ in state.keys] == [0]
+    assert state.in_work == (0,)
 
 
 def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() -> None:
@@ -170,7 +162,7 @@ def test_only_what_was_not_delivered_is_answered_for() -> None:
 def test_without_hooks_a_failure_is_tried_again_after_a_while() -> None:
     """Law P12: as often as the rules say; then it is final."""
     rules = PartitionRules(1, fanout=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
-    again = Start(0, (0,), 2)
+    again = Handle((0,), 2)
     happened = (
         *(Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), failed(1, 0)),
         *(RetryTimerFired(TP, 1, again), WorkFailed(TP, 1, again)),
@@ -203,6 +195,6 @@ def test_what_backs_off_is_left_to_the_next_owner() -> None:
     """Laws P5, P11 and P12: a revocation does not wait for it, and its timer is cancelled."""
     rules = PartitionRules(1, fanout=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), failed(1, 0), Revoked(TP))
-    timer = StartRetryTimer(TP, 1, Start(0, (0,), 2), SECOND // 10)
+    timer = StartRetryTimer(TP, 1, Handle((0,), 2), SECOND // 10)
 
     assert {Cancel(timer), Release(TP)} <= {*course(rules, *happened)[3]}

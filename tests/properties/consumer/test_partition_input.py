@@ -13,6 +13,7 @@ from tests.properties.consumer.partition_helpers import TP, after
 
 from tidegate.consumer.commands import (
     Assigned,
+    Batch,
     Commit,
     CommitRefused,
     Committed,
@@ -20,9 +21,11 @@ from tidegate.consumer.commands import (
     DrainTimerFired,
     Event,
     Fetched,
+    Handle,
     Lost,
     Measured,
     MetadataRefused,
+    RecordsHandled,
     RetryTimerFired,
     Revoked,
     SlotFreed,
@@ -30,12 +33,15 @@ from tidegate.consumer.commands import (
     WorkFailed,
     WorkReported,
 )
+from tidegate.consumer.commits import Commits
 from tidegate.consumer.drain import Stage
 from tidegate.consumer.fanout import (
     Start,
     UserRequest,
     WindowDelivered,
 )
+from tidegate.consumer.handling import Handling
+from tidegate.consumer.order import Queue
 from tidegate.consumer.partition import (
     FailurePolicy,
     Ordering,
@@ -57,7 +63,7 @@ def work(request: UserRequest) -> Work:
     return Work(TP, 3, request, (5,))
 
 
-NUMBERS: Final = ("running_max", "window_max", "metadata_max", "replay_max")
+NUMBERS: Final = ("running_max", "window_max", "batch_max", "metadata_max", "replay_max")
 KINDS: Final = ("hooks", "fanout", "ordering", "failure_policy", "limits", "drain")
 WRONG: Final[tuple[object, ...]] = (1.5, "1", None, (), -1, 2**70, True, b"", object())
 
@@ -68,6 +74,7 @@ WRONG: Final[tuple[object, ...]] = (1.5, "1", None, (), -1, 2**70, True, b"", ob
         *({name: value} for name in NUMBERS for value in (True, 1.0, "1", None, -1)),
         {"window_max": 0},
         {"replay_max": 0},
+        {"batch_max": 0},
         *({name: value} for name in KINDS for value in (1, "1", None)),
         *({"failure_policy": policy} for policy in (FailurePolicy.BLOCK_KEY, FailurePolicy.DIVERT_KEY)),
     ],
@@ -119,6 +126,10 @@ def test_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
         lambda: PartitionRules().step(Unassigned(), Fetched(TP, 1, (0, 1), (b"k",))),
         lambda: PartitionRules().step(Unassigned(), Fetched(TP, 1, (0,), ("k",))),  # type: ignore[arg-type]
         lambda: PartitionRules().step(Unassigned(), Revoked(TP, ((),))),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsHandled((-1,)))),
+        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsHandled((1,), (1,)))),
+        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsHandled((1,), attempt=0))),
+        lambda: PartitionRules().step(Unassigned(), WorkFailed(TP, 1, Handle((1.5,)))),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_not_a_state_or_an_event_is_misuse(make: Callable[[], object]) -> None:
@@ -158,6 +169,10 @@ def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
         (Assigned(TP, 3, 5), "assigned t-0 from 5 (generation 3)"),
         (Fetched(TP, 3, (5, 7)), "fetched t-0 [5, 7] (generation 3)"),
         (WorkReported(TP, 3, WindowDelivered(1)), "t-0 reports WindowDelivered(window=1) (generation 3)"),
+        (WorkReported(TP, 3, RecordsHandled((2, 1), (3,))), "t-0 reports handled 1-2, failed 3 (generation 3)"),
+        (WorkReported(TP, 3, RecordsHandled(attempt=2)), "t-0 reports nothing (attempt 2) (generation 3)"),
+        (WorkFailed(TP, 3, Handle((1, 2), 2)), "t-0 raised at handle 1-2 (attempt 2) (generation 3)"),
+        (Batch((Revoked(TP), Lost(TP))), "revoked t-0; lost t-0"),
         (WorkFailed(TP, 3, Start(0, (1,), 2)), "t-0 raised at start 0/1 (attempt 2) (generation 3)"),
         (Committed(TP, 3, 5), "committed t-0 @5 (generation 3)"),
         (CommitRefused(TP, 3, 5), "refused to commit t-0 @5 (generation 3)"),
@@ -169,18 +184,19 @@ def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
         (SlotFreed(TP), "room for another handler of t-0"),
         (Commit(TP, 3, 5, "tg1"), "commit t-0 @5 and 3 characters of metadata (generation 3)"),
         (Unassigned(), "unassigned"),
-        (Owned(TP, 3, Phase.FLOWING, OffsetTracker(5)), "flowing (generation 3), floor 5"),
+        (Owned(TP, 3, Phase.FLOWING, OffsetTracker(5), Queue(5), Handling()), "flowing (generation 3), floor 5"),
         (
             Owned(
                 TP,
                 3,
                 Phase.DRAINING,
                 completed(delivered(OffsetTracker(5), (5, 7, 8)), (5,)),
-                (8,),
+                Queue(8, waiting=1),
+                Handling(),
                 failed=(7,),
-                committing=6,
+                commits=Commits(committing=6),
             ),
-            "draining (generation 3), floor 5, queued [8], failed [7], done [5], committing 6",
+            "draining (generation 3), floor 5, queued [8], in work [7], failed [7], done [5], committing 6",
         ),
     ],
 )

@@ -61,7 +61,7 @@ UNNAMED: Final[list[Event]] = [Revoked(TP), Lost(TP), SlotFreed(TP)]
 
 def failures(state: PartitionState) -> int:
     """How many commits in a row had no answer, which has no bound."""
-    return state.commit_failures if isinstance(state, Owned) else 0
+    return state.commits.failures if isinstance(state, Owned) else 0
 
 
 @cache
@@ -82,7 +82,7 @@ def test_every_state_has_an_answer_to_every_event() -> None:
     owned = [state for state in reachable() if isinstance(state, Owned)]
 
     assert {state.phase for state in owned} == set(Phase)
-    assert {state.stage for state in owned} == {Stage.WAITING, Stage.CANCELLING, Stage.COMMITTING}
+    assert {state.revocation.stage for state in owned} == {Stage.WAITING, Stage.CANCELLING, Stage.COMMITTING}
     assert all(isinstance(step, Step) for answers in reachable().values() for step in answers.values())
 
 

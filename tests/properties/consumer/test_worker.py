@@ -44,7 +44,7 @@ from tidegate.model.records import TopicPartition
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(2))
 BUDGET = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
 RIGHT = WorkerRules(
-    ConsumerRules(executors=3, partition=PartitionRules(drain=BUDGET, metadata_max=0)), leave=5 * SECOND
+    ConsumerRules(executors=3, partition=PartitionRules(drain=BUDGET, metadata_max=0, batch_max=1)), leave=5 * SECOND
 )
 
 

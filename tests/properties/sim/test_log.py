@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.commands import Assigned, Fetch, Fetched, Records, Release, Work, event_for
-from tidegate.consumer.fanout import Start
+from tidegate.consumer.commands import Assigned, Fetch, Fetched, Handle, Records, Release, Work, event_for
 from tidegate.consumer.partition import Ordering, PartitionRules, Unassigned
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
@@ -98,7 +97,7 @@ def test_whoever_has_paused_receives_nothing_until_it_resumes() -> None:
 
 def by_key(ordering: Ordering) -> Scenario:
     """One consumer of a log of two keys, with holes between, that compaction makes more of."""
-    processor = PartitionRules(running_max=3, ordering=ordering, metadata_max=0)
+    processor = PartitionRules(running_max=3, ordering=ordering, metadata_max=0, batch_max=1)
 
     consumer = ReducerProcess(
         "c", Unassigned(), processor.step, event_for, meaning=BROKER, split=lambda _: False,
@@ -121,7 +120,7 @@ def worked(state: State) -> list[int]:
     return [
         offset
         for command in commands
-        if isinstance(command, Work) and isinstance(command.request, Start)
+        if isinstance(command, Work) and isinstance(command.request, Handle)
         for offset in command.offsets
     ]
 

@@ -362,7 +362,7 @@ def test_a_reducer_that_gets_its_events_again_decides_alike() -> None:
     assert isinstance(found, Other)
     assert found.step == 2
     assert found.recorded != found.now
-    assert "start" in found.recorded
+    assert "handle" in found.recorded
     assert found.src.endswith("ConsumerRules.step")
 
 

@@ -8,7 +8,12 @@ Read the questions first, then the machines that put the answers together:
     `drain`            What becomes of work in flight when a partition is revoked?
     `fanout`           When is a record, and when is a window, settled?
     `commands`         The commands of a partition, and its events.
-    `outstanding`      What was user code asked for, and has not answered?
+    `order`            Which record is next?
+    `handling`         Which handlers run, and which records are out of the ordinary?
+    `outstanding`      What was user code asked for about windows, and has not answered?
+    `windowed`         Which windows are in work?
+    `commits`          Which position is committed now, and with which text?
+    `holding`          Is the partition held on its own account?
     `partition_state`  What is known of a partition.
     `partition`        One partition, from its assignment to its release.
     `consumer`         One consumer: its partitions, executors and gate.

@@ -18,8 +18,8 @@ from tidegate.consumer._offsets import OFFSET_MAX, Run, batch_of, not_an_offset
 
 __all__ = [
     "FORK_LEN", "PAGE", "PAGE_BITS", "Fork", "Leaf", "Node", "Pages", "bits_at", "count_open", "count_tracked",
-    "done_below", "done_within", "from_on", "highest_in", "inserted", "leaves", "offsets_in", "paged", "replaced",
-    "runs_of", "tracked_from", "within",
+    "done_below", "done_within", "first_open", "from_on", "highest_in", "inserted", "leaves", "offsets_in", "paged",
+    "replaced", "runs_of", "tracked_from", "within",
 ]  # fmt: skip
 
 PAGE_BITS: Final = 10
@@ -27,6 +27,9 @@ PAGE: Final = 1 << PAGE_BITS
 """How many offsets share a leaf of the tree."""
 
 _LAST: Final = PAGE - 1
+
+_FEW: Final = 16
+"""Below it, one by one is cheaper than all of a page."""
 
 _ONES: Final = re.compile("1+")
 
@@ -236,6 +239,26 @@ def leaves(pages: Pages) -> Iterator[Leaf]:
         yield from leaves(pages[4])
     elif pages:
         yield pages
+
+
+def first_open(pages: Pages, position: int, most: int) -> list[int]:
+    """The lowest open offsets from the position on, at most so many."""
+    if len(pages) == FORK_LEN:
+        middle, count, _, low, high = pages
+        found = first_open(low, position, most) if count and position >> PAGE_BITS < middle else []
+        return found if len(found) == most or not high[1] else found + first_open(high, position, most - len(found))
+    if not pages:
+        return []
+    page, opened, _ = pages
+    bits = within(page, opened, position, OFFSET_MAX + 1)
+    if most >= _FEW:
+        return [*offsets_in(page, bits)[:most]]
+    found = []
+    while bits and len(found) < most:
+        lowest = bits & -bits
+        found.append((page << PAGE_BITS) + lowest.bit_length() - 1)
+        bits ^= lowest
+    return found
 
 
 def offsets_in(page: int, bits: int) -> Sequence[int]:

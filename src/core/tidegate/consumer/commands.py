@@ -4,8 +4,24 @@ A command is an effect that is not awaited. What becomes of it comes back as an 
 `event_for` says which. Each command and event names the partition, and nearly each the generation of the assignment that it
 belongs to, so that whoever gets an older one can tell.
 
-User code is asked through `Work`: to arrange a window, to run tasks, to judge failures, to deliver (`tidegate.consumer.fanout`).
-When user code raises, that is an event like others, `WorkFailed`.
+User code is asked through `Work`. Where each record has a handler and no more, it is asked to `Handle` records: each by itself,
+however many one command names, and one `RecordsHandled` tells of as many as have ended. Where there is more to it, it is asked
+to arrange a window, to run tasks, to judge failures, to deliver (`tidegate.consumer.fanout`). When user code raises, that is an
+event like others, `WorkFailed`.
+
+A `Handle` of several records is the same as one for each, and a `RecordsHandled` the same as one for each. So whoever carries
+commands out keeps account of records, and not of commands: an `Interrupt` or a `Cancel` names records as they are in work by
+then, in other batches than those in which they were begun.
+
+    Work of Handle    call the handler with each record             RecordsHandled: of any of them, as they end, in any batches
+    Work of the rest  ask user code once                            WorkReported with `ended`, or WorkFailed: once; before that,
+                                                                    as many WorkReported without `ended` as it likes
+    Interrupt         cancel what user code does there              the event of the work itself, once it has ended
+    Cancel of Work    the same, and nobody waits for the end        the event of the work itself, which changes nothing
+    WorkUnanswered,   tell the people who run it                    nothing
+    CommitsUnanswered
+
+What comes to an end at the same time, of one partition or of several, is told to a consumer as one `Batch`.
 """
 
 from __future__ import annotations
@@ -17,7 +33,7 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 import attrs
 
 from tidegate.consumer import fanout
-from tidegate.consumer._offsets import check_numbers
+from tidegate.consumer._offsets import check_numbers, ranges
 from tidegate.consumer.drain import InFlight, Stage
 from tidegate.consumer.fanout import (
     Arrange,
@@ -46,10 +62,43 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
-    "ANSWERS", "METADATA_REFUSED", "Assigned", "Command", "Commit", "CommitRefused", "CommitUnknown", "Committed",
-    "DrainTimerFired", "Event", "Fetch", "Fetched", "Interrupt", "Key", "Lost", "Measured", "MetadataRefused",
-    "Records", "Release", "Revoked", "SlotFreed", "StartDrainTimer", "Work", "WorkFailed", "WorkReported",
-    "check_event", "event_for",
+    "ANSWERS",
+    "EVENTS",
+    "METADATA_REFUSED",
+    "Assigned",
+    "Batch",
+    "Command",
+    "Commit",
+    "CommitRefused",
+    "CommitUnknown",
+    "CommitsUnanswered",
+    "Committed",
+    "ConsumerEvent",
+    "DrainTimerFired",
+    "Event",
+    "Fetch",
+    "Fetched",
+    "Handle",
+    "Interrupt",
+    "Key",
+    "Lost",
+    "Measured",
+    "MetadataRefused",
+    "Records",
+    "RecordsHandled",
+    "Release",
+    "Request",
+    "RetryTimerFired",
+    "Revoked",
+    "SlotFreed",
+    "StartDrainTimer",
+    "StartRetryTimer",
+    "Work",
+    "WorkFailed",
+    "WorkReported",
+    "WorkUnanswered",
+    "check_event",
+    "event_for",
 ]  # fmt: skip
 
 
@@ -103,11 +152,33 @@ class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
 
 
 @final
+@attrs.frozen
+class Handle:
+    """Call the handler with each of these records by itself.
+
+    Attributes:
+        offsets: The records, in order.
+        attempt: Which attempt at them it is, from 1 on.
+    """
+
+    offsets: tuple[int, ...]
+    attempt: int = 1
+
+    def __str__(self) -> str:
+        return f"handle {ranges(self.offsets)}" + (f" (attempt {self.attempt})" if self.attempt > 1 else "")
+
+
+Request: TypeAlias = Handle | UserRequest
+"""What user code is asked for."""
+
+
+@final
 @attrs.frozen(cache_hash=True)
 class Work(_OfAssignment, Effect[object]):
     """Ask user code for something; what it replies tells which event it is (`event_for`).
 
-    Of the records in `DeliverRecords.to_dead_letter` it answers for the failure.
+    Of the records in `DeliverRecords.to_dead_letter` it answers for the failure. Where records are handled without windows,
+    the number of a window is the offset of its record.
 
     Attributes:
         partition: Which one.
@@ -116,10 +187,12 @@ class Work(_OfAssignment, Effect[object]):
         offsets: The records that it is about, in order.
     """
 
-    request: UserRequest
+    request: Request
     offsets: tuple[int, ...]
 
     def __str__(self) -> str:
+        if isinstance(self.request, Handle):
+            return f"{self.request} of {self.partition} (generation {self.generation})"
         return f"{self.request} of {self.partition} @{' '.join(map(str, self.offsets))} (generation {self.generation})"
 
 
@@ -162,16 +235,16 @@ class StartDrainTimer(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartRetryTimer(_OfAssignment, Effect[None]):
-    """Wait until what has failed is tried again: these tasks, or the commit.
+    """Wait until what has failed is tried again: these records or tasks, or the commit.
 
     Attributes:
         partition: Which one.
         generation: Of the assignment.
-        start: The tasks; None for the commit.
+        start: The records or tasks; None for the commit.
         duration: How long.
     """
 
-    start: Start | None
+    start: Handle | Start | None
     duration: Duration
 
     def __str__(self) -> str:
@@ -188,7 +261,41 @@ class Release(_OfPartition, Effect[None]):
         return f"release {self.partition}"
 
 
-Command: TypeAlias = Fetch | Work | Interrupt | Commit | StartDrainTimer | StartRetryTimer | Release | Cancel
+@final
+@attrs.frozen(cache_hash=True)
+class WorkUnanswered(_OfAssignment, Effect[None]):
+    """Tell the people who run it: user code has ended without an answer for all it was asked for, so the rest has failed."""
+
+    request: Request
+
+    def __str__(self) -> str:
+        return f"say that {self.request} of {self.partition} was not answered (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class CommitsUnanswered(_OfPosition, Effect[None]):
+    """Tell the people who run it: that many commits in a row had no answer."""
+
+    failures: int
+
+    def __str__(self) -> str:
+        what = f"{self.failures} commits of {self.partition} were not answered"
+        return f"say that {what}, now @{self.position} (generation {self.generation})"
+
+
+Command: TypeAlias = (
+    Fetch
+    | Work
+    | Interrupt
+    | Commit
+    | StartDrainTimer
+    | StartRetryTimer
+    | Release
+    | WorkUnanswered
+    | CommitsUnanswered
+    | Cancel
+)
 
 
 # --- events -------------------------------------------------------------------------------------------------------------
@@ -267,10 +374,39 @@ class Fetched(_OfAssignment):
 
 @final
 @attrs.frozen(cache_hash=True)
-class WorkReported(_OfAssignment):
-    """User code has reported something of a window."""
+class RecordsHandled:
+    """The handlers of these records have ended, at this attempt; well, or badly.
 
-    what: FanoutEvent
+    Attributes:
+        done: The records that were handled, in any order.
+        failed: Those at which the handler raised, in any order.
+        attempt: Which attempt it was.
+    """
+
+    done: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+    attempt: int = 1
+
+    def __str__(self) -> str:
+        parts = (("handled", self.done), ("failed", self.failed))
+        shown = ", ".join(f"{name} {ranges(sorted(offsets))}" for name, offsets in parts if offsets)
+        return f"{shown or 'nothing'}" + (f" (attempt {self.attempt})" if self.attempt > 1 else "")
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class WorkReported(_OfAssignment):
+    """User code has reported something of its records, or of a window.
+
+    Attributes:
+        partition: Which one.
+        generation: Of the assignment.
+        what: What it has reported.
+        ended: What was asked for, where that has ended with this: whatever of it is not answered by now has failed.
+    """
+
+    what: FanoutEvent | RecordsHandled
+    ended: Request | None = None
 
     def __str__(self) -> str:
         return f"{self.partition} reports {self.what} (generation {self.generation})"
@@ -279,9 +415,9 @@ class WorkReported(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class WorkFailed(_OfAssignment):
-    """User code raised, or was interrupted: nothing came of the work."""
+    """User code raised, or was interrupted: nothing came of the work, or of what is left of it."""
 
-    request: UserRequest
+    request: Request
 
     def __str__(self) -> str:
         return f"{self.partition} raised at {self.request} (generation {self.generation})"
@@ -337,9 +473,9 @@ class DrainTimerFired(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class RetryTimerFired(_OfAssignment):
-    """The time until these tasks are tried again is over; or the commit, for None."""
+    """The time until these records or tasks are tried again is over; or the commit, for None."""
 
-    start: Start | None
+    start: Handle | Start | None
 
     def __str__(self) -> str:
         again = "commit again" if self.start is None else str(self.start)
@@ -391,6 +527,24 @@ Event: TypeAlias = (
     | SlotFreed
 )
 
+EVENTS: Final = get_args(Event)
+"""Their classes."""
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Batch:
+    """What has happened at the same time; executors that it frees are given out after all of it."""
+
+    events: tuple[Event, ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.events)) or "nothing"
+
+
+ConsumerEvent: TypeAlias = Event | Batch
+"""What a consumer is told."""
+
 ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
     Report.SUCCEEDED: Start,
     Report.FAILED: Start,
@@ -414,7 +568,8 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
     Args:
         command: What was to be done.
         reply: What the world answered, a Failure included. User code that was asked to arrange answers `Tasks`, that was
-            asked to judge answers a `Report`; it may answer any event of `tidegate.consumer.fanout`, or None: done.
+            asked to judge answers a `Report`; it may answer `RecordsHandled`, any event of `tidegate.consumer.fanout`, or
+            None: done.
 
     Raises:
         Misuse: It is not a command of a partition, or not an answer to it.
@@ -427,7 +582,7 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
         case Work(partition, generation, request):
             if isinstance(reply, BaseException):
                 return WorkFailed(partition, generation, request)
-            return WorkReported(partition, generation, _report_of(command, reply))
+            return WorkReported(partition, generation, _report_of(command, reply), request)
         case Commit(partition, generation, position):
             match reply:
                 case None:
@@ -443,13 +598,13 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
             return DrainTimerFired(partition, generation, stage)
         case StartRetryTimer(partition, generation, start):
             return RetryTimerFired(partition, generation, start)
-        case Release() | Interrupt() | Cancel():
+        case Release() | Interrupt() | Cancel() | WorkUnanswered() | CommitsUnanswered():
             return None
         case _:
             raise Misuse(f"a {type(command).__name__} is not a command of a partition")
 
 
-def _report_of(work: Work, reply: object) -> FanoutEvent:
+def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled:
     """What user code has reported by its reply."""
     match work.request, reply:
         case (
@@ -459,9 +614,12 @@ def _report_of(work: Work, reply: object) -> FanoutEvent:
             | ArrangeFailed()
             | TaskReplaced()
             | RecordsDelivered()
-            | WindowDelivered(),
+            | WindowDelivered()
+            | RecordsHandled(),
         ):
             return reply
+        case Handle(offsets, attempt), None:
+            return RecordsHandled(offsets, (), attempt)
         case Arrange(window), Tasks():
             return WindowArranged(window, reply)
         case Start(window, numbers, attempt), None:
@@ -490,8 +648,7 @@ def _report_of(work: Work, reply: object) -> FanoutEvent:
 
 # --- at the entrance ----------------------------------------------------------------------------------------------------
 
-_EVENTS: Final = get_args(Event)
-_REQUESTS: Final = get_args(UserRequest)
+_REQUESTS: Final = get_args(Request)
 _UNNUMBERED: Final = (Revoked, Lost, SlotFreed)
 """What names no generation."""
 
@@ -505,11 +662,20 @@ def check_event(event: Event) -> None:
     Raises:
         Misuse: It is not an event of a partition, or one of its fields is of another type, or out of range.
     """
-    check_type(event, _EVENTS, "an event of a partition")
+    check_type(event, EVENTS, "an event of a partition")
     check_type(event.partition, TopicPartition, "a partition of a topic")
     if not isinstance(event, _UNNUMBERED):
         check_int(event.generation, "a generation", -1)
     match event:
+        case WorkReported(_, _, what, ended):
+            if isinstance(what, RecordsHandled):
+                _check_handled(what)
+            else:
+                fanout.check_event(what)
+            if ended is not None:
+                _check_request(ended)
+        case WorkFailed(_, _, request):
+            _check_request(request)
         case Assigned(_, _, committed, metadata, end):
             check_int(committed, "a position", 0, OFFSET_MAX + 1)
             check_type(metadata, str, "the metadata of a commit")
@@ -518,10 +684,6 @@ def check_event(event: Event) -> None:
             check_tuple(in_flight, InFlight, "a record in flight")
         case Fetched(_, _, offsets, keys):
             _check_records(offsets, keys)
-        case WorkReported(_, _, what):
-            fanout.check_event(what)
-        case WorkFailed(_, _, request):
-            check_type(request, _REQUESTS, "a request to user code")
         case (
             Committed(_, _, position)
             | CommitRefused(_, _, position)
@@ -532,7 +694,9 @@ def check_event(event: Event) -> None:
         case DrainTimerFired(_, _, stage):
             check_type(stage, Stage, "a stage of draining")
         case RetryTimerFired(_, _, start):
-            check_type(start, (Start, NoneType), "tasks to start again, or None")
+            check_type(start, (Handle, Start, NoneType), "what is to start again, or None")
+            if isinstance(start, Handle):
+                _check_request(start)
         case Measured(_, _, size, age):
             check_int(size, "a number of bytes", 0)
             check_int(age, "an age in microseconds", 0)
@@ -540,6 +704,23 @@ def check_event(event: Event) -> None:
             pass
         case _:
             assert_never(event)
+
+
+def _check_handled(what: RecordsHandled) -> None:
+    check_numbers(what.done, "offsets", OFFSET_MAX)
+    if what.failed:
+        check_numbers(what.failed, "offsets", OFFSET_MAX)
+        if not {*what.done}.isdisjoint(what.failed):
+            raise Misuse("a record is reported both as handled and as failed", todo="name it once")
+    check_int(what.attempt, "the number of an attempt", 1)
+
+
+def _check_request(request: Request) -> None:
+    """Look at what was asked for; of windows only the type, for what is not asked for is ignored."""
+    check_type(request, _REQUESTS, "a request to user code")
+    if isinstance(request, Handle):
+        check_numbers(request.offsets, "offsets", OFFSET_MAX)
+        check_int(request.attempt, "the number of an attempt", 1)
 
 
 def _check_records(offsets: tuple[int, ...], keys: tuple[Key, ...]) -> None:

@@ -1,7 +1,7 @@
 """What one consumer does with its partitions: it composes `partition`, shares out the executors, and keeps the gate.
 
-Each partition is a reducer of its own (`tidegate.consumer.partition`); an event goes to the one that it names. What they share is
-decided here:
+Each partition is a reducer of its own (`tidegate.consumer.partition`); an event goes to the one that it names, and a `Batch` of
+events to as many as it names. What they share is decided here, once all of that is settled:
     - executors: they bound the tasks that run, over all partitions. A slot that becomes free goes to the next partition in
       turn that has something waiting.
     - load: the records that were delivered and are not settled, wherever they are. The gate (`tidegate.consumer.backpressure`)
@@ -20,12 +20,13 @@ Laws (AS: what a consumer has is its assignment)
     AS5  Either some partitions are polled and none of them stays paused, or all are held; whichever is polled asked for
          records, and is not held on its own account.
     AS6  A slot goes to the next partition in turn: whoever made room takes it only where no other partition could.
+    AS7  A batch is the same as its events one after the other, where executors are given out after the last.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection
 from operator import attrgetter
 from typing import Final, TypeAlias, final
 
@@ -42,12 +43,12 @@ from tidegate.consumer.backpressure import (
     for_executors,
     plan,
 )
-from tidegate.consumer.commands import Command, Event, SlotFreed, check_event
+from tidegate.consumer.commands import EVENTS, Batch, Command, ConsumerEvent, Event, check_event
 from tidegate.consumer.partition import RUNNING_MAX, Owned, PartitionRules, PartitionState, Unassigned
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
-from tidegate.model.values import check_int, check_type
+from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
     "ConsumerRules", "ConsumerState", "ConsumerStep",
@@ -61,15 +62,19 @@ _EXECUTORS: Final = 4
 class ConsumerState:
     """All partitions of one consumer.
 
-    Invariants: the partitions are in order, each once.
+    Invariants: the partitions are in order, each once; running and load are sums over them.
 
     Attributes:
         partitions: Those that are owned.
         verdict: Whether new records are taken.
+        running: How many handlers and tasks run.
+        load: How many records were delivered and are not settled.
     """
 
     partitions: tuple[Owned, ...] = ()
     verdict: GateVerdict = Flow(GateReason.BELOW_HIGH)
+    running: int = attrs.field(default=attrs.Factory(lambda self: _running(self.partitions), takes_self=True), eq=False)
+    load: int = attrs.field(default=attrs.Factory(lambda self: _load(self.partitions), takes_self=True), eq=False)
 
     def __str__(self) -> str:
         return "; ".join([str(self.verdict), *(f"{part.partition} {part}" for part in self.partitions)])
@@ -79,15 +84,13 @@ class ConsumerState:
         is_ours = at < len(self.partitions) and self.partitions[at].partition == partition
         return self.partitions[at] if is_ours else Unassigned()
 
-    @property
-    def running(self) -> int:
-        """How many tasks run."""
-        return sum(part.running for part in self.partitions)
 
-    @property
-    def load(self) -> int:
-        """How many records were delivered and are not settled."""
-        return sum(part.load.records for part in self.partitions)
+def _running(partitions: tuple[Owned, ...]) -> int:
+    return sum(part.running for part in partitions)
+
+
+def _load(partitions: tuple[Owned, ...]) -> int:
+    return sum(part.records for part in partitions)
 
 
 ConsumerStep: TypeAlias = Step[ConsumerState, Command]
@@ -124,8 +127,8 @@ class ConsumerRules:
                 todo="leave running_max out, and set executors",
             )
 
-    def step(self, state: ConsumerState, event: Event) -> ConsumerStep:
-        """What follows for the partition that the event names, and for the others on its account.
+    def step(self, state: ConsumerState, event: ConsumerEvent) -> ConsumerStep:
+        """What follows for the partition that the event names, or for each that a batch names, and for the others.
 
         Args:
             state: The state before.
@@ -138,14 +141,47 @@ class ConsumerRules:
             Misuse: An argument is of another type, or out of range.
         """
         check_type(state, ConsumerState, "the partitions of a consumer")
-        check_event(event)
-        state, commands = self._stepped(state, event, 0)  # who made room does not take it before the others
-        for partition in _turns(state.partitions, event.partition):
-            if state.running >= self.executors:
+        if isinstance(event, Batch):
+            check_tuple(event.events, EVENTS, "an event of a partition")
+        events = event.events if isinstance(event, Batch) else (event,)
+        for each in events:
+            check_event(each)
+        if not events:
+            return Step(state)
+        return self._stepped(state, events)
+
+    def _stepped(self, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
+        """As `step`, for a worker, which has checked the events; there is at least one."""
+        partitions, running, load = state.partitions, state.running, state.load
+        commands: tuple[Command, ...] = ()
+        for event in events:
+            at = bisect_left(partitions, event.partition, key=_PARTITION)
+            before = partitions[at] if at < len(partitions) and partitions[at].partition == event.partition else None
+            done = self.partition._told(before or _NOT_OURS, event)  # noqa: SLF001  the event is checked
+            after = done.state if isinstance(done.state, Owned) else None
+            if after is not before:
+                partitions = (*partitions[:at], *((after,) if after else ()), *partitions[at + bool(before) :])
+                running += (after.running if after else 0) - (before.running if before else 0)
+                load += (after.records if after else 0) - (before.records if before else 0)
+            commands = (*commands, *done.commands) if commands else done.commands
+        # Who made room does not take it before the others.
+        last = bisect_right(partitions, events[-1].partition, key=_PARTITION)
+        for at in (*range(last, len(partitions)), *range(last)) if running < self.executors else ():
+            part = partitions[at]
+            if not part.has_something_to_start:
+                continue
+            begun = self.partition._begun(Step(part), self.executors - running + part.running)  # noqa: SLF001
+            started = begun.state
+            assert isinstance(started, Owned), "to begin something ends nothing"
+            if started is not part:
+                partitions = (*partitions[:at], started, *partitions[at + 1 :])
+                running += started.running - part.running
+                load += started.records - part.records
+                commands = (*commands, *begun.commands)
+            if running >= self.executors:
                 break
-            state, more = self._stepped(state, SlotFreed(partition), self._room(state, partition))
-            commands = (*commands, *more)
-        return Step(ConsumerState(state.partitions, decide(self.thresholds, state.verdict.gate, state.load)), commands)
+        verdict = decide(self.thresholds, state.verdict.gate, load)
+        return Step(ConsumerState(partitions, verdict, running, load), commands)
 
     def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         """Which partitions to poll now, and what to pause and resume first.
@@ -161,24 +197,6 @@ class ConsumerRules:
         held = [part.partition for part in state.partitions if part.fetching is None or isinstance(part.hold, Held)]
         return plan(state.verdict, [part.partition for part in state.partitions], paused, held)
 
-    def _stepped(self, state: ConsumerState, event: Event, room: int) -> tuple[ConsumerState, tuple[Command, ...]]:
-        """The event goes to its partition, which may then have `room` tasks running."""
-        at = bisect_left(state.partitions, event.partition, key=_PARTITION)
-        done = self.partition._stepped(state[event.partition], event, room)  # noqa: SLF001  the event is checked
-        own = (done.state,) if isinstance(done.state, Owned) else ()
-        behind = state.partitions[at:] if isinstance(state[event.partition], Unassigned) else state.partitions[at + 1 :]
-        return ConsumerState((*state.partitions[:at], *own, *behind), state.verdict), done.commands
 
-    def _room(self, state: ConsumerState, partition: TopicPartition) -> int:
-        """How many tasks of the partition may run: with its own, those that the others leave."""
-        part = state[partition]
-        return self.executors - state.running + (part.running if isinstance(part, Owned) else 0)
-
-
-def _turns(partitions: Iterable[Owned], after: TopicPartition) -> tuple[TopicPartition, ...]:
-    """The partitions with something waiting, in turn: those behind the given one first."""
-    waiting = [part.partition for part in partitions if part.queued or part.ready]
-    return (*(each for each in waiting if each > after), *(each for each in waiting if each <= after))
-
-
+_NOT_OURS: Final = Unassigned()
 _PARTITION: Final = attrgetter("partition")

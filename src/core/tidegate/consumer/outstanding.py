@@ -1,4 +1,4 @@
-"""What user code was asked for and has not answered, in one assignment of one partition.
+"""What user code was asked for about windows and has not answered, in one assignment of one partition.
 
 A partition asks user code for work (`tidegate.consumer.commands.Work`): to arrange a window, to run tasks, to judge them, to deliver.
 It may answer all at once or part by part, late, twice, or what nobody has asked. What is asked for is kept here until
@@ -8,7 +8,7 @@ every part of it is answered, or until nothing is expected any more. A report of
 user code was asked. A task that waits for an executor has not begun, and of one that was abandoned nothing is expected any
 more; neither can succeed. What was answered part by part may be reported again, which `fanout` ignores.
 
-Only `partition` calls this, with what it has checked, so nothing is checked here.
+Only `partition` and `windowed` call this, with what it has checked, so nothing is checked here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TypeAlias, TypeVar, assert_never, final
 import attrs
 
 from tidegate.consumer import fanout
-from tidegate.consumer.commands import ANSWERS, Work
+from tidegate.consumer.commands import ANSWERS, Handle, Work
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
@@ -59,6 +59,13 @@ class Asked:
     left: int
     is_interrupted: bool = False
 
+    @property
+    def request(self) -> UserRequest:
+        """What of a window it was asked for."""
+        request = self.work.request
+        assert not isinstance(request, Handle), "a record that is handled without windows is asked for by nobody here"
+        return request
+
 
 AllAsked: TypeAlias = tuple[Asked, ...]
 """In the order in which it was asked for."""
@@ -66,7 +73,7 @@ AllAsked: TypeAlias = tuple[Asked, ...]
 
 def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> AllAsked:
     """User code is asked for these, too, all of which are under way in the windows."""
-    return (*asked, *(Asked(work, fanout.outstanding(windows, work.request)) for work in works))
+    return (*asked, *(Asked(work, fanout.outstanding(windows, Asked(work, 0).request)) for work in works))
 
 
 def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | None:
@@ -98,21 +105,21 @@ def answered(asked: AllAsked, windows: Fanout, window: int) -> AllAsked:
     """What is left, now that something of the window was answered."""
     left: list[Asked] = []
     for each in asked:
-        if each.work.request.window != window:
+        if each.request.window != window:
             left.append(each)
-        elif count := fanout.outstanding(windows, each.work.request):
+        elif count := fanout.outstanding(windows, each.request):
             left.append(each if count == each.left else Asked(each.work, count, each.is_interrupted))
     return tuple(left)
 
 
 def running(asked: AllAsked) -> int:
     """How many tasks run."""
-    return sum([each.left for each in asked if type(each.work.request) is Start])
+    return sum([each.left for each in asked if type(each.request) is Start])
 
 
 def _requests(asked: AllAsked, kind: type[T], window: int) -> list[T]:
     """What is asked for of that kind, in that window."""
-    return [request for each in asked if isinstance(request := each.work.request, kind) and request.window == window]
+    return [request for each in asked if isinstance(request := each.request, kind) and request.window == window]
 
 
 def _named_in(reported: tuple[int, ...], tasks: Collection[tuple[int, ...]]) -> tuple[int, ...]:

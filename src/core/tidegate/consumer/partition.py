@@ -10,16 +10,22 @@ other channel, so nothing can wedge it: every event has an answer in every state
                    v                     |
                 Stopped ---- Revoked ----+            Lost, or a commit refused, from anywhere: Unassigned
 
-It puts together what is decided elsewhere:
-    - `watermark`: what was delivered and what of it is done, hence what may be committed.
-    - `outstanding`: what user code was asked for, and has not answered.
-    - `fanout`: records are taken in windows. Each record is one task, or user code arranges a window into tasks, judges
-      their failures, and delivers what comes of tasks, records and windows. A record is done when all of that is settled.
-    - `commit_metadata`: what is done beyond the position is committed with it, so that the next owner does not do it again.
-    - `backpressure`: a partition that holds up too much is not fetched from, while the others are.
-    - `backoff`: what has failed, a task or a commit without an answer, is tried again after a while, and a longer one each
-      time. Whoever carries the commands out starts the timer, and tells when it has fired.
-    - `drain`: how a revocation deals with what is in work, so that the partition is let go before the deadline.
+An event passes the stages of a partition once, in this order. Each has a small state of its own, is told what changed, and
+says what changes for the next; none looks at the others again:
+
+    take in   what came is delivered in the tracker, but for what is known already          `watermark`
+    order     what waits, and for which record before it; which is next                     `order`
+    work      what was given to user code: records to handlers, or windows with tasks       `handling`; `windowed`, `fanout`
+    settle    what is done is completed; what follows from a failure                        here
+    commit    the position, with what is done beyond it                                     `commits`, `commit_metadata`
+    hold      a partition that holds up too much is not fetched from                        `holding`, `backpressure`
+
+Executors are given out last, once all that an event tells is settled: so a consumer can share them among its partitions. What
+has failed, a record or a commit without an answer, is tried again after a while, and a longer one each time (`backoff`):
+whoever carries the commands out starts the timer, and tells when it has fired. A revocation (`drain`) is an event like others.
+
+A step costs what it is told, and the path to a page of the tracker. A record with a plain handler has no entry anywhere but in
+the tracker's bit set; what deviates has one (`handling`). Windows cost a look at each that is in flight.
 
 What a final failure does is a choice: stop the partition, hold back the rest of the key, or answer for the record (write
 it, or a marker, elsewhere) and go on, or do the same with the rest of the key, in order. To speak of the rest of a key,
@@ -47,6 +53,9 @@ Laws
     P11 Work that is interrupted or abandoned, or fails once the partition is revoked, is not taken for failed, nor for
         done: the next owner does it again.
     P12 What has failed is not tried again before its time: neither its tasks, nor those that replace them, nor a commit.
+    P13 A report of many records is the same as a report of each, in any order, where executors are given out after all of
+        them: the same is done, failed, in work and waiting then, and the same is begun. Commits may be fewer.
+    P14 Work that ends without an answer for all it was asked for has failed as far as that goes, and people are told.
 
 Known not to work
     - User code that neither ends nor can be interrupted goes on after the time to drain is over. The new owner then works
@@ -60,8 +69,7 @@ Known not to work
       diverted.
     - Where a window has a delivery of its own, its records are settled together. So a failure that stands holds up all of
       them, and the rest of all their keys.
-    - To find the next record of a key, and to forget the keys of what is done, everything queued is looked at; so with an
-      order, a step costs in proportion to that.
+    - To stop behind a failure, or to drop what waits, costs what waits in lines of keys.
 
 Things that do not work
     To judge what fails during a drain, or to answer for it: an executor that is interrupted may well say that it has
@@ -73,37 +81,36 @@ Things that do not work
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum, unique
+from itertools import groupby
 from typing import Final, assert_never, final
 
 import attrs
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import (
-    Free,
-    PartitionHold,
-    PartitionLimits,
-    PartitionPressure,
-    decide_partition,
-)
+from tidegate.consumer.backpressure import Free, PartitionLimits
 from tidegate.consumer.commands import (
     Assigned,
     Command,
     Commit,
     CommitRefused,
+    CommitsUnanswered,
     Committed,
     CommitUnknown,
     DrainTimerFired,
     Event,
     Fetch,
     Fetched,
+    Handle,
     Interrupt,
     Key,
     Lost,
     Measured,
     MetadataRefused,
+    RecordsHandled,
     Release,
+    Request,
     RetryTimerFired,
     Revoked,
     SlotFreed,
@@ -112,42 +119,35 @@ from tidegate.consumer.commands import (
     Work,
     WorkFailed,
     WorkReported,
+    WorkUnanswered,
     check_event,
 )
-from tidegate.consumer.commit_metadata import LIMIT, Alphabet, Survey, decoded, encoded, surveyed, units
+from tidegate.consumer.commit_metadata import LIMIT, Alphabet, decoded
+from tidegate.consumer.commits import Commits
 from tidegate.consumer.drain import Action, Budget, InFlight, Stage, left, plan, stage
 from tidegate.consumer.fanout import (
-    Arrange,
-    ArrangeFailed,
     DeliverRecords,
-    DeliverTasks,
     DeliverWindow,
-    Fanout,
     FanoutEvent,
-    Judge,
-    RecordsSettled,
-    Report,
+    RecordsDelivered,
     Rules,
     Start,
-    Tasks,
-    TasksReported,
     UserRequest,
-    Waits,
-    WindowArranged,
     WindowOpened,
 )
-from tidegate.consumer.outstanding import AllAsked, Asked, answer, answered, ask, running
-from tidegate.consumer.partition_state import Owned, PartitionState, PartitionStep, Phase, Unassigned
+from tidegate.consumer.handling import Deviation, Handling, RecordPhase
+from tidegate.consumer.order import Lines, Order, Queue
+from tidegate.consumer.outstanding import AllAsked, Asked, answer
+from tidegate.consumer.partition_state import Owned, PartitionState, PartitionStep, Phase, Revocation, Unassigned
 from tidegate.consumer.watermark import (
     OffsetTracker,
     acknowledged,
-    committable,
     completed,
     delivered,
     pending,
-    span,
     undelivered,
 )
+from tidegate.consumer.windowed import Windowed, what_fails
 from tidegate.model.effects import Cancel
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
@@ -192,7 +192,9 @@ RUNNING_MAX: Final = 4
 _REPLAY_MAX: Final = 100
 _BACKOFF: Final = Exponential(SECOND // 10, cap=SECOND)
 """As in Kafka's clients (`retry.backoff.ms` and its maximum)."""
-DRAIN: Final = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
+_BATCH_MAX: Final = 1_000
+DRAIN: Final = Budget(20 * SECOND, cancel=3 * SECOND, commit=3 * SECOND)
+"""Within the 25 s that stay of the 30 s that container platforms give, less 5 s to leave the group."""
 
 
 # --- the machine --------------------------------------------------------------------------------------------------------
@@ -209,13 +211,13 @@ class PartitionParts:
         stopped_at: The partition when the failure of these records stands.
         is_diverted: Whether a record is not run, but answered for, since one of its key was before.
         fated: What becomes of work in flight at this time since the revocation, and what to do about it.
-        answer: What of a report user code was asked for, if anything.
+        answer: What of a report about windows user code was asked for, if anything.
     """
 
-    position_to_commit: Callable[[PartitionRules, Owned], int | None]
+    position_to_commit: Callable[[PartitionRules, Phase, OffsetTracker, Commits], int | None]
     revoked: Callable[[Owned], Owned]
     stopped_at: Callable[[Owned, tuple[int, ...]], Owned]
-    is_diverted: Callable[[PartitionRules, Owned, int], bool]
+    is_diverted: Callable[[Order, int], bool]
     fated: Callable[[PartitionRules, Owned, Duration], tuple[Owned, tuple[Command, ...]]]
     answer: Callable[[AllAsked, FanoutEvent], FanoutEvent | None]
 
@@ -225,11 +227,11 @@ class PartitionParts:
 class PartitionRules:
     """What one partition may do at once, and what it does next.
 
-    Invariants: 0 <= running_max; 1 <= window_max, replay_max; 0 <= metadata_max; only where records have an order has a
+    Invariants: 0 <= running_max; 1 <= window_max, batch_max, replay_max; 0 <= metadata_max; only where records have an order has a
     key a rest.
 
     Attributes:
-        running_max: How many tasks may run.
+        running_max: How many handlers or tasks may run.
         window_max: How many records a window may have; one by default, for all records of a window wait for its arrangement.
         hooks: Whether user code arranges windows into tasks and judges failures. If not, each record is one task. Whom a
             task is asked for, `fanout.in_flight` of the windows tells; it is not handed to hooks.
@@ -243,6 +245,7 @@ class PartitionRules:
         drain: How long a revocation may take.
         backoff: How long to wait until what has failed is tried again: tasks, their replacements, and commits without an
             answer.
+        batch_max: How many records one command to handle may name.
         parts: What the machine is made of; other parts than the default are for specimens.
     """
 
@@ -257,6 +260,7 @@ class PartitionRules:
     replay_max: int = _REPLAY_MAX
     drain: Budget = DRAIN
     backoff: Exponential | Fixed | Linear | Series = _BACKOFF
+    batch_max: int = attrs.field(default=_BATCH_MAX, kw_only=True)
     parts: PartitionParts = attrs.field(factory=lambda: PARTS, repr=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
@@ -269,6 +273,7 @@ class PartitionRules:
         check_type(self.limits, PartitionLimits, "the limits of a partition")
         check_int(self.metadata_max, "a number of UTF-16 units", 0)
         check_int(self.replay_max, "a number of offsets", 1)
+        check_int(self.batch_max, "a number of records", 1)
         check_type(self.drain, Budget, "a budget of time")
         check_type(self.backoff, (Exponential, Fixed, Linear, Series), "a back-off with delays of its own")
         check_type(self.parts, PartitionParts, "the parts of a machine")
@@ -283,10 +288,15 @@ class PartitionRules:
             )
 
     @property
+    def is_plain(self) -> bool:
+        """Whether each record has a handler and no more."""
+        delivers = self.fanout.task_delivery or self.fanout.record_delivery or self.fanout.window_delivery
+        return not self.hooks and not delivers
+
+    @property
     def needs_hooks(self) -> bool:
         """Whether user code is asked for more than to handle records."""
-        delivers = self.fanout.task_delivery or self.fanout.record_delivery or self.fanout.window_delivery
-        return self.hooks or delivers or self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)
+        return not self.is_plain or self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)
 
     def step(self, state: PartitionState, event: Event) -> PartitionStep:
         """What follows from an event for the partition.
@@ -305,22 +315,23 @@ class PartitionRules:
         check_type(state, (Unassigned, Owned), "a state of a partition")
         if isinstance(state, Owned) and event.partition != state.partition:
             return Step(state)  # whoever handed it over took one partition for another
-        return self._stepped(state, event, self.running_max)
+        told = self._told(state, event)
+        return self._begun(told, self.running_max) if isinstance(told.state, Owned) else told
 
-    def _stepped(self, state: PartitionState, event: Event, room: int) -> PartitionStep:
-        """As `step`, where `room` tasks may run: for a consumer, which has checked the event, and found its partition."""
+    def _told(self, state: PartitionState, event: Event) -> PartitionStep:
+        """What follows from an event before executors are given out: for a consumer, which has checked it."""
         match state:
-            case Unassigned():
-                return self._unassigned(event, room)
             case Owned():
-                return self._owned(state, event, room)
+                return self._owned(state, event) if _is_current(state, event) else Step(state)
+            case Unassigned():
+                return self._unassigned(event)
             case _:
                 assert_never(state)
 
-    def _unassigned(self, event: Event, room: int) -> PartitionStep:
+    def _unassigned(self, event: Event) -> PartitionStep:
         match event:
             case Assigned():
-                return self._advanced(room, self._assigned(event))
+                return self._moved(self._assigned(event))
             case Revoked(partition):
                 return Step(Unassigned(), (Release(partition),))  # it was given up before
             case _:
@@ -331,60 +342,58 @@ class PartitionRules:
         tracker = OffsetTracker(event.committed)
         if event.metadata and self.metadata_max:
             tracker = decoded(event.metadata, position=event.committed, end=max(event.committed, event.end)).tracker
-        alphabet = Alphabet.WIDE if self.metadata_max else None
-        return Owned(event.partition, event.generation, Phase.FLOWING, tracker, alphabet=alphabet)
+        is_line = self.ordering is Ordering.BY_OFFSET
+        return Owned(
+            event.partition,
+            event.generation,
+            Phase.FLOWING,
+            tracker,
+            Lines() if self.ordering is Ordering.BY_KEY else Queue(event.committed, is_line=is_line),
+            Handling() if self.is_plain else Windowed(),
+            commits=Commits(Alphabet.WIDE if self.metadata_max else None),
+        )
 
-    def _owned(self, part: Owned, event: Event, room: int) -> PartitionStep:
-        if not _is_current(part, event):
-            return Step(part)
+    def _owned(self, part: Owned, event: Event) -> PartitionStep:
         match event:
-            case Assigned():  # the group forgot to revoke it: a new life all the same
-                again = self._advanced(room, self._assigned(event))
-                return Step(again.state, (*self._given_up(part), *again.commands))
-            case Fetched(_, _, offsets, keys) if part.fetching is not None:
-                return self._advanced(room, self._queued(part, offsets, keys))
-            case WorkReported(_, _, what):
-                named = self.parts.answer(part.asked, what)
-                return Step(part) if named is None else self._advanced(room, *self._followed(part, named))
+            case WorkReported(_, _, what, ended):
+                work = part.work
+                if isinstance(work, Windowed):
+                    return self._window_reported(part, work, what, ended)
+                if isinstance(what, RecordsHandled) and (ended is None or isinstance(ended, Handle)):
+                    return self._handled(part, work, what, ended)
+                return self._answer_reported(part, work, what, ended)
             case WorkFailed(_, _, request):
-                return self._work_failed(part, request, room)
+                return self._work_failed(part, request)
+            case Fetched(_, _, offsets, keys) if part.fetching is not None:
+                return self._came(part, offsets, keys)
             case Committed(_, _, position) if position == part.committing:
-                tracker = acknowledged(part.tracker, position)
-                return self._advanced(room, attrs.evolve(part, tracker=tracker, committing=None, commit_failures=0))
+                return self._moved(part, acknowledged(part.tracker, position), commits=part.commits.acknowledged())
+            case SlotFreed():
+                return Step(part)
+            case Assigned():  # the group forgot to revoke it: a new life all the same
+                again = self._moved(self._assigned(event))
+                return Step(again.state, (*self._given_up(part), *again.commands))
             case CommitUnknown(_, _, position) if position == part.committing:
-                # Committing is idempotent: after a while the same or a higher position is committed, for this says that
-                # enough is unrecorded to send a position that has not moved.
-                part = attrs.evolve(
-                    part,
-                    committing=None,
-                    commit_failures=part.commit_failures + 1,
-                    commit_backs_off=True,
-                    unrecorded=max(part.unrecorded, self.replay_max),
-                )
-                return self._advanced(room, part, (self._retry_timer(part, None),))
-            case RetryTimerFired(_, _, None) if part.commit_backs_off:
-                return self._advanced(room, attrs.evolve(part, commit_backs_off=False))
-            case RetryTimerFired(_, _, Start() as start) if start in part.backing_off:
-                backing_off = tuple(each for each in part.backing_off if each != start)
-                part = attrs.evolve(part, backing_off=backing_off, ready=(*part.ready, start))
-                return self._advanced(room, part)
+                commits = part.commits.unknown(self.replay_max)
+                note = CommitsUnanswered(part.partition, part.generation, position, commits.failures)
+                notes = (note,) if commits.is_noteworthy else ()
+                return self._moved(part, commits=commits, commands=(self._commit_timer(part, commits), *notes))
+            case RetryTimerFired(_, _, None) if part.commits.backs_off:
+                return self._moved(part, commits=attrs.evolve(part.commits, backs_off=False))
+            case RetryTimerFired(_, _, Handle() | Start() as start):
+                return self._rested(part, start)
             case MetadataRefused(_, _, position) if position == part.committing:
-                # As if enough was unrecorded: so the position is sent again at once, though it has not moved.
-                letters = Alphabet.ASCII if part.alphabet is Alphabet.WIDE else None
-                again_at_once = attrs.evolve(part, committing=None, alphabet=letters, unrecorded=self.replay_max)
-                return self._advanced(room, again_at_once)
+                return self._moved(part, commits=part.commits.refused_text(self.replay_max))
             case CommitRefused(_, _, position) if position == part.committing:
                 return Step(Unassigned(), self._given_up(part))
             case Lost():
                 return Step(Unassigned(), self._given_up(part))
             case Revoked(_, in_flight) if part.phase is not Phase.DRAINING:
-                return self._draining(attrs.evolve(self.parts.revoked(part), in_flight=in_flight), 0, room)
-            case DrainTimerFired(_, _, during) if part.phase is Phase.DRAINING and during is part.stage:
-                return self._draining(part, self._began(part.stage) + self._timer(part).duration, room)
+                return self._revoked(part, in_flight)
+            case DrainTimerFired(_, _, during) if part.phase is Phase.DRAINING and during is part.revocation.stage:
+                return self._draining(part, self._began(during) + self._timer(part).duration)
             case Measured(_, _, size, age):
-                return self._advanced(room, attrs.evolve(part, size=size, age=age))
-            case SlotFreed():
-                return self._advanced(room, part)
+                return self._moved(attrs.evolve(part, holding=attrs.evolve(part.holding, size=size, age=age)))
             case (
                 Revoked()
                 | Fetched()
@@ -399,12 +408,12 @@ class PartitionRules:
             case _:
                 assert_never(event)
 
-    # --- records come ---
+    # --- take in, and order ---
 
-    def _queued(self, part: Owned, offsets: tuple[int, ...], keys: tuple[Key, ...]) -> Owned:
-        """With these records registered and queued, and the fetch answered."""
+    def _came(self, part: Owned, offsets: tuple[int, ...], keys: tuple[Key, ...]) -> PartitionStep:
+        """These records are registered, and wait; the fetch is answered."""
         new = undelivered(part.tracker, offsets)
-        known = part.keys
+        lines: Sequence[Key] = ()
         if self.ordering is Ordering.BY_KEY:
             if len(keys) < len(offsets):
                 raise Misuse(
@@ -413,26 +422,17 @@ class PartitionRules:
                     todo="give the keys in Fetched.keys",
                 )
             of = dict(zip(offsets, keys, strict=True))
-            known = (*known, *((offset, key) for offset in new if (key := of.get(offset)) is not None))
-        tracker = delivered(part.tracker, offsets)
-        queued = (*part.queued, *new)
-        return self._unblocked(attrs.evolve(part, tracker=tracker, queued=queued, keys=known, fetching=None))
+            lines = [of[offset] for offset in new]
+        order = part.order.came(new, lines, drops=self.failure_policy is FailurePolicy.BLOCK_KEY)
+        answered = attrs.evolve(part, holding=attrs.evolve(part.holding, fetching=None))
+        return self._moved(answered, delivered(part.tracker, offsets), order)
 
-    def _unblocked(self, part: Owned) -> Owned:
-        """Without those queued whose key is held back."""
-        if self.failure_policy is not FailurePolicy.BLOCK_KEY or not part.closed:
-            return part
-        key = _lines(self.ordering, part)
-        return attrs.evolve(part, queued=tuple(each for each in part.queued if key.get(each) not in part.closed))
-
-    # --- work ---
-
-    def next_window(self, part: Owned, room: int | None = None) -> tuple[int, ...]:
+    def next_taken(self, part: Owned, room: int | None = None) -> tuple[int, ...]:
         """The records to take now: in order, and of each key none before the one before it is settled.
 
         Args:
             part: The partition.
-            room: How many tasks of it may run; by default `running_max`.
+            room: How many handlers or tasks of it may run; by default `running_max`.
 
         Raises:
             Misuse: It is not a partition that is owned, or not a number of tasks.
@@ -441,193 +441,347 @@ class PartitionRules:
         if room is None:
             room = self.running_max
         check_int(room, "a number of tasks", 0)
-        return self._next_window(part, room)
+        return part.order.taken(part.tracker, self._most(room - part.running))[1]
 
-    def _next_window(self, part: Owned, room: int) -> tuple[int, ...]:
-        most = self.window_max if self.hooks else min(self.window_max, room - part.running)
-        if self.ordering is Ordering.UNORDERED:
-            return part.queued[:most]
-        key = _lines(self.ordering, part)
-        busy = {key[offset] for offset in fanout.records(part.windows) if offset in key}
-        chosen: list[int] = []
-        for offset in part.queued:
-            own = key.get(offset)
-            if own is None or own not in busy:
-                if own in part.closed:
-                    return tuple(chosen) or (offset,)  # what is diverted is a window of its own
-                chosen.append(offset)
-            if own is not None:
-                busy.add(own)  # whether it was chosen or waits itself, the next of its key waits for it
-            if len(chosen) == most:
-                break
-        return tuple(chosen)
+    def _most(self, free: int) -> int:
+        """How many records to take at once, where so many executors are free."""
+        if self.is_plain:
+            return max(0, free)
+        return self.window_max if self.hooks else max(0, min(self.window_max, free))
 
-    def _opened(self, part: Owned, room: int) -> tuple[Owned, tuple[Command, ...]]:
-        """Take windows while executors are free, and start what is ready."""
-        part, commands = self._started(part, room)
-        while part.queued and part.running < room and not part.ready:
-            if self.hooks and any(isinstance(each.work.request, Arrange) for each in part.asked):
-                break
-            batch = self._next_window(part, room)
-            if not batch:
-                break
-            rest = part.queued[len(batch) :]
-            if part.queued[: len(batch)] != batch:  # some that wait for their key were passed over
-                taken = {*batch}
-                rest = tuple(offset for offset in part.queued if offset not in taken)
-            is_diverted = self.parts.is_diverted(self, part, batch[0])
-            opened = attrs.evolve(part, queued=rest)
-            part, more = self._followed(opened, WindowOpened(batch), is_diverted=is_diverted)
-            part, begun = self._started(part, room)
-            commands = (*commands, *more, *begun)
-        return part, commands
+    # --- work: records that are handled ---
 
-    def _started(self, part: Owned, room: int) -> tuple[Owned, tuple[Command, ...]]:
-        """Give what is ready to executors that are free."""
-        commands: list[Work] = []
-        ready, busy = part.ready, part.running
-        while ready and busy < room:
-            first, *others = ready
-            now, later = first.numbers[: room - busy], first.numbers[room - busy :]
-            ready = (attrs.evolve(first, numbers=later), *others) if later else tuple(others)
-            commands.append(_work(part, attrs.evolve(first, numbers=now) if later else first))
-            busy += len(now)
-        if commands:
-            part = _asking(attrs.evolve(part, ready=ready), commands)
-        return part, tuple(commands)
+    def _handled(self, part: Owned, work: Handling, what: RecordsHandled, ended: Handle | None) -> PartitionStep:
+        """Handlers have ended, well or badly."""
+        order, tracker = part.order, part.tracker
+        done, failed = what.done, what.failed
+        notes: tuple[Command, ...] = ()
+        rest = _rest(what, ended)
+        if failed or rest or not work.all_run(order, done, what.attempt):
+            done = work.running_of(order, tracker, done, what.attempt)
+            failed = work.running_of(order, tracker, failed, what.attempt)
+            lost = work.running_of(order, tracker, rest, what.attempt)
+            if lost:
+                failed = (*failed, *lost)
+                notes = (WorkUnanswered(part.partition, part.generation, Handle(lost, what.attempt)),)
+        after = completed(tracker, done)
+        count = pending(tracker) - pending(after)
+        if failed:
+            part = attrs.evolve(part, tracker=after, order=order.settled(count, done), work=work.ended(count, done))
+            part, commands = self._failed(part, sorted(failed), what.attempt)
+            return self._moved(part, done=count, commands=(*notes, *commands))
+        if not count:
+            return Step(part)
+        return self._moved(part, after, order.settled(count, done), work.ended(count, done), count)
+
+    def _failed(self, part: Owned, offsets: Sequence[int], attempt: int) -> tuple[Owned, tuple[Command, ...]]:
+        """These records have failed at this attempt: they are tried again, or have failed for good."""
+        assert isinstance(part.work, Handling)
+        if part.phase is Phase.DRAINING:
+            phase, following = RecordPhase.LEFT, attempt
+        elif attempt <= self.fanout.retries_max:
+            phase, following = RecordPhase.BACKING_OFF, attempt + 1
+        elif self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY):
+            phase, following = RecordPhase.ANSWERED_FOR, attempt
+        else:
+            phase, following = RecordPhase.FAILED, attempt
+        part = attrs.evolve(part, work=part.work.failed(dict.fromkeys(offsets, (phase, following))))
+        match phase:
+            case RecordPhase.BACKING_OFF:
+                return part, tuple([self._retry_timer(part, Handle((each,), following)) for each in offsets])
+            case RecordPhase.LEFT:
+                return part, ()
+            case _:
+                part, requests = self._judged(part, [DeliverRecords(each, (each,), (each,)) for each in offsets])
+                return part, tuple([_work(part, request) for request in requests])
+
+    def _answered(self, part: Owned, work: Handling, offset: int) -> PartitionStep:
+        """User code has answered for the record."""
+        work = work.changed({offset: None})
+        return self._moved(part, completed(part.tracker, (offset,)), part.order.settled(1, (offset,)), work, 1)
+
+    def _unanswerable(self, part: Owned, work: Handling, offset: int, notes: tuple[Command, ...] = ()) -> PartitionStep:
+        """User code could not answer for the record, and nobody is left to."""
+        is_left = part.phase is Phase.DRAINING
+        entry = Deviation(offset, RecordPhase.LEFT if is_left else RecordPhase.FAILED)
+        part = attrs.evolve(part, work=work.changed({offset: entry}))
+        return self._moved(part if is_left else self.parts.stopped_at(part, (offset,)), commands=notes)
+
+    def _answer_reported(
+        self, part: Owned, work: Handling, what: FanoutEvent | RecordsHandled, ended: Request | None
+    ) -> PartitionStep:
+        """User code has answered for a record, or something that it was not asked for."""
+        if isinstance(what, RecordsDelivered):
+            named = _answered_for(work, DeliverRecords(what.window, what.offsets))
+            if named is not None:
+                return self._answered(part, work, named)
+        if isinstance(ended, Handle):
+            return self._handled(part, work, RecordsHandled(attempt=ended.attempt), ended)
+        asked = _answered_for(work, ended)
+        if asked is None or ended is None:
+            return Step(part)
+        return self._unanswerable(part, work, asked, (WorkUnanswered(part.partition, part.generation, ended),))
+
+    def _rested(self, part: Owned, start: Handle | Start) -> PartitionStep:
+        """What has backed off is ready."""
+        work: Handling | Windowed
+        match part.work, start:
+            case Handling() as handling, Handle((offset,), attempt):
+                known = handling.of(offset)
+                if known is None or (known.phase, known.attempt) != (RecordPhase.BACKING_OFF, attempt):
+                    return Step(part)
+                work = handling.rested(offset)
+            case Windowed() as windowed, Start() if start in windowed.backing_off:
+                work = windowed.rested(start)
+            case _:
+                return Step(part)
+        return self._moved(attrs.evolve(part, work=work))
+
+    # --- work: windows ---
+
+    def _window_reported(
+        self, part: Owned, work: Windowed, what: FanoutEvent | RecordsHandled, ended: Request | None
+    ) -> PartitionStep:
+        """What was asked for is followed; what has ended without an answer has failed."""
+        named = None if isinstance(what, RecordsHandled) else self.parts.answer(work.asked, what)
+        commands: tuple[Command, ...] = ()
+        done = 0
+        if named is not None:
+            part, done, commands = self._followed(part, work, named)
+        if ended is not None and isinstance(part.work, Windowed):
+            request = next((each.request for each in part.work.asked if each.request == ended), None)
+            if request is not None:
+                note = WorkUnanswered(part.partition, part.generation, request)
+                failed, more, follows = self._window_failed(part, part.work, request)
+                return self._moved(failed, done=done + more, commands=(*commands, note, *follows))
+        return Step(part) if named is None else self._moved(part, done=done, commands=commands)
 
     def _followed(
-        self, part: Owned, event: FanoutEvent, *, is_diverted: bool = False
-    ) -> tuple[Owned, tuple[Command, ...]]:
-        """What follows from an event of a window, and what user code is asked for next."""
-        windows, ready, backing_off = part.windows, list(part.ready), list(part.backing_off)
-        requests: list[UserRequest] = []
-        done: list[int] = []
-        failed: list[DeliverRecords] = []
-        # What follows from an event may be answered here, without user code, by another event; so these lists grow while
-        # they are worked off, and their order is that of the outputs.
-        events, known = [event], part.backing_off
-        is_draining = part.phase is Phase.DRAINING
-        while events:
-            follows = fanout.step(windows, events.pop(0), self.fanout)
-            windows = follows.state
-            for output in follows.commands:
-                match output:
-                    case Start():
-                        (backing_off if fanout.failures_before(windows, output) else ready).append(output)
-                    case Arrange(window) if is_diverted:
-                        events.append(ArrangeFailed(window))
-                    case Arrange(window, offsets) if not self.hooks:
-                        events.append(WindowArranged(window, Tasks(tuple([(offset,) for offset in offsets]))))
-                    case Judge() if is_draining:
-                        pass  # what fails now is left to the next owner
-                    case Judge(window, numbers, attempt) if not self.hooks:
-                        events.append(TasksReported(window, numbers, attempt, Report.RETRIED))
-                    case DeliverRecords(window, offsets, to_dead_letter):
-                        if to_dead_letter:
-                            failed.append(DeliverRecords(window, to_dead_letter, to_dead_letter))
-                            offsets = tuple(offset for offset in offsets if offset not in {*to_dead_letter})
-                        if offsets:
-                            requests.append(DeliverRecords(window, offsets))
-                    case RecordsSettled(_, offsets):
-                        done += offsets
-                    case Arrange() | Judge() | DeliverTasks() | DeliverWindow():
-                        requests.append(output)
-                    case _:
-                        pass  # nothing follows
-        asked = part.asked
-        if asked and not isinstance(event, WindowOpened):
-            asked = answered(asked, windows, event.window)
-        part = attrs.evolve(
-            part,
-            windows=windows,
-            ready=() if is_draining else tuple(ready),
-            backing_off=() if is_draining else tuple(backing_off),
-            asked=asked,
-            running=running(asked),
-            tracker=completed(part.tracker, done) if done else part.tracker,
-            unrecorded=part.unrecorded + len(done) if part.alphabet else 0,
-        )
-        if is_draining:  # what has failed is left to the next owner; once time presses, so are deliveries
-            failed = []
-            requests = requests if part.stage is Stage.WAITING else []
-        for each in failed:
-            part, answers = self._failed(part, each)
-            requests += answers
-        works = tuple([_work(part, request) for request in requests])
-        timers = [self._retry_timer(part, start) for start in part.backing_off if start not in known]
-        return _asking(part, works), (*works, *timers)
+        self, part: Owned, work: Windowed, event: FanoutEvent, *, diverts: bool = False
+    ) -> tuple[Owned, int, tuple[Command, ...]]:
+        """What follows from an event of a window; how many records that settles."""
+        drains = part.phase is Phase.DRAINING
+        follows = work.followed(event, self.fanout, hooks=self.hooks, drains=drains, diverts=diverts)
+        tracker, order = part.tracker, part.order
+        if follows.done:
+            tracker = completed(tracker, follows.done)
+            order = order.settled(len(follows.done), follows.done)
+        part = attrs.evolve(part, tracker=tracker, order=order, work=follows.work)
+        requests = follows.requests if not drains or part.revocation.stage is Stage.WAITING else ()
+        part, answers = self._judged(part, follows.failed)
+        timers = tuple([self._retry_timer(part, start) for start in follows.backing_off])
+        part, works = _asking(part, (*requests, *answers))
+        return part, len(follows.done), (*works, *timers)
 
-    # --- failures ---
+    def _work_failed(self, part: Owned, request: Request) -> PartitionStep:
+        """Nothing came of the work: a failure like others, but once it is revoked it is left to the next owner."""
+        work = part.work
+        if isinstance(work, Handling):
+            if isinstance(request, Handle):
+                return self._handled(part, work, RecordsHandled((), request.offsets, request.attempt), None)
+            asked = _answered_for(work, request)
+            return Step(part) if asked is None else self._unanswerable(part, work, asked)
+        if isinstance(request, Handle) or all(each.request != request for each in work.asked):
+            return Step(part)
+        part, done, commands = self._window_failed(part, work, request)
+        return self._moved(part, done=done, commands=commands)
 
-    def _failed(self, part: Owned, request: DeliverRecords) -> tuple[Owned, list[UserRequest]]:
-        """These records have failed for good: what follows for them, and for the rest of their keys."""
-        match self.failure_policy:
-            case FailurePolicy.SKIP:
-                return part, [request]
-            case FailurePolicy.DIVERT_KEY:
-                return self._closed(part, request.offsets), [request]
-            case FailurePolicy.STOP:
-                return self.parts.stopped_at(part, self._stuck(part, request)), []
-            case FailurePolicy.BLOCK_KEY:
-                stuck = self._stuck(part, request)
-                part = attrs.evolve(part, failed=_merged(part.failed, stuck))
-                return self._unblocked(self._closed(part, stuck)), []
+    def _window_failed(
+        self, part: Owned, work: Windowed, request: UserRequest
+    ) -> tuple[Owned, int, tuple[Command, ...]]:
+        """What follows where user code could not do this, which it was asked for."""
+        asked = next(each for each in work.asked if each.request == request)
+        if part.phase is Phase.DRAINING:
+            return attrs.evolve(part, work=work.without((asked,))), 0, ()
+        match request:
+            case DeliverRecords(window, offsets, to_dead_letter):
+                rest = work.undelivered(offsets)
+                bad = DeliverRecords(window, rest, rest)
+                part = attrs.evolve(part, work=work.without((asked,)))
+                if to_dead_letter:  # nobody is left to answer for it
+                    return self.parts.stopped_at(part, self._stuck(part, bad)), 0, ()
+                part, answers = self._judged(part, (bad,))
+                part, works = _asking(part, answers)
+                return part, 0, works
+            case DeliverWindow():  # nobody is left to answer for it
+                part = attrs.evolve(part, work=work.without((asked,)))
+                return self.parts.stopped_at(part, asked.work.offsets), 0, ()
             case _:
-                assert_never(self.failure_policy)
+                return self._followed(part, work, what_fails(request))
+
+    # --- settle: what follows from a failure ---
+
+    def _judged(self, part: Owned, failed: Iterable[DeliverRecords]) -> tuple[Owned, tuple[DeliverRecords, ...]]:
+        """These records have failed for good: what follows for the rest of their keys, and who is to answer for them."""
+        answers: list[DeliverRecords] = []
+        for request in failed:
+            match self.failure_policy:
+                case FailurePolicy.SKIP:
+                    answers.append(request)
+                case FailurePolicy.DIVERT_KEY:
+                    part = attrs.evolve(part, order=part.order.closing(request.offsets, drops=False))
+                    answers.append(request)
+                case FailurePolicy.STOP:
+                    part = self.parts.stopped_at(part, self._stuck(part, request))
+                case FailurePolicy.BLOCK_KEY:
+                    stuck = self._stuck(part, request)
+                    order = part.order.closing(stuck, drops=True)
+                    part = attrs.evolve(part, failed=_merged(part.failed, stuck), order=order)
+                case _:
+                    assert_never(self.failure_policy)
+        return part, tuple(answers)
 
     def _stuck(self, part: Owned, request: DeliverRecords) -> tuple[int, ...]:
         """The records that are not settled any more if these are not: with a delivery of its own, all of the window."""
-        if not self.fanout.window_delivery:
+        if not self.fanout.window_delivery or not isinstance(part.work, Windowed):
             return request.offsets
-        at = {offset: fanout.record_status(part.windows, offset) for offset in fanout.records(part.windows)}
+        windows = part.work.windows
+        at = {offset: fanout.record_status(windows, offset) for offset in fanout.records(windows)}
         return tuple(offset for offset, status in at.items() if status and status.window == request.window)
 
-    def _closed(self, part: Owned, offsets: tuple[int, ...]) -> Owned:
-        """With the keys of these records closed."""
-        key = _lines(self.ordering, part)
-        return attrs.evolve(part, closed=part.closed | {key[offset] for offset in offsets if offset in key})
+    # --- commit, and hold ---
 
-    def _work_failed(self, part: Owned, request: UserRequest, room: int) -> PartitionStep:
-        """Nothing came of the work: a failure like others, but once it is revoked it is left to the next owner."""
-        asked = next((each for each in part.asked if each.work.request == request), None)
-        if asked is None:
-            return Step(part)
-        if part.phase is Phase.DRAINING:
-            return self._advanced(room, _without(part, (asked,)))
-        match request:
-            case Arrange(window):
-                what: FanoutEvent = ArrangeFailed(window)
-            case Start(window, numbers, attempt):
-                what = TasksReported(window, numbers, attempt, Report.FAILED)
-            case Judge(window, numbers, attempt):
-                what = TasksReported(window, numbers, attempt, Report.SKIPPED)
-            case DeliverTasks(window, numbers, attempt):
-                what = TasksReported(window, numbers, attempt, Report.UNDELIVERED)
-            case DeliverRecords(window, offsets, to_dead_letter):
-                left = _undelivered(part.windows, offsets)
-                bad = DeliverRecords(window, left, left)
-                part = _without(part, (asked,))
-                if to_dead_letter:  # nobody is left to answer for it
-                    return self._advanced(room, self.parts.stopped_at(part, self._stuck(part, bad)))
-                part, answers = self._failed(part, bad)
-                commands = tuple([_work(part, answer) for answer in answers])
-                return self._advanced(room, _asking(part, commands), commands)
-            case DeliverWindow():  # nobody is left to answer for it
-                return self._advanced(room, self.parts.stopped_at(_without(part, (asked,)), asked.work.offsets))
-            case _:
-                assert_never(request)
-        return self._advanced(room, *self._followed(part, what))
+    def _moved(
+        self,
+        part: Owned,
+        tracker: OffsetTracker | None = None,
+        order: Order | None = None,
+        work: Handling | Windowed | None = None,
+        done: int = 0,
+        *,
+        commits: Commits | None = None,
+        commands: tuple[Command, ...] = (),
+    ) -> PartitionStep:
+        """The partition with this in its place, and so many records done since; then it commits, is held or fetches.
+
+        Once it is drained, it is released.
+        """
+        tracker = part.tracker if tracker is None else tracker
+        order = part.order if order is None else order
+        work = part.work if work is None else work
+        commits = (part.commits if commits is None else commits).done(done)
+        phase = part.phase
+        if not commits.backs_off:
+            position = self.parts.position_to_commit(self, phase, tracker, commits)
+            if position is not None:
+                commits, text = commits.made(position, tracker, self.metadata_max)
+                commands = (*commands, Commit(part.partition, part.generation, position, text))
+        holding = part.holding.decided(self.limits, tracker, commits.length)
+        if phase is not Phase.FLOWING:
+            if holding.fetching is not None:
+                commands = (*commands, *map(Cancel, _fetches(part)))
+                holding = attrs.evolve(holding, fetching=None)
+            if phase is Phase.DRAINING and work.is_idle and not commits.backs_off and commits.committing is None:
+                return Step(Unassigned(), (*commands, *self._let_go(part)))
+        elif holding.fetching is None and isinstance(holding.hold, Free):
+            holding = attrs.evolve(holding, fetching=tracker.frontier)
+            commands = (*commands, Fetch(part.partition, part.generation, tracker.frontier))
+        after = Owned(
+            part.partition,
+            part.generation,
+            phase,
+            tracker,
+            order,
+            work,
+            part.failed,
+            commits,
+            holding,
+            part.revocation,
+        )
+        return Step(after, commands)
+
+    # --- give out executors ---
+
+    def _begun(self, told: PartitionStep, room: int) -> PartitionStep:
+        """What may be started is started, where so many handlers or tasks of the partition may run."""
+        part = told.state
+        if not isinstance(part, Owned) or not part.has_something_to_start:
+            return told
+        if isinstance(part.work, Windowed):
+            return self._windows_begun(part, part.work, room, told.commands)
+        return self._handlers_begun(part, part.work, room, told.commands)
+
+    def _handlers_begun(self, part: Owned, work: Handling, room: int, commands: tuple[Command, ...]) -> PartitionStep:
+        """First what is tried again, then what is next."""
+        begun: list[Command] = []
+        order = part.order
+        if work.ready and work.running < room:
+            work, again = work.started(room - work.running)
+            for attempt, those in groupby(again, key=lambda each: each.attempt):
+                begun += self._handle(part, [each.offset for each in those], attempt)
+        while order.waiting and work.running < room and not work.ready:
+            order, offsets = order.taken(part.tracker, room - work.running)
+            if not offsets:
+                break
+            if self.parts.is_diverted(order, offsets[0]):
+                work = work.changed({offsets[0]: Deviation(offsets[0], RecordPhase.ANSWERED_FOR)})
+                begun.append(_work(part, DeliverRecords(offsets[0], offsets, offsets)))
+            else:
+                work = work.begun(len(offsets))
+                begun += self._handle(part, offsets, 1)
+        if not begun:
+            return Step(part, commands)
+        after = Owned(
+            part.partition,
+            part.generation,
+            part.phase,
+            part.tracker,
+            order,
+            work,
+            part.failed,
+            part.commits,
+            part.holding,
+            part.revocation,
+        )
+        return Step(after, (*commands, *begun))
+
+    def _handle(self, part: Owned, offsets: Sequence[int], attempt: int) -> list[Command]:
+        """Commands to handle these records."""
+        batches = [tuple(offsets[at : at + self.batch_max]) for at in range(0, len(offsets), self.batch_max)]
+        return [Work(part.partition, part.generation, Handle(batch, attempt), batch) for batch in batches]
+
+    def _windows_begun(self, part: Owned, work: Windowed, room: int, commands: tuple[Command, ...]) -> PartitionStep:
+        """Take windows while executors are free, and start what is ready."""
+        part, begun = self._tasks_begun(part, work, room)
+        commands = (*commands, *begun)
+        while part.order.waiting and part.running < room and not part.work.ready:
+            assert isinstance(part.work, Windowed)
+            if self.hooks and part.work.is_arranging:
+                break
+            order, batch = part.order.taken(part.tracker, self._most(room - part.running))
+            if not batch:
+                break
+            diverts = self.parts.is_diverted(order, batch[0])
+            opened = attrs.evolve(part, order=order)
+            part, _, follows = self._followed(opened, part.work, WindowOpened(batch), diverts=diverts)
+            assert isinstance(part.work, Windowed)
+            part, begun = self._tasks_begun(part, part.work, room)
+            commands = (*commands, *follows, *begun)
+        return Step(part, commands)
+
+    def _tasks_begun(self, part: Owned, work: Windowed, room: int) -> tuple[Owned, tuple[Command, ...]]:
+        """Give what is ready to executors that are free."""
+        if not work.ready or work.running >= room:
+            return part, ()
+        work, starts = work.started(room - work.running)
+        return _asking(attrs.evolve(part, work=work), starts)
 
     # --- the end ---
 
-    def _draining(self, part: Owned, elapsed: Duration, room: int) -> PartitionStep:
+    def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:
+        """What waits is dropped, and what backs off is left to the next owner; what is in work may end."""
+        timers = tuple([Cancel(self._retry_timer(part, start)) for start in _backing_off(part)])
+        dropped = _without_retries(self.parts.revoked(part))
+        return self._draining(attrs.evolve(dropped, revocation=Revocation(Stage.WAITING, in_flight)), 0, timers)
+
+    def _draining(self, part: Owned, elapsed: Duration, commands: tuple[Command, ...] = ()) -> PartitionStep:
         """Enter the stage of draining that begins at this time since the revocation."""
         now = stage(self.drain, elapsed)
         if now is Stage.OVER:
-            return Step(Unassigned(), (*self._cancelled(part), Release(part.partition)))
-        part, commands = self.parts.fated(self, attrs.evolve(part, stage=now), elapsed)
-        return self._advanced(room, part, (self._timer(part), *commands))
+            return Step(Unassigned(), (*commands, *self._cancelled(part), Release(part.partition)))
+        in_stage = attrs.evolve(part, revocation=attrs.evolve(part.revocation, stage=now))
+        part, follows = self.parts.fated(self, in_stage, elapsed)
+        return self._moved(part, commands=(*commands, self._timer(part), *follows))
 
     def _given_up(self, part: Owned) -> tuple[Command, ...]:
         """Cancel what is under way, and let go if somebody waits for that."""
@@ -640,115 +794,92 @@ class PartitionRules:
 
     def _timer(self, part: Owned) -> StartDrainTimer:
         """The one that runs in this stage."""
-        return StartDrainTimer(part.partition, part.generation, part.stage, left(self.drain, self._began(part.stage)))
+        during = part.revocation.stage
+        return StartDrainTimer(part.partition, part.generation, during, left(self.drain, self._began(during)))
 
-    def _retry_timer(self, part: Owned, start: Start | None) -> StartRetryTimer:
-        """Until these tasks are tried again, or the commit."""
-        failures = part.commit_failures if start is None else fanout.failures_before(part.windows, start)
+    def _retry_timer(self, part: Owned, start: Handle | Start) -> StartRetryTimer:
+        """Until these records or tasks are tried again."""
+        if isinstance(start, Handle):
+            failures = start.attempt - 1
+        else:
+            assert isinstance(part.work, Windowed)
+            failures = fanout.failures_before(part.work.windows, start)
         return StartRetryTimer(part.partition, part.generation, start, delay_after(self.backoff, failures))
+
+    def _commit_timer(self, part: Owned, commits: Commits) -> StartRetryTimer:
+        """Until the commit is tried again."""
+        return StartRetryTimer(part.partition, part.generation, None, delay_after(self.backoff, commits.failures))
 
     def _cancelled(self, part: Owned) -> tuple[Cancel, ...]:
         """What is under way, taken back."""
-        waiting = (*part.backing_off, *((None,) if part.commit_backs_off else ()))
-        timers = [self._retry_timer(part, start) for start in waiting]
-        return *(Cancel(each.work) for each in part.asked), *map(Cancel, timers), *map(Cancel, _fetches(part))
+        timers = [self._retry_timer(part, start) for start in _backing_off(part)]
+        if part.commits.backs_off:
+            timers.append(self._commit_timer(part, part.commits))
+        works = self._batched([each.work for each in part.asked])
+        return *map(Cancel, works), *map(Cancel, timers), *map(Cancel, _fetches(part))
+
+    def _batched(self, works: Iterable[Work]) -> list[Work]:
+        """The same works in few commands: records that are handled at the same attempt are named together."""
+        batched: list[Work] = []
+        for (is_handled, attempt), those in groupby(works, key=_batch):
+            if not is_handled:
+                batched += those
+                continue
+            own = [*those]
+            for at in range(0, len(own), self.batch_max):
+                some = own[at : at + self.batch_max]
+                offsets = tuple([each.offsets[0] for each in some])
+                batched.append(attrs.evolve(some[0], request=Handle(offsets, attempt), offsets=offsets))
+        return batched
 
     def _began(self, during: Stage) -> Duration:
         """How long after the revocation the stage begins."""
         return {Stage.CANCELLING: self.drain.wait, Stage.COMMITTING: self.drain.commit_at}.get(during, 0)
 
-    # --- what may be done now ---
-
-    def _advanced(self, room: int, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
-        """Start what may be started, fetch and commit what may be, release it when it is drained.
-
-        The order matters: what is opened and held decides about fetching, and what is completed about the commit.
-        """
-        if part.phase is Phase.DRAINING and part.backing_off:  # what would be tried again is left to the next owner
-            commands = (*commands, *(Cancel(self._retry_timer(part, start)) for start in part.backing_off))
-            part = attrs.evolve(part, backing_off=())
-        part, begun = self._opened(part, room)
-        part = _without_old_keys(part)
-        hold, survey = self._hold(part)
-        commands = (*commands, *begun)
-        fetching, committing, unrecorded = part.fetching, part.committing, part.unrecorded
-        if part.phase is not Phase.FLOWING:
-            commands = (*commands, *map(Cancel, _fetches(part)))
-            fetching = None
-        elif fetching is None and isinstance(hold, Free):
-            fetching = part.tracker.frontier
-            commands = (*commands, Fetch(part.partition, part.generation, fetching))
-        position = None if part.commit_backs_off else self.parts.position_to_commit(self, part)
-        if position is not None:
-            metadata = ""
-            if part.alphabet is not None:
-                known = surveyed(part.tracker, survey)
-                metadata = encoded(known, limit=self.metadata_max, alphabet=part.alphabet).text
-            commands = (*commands, Commit(part.partition, part.generation, position, metadata))
-            committing, unrecorded = position, 0
-        part = attrs.evolve(
-            part, fetching=fetching, committing=committing, unrecorded=unrecorded, hold=hold, survey=survey
-        )
-        if part.phase is Phase.DRAINING and not (part.asked or part.commit_backs_off) and part.committing is None:
-            return Step(Unassigned(), (*commands, *self._let_go(part)))
-        return Step(part, commands)
-
-    def _hold(self, part: Owned) -> tuple[PartitionHold, Survey | None]:
-        """Whether it is held on its own account, and the survey for that. Where nothing is undone, nothing is held up."""
-        pressure, survey = PartitionPressure(), part.survey
-        if pending(part.tracker):
-            length = 0
-            if part.alphabet is not None and self.limits.metadata is not None:
-                survey = surveyed(part.tracker, survey)
-                length = units(survey, part.alphabet)
-            pressure = PartitionPressure(span=span(part.tracker), size=part.size, age=part.age, metadata=length)
-        return decide_partition(self.limits, part.hold, pressure), survey
-
 
 # --- the parts ----------------------------------------------------------------------------------------------------------
 
 
-def _position_to_commit(rules: PartitionRules, part: Owned) -> int | None:
-    """One at a time; the floor once more where enough is done beyond it that no commit has recorded."""
-    if part.committing is not None:
-        return None
-    enough = 1 if part.phase is Phase.DRAINING else rules.replay_max
-    again = part.tracker.floor if part.alphabet is not None and part.unrecorded >= enough else None
-    position = committable(part.tracker)
-    return again if position is None else position
+def _position_to_commit(rules: PartitionRules, phase: Phase, tracker: OffsetTracker, commits: Commits) -> int | None:
+    return commits.next_position(tracker, 1 if phase is Phase.DRAINING else rules.replay_max)
 
 
 def _revoked(part: Owned) -> Owned:
     """Without what waits, which the next owner gets. What is in work may end, within the time to drain."""
-    return attrs.evolve(part, phase=Phase.DRAINING, queued=(), ready=())  # what backs off is cancelled as it goes on
+    return attrs.evolve(part, phase=Phase.DRAINING, order=part.order.stopped(0), work=_not_ready(part.work))
 
 
 def _stopped_at(part: Owned, failed: tuple[int, ...]) -> Owned:
     """The failure of these records stands, and only what is before them is still taken."""
     failed = _merged(part.failed, failed)
-    queued = tuple(offset for offset in part.queued if offset < failed[0])
-    return attrs.evolve(part, failed=failed, queued=queued, phase=Phase.STOPPED)
+    return attrs.evolve(part, failed=failed, order=part.order.stopped(failed[0]), phase=Phase.STOPPED)
 
 
-def _is_diverted(rules: PartitionRules, part: Owned, offset: int) -> bool:
-    return bool(part.closed) and _lines(rules.ordering, part).get(offset) in part.closed
+def _is_diverted(order: Order, offset: int) -> bool:
+    return order.is_diverted(offset)
 
 
 def _fated(rules: PartitionRules, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Command, ...]]:
-    oldest_first = sorted(part.in_flight, key=lambda each: -each.age)  # a record in two works ends with the later one
+    oldest_first = sorted(
+        part.revocation.in_flight, key=lambda each: -each.age
+    )  # in two works, it ends with the later one
     known = {each.offset: attrs.evolve(each, age=each.age + elapsed) for each in oldest_first}
-    in_work = sorted({offset for each in part.asked for offset in each.work.offsets})
+    asked = part.asked
+    in_work = sorted({offset for each in asked for offset in each.work.offsets})
     fates = plan(rules.drain, elapsed, tuple(known.get(offset, InFlight(offset)) for offset in in_work))
     action = {fate.offset: fate.action for fate in fates}
-    fate: dict[Asked, Action] = {}
-    for each in part.asked:  # work on several records is dealt with as mildly as any of them
+    stop: list[Asked] = []
+    abandoned: list[Asked] = []
+    for each in asked:  # work on several records is dealt with as mildly as any of them
         actions = {action[offset] for offset in each.work.offsets}
-        fate[each] = next(mildest for mildest in Action if mildest in actions)
-    stop = [each for each in part.asked if fate[each] is Action.CANCEL and not each.is_interrupted]
-    abandoned = [each for each in part.asked if fate[each] is Action.ABANDON]
-    asked = tuple(attrs.evolve(each, is_interrupted=True) if each in stop else each for each in part.asked)
-    part = _without(attrs.evolve(part, asked=asked), abandoned)
-    return part, (*(Interrupt(each.work) for each in stop), *(Cancel(each.work) for each in abandoned))
+        mildest = next(mildest for mildest in Action if mildest in actions)
+        if mildest is Action.ABANDON:
+            abandoned.append(each)
+        elif mildest is Action.CANCEL and not each.is_interrupted:
+            stop.append(each)
+    interrupts = map(Interrupt, rules._batched([each.work for each in stop]))  # noqa: SLF001  a part of them
+    cancels = map(Cancel, rules._batched([each.work for each in abandoned]))  # noqa: SLF001
+    return _ending(part, stop, abandoned), (*interrupts, *cancels)
 
 
 PARTS: Final[PartitionParts] = PartitionParts(_position_to_commit, _revoked, _stopped_at, _is_diverted, _fated, answer)
@@ -769,44 +900,78 @@ def _is_current(part: Owned, event: Event) -> bool:
             return event.generation == part.generation
 
 
-def _lines(ordering: Ordering, part: Owned) -> dict[int, bytes]:
-    """Where records have an order, the line that each of those in sight stands in; one without a key, in none."""
-    if ordering is Ordering.BY_KEY:
-        return dict(part.keys)
-    return dict.fromkeys((*part.queued, *fanout.records(part.windows)), b"")
-
-
 def _work(part: Owned, request: UserRequest) -> Work:
-    return Work(part.partition, part.generation, request, fanout.offsets_of(part.windows, request))
+    if isinstance(part.work, Windowed):
+        return Work(part.partition, part.generation, request, fanout.offsets_of(part.work.windows, request))
+    assert isinstance(request, DeliverRecords)
+    return Work(part.partition, part.generation, request, request.offsets)
 
 
-def _asking(part: Owned, works: Sequence[Work]) -> Owned:
-    """With user code asked for these, too."""
-    if not works:
-        return part
-    asked = ask(part.asked, part.windows, works)
-    return attrs.evolve(part, asked=asked, running=running(asked))
+def _asking(part: Owned, requests: Sequence[UserRequest]) -> tuple[Owned, tuple[Work, ...]]:
+    """With user code asked for these about windows, too."""
+    assert isinstance(part.work, Windowed)
+    works = tuple([_work(part, request) for request in requests])
+    return (attrs.evolve(part, work=part.work.asking(works)) if works else part), works
 
 
-def _without(part: Owned, these: Collection[Asked]) -> Owned:
-    """Without these in work; nothing is expected of them any more."""
-    asked = tuple(each for each in part.asked if each not in these)
-    return attrs.evolve(part, asked=asked, running=running(asked))
+def _answered_for(work: Handling, request: Request | None) -> int | None:
+    """The record that user code is asked to answer for by this request."""
+    if not isinstance(request, DeliverRecords) or request.window not in request.offsets:
+        return None
+    known = work.of(request.window)
+    return None if known is None or known.phase is not RecordPhase.ANSWERED_FOR else known.offset
 
 
-def _without_old_keys(part: Owned) -> Owned:
-    """With the keys of what is queued or in work alone."""
-    if not part.keys:
-        return part
-    known = {*part.queued, *fanout.records(part.windows)}
-    keys = tuple(each for each in part.keys if each[0] in known)
-    return part if len(keys) == len(part.keys) else attrs.evolve(part, keys=keys)
+def _rest(what: RecordsHandled, ended: Handle | None) -> tuple[int, ...]:
+    """The records of what has ended that were not reported; at another attempt, no handler was asked for them."""
+    if ended is None or ended.attempt != what.attempt or ended.offsets == what.done:
+        return ()
+    known = {*what.done, *what.failed}
+    return tuple([each for each in ended.offsets if each not in known])
 
 
-def _undelivered(windows: Fanout, offsets: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of the records whose own delivery is still on its way."""
-    known = {offset: fanout.record_status(windows, offset) for offset in offsets}
-    return tuple(offset for offset, at in known.items() if at is not None and at.waits is Waits.DELIVERY)
+def _backing_off(part: Owned) -> tuple[Handle | Start, ...]:
+    """What waits for its time."""
+    if isinstance(part.work, Windowed):
+        return part.work.backing_off
+    return tuple([Handle((each.offset,), each.attempt) for each in part.work.those(RecordPhase.BACKING_OFF)])
+
+
+def _not_ready(work: Handling | Windowed) -> Handling | Windowed:
+    """Without what waits for an executor, which is left to the next owner."""
+    if isinstance(work, Windowed):
+        return attrs.evolve(work, ready=())
+    return work.changed({each: Deviation(each, RecordPhase.LEFT) for each in work.ready}, ready=())
+
+
+def _without_retries(part: Owned) -> Owned:
+    """Without what backs off, which is left to the next owner."""
+    work = part.work
+    if isinstance(work, Windowed):
+        return attrs.evolve(part, work=attrs.evolve(work, backing_off=()))
+    waits = work.those(RecordPhase.BACKING_OFF)
+    return attrs.evolve(
+        part, work=work.changed({each.offset: Deviation(each.offset, RecordPhase.LEFT) for each in waits})
+    )
+
+
+def _ending(part: Owned, stop: Collection[Asked], abandoned: Collection[Asked]) -> Owned:
+    """With these interrupted, and nothing expected of those any more."""
+    work = part.work
+    if isinstance(work, Windowed):
+        asked = tuple(attrs.evolve(each, is_interrupted=True) if each in stop else each for each in work.asked)
+        return attrs.evolve(part, work=attrs.evolve(work, asked=asked).without(abandoned))
+    entries: dict[int, Deviation | None] = {}
+    ended = 0
+    for each in (*stop, *abandoned):
+        request, (offset,) = each.work.request, each.work.offsets
+        attempt = request.attempt if isinstance(request, Handle) else 1
+        phase = RecordPhase.RUNNING if isinstance(request, Handle) else RecordPhase.ANSWERED_FOR
+        entries[offset] = Deviation(offset, phase, attempt, is_interrupted=True)
+    for each in abandoned:
+        entries[each.work.offsets[0]] = Deviation(each.work.offsets[0], RecordPhase.LEFT)
+        ended += isinstance(each.work.request, Handle)
+    return attrs.evolve(part, work=work.changed(entries, running=-ended))
 
 
 def _merged(offsets: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
@@ -816,3 +981,8 @@ def _merged(offsets: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
 def _fetches(part: Owned) -> tuple[Fetch, ...]:
     """The fetch in flight, if there is one."""
     return () if part.fetching is None else (Fetch(part.partition, part.generation, part.fetching),)
+
+
+def _batch(work: Work) -> tuple[bool, int]:
+    """What may be named together: records that are handled at the same attempt."""
+    return (True, work.request.attempt) if isinstance(work.request, Handle) else (False, 0)

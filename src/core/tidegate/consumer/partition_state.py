@@ -1,6 +1,6 @@
 """What is known of one partition: that it is not ours, or what of it is queued, in work, done and failed.
 
-`tidegate.consumer.partition` makes these values, and nobody else.
+`tidegate.consumer.partition` makes these values, and nobody else. Each stage has its own part of the state.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ from typing import TypeAlias, final
 import attrs
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import Free, Load, PartitionHold
-from tidegate.consumer.commands import Command
-from tidegate.consumer.commit_metadata import Alphabet, Survey
+from tidegate.consumer.backpressure import Load, PartitionHold
+from tidegate.consumer.commands import Command, Handle, Work
+from tidegate.consumer.commits import Commits
 from tidegate.consumer.drain import InFlight, Stage
-from tidegate.consumer.fanout import Fanout, Start
-from tidegate.consumer.outstanding import AllAsked
-from tidegate.consumer.watermark import OffsetTracker, done_offsets
+from tidegate.consumer.fanout import DeliverRecords
+from tidegate.consumer.handling import Deviation, Handling, RecordPhase
+from tidegate.consumer.holding import Holding
+from tidegate.consumer.order import Order
+from tidegate.consumer.outstanding import AllAsked, Asked
+from tidegate.consumer.watermark import OffsetTracker, done_offsets, open_offsets
+from tidegate.consumer.windowed import Windowed
 from tidegate.model.documents import show
-from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 
 __all__ = [
-    "Owned", "PartitionState", "PartitionStep", "Phase", "Unassigned",
+    "Owned", "PartitionState", "PartitionStep", "Phase", "Revocation", "Unassigned",
 ]  # fmt: skip
 
 
@@ -52,70 +55,54 @@ class Unassigned:
 
 @final
 @attrs.frozen
+class Revocation:
+    """How far the draining of a partition is.
+
+    Attributes:
+        stage: Of draining.
+        in_flight: What was known of the records in work when it was revoked.
+    """
+
+    stage: Stage = Stage.WAITING
+    in_flight: tuple[InFlight, ...] = ()
+
+
+@final
+@attrs.frozen
 class Owned:
     """It is ours.
 
-    Invariants: what is queued, in work or failed is open in the tracker; committing is not below the tracker's floor.
+    Invariants: what waits, is in work or failed is open in the tracker; committing is not below the tracker's floor.
 
     Attributes:
         partition: Which one.
         generation: Of this assignment.
         phase: How it is doing.
         tracker: What was delivered, and what of it is done.
-        queued: Offsets that wait to be taken in a window, in order.
-        windows: What is in work.
-        ready: Tasks that wait for an executor, in order.
-        backing_off: Tasks that have failed, and wait until they are tried again.
-        asked: What user code was asked for.
-        running: How many tasks run.
+        order: What waits to be taken, and for what.
+        work: What is in work.
         failed: Offsets of records whose failure stands, or that are not settled without one of these, in order.
-        keys: The keys of what is queued or in work, by offset, where the order depends on them.
-        closed: The keys whose rest is held back or diverted.
-        fetching: The position of the fetch in flight.
-        committing: The position of the commit in flight.
-        commit_failures: How many commits in a row had no answer.
-        commit_backs_off: Whether the next one waits for that.
-        alphabet: In which letters to write the metadata of commits; None if the broker takes none.
-        unrecorded: How many offsets were completed since the last commit was made.
-        size: How many bytes the undone records take, as last measured.
-        age: How long ago the oldest undone one came, likewise.
-        hold: Whether it is held on its own account.
-        stage: Of draining.
-        in_flight: What was known of the records in work when it was revoked.
-        survey: Of the tracker, for the size of the metadata; it follows from the tracker.
+        commits: What is committed, and what is to be.
+        holding: What is held up, and fetched.
+        revocation: How far it is, once it is revoked.
     """
 
     partition: TopicPartition
     generation: int
     phase: Phase
     tracker: OffsetTracker
-    queued: tuple[int, ...] = ()
-    windows: Fanout = Fanout()
-    ready: tuple[Start, ...] = ()
-    backing_off: tuple[Start, ...] = ()
-    asked: AllAsked = ()
-    running: int = 0
+    order: Order
+    work: Handling | Windowed
     failed: tuple[int, ...] = ()
-    keys: tuple[tuple[int, bytes], ...] = attrs.field(default=(), repr=False)
-    closed: frozenset[bytes] = attrs.field(default=frozenset(), repr=False)
-    fetching: int | None = None
-    committing: int | None = None
-    commit_failures: int = 0
-    commit_backs_off: bool = False
-    alphabet: Alphabet | None = None
-    unrecorded: int = 0
-    size: int = 0
-    age: Duration = 0
-    hold: PartitionHold = Free()
-    stage: Stage = Stage.WAITING
-    in_flight: tuple[InFlight, ...] = ()
-    survey: Survey | None = attrs.field(default=None, eq=False, repr=False)
+    commits: Commits = attrs.field(factory=Commits)
+    holding: Holding = attrs.field(factory=Holding)
+    revocation: Revocation = attrs.field(factory=Revocation)
 
     def __str__(self) -> str:
         parts = [f"{self.phase.value} (generation {self.generation}), floor {self.tracker.floor}"]
         lists = (
             ("queued", self.queued),
-            ("in work", fanout.records(self.windows)),
+            ("in work", self.in_work),
             ("failed", self.failed),
             ("done", done_offsets(self.tracker)),
         )
@@ -123,11 +110,76 @@ class Owned:
         return ", ".join([*parts, *(() if self.committing is None else (f"committing {self.committing}",))])
 
     @property
+    def running(self) -> int:
+        """How many handlers or tasks run."""
+        return self.work.running
+
+    @property
     def load(self) -> Load:
         """The records that were delivered and are not settled, without those for which nothing is under way any more."""
-        waiting = (*self.ready, *self.backing_off)
-        active = {each.work.request.window for each in self.asked} | {start.window for start in waiting}
-        return Load(waiting=len(self.queued)) + fanout.load(self.windows, active)
+        return Load(waiting=self.order.waiting) + self.work.load
+
+    @property
+    def records(self) -> int:
+        """How many those are."""
+        return self.order.waiting + self.work.records
+
+    @property
+    def has_something_to_start(self) -> bool:
+        """Whether something waits for an executor."""
+        return bool(self.order.waiting or self.work.ready)
+
+    @property
+    def hold(self) -> PartitionHold:
+        """Whether it is held on its own account."""
+        return self.holding.hold
+
+    @property
+    def fetching(self) -> int | None:
+        """The position of the fetch in flight."""
+        return self.holding.fetching
+
+    @property
+    def committing(self) -> int | None:
+        """The position of the commit in flight."""
+        return self.commits.committing
+
+    @property
+    def queued(self) -> tuple[int, ...]:
+        """Offsets that wait to be taken, in order."""
+        return self.order.queued(self.tracker)
+
+    @property
+    def in_work(self) -> tuple[int, ...]:
+        """Offsets that were taken and are not settled, in order."""
+        if isinstance(self.work, Windowed):
+            return fanout.records(self.work.windows)
+        return tuple(offset for offset in open_offsets(self.tracker) if self.order.is_taken(offset))
+
+    @property
+    def asked(self) -> AllAsked:
+        """What user code was asked for and has not answered: of handlers, record by record."""
+        work = self.work
+        if isinstance(work, Windowed):
+            return work.asked
+        if work.is_idle:
+            return ()
+        known = {each.offset: each for each in work.deviations}
+        first = RecordPhase.RUNNING
+        every = (known.get(offset, Deviation(offset, first)) for offset in self.in_work)
+        return tuple(
+            Asked(self.work_on(each), 1, each.is_interrupted)
+            for each in every
+            if each.phase in (RecordPhase.RUNNING, RecordPhase.ANSWERED_FOR)
+        )
+
+    def work_on(self, each: Deviation) -> Work:
+        """What user code is asked for of a record that is handled, or answered for."""
+        one = (each.offset,)
+        request = (
+            Handle(one, each.attempt) if each.phase is RecordPhase.RUNNING else DeliverRecords(each.offset, one, one)
+        )
+        return Work(self.partition, self.generation, request, one)
 
 
 PartitionState: TypeAlias = Unassigned | Owned

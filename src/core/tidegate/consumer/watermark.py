@@ -63,6 +63,7 @@ from tidegate.consumer._pages import (
     count_tracked,
     done_below,
     done_within,
+    first_open,
     from_on,
     highest_in,
     inserted,
@@ -74,11 +75,12 @@ from tidegate.consumer._pages import (
     tracked_from,
 )
 from tidegate.model.errors import Misuse, shown
+from tidegate.model.values import check_int
 
 __all__ = [
     "KNOWN_DONE_MAX", "OFFSET_MAX", "OffsetTracker", "Run", "acknowledged", "check_tracker", "committable", "completed",
-    "delivered", "done_offsets", "done_runs", "highest", "low_watermark", "oldest_open", "open_offsets", "pending",
-    "restored", "span", "successor", "tracked", "undelivered",
+    "delivered", "done_offsets", "done_runs", "highest", "is_open", "low_watermark", "oldest_open", "open_from",
+    "open_offsets", "pending", "restored", "span", "successor", "tracked", "tracked_beyond", "undelivered",
 ]  # fmt: skip
 
 KNOWN_DONE_MAX: Final = 2**27
@@ -294,6 +296,14 @@ def tracked(tracker: OffsetTracker) -> int:
     return count_tracked(tracker.pages) if tracker.pages else 0
 
 
+def tracked_beyond(tracker: OffsetTracker, position: int) -> bool:
+    """Whether anything is open or done, or known to be done, from the position on."""
+    check_tracker(tracker)
+    check_position(position)
+    pages = tracker.pages
+    return highest_in(pages) >= position if pages else False
+
+
 def span(tracker: OffsetTracker) -> int:
     """How many offsets are tracked from the head to the frontier: what a stuck head holds up, itself included.
 
@@ -334,6 +344,29 @@ def open_offsets(tracker: OffsetTracker) -> tuple[int, ...]:
     """What is delivered and not done, in order."""
     check_tracker(tracker)
     return tuple(offset for page, opened, _ in leaves(tracker.pages) for offset in offsets_in(page, opened))
+
+
+def open_from(tracker: OffsetTracker, position: int, most: int) -> tuple[int, ...]:
+    """The lowest open offsets from the position on, at most so many, in order.
+
+    Raises:
+        Misuse: The position is not one, or the number is not a number of offsets.
+    """
+    check_tracker(tracker)
+    check_position(position)
+    check_int(most, "a number of offsets", 0)
+    return tuple(first_open(tracker.pages, position, most))
+
+
+def is_open(tracker: OffsetTracker, offset: int) -> bool:
+    """Whether the offset is delivered and not done.
+
+    Raises:
+        Misuse: It is not an int, negative, or beyond `OFFSET_MAX`.
+    """
+    check_tracker(tracker)
+    check_int(offset, "an offset", 0, OFFSET_MAX)
+    return bits_at(tracker.pages, offset >> PAGE_BITS)[0] >> (offset & PAGE - 1) & 1 == 1
 
 
 def done_offsets(tracker: OffsetTracker) -> tuple[int, ...]:

@@ -135,7 +135,7 @@ class LeaveTimerFired:
         return "time to leave is over"
 
 
-ShutdownEvent: TypeAlias = commands.Event | StopRequested | LeaveAnswered | LeaveTimerFired
+ShutdownEvent: TypeAlias = commands.ConsumerEvent | StopRequested | LeaveAnswered | LeaveTimerFired
 
 
 def event_for(command: Effect[object], reply: object) -> ShutdownEvent | None:
@@ -250,10 +250,11 @@ class WorkerRules:
                 return Step(attrs.evolve(state, phase=ShutdownPhase.GONE), (Cancel(Leave()),))
             case LeaveAnswered() | LeaveTimerFired():
                 return Step(state)  # nobody asked for it, or it is gone
-            case Assigned(partition) if state.phase is not ShutdownPhase.WORKING:
-                return self._settled(*self._followed(state, Lost(partition)))  # its earlier life is over
+            case commands.Batch(events):
+                check_tuple(events, commands.EVENTS, "an event of a partition")
+                return self._settled(*self._followed(state, events)) if events else Step(state)
             case _:
-                return self._settled(*self._followed(state, event))
+                return self._settled(*self._followed(state, (event,)))
 
     @property
     def _wait(self) -> StartLeaveTimer:
@@ -282,20 +283,28 @@ class WorkerRules:
         """What each partition does when it ends. None makes room for another, so one after the other is enough."""
         each = self.consumer.partition
         done = [
-            each._stepped(part, event, 0)  # noqa: SLF001  the events are checked, or our own
+            each._told(part, event)  # noqa: SLF001  the events are checked, or our own
             for part, event in zip(state.consumer.partitions, events, strict=True)
         ]
-        left = attrs.evolve(
-            state.consumer, partitions=tuple(step.state for step in done if isinstance(step.state, Owned))
-        )
+        partitions = tuple(step.state for step in done if isinstance(step.state, Owned))
+        left = ConsumerState(partitions, state.consumer.verdict)
         verdict = decide(self.consumer.thresholds, left.verdict.gate, left.load)
         asked = tuple(command for step in done for command in step.commands)
         return _committing(state, attrs.evolve(left, verdict=verdict), state.commits, asked), asked
 
-    def _followed(self, state: WorkerState, event: commands.Event) -> tuple[WorkerState, tuple[ShutdownCommand, ...]]:
+    def _followed(
+        self, state: WorkerState, events: tuple[commands.Event, ...]
+    ) -> tuple[WorkerState, tuple[ShutdownCommand, ...]]:
         """What follows for the partitions."""
-        done = self.consumer.step(state.consumer, event)
-        return _committing(state, done.state, _unanswered(state.commits, event), done.commands), done.commands
+        for event in events:
+            commands.check_event(event)
+        if state.phase is not ShutdownPhase.WORKING:  # what is assigned is not taken: its earlier life is over
+            events = tuple(Lost(event.partition) if isinstance(event, Assigned) else event for event in events)
+        done = self.consumer._stepped(state.consumer, events)  # noqa: SLF001  they are checked
+        left = state.commits
+        for event in events if left else ():
+            left = _unanswered(left, event)
+        return _committing(state, done.state, left, done.commands), done.commands
 
     def _settled(self, state: WorkerState, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
         """Leave when nothing is owned any more."""
@@ -314,8 +323,8 @@ def _committing(
     state: WorkerState, consumer: ConsumerState, commits: tuple[Commit, ...], asked: tuple[commands.Command, ...]
 ) -> WorkerState:
     """The worker with these partitions, and with the commits among these commands in flight as well."""
-    begun = tuple(command for command in asked if isinstance(command, Commit))
-    return attrs.evolve(state, consumer=consumer, commits=(*commits, *begun))
+    begun = tuple([command for command in asked if isinstance(command, Commit)])
+    return WorkerState(state.phase, consumer, (*commits, *begun) if begun else commits)
 
 
 def _unanswered(commits: tuple[Commit, ...], event: commands.Event) -> tuple[Commit, ...]:

@@ -39,13 +39,16 @@ from tidegate.consumer.commands import (
     METADATA_REFUSED,
     Assigned,
     Commit,
+    CommitsUnanswered,
     Fetch,
+    Handle,
     Interrupt,
     Lost,
     Release,
     Revoked,
     StartRetryTimer,
     Work,
+    WorkUnanswered,
 )
 from tidegate.consumer.fanout import DeliverRecords, Start
 from tidegate.model.effects import Effect, Refused
@@ -164,12 +167,12 @@ def broker(records: int | None = None, *, metadata_max: int = _METADATA_MAX, mos
                 found = fetched(world.read(log(number)), position, most)
                 if found is not None and number not in world.read(paused(who)):
                     yield world, found
-            case Work(TopicPartition(_, number), _, Start() | DeliverRecords(), offsets):
+            case Work(TopicPartition(_, number), _, Handle() | Start() | DeliverRecords(), offsets):
                 done = processed(number)
                 yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
             case Work():
                 yield world, None
-            case StartRetryTimer():
+            case StartRetryTimer() | WorkUnanswered() | CommitsUnanswered():
                 yield world, None
             case Interrupt():
                 yield world, None  # it may come true all the same, or fail

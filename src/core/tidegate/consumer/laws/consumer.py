@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tidegate.consumer.backpressure import Free, Plan
-from tidegate.consumer.commands import Work
+from tidegate.consumer.commands import Handle, Work
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Start
 from tidegate.consumer.partition import Owned, Phase
@@ -74,11 +74,11 @@ def slots_go_round(
 
 def _waits(consumer: ConsumerRules, part: Owned) -> bool:
     """Whether the partition could take a record if it had one executor more."""
-    return part.phase is Phase.FLOWING and bool(consumer.partition.next_window(part, part.running + 1))
+    return part.phase is Phase.FLOWING and bool(consumer.partition.next_taken(part, part.running + 1))
 
 
 def _begun(before: ConsumerState, part: Owned) -> bool:
     """Whether the partition has begun a task since."""
     earlier = before[part.partition]
     asked = {each.work for each in earlier.asked} if isinstance(earlier, Owned) else set[Work]()
-    return any(isinstance(each.work.request, Start) and each.work not in asked for each in part.asked)
+    return any(isinstance(each.work.request, Handle | Start) and each.work not in asked for each in part.asked)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import attrs
+
 from tidegate.consumer.backpressure import Free, PartitionHold
-from tidegate.consumer.commands import Commit, Fetch, StartRetryTimer, Work
-from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Start, UserRequest
+from tidegate.consumer.commands import Commit, Fetch, Handle, Request, StartRetryTimer, Work, WorkUnanswered
+from tidegate.consumer.commits import Commits
+from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Start
 from tidegate.consumer.partition import Owned, PartitionState, PartitionStep, Phase
 from tidegate.consumer.watermark import done_offsets
 from tidegate.model.effects import Effect
 
 __all__ = [
-    "all_is_processed", "changes_nothing", "committed_is_finished", "committed_never_falls",
-    "failures_are_not_committed", "fetches_what_is_free", "has_backed_off", "has_nothing_to_start", "is_committed_up_to_a_failure",
-    "is_left_to_the_next_owner", "is_not_run", "is_released", "nothing_else_waits", "one_commit_in_flight",
+    "all_is_processed", "batch_is_its_parts", "changes_nothing", "committed_is_finished", "committed_never_falls",
+    "failures_are_not_committed", "fetches_what_is_free", "has_backed_off", "has_nothing_to_start",
+    "is_committed_up_to_a_failure", "is_failed_and_told", "is_left_to_the_next_owner", "is_not_run", "is_released", "nothing_else_waits", "one_commit_in_flight",
     "only_the_owner_handles", "passes_nothing_unfinished", "starts_nothing", "takes_nothing_behind",
     "tasks_are_bounded", "waits_its_turn",
 ]  # fmt: skip
@@ -68,13 +71,13 @@ def only_the_owner_handles(commands: Iterable[Effect[object]], generation: int) 
 def starts_nothing(command: Effect[object]) -> bool:
     """Law P5: no command of a revoked partition starts anything: it delivers what ends, and no more."""
     return not isinstance(command, Fetch) and not (
-        isinstance(command, Work) and isinstance(command.request, Arrange | Start | Judge)
+        isinstance(command, Work) and isinstance(command.request, Arrange | Handle | Start | Judge)
     )
 
 
 def has_nothing_to_start(part: Owned) -> bool:
     """Law P5: a partition that is revoked has dropped what waited to be started."""
-    return part.phase is not Phase.DRAINING or not (part.queued or part.ready)
+    return part.phase is not Phase.DRAINING or not part.has_something_to_start
 
 
 def is_released(asked: Collection[Work], commits: Collection[Commit], ready: int | None, *, in_time: bool) -> bool:
@@ -91,8 +94,9 @@ def is_released(asked: Collection[Work], commits: Collection[Commit], ready: int
 
 def tasks_are_bounded(commands: Iterable[Effect[object]], running_max: int) -> bool:
     """Law P6: no more tasks run than may."""
-    tasks = (command.request for command in commands if isinstance(command, Work))
-    return sum(len(task.numbers) for task in tasks if isinstance(task, Start)) <= running_max
+    requests = [command.request for command in commands if isinstance(command, Work)]
+    handled = sum(len(each.offsets) for each in requests if isinstance(each, Handle))
+    return handled + sum(len(each.numbers) for each in requests if isinstance(each, Start)) <= running_max
 
 
 def fetches_what_is_free(command: Effect[object], hold: PartitionHold) -> bool:
@@ -116,7 +120,7 @@ def waits_its_turn(offset: int, line: Iterable[int], opened: Collection[int]) ->
     return not any(other in opened for other in line if other < offset)
 
 
-def is_not_run(offset: int, request: UserRequest, closed: Collection[int]) -> bool:
+def is_not_run(offset: int, request: Request, closed: Collection[int]) -> bool:
     """Law P9: of the rest of a key that is held back or diverted nothing is run; what is diverted is answered for.
 
     Args:
@@ -137,6 +141,34 @@ def is_left_to_the_next_owner(before: Owned, after: Owned) -> bool:
     return after.failed == before.failed and done_offsets(after.tracker) == done_offsets(before.tracker)
 
 
+def batch_is_its_parts(batch: PartitionState, parts: PartitionState) -> bool:
+    """Law P13: after a batch the partition is as after its parts; of commits there may be fewer, so they may differ.
+
+    Args:
+        batch: The state after the batch.
+        parts: The state after its parts, in any order, and after executors were given out.
+    """
+    if not isinstance(batch, Owned) or not isinstance(parts, Owned):
+        return batch == parts
+    return _but_for_commits(batch) == _but_for_commits(parts)
+
+
+def _but_for_commits(part: Owned) -> Owned:
+    return attrs.evolve(part, commits=Commits())
+
+
+def is_failed_and_told(work: Request, asked: Iterable[Work], commands: Iterable[Effect[object]]) -> bool:
+    """Law P14: of work that has ended without an answer nothing is expected any more, and people are told.
+
+    Args:
+        work: What has ended.
+        asked: What user code is asked for then.
+        commands: What followed.
+    """
+    is_told = any(isinstance(command, WorkUnanswered) for command in commands)
+    return is_told and all(each.request != work for each in asked)
+
+
 def has_backed_off(command: Effect[object], timers: Iterable[StartRetryTimer]) -> bool:
     """Law P12: what is done is nothing that a timer which has not fired yet says to wait for.
 
@@ -147,9 +179,15 @@ def has_backed_off(command: Effect[object], timers: Iterable[StartRetryTimer]) -
     if isinstance(command, Commit):
         return all(timer.start is not None for timer in timers)
     request = command.request if isinstance(command, Work) else None
-    return not isinstance(request, Start) or not any(
-        (timer.start.window, timer.start.attempt) == (request.window, request.attempt)
-        and {*timer.start.numbers} & {*request.numbers}
-        for timer in timers
-        if timer.start is not None
-    )
+    return not any(_names_of(timer.start) & _names_of(request) for timer in timers)
+
+
+def _names_of(request: Request | None) -> set[tuple[int, ...]]:
+    """The runs that it is about: of records, or of tasks."""
+    match request:
+        case Handle(offsets, attempt):
+            return {(offset, attempt) for offset in offsets}
+        case Start(window, numbers, attempt):
+            return {(window, number, attempt) for number in numbers}
+        case _:
+            return set()

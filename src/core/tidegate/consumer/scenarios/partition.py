@@ -17,18 +17,23 @@ from tidegate.consumer import laws
 from tidegate.consumer.backpressure import PartitionLimits, Plan, Thresholds
 from tidegate.consumer.commands import (
     Commit,
+    CommitsUnanswered,
     Event,
     Fetch,
     Fetched,
+    Handle,
     Interrupt,
+    RecordsHandled,
     Release,
     StartDrainTimer,
     Work,
+    WorkUnanswered,
     event_for,
 )
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Rules, Start, Tasks
 from tidegate.consumer.partition import (
+    PLAIN,
     FailurePolicy,
     Ordering,
     Owned,
@@ -90,8 +95,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
-    "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client", "group",
-    "is_commit", "is_delivery", "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
+    "BATCHES", "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client", "group",
+    "in_batches", "is_commit", "is_delivery", "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
 ]  # fmt: skip
 
 _NOBODY: Final = ("",) * len(NUMBERS)
@@ -119,7 +124,7 @@ def is_timer(effect: Effect[object]) -> bool:
 
 
 def _is_at_once(effect: Effect[object]) -> bool:
-    return isinstance(effect, (Release, Interrupt))
+    return isinstance(effect, (Release, Interrupt, WorkUnanswered, CommitsUnanswered))
 
 
 _LOST_REPLIES: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit}
@@ -139,6 +144,12 @@ _IN_ORDER: Final = PartitionRules(
 SINKS: Final = PartitionRules(
     running_max=2,
     fanout=Rules(0, 0, task_delivery=False, window_delivery=False),
+    failure_policy=FailurePolicy.SKIP,
+    metadata_max=0,
+)
+BATCHES: Final = PartitionRules(
+    running_max=3,
+    fanout=attrs.evolve(PLAIN, retries_max=1),
     failure_policy=FailurePolicy.SKIP,
     metadata_max=0,
 )
@@ -167,7 +178,7 @@ def _with_hooks(means: Meaning) -> Meaning:
             case Work(_, _, Judge()):
                 yield world, Report.RETRIED
                 yield world, Report.SKIPPED
-            case Work(_, _, Start()):
+            case Work(_, _, Start() | Handle()):
                 yield world, None
             case Work(TopicPartition(_, number), _, DeliverRecords(_, offsets)):
                 done = processed(number)
@@ -183,10 +194,28 @@ def with_a_sink(means: Meaning) -> Meaning:
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
-            case Work(_, _, Start()):
+            case Work(_, _, Start() | Handle()):
                 yield world, None
             case _:
                 yield from means(effect, world, who)
+
+    return meaning
+
+
+def in_batches(means: Meaning) -> Meaning:
+    """All that a command names ends at the same time: well, or one of them badly."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        yield from means(effect, world, who)
+        match effect:
+            case Work(TopicPartition(_, number), _, Handle(offsets, attempt)) if len(offsets) > 1:
+                done = processed(number)
+                for failed in offsets:
+                    handled = tuple(each for each in offsets if each != failed)
+                    after = world.write(done, tuple(sorted({*world.read(done), *handled})))
+                    yield after, RecordsHandled(handled, (failed,), attempt)
+            case _:
+                pass
 
     return meaning
 
@@ -244,6 +273,7 @@ def partition(
     cooperative: bool = False,
     evicts: bool = False,
     entries: Entries = (),
+    batches: bool = False,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each.
 
@@ -262,7 +292,9 @@ def partition(
         cooperative: Whether only what moves is revoked at a rebalance.
         evicts: Whether a member may be put out while it goes on working; then others work on the same records.
         entries: What each partition holds, where that is not one record after the other; compaction goes over it.
+        batches: Whether records are handled in batches; otherwise each is a command of its own, and ends by itself.
     """
+    rules = rules if batches else attrs.evolve(rules, batch_max=1)
 
     def lane(consumer: str, number: int) -> str:
         return f"{consumer}.{number}"
@@ -630,6 +662,21 @@ SCENARIOS: Final = (
         ),
         thorough=partial(partition, _IN_ORDER, records=3, rebalances=1, budget=1, kinds=FAILS),
         large=partial(partition, _IN_ORDER, records=5, rebalances=3, budget=3, kinds=FAILS),
+    ),
+    Shipped(
+        "partition.batches",
+        partial(
+            partition,
+            BATCHES,
+            summary="handlers of a batch end at the same time, one of them badly or none; it is tried again, and answered for",
+            records=3,
+            rebalances=0,
+            budget=1,
+            user=in_batches,
+            batches=True,
+        ),
+        thorough=partial(partition, BATCHES, records=3, rebalances=1, budget=1, user=in_batches, batches=True),
+        large=partial(partition, BATCHES, records=5, rebalances=3, budget=3, user=in_batches, batches=True),
     ),
     Shipped(
         "partition.held",

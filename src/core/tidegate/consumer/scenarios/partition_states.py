@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 
 from tidegate.consumer import laws
 from tidegate.consumer.backpressure import Held, Hold, Plan
-from tidegate.consumer.commands import Work
+from tidegate.consumer.commands import Request, Work
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.fanout import DeliverRecords, UserRequest
+from tidegate.consumer.fanout import DeliverRecords
 from tidegate.consumer.partition import Ordering, Owned, Phase, Unassigned
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Effect
@@ -106,7 +106,7 @@ def is_bounded(name: str, running_max: int) -> Law:
     return holds
 
 
-def _in_work(state: State, name: str) -> Iterator[tuple[Owned, UserRequest, int]]:
+def _in_work(state: State, name: str) -> Iterator[tuple[Owned, Request, int]]:
     """What user code is asked for in this generation, record by record, and the partition that asks."""
     machine = state.status(name)
     if isinstance(machine, Machine) and isinstance(machine.state, Owned):
@@ -132,7 +132,7 @@ def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
 def runs_nothing_diverted(name: str) -> Law:
     """Where all records of the partition have one key."""
     return lambda state: all(
-        laws.partition.is_not_run(offset, request, (offset,) if part.closed else ())
+        laws.partition.is_not_run(offset, request, (offset,) if part.order.closed else ())
         for part, request, offset in _in_work(state, name)
     )
 

@@ -1,4 +1,4 @@
-"""Eighteen ways to get a partition wrong. Each differs from `tidegate.consumer.partition` in one place."""
+"""Nineteen ways to get a partition wrong. Each differs from `tidegate.consumer.partition` in one place."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from tidegate.consumer.commands import (
     CommitUnknown,
     Event,
     Fetch,
+    Handle,
     Lost,
+    RecordsHandled,
     Release,
     Revoked,
     SlotFreed,
     WorkFailed,
     WorkReported,
 )
+from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
-from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Report, Start, TasksReported
+from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered
+from tidegate.consumer.order import Order
 from tidegate.consumer.partition import (
     PARTS,
     FailurePolicy,
@@ -37,6 +41,7 @@ from tidegate.consumer.partition import (
     Phase,
 )
 from tidegate.consumer.scenarios.partition import (
+    BATCHES,
     FAILS,
     GIVES_UP,
     HOLDS,
@@ -44,6 +49,7 @@ from tidegate.consumer.scenarios.partition import (
     SINKS,
     SINKS_FAIL,
     group,
+    in_batches,
     is_commit,
     is_timer,
     one_by_one,
@@ -63,7 +69,7 @@ from tidegate.consumer.scenarios.partition_states import (
     ONE_COMMIT,
     OWNER,
 )
-from tidegate.consumer.watermark import committable, completed, done_offsets
+from tidegate.consumer.watermark import OffsetTracker, committable, completed, done_offsets
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
@@ -75,31 +81,32 @@ from tidegate.sim.shipping import Specimen
 from tidegate.sim.world import Meaning, Outcomes, World
 
 __all__ = [
-    "SMALL", "SPECIMENS", "commits_failures", "commits_the_highest", "counts_late_results", "failure_is_done",
+    "SMALL", "SPECIMENS", "commits_failures", "commits_the_highest", "counts_late_results",
+    "drops_failures_of_a_batch", "failure_is_done",
     "fetches_what_is_held", "revokes_without_drain", "runs_the_rest", "two_commits_in_flight",
 ]  # fmt: skip
 
 # --- parts --------------------------------------------------------------------------------------------------------------
 
 
-def commits_the_highest(rules: PartitionRules, part: Owned) -> int | None:  # noqa: ARG001  as parts are
+def commits_the_highest(_: PartitionRules, __: Phase, tracker: OffsetTracker, commits: Commits) -> int | None:
     """The highest finished offset is committed, whatever is unfinished before it."""
-    done = done_offsets(part.tracker)
-    return done[-1] + 1 if done and part.committing is None else None
+    done = done_offsets(tracker)
+    return done[-1] + 1 if done and commits.committing is None else None
 
 
-def counts_offsets(rules: PartitionRules, part: Owned) -> int | None:  # noqa: ARG001  as parts are
+def counts_offsets(_: PartitionRules, __: Phase, tracker: OffsetTracker, commits: Commits) -> int | None:
     """The position goes from each offset to the next one, and waits for an offset that never comes."""
-    position, done = part.tracker.floor, done_offsets(part.tracker)
+    position, done = tracker.floor, done_offsets(tracker)
     while position in done:
         position += 1
-    return position if position > part.tracker.floor and part.committing is None else None
+    return position if position > tracker.floor and commits.committing is None else None
 
 
-def two_commits_in_flight(rules: PartitionRules, part: Owned) -> int | None:  # noqa: ARG001  as parts are
+def two_commits_in_flight(_: PartitionRules, __: Phase, tracker: OffsetTracker, commits: Commits) -> int | None:
     """A commit does not wait for the one before: the lower one may land last."""
-    position = committable(part.tracker)
-    return None if position is None or position <= (part.committing or 0) else position
+    position = committable(tracker)
+    return None if position is None or position <= (commits.committing or 0) else position
 
 
 def queue_survives(part: Owned) -> Owned:
@@ -112,7 +119,7 @@ def commits_failures(part: Owned, failed: tuple[int, ...]) -> Owned:
     return attrs.evolve(PARTS.stopped_at(part, failed), tracker=completed(part.tracker, failed))
 
 
-def runs_the_rest(rules: PartitionRules, part: Owned, offset: int) -> bool:  # noqa: ARG001  as parts are
+def runs_the_rest(order: Order, offset: int) -> bool:  # noqa: ARG001  as parts are
     """What stands behind a failure is run like everything else."""
     return False
 
@@ -130,16 +137,15 @@ def counts_late_results(rules: PartitionRules, state: PartitionState, event: Eve
 def revokes_without_drain(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
     """The partition is released at once, and what runs goes on."""
     if isinstance(event, Revoked) and isinstance(state, Owned):
-        return Step(attrs.evolve(state, phase=Phase.STOPPED, queued=()), (Release(event.partition),))
+        return Step(attrs.evolve(state, phase=Phase.STOPPED, order=state.order.stopped(0)), (Release(event.partition),))
     return rules.step(state, event)
 
 
 def failure_is_done(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
     """A handler that raises has handled its record."""
     match event:
-        case WorkFailed(partition, generation, Start(window, numbers, attempt)):
-            reported = TasksReported(window, numbers, attempt, Report.SUCCEEDED)
-            return rules.step(state, WorkReported(partition, generation, reported))
+        case WorkFailed(partition, generation, Handle(offsets, attempt)):
+            return rules.step(state, WorkReported(partition, generation, RecordsHandled(offsets, (), attempt)))
         case _:
             return rules.step(state, event)
 
@@ -167,7 +173,16 @@ def no_answer_is_yes(rules: PartitionRules, state: PartitionState, event: Event)
 
 def takes_all_at_once(_: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
     """Every record that was fetched is handled at once."""
-    return PartitionRules(running_max=99, metadata_max=0).step(state, event)
+    return PartitionRules(running_max=99, metadata_max=0, batch_max=1).step(state, event)
+
+
+def drops_failures_of_a_batch(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Of a batch in which something was handled, what has failed is not looked at."""
+    match event:
+        case WorkReported(partition, generation, RecordsHandled((_, *_) as done, (_, *_), attempt)):
+            return rules.step(state, WorkReported(partition, generation, RecordsHandled(tuple(done), (), attempt)))
+        case _:
+            return rules.step(state, event)
 
 
 def takes_out_of_turn(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
@@ -182,7 +197,8 @@ def fetches_what_is_held(rules: PartitionRules, state: PartitionState, event: Ev
     if not isinstance(after, Owned) or after.phase is not Phase.FLOWING or after.fetching is not None:
         return done
     again = Fetch(after.partition, after.generation, after.tracker.frontier)
-    return Step(attrs.evolve(after, fetching=after.tracker.frontier), (*done.commands, again))
+    holding = attrs.evolve(after.holding, fetching=after.tracker.frontier)
+    return Step(attrs.evolve(after, holding=holding), (*done.commands, again))
 
 
 # --- plans --------------------------------------------------------------------------------------------------------------
@@ -405,6 +421,23 @@ SPECIMENS: Final = (
         partial(partition, PartitionRules(running_max=1), step=takes_all_at_once, records=2, rebalances=0, budget=0),
         BOUNDED,
         "Drakkar 0.11.1 admits a fan-out of thousands of tasks of one record as a whole.",
+    ),
+    planted(
+        "drops_failures_of_a_batch",
+        drops_failures_of_a_batch,
+        partial(
+            partition,
+            BATCHES,
+            step=drops_failures_of_a_batch,
+            records=2,
+            rebalances=0,
+            budget=0,
+            user=in_batches,
+            batches=True,
+        ),
+        ALL,
+        "Planted: whoever takes the result of a batch for that of each record loses the one that failed.",
+        of="partition.batches",
     ),
     planted(
         "takes_out_of_turn",

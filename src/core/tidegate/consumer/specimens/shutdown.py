@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from tidegate.consumer.commands import Assigned, Command, DrainTimerFired, Release
+from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import PARTS, Owned, PartitionParts, PartitionRules, Phase
 from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FALLS
@@ -22,7 +23,7 @@ from tidegate.consumer.scenarios.shutdown import (
     ShutdownStepping,
     shutdown,
 )
-from tidegate.consumer.watermark import committable, completed
+from tidegate.consumer.watermark import OffsetTracker, committable, completed
 from tidegate.consumer.worker import (
     Leave,
     LeaveTimerFired,
@@ -43,17 +44,19 @@ __all__ = ["SPECIMENS"]
 # --- in the partition ---------------------------------------------------------------------------------------------------
 
 
-def commits_before_draining(rules: PartitionRules, part: Owned) -> int | None:
+def commits_before_draining(
+    rules: PartitionRules, phase: Phase, tracker: OffsetTracker, commits: Commits
+) -> int | None:
     """What is finished when it is asked to stop is committed; then it drains."""
-    return None if part.phase is Phase.DRAINING else PARTS.position_to_commit(rules, part)
+    return None if phase is Phase.DRAINING else PARTS.position_to_commit(rules, phase, tracker, commits)
 
 
-def commits_once_more(rules: PartitionRules, part: Owned) -> int | None:
+def commits_once_more(rules: PartitionRules, phase: Phase, tracker: OffsetTracker, commits: Commits) -> int | None:
     """The last commit does not wait for the one before: the lower one may land last."""
-    position = committable(part.tracker)
-    if part.phase is not Phase.DRAINING or position is None:
-        return PARTS.position_to_commit(rules, part)
-    return None if position <= (part.committing or 0) else position
+    position = committable(tracker)
+    if phase is not Phase.DRAINING or position is None:
+        return PARTS.position_to_commit(rules, phase, tracker, commits)
+    return None if position <= (commits.committing or 0) else position
 
 
 def forgets_to_cancel(rules: PartitionRules, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Command, ...]]:

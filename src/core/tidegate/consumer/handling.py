@@ -1,0 +1,185 @@
+"""Which records have a handler running, and which of them are out of the ordinary?
+
+This is the third stage of a partition where each record has a handler and no more. A record whose first attempt runs has no
+entry here: it is one that was taken (`tidegate.consumer.order`), is open in the tracker, and is none of those that have an
+entry. Only what deviates has one: what runs at a later attempt, waits for one, was interrupted, is answered for, has failed
+for good, or was left to the next owner. So a step costs what it is told, and what there is of the deviating.
+
+    runs -- handled --> done, and gone from here
+     |  ^ .
+   failed   ' - READY <- BACKING_OFF: tried again, as often as it may be
+     |
+     '--> has failed for good, and the partition says what follows: ANSWERED_FOR, or FAILED
+    in a drain: LEFT
+
+Laws
+    HA1  Of what is reported, what does not run at that attempt changes nothing.
+    HA2  What runs, is ready, backs off and is answered for is counted as it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum, unique
+from operator import attrgetter
+from typing import Final, final
+
+import attrs
+
+from tidegate.consumer.backpressure import Load
+from tidegate.consumer.order import Order
+from tidegate.consumer.watermark import OffsetTracker, is_open
+
+__all__ = [
+    "Deviation", "Handling", "RecordPhase",
+]  # fmt: skip
+
+
+@final
+@unique
+class RecordPhase(StrEnum):
+    """How a record that deviates is doing."""
+
+    RUNNING = "running"
+    """At a later attempt, or it was interrupted."""
+    READY = "ready"
+    """It is to be tried again, and waits for an executor."""
+    BACKING_OFF = "backing off"
+    ANSWERED_FOR = "answered for"
+    """It has failed, and user code is asked to answer for it."""
+    FAILED = "failed"
+    """Its failure stands."""
+    LEFT = "left"
+    """Nothing is expected of it: the next owner does it again."""
+
+
+@final
+@attrs.frozen
+class Deviation:
+    """A record that is out of the ordinary.
+
+    Attributes:
+        offset: Which one.
+        phase: How it is doing.
+        attempt: Which attempt at it runs, is to come, or was the last.
+        is_interrupted: Whether its handler was asked to end.
+    """
+
+    offset: int
+    phase: RecordPhase
+    attempt: int = 1
+    is_interrupted: bool = False
+
+
+@final
+@attrs.frozen
+class Handling:
+    """What is in work.
+
+    Attributes:
+        running: How many handlers run.
+        deviations: What is out of the ordinary, in order of offsets.
+        ready: What waits for an executor, in order.
+        backing_off: How many back off.
+        answering: How many are answered for.
+    """
+
+    running: int = 0
+    deviations: tuple[Deviation, ...] = ()
+    ready: tuple[int, ...] = ()
+    backing_off: int = 0
+    answering: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether user code is asked for nothing."""
+        return not self.running and not self.answering
+
+    @property
+    def load(self) -> Load:
+        """The records that something is under way for."""
+        return Load(running=self.running + len(self.ready) + self.backing_off, delivering=self.answering)
+
+    @property
+    def records(self) -> int:
+        """How many those are."""
+        return self.running + len(self.ready) + self.backing_off + self.answering
+
+    def of(self, offset: int) -> Deviation | None:
+        """The entry of a record."""
+        at = bisect_left(self.deviations, offset, key=_OFFSET)
+        return self.deviations[at] if at < len(self.deviations) and self.deviations[at].offset == offset else None
+
+    def those(self, phase: RecordPhase) -> tuple[Deviation, ...]:
+        """The entries of the records that are doing so."""
+        return tuple([each for each in self.deviations if each.phase is phase])
+
+    def running_of(
+        self, order: Order, tracker: OffsetTracker, offsets: tuple[int, ...], attempt: int
+    ) -> tuple[int, ...]:
+        """Those of the records that run at this attempt, each once."""
+        return tuple([each for each in dict.fromkeys(offsets) if self._runs(order, tracker, each, attempt)])
+
+    def _runs(self, order: Order, tracker: OffsetTracker, offset: int, attempt: int) -> bool:
+        known = self.of(offset) if self.deviations else None
+        if known is not None:
+            return known.phase is RecordPhase.RUNNING and known.attempt == attempt
+        return attempt == 1 and is_open(tracker, offset) and order.is_taken(offset)
+
+    def all_run(self, order: Order, offsets: tuple[int, ...], attempt: int) -> bool:
+        """Whether all of these that are open run at this attempt, without a look at each."""
+        return attempt == 1 and not self.deviations and order.all_taken(offsets)
+
+    def changed(
+        self, changes: Mapping[int, Deviation | None], *, running: int = 0, ready: Iterable[int] | None = None
+    ) -> Handling:
+        """With these entries in the place of theirs, and so many more handlers running."""
+        known = self.deviations
+        if changes:
+            kept: dict[int, Deviation | None] = {**{each.offset: each for each in known}, **changes}
+            known = tuple([each for _, each in sorted(kept.items()) if each is not None])
+        queue = self.ready if ready is None else tuple(ready)
+        phases = [each.phase for each in known]
+        return Handling(
+            self.running + running,
+            known,
+            queue,
+            phases.count(RecordPhase.BACKING_OFF),
+            phases.count(RecordPhase.ANSWERED_FOR),
+        )
+
+    def begun(self, count: int) -> Handling:
+        """With so many first attempts running, too."""
+        return Handling(self.running + count, self.deviations, self.ready, self.backing_off, self.answering)
+
+    def ended(self, count: int, offsets: Collection[int]) -> Handling:
+        """Without these, so many, which ran."""
+        if not self.deviations:
+            return self.begun(-count)
+        return self.changed(dict.fromkeys(offsets), running=-count)
+
+    def started(self, most: int) -> tuple[Handling, tuple[Deviation, ...]]:
+        """What is ready runs, at most so many; which."""
+        now = [self._known(offset) for offset in self.ready[:most]]
+        begun = tuple([Deviation(each.offset, RecordPhase.RUNNING, each.attempt) for each in now])
+        return self.changed({each.offset: each for each in begun}, running=len(begun), ready=self.ready[most:]), begun
+
+    def failed(self, failures: Mapping[int, tuple[RecordPhase, int]]) -> Handling:
+        """These ran and have failed: what becomes of them, and which attempt is next."""
+        entries = {offset: Deviation(offset, phase, attempt) for offset, (phase, attempt) in failures.items()}
+        return self.changed(entries, running=-len(entries))
+
+    def rested(self, offset: int) -> Handling:
+        """What backed off is ready."""
+        return self.changed(
+            {offset: attrs.evolve(self._known(offset), phase=RecordPhase.READY)}, ready=(*self.ready, offset)
+        )
+
+    def _known(self, offset: int) -> Deviation:
+        known = self.of(offset)
+        assert known is not None, "what is not at its first attempt has an entry"
+        return known
+
+
+_OFFSET: Final = attrgetter("offset")

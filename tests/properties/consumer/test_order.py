@@ -1,0 +1,208 @@
+"""Which record is next, compared with a list of what waits that is looked through from its beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.consumer._tables import Table, changed, entries, found, of_bytes, of_offset
+from tidegate.consumer.order import Lines, Order, Queue
+from tidegate.consumer.watermark import OffsetTracker, completed, delivered
+
+KEYS: Final = (b"k", b"l", None)
+SCRIPTS: Final = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(0, 9)), max_size=30)
+KINDS: Final[dict[str, Callable[[], Order]]] = {
+    "unordered": lambda: Queue(0),
+    "one line": lambda: Queue(0, is_line=True),
+    "lines of keys": Lines,
+}
+
+
+@attrs.define
+class Dumb:
+    """What waits, as a list; and what is in work."""
+
+    order: Order
+    key: Callable[[int], bytes | None]
+    waits: list[int] = attrs.field(factory=list)
+    work: list[int] = attrs.field(factory=list)
+    dropped: set[int] = attrs.field(factory=set)
+    begun: set[int] = attrs.field(factory=set)
+    tracker: OffsetTracker = attrs.field(factory=OffsetTracker)
+    closed: set[bytes] = attrs.field(factory=set)
+    stop: int = 99_999
+
+    def comes(self, many: int) -> None:
+        """So many records come, some with a gap before them, and now and then one that lies before others."""
+        first = self.tracker.frontier + many % 3
+        new = tuple(range(first, first + many))
+        self.tracker = delivered(self.tracker, new)
+        drops = self.stop == 0
+        self.order = self.order.came(new, [self.key(offset) for offset in new], drops=drops)
+        for offset in new:
+            is_dropped = offset >= self.stop or (drops and self.key(offset) in self.closed)
+            (self.dropped.add if is_dropped else self.waits.append)(offset)
+
+    def takes(self, most: int) -> None:
+        """Laws OR1 to OR4: the same as from the list, looked through from its beginning."""
+        busy = {self.key(offset) for offset in self.work} - {None}
+        may: list[int] = []
+        for offset in sorted(self.waits):
+            own = self.key(offset)
+            if len(may) < most and own not in busy:
+                if own in self.closed and may:
+                    break
+                may.append(offset)
+                if own in self.closed:
+                    break
+            if own is not None:
+                busy.add(own)
+        self.order, taken = self.order.taken(self.tracker, most)
+        assert [*taken] == may, "OR4"
+        assert not {*taken} & (self.begun | self.dropped), "OR1, OR3"
+        self.begun |= {*taken}
+        self.waits = [offset for offset in self.waits if offset not in may]
+        self.work += may
+
+    def settles(self, which: int) -> None:
+        done = tuple(self.work[which % 3 :: 2])
+        self.tracker = completed(self.tracker, done)
+        self.order = self.order.settled(len(done), done)
+        self.work = [offset for offset in self.work if offset not in done]
+
+    def closes(self, which: int) -> None:
+        if self.work:
+            offset = self.work[which % len(self.work)]
+            own = self.key(offset)
+            self.order = self.order.closing((offset,), drops=False)
+            self.closed |= {own} - {None}  # type: ignore[arg-type]
+
+    def drops(self, at: int) -> None:
+        """A failure stands."""
+        self.stop = min(self.stop, at)
+        self.order = self.order.stopped(at)
+        self.dropped |= {offset for offset in self.waits if offset >= at}
+        self.waits = [offset for offset in self.waits if offset < at]
+
+    def agrees(self) -> None:
+        """Laws OR2 and OR3: what waits is what the list says, and so is what is in work."""
+        assert self.order.queued(self.tracker) == tuple(sorted(self.waits)), "OR2"
+        assert self.order.waiting == len(self.waits), "OR3"
+        assert all(map(self.order.is_taken, self.work))
+        assert self.order.all_taken(tuple(self.work))
+        assert not any(map(self.order.is_taken, self.waits))
+        assert self.order.closed == self.closed or isinstance(self.order, Queue)
+
+
+def run(order: Order, keys: Sequence[bytes | None], script: Collection[tuple[int, int, int]]) -> None:
+    """What a partition may do with an order."""
+
+    def key(offset: int) -> bytes | None:
+        if isinstance(order, Queue):
+            return b"" if order.is_line else None
+        return keys[offset % len(keys)]
+
+    dumb = Dumb(order, key)
+    for kind, some, _ in script:
+        match kind:
+            case 0 | 1 if dumb.stop == 99_999:
+                dumb.comes(some)
+            case 2 | 3:
+                dumb.takes(some)
+            case 4:
+                dumb.settles(some)
+            case 5 if some < 3:
+                dumb.closes(some)
+            case 6 if some < 2 and dumb.work:
+                dumb.drops(dumb.work[some % len(dumb.work)])
+            case _:
+                pass
+        dumb.agrees()
+
+
+DRAWN: Final = (st.lists(st.sampled_from(KEYS), min_size=1, max_size=7), SCRIPTS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_order_agrees_with_a_list(kind: str) -> None:
+    """Laws OR1 to OR4."""
+
+    @given(*DRAWN)
+    def agree(keys: list[bytes | None], script: list[tuple[int, int, int]]) -> None:
+        run(KINDS[kind](), keys, script)
+
+    agree()
+
+
+@attrs.frozen
+class Planted:
+    """An order of which one answer is wrong."""
+
+    right: Lines
+    wrong: Callable[[Lines, tuple[int, ...]], tuple[Lines, tuple[int, ...]]]
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(self.right, name)
+        if name == "taken":
+            return self.takes
+        if not callable(value) or name in ("queued", "is_taken", "all_taken"):
+            return value
+        return lambda *given, **named: attrs.evolve(self, right=value(*given, **named))
+
+    def takes(self, tracker: OffsetTracker, most: int) -> tuple[Planted, tuple[int, ...]]:
+        after, offsets = self.right.taken(tracker, most)
+        after, offsets = self.wrong(after, offsets)
+        return attrs.evolve(self, right=after), offsets
+
+
+BUGS: Final[dict[str, tuple[Callable[[Lines, tuple[int, ...]], tuple[Lines, tuple[int, ...]]], str]]] = {
+    "the highest first": (lambda after, offsets: (after, offsets[::-1]), "OR4"),
+    "not counted": (lambda after, offsets: (attrs.evolve(after, waiting=after.waiting + len(offsets)), offsets), "OR3"),
+    "a line is forgotten": (lambda after, offsets: (attrs.evolve(after, sight=()), offsets), "OR2"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "law"), BUGS.values(), ids=BUGS)
+def test_a_planted_bug_of_an_order_is_caught(
+    wrong: Callable[[Lines, tuple[int, ...]], tuple[Lines, tuple[int, ...]]], law: str
+) -> None:
+    """Records of two keys come, are taken and are settled."""
+    with pytest.raises(AssertionError, match=law):
+        run(Planted(Lines(), wrong), (b"k", b"k", b"l"), [(0, 6, 0), (2, 2, 0), (4, 0, 0), (2, 2, 0)] * 2)  # type: ignore[arg-type]
+
+
+def test_a_record_that_comes_late_is_taken_first() -> None:
+    """Law OR4: it lies below others that were taken before it came."""
+    tracker = delivered(OffsetTracker(), (5, 6))
+    queue, first = Queue(0).came((5, 6)).taken(tracker, 1)
+    tracker = delivered(tracker, (3,))
+    queue, second = queue.came((3,)).taken(tracker, 2)
+
+    assert (first, second, queue.waiting) == ((5,), (3, 6), 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.none() | st.integers(0, 9)), max_size=40))
+def test_a_table_is_a_map(changes: list[tuple[int, int | None]]) -> None:
+    """It has what was put there last; one is equal to another exactly if its entries are."""
+    known: dict[int, int] = {}
+    table: Table[int, int] = ()
+    for key, value in changes:
+        table = changed(table, {key: value}, of_offset)
+        known = {**known, key: value} if value is not None else {at: of for at, of in known.items() if at != key}
+
+    assert dict(entries(table)) == known
+    assert [found(table, of_offset(key), key) for key in range(301)] == [known.get(key) for key in range(301)]
+    assert table == changed((), known, of_offset)
+
+
+def test_keys_of_a_table_may_share_a_page() -> None:
+    """And short ones are keys as well."""
+    keys = (b"", b"a", b"k1", b"k2", *(b"key-%d" % number for number in range(600)))
+    table: Table[bytes, int] = changed((), {key: at for at, key in enumerate(keys)}, of_bytes)
+
+    assert [found(table, of_bytes(key), key) for key in keys] == [*range(len(keys))]

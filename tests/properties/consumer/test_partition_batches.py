@@ -1,0 +1,190 @@
+"""What ends at the same time, and what has ended without an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.properties.consumer.partition_helpers import FLAT, TP, after, handle, reported
+from tests.properties.consumer.partition_plain import plain
+
+from tidegate.consumer.backpressure import Thresholds
+from tidegate.consumer.commands import (
+    Assigned,
+    Batch,
+    Committed,
+    Event,
+    Fetched,
+    Handle,
+    RecordsHandled,
+    SlotFreed,
+    Work,
+    WorkFailed,
+    WorkReported,
+    WorkUnanswered,
+)
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.fanout import (
+    Arrange,
+    DeliverRecords,
+    RecordsDelivered,
+    Report,
+    Rules,
+    Start,
+    Tasks,
+    TasksReported,
+    WindowArranged,
+)
+from tidegate.consumer.laws import partition as laws
+from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, PartitionState, PartitionStep
+from tidegate.consumer.specimens.partition import drops_failures_of_a_batch
+from tidegate.model.records import TopicPartition
+
+RECORDS: Final = 8
+KEYS: Final = (b"k", b"l", b"m", None)
+Stepping = Callable[[PartitionRules, PartitionState, Event], PartitionStep]
+
+
+@st.composite
+def modes(draw: st.DrawFn) -> PartitionRules:
+    """All orders and policies that go together, with few retries, in which records are handled."""
+    ordering = draw(st.sampled_from(Ordering))
+    policies = [FailurePolicy.STOP, FailurePolicy.SKIP] if ordering is Ordering.UNORDERED else list(FailurePolicy)
+    return attrs.evolve(
+        plain(room=draw(st.integers(1, RECORDS)), span_max=99, drain=Budget(9)),
+        fanout=attrs.evolve(FLAT, retries_max=draw(st.integers(0, 1))),
+        ordering=ordering,
+        failure_policy=draw(st.sampled_from(policies)),
+        batch_max=draw(st.sampled_from((1, 3, 99))),
+    )
+
+
+def check(
+    step: Stepping, rules: PartitionRules, keys: Sequence[bytes | None], ends: Sequence[tuple[int, bool]]
+) -> None:
+    """A batch of what runs, and its parts in the order in which they are drawn, with executors given out after them."""
+    state = after(rules, Assigned(TP, 1, 0), Fetched(TP, 1, tuple(range(RECORDS)), tuple(keys)))
+    running = [each.work.offsets[0] for each in state.asked]
+    ended = {running[which % len(running)]: is_done for which, is_done in ends}
+    done = tuple(offset for offset, is_done in ended.items() if is_done)
+    failed = tuple(offset for offset, is_done in ended.items() if not is_done)
+    batch = step(rules, state, WorkReported(TP, 1, RecordsHandled(done, failed))).state
+
+    parts: PartitionState = state
+    none = attrs.evolve(rules, running_max=0)
+    for offset, is_done in ended.items():
+        one = RecordsHandled((offset,)) if is_done else RecordsHandled((), (offset,))
+        parts = step(none, parts, WorkReported(TP, 1, one)).state
+    assert laws.batch_is_its_parts(batch, rules.step(parts, SlotFreed(TP)).state)
+
+
+DRAWN: Final = (
+    modes(),
+    st.lists(st.sampled_from(KEYS), min_size=RECORDS, max_size=RECORDS),
+    st.lists(st.tuples(st.integers(0, RECORDS - 1), st.booleans()), min_size=1, max_size=RECORDS),
+)
+
+
+@given(*DRAWN)
+def test_a_batch_is_the_same_as_its_parts(
+    rules: PartitionRules, keys: list[bytes | None], ends: list[tuple[int, bool]]
+) -> None:
+    """Law P13, in each order and with each policy."""
+    check(PartitionRules.step, rules, keys, ends)
+
+
+def test_a_batch_whose_failures_are_dropped_is_caught() -> None:
+    """Law P13: planted, of a batch in which something was handled, what has failed is not looked at."""
+    rules = attrs.evolve(plain(room=4, span_max=99, drain=Budget(9)))
+    with pytest.raises(AssertionError):
+        check(drops_failures_of_a_batch, rules, KEYS * 2, [(0, True), (1, False)])
+
+
+def test_a_batch_of_several_partitions_gives_out_executors_once() -> None:
+    """Law AS7: what each of them tells is settled first; then who made room waits for its turn."""
+    rules = ConsumerRules(executors=3, thresholds=Thresholds(99, 1), partition=PartitionRules(metadata_max=0))
+    other = TopicPartition("t", 1)
+    state = ConsumerState()
+    for event in (
+        *(Assigned(TP, 1, 0), Assigned(other, 1, 0), Fetched(TP, 1, (0, 1, 2, 3)), Fetched(other, 1, (0, 1, 2))),
+    ):
+        state = rules.step(state, event).state
+    events = (WorkReported(TP, 1, RecordsHandled((0, 2))), WorkReported(TP, 1, RecordsHandled((), (1,))))
+    done = rules.step(state, Batch(events))
+
+    assert [command for command in done.commands if isinstance(command, Work)] == [
+        Work(other, 1, Handle((0, 1, 2)), (0, 1, 2))
+    ]
+    assert (done.state.running, done.state.load) == (3, 3)
+    assert done.state == ConsumerState(done.state.partitions, done.state.verdict)
+    assert rules.step(state, Batch(())).state == state
+
+
+HOOKS: Final = PartitionRules(2, 2, hooks=True, fanout=Rules(0, 0), metadata_max=0)
+ARRANGED: Final = reported(WindowArranged(0, Tasks(((0,), (1,)))))
+BEGUN: Final = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("rules", "happened", "work", "what"),
+    [
+        (HOOKS, (), Arrange(0, (0, 1)), WindowArranged(3, Tasks())),
+        (HOOKS, (ARRANGED,), Start(0, (0, 1), 1), TasksReported(0, (0,), 1, Report.SUCCEEDED)),
+        (HOOKS, (ARRANGED,), Start(0, (0, 1), 1), TasksReported(0, (0, 1), 2, Report.SUCCEEDED)),
+        (HOOKS, (ARRANGED,), Start(0, (0, 1), 1), RecordsHandled((0, 1))),
+        (PartitionRules(2, metadata_max=0), (), Handle((0, 1)), RecordsHandled((0,))),
+        (PartitionRules(2, metadata_max=0), (), Handle((0, 1)), RecordsDelivered(0, (0,))),
+        (
+            PartitionRules(1, metadata_max=0, failure_policy=FailurePolicy.SKIP),
+            (WorkFailed(TP, 1, Handle((0,))),),
+            DeliverRecords(0, (0,), (0,)),
+            RecordsDelivered(1, (1,)),
+        ),
+    ],
+)
+def test_work_that_ends_without_an_answer_has_failed(
+    rules: PartitionRules, happened: tuple[Event, ...], work: Handle | Arrange | Start | DeliverRecords, what: object
+) -> None:
+    """Law P14: a part was answered, another window or another attempt. Once its slot was never free again."""
+    state = after(rules, *BEGUN, *happened)
+    assert any(laws_named(each.work, work) for each in state.asked)
+    step = rules.step(state, WorkReported(TP, 1, what, work))  # type: ignore[arg-type]
+
+    assert isinstance(step.state, Owned)
+    asked = [each.work for each in step.state.asked]
+    assert laws.is_failed_and_told(work, asked, step.commands)
+    assert not any(laws_named(each, work) for each in asked)
+    assert sum(isinstance(command, WorkUnanswered) for command in step.commands) == 1
+
+
+def laws_named(asked: Work, work: Handle | Arrange | Start | DeliverRecords) -> bool:
+    """Whether it is this work, or a part of it."""
+    if isinstance(work, Handle):
+        return isinstance(asked.request, Handle) and asked.request.offsets[0] in work.offsets
+    return asked.request == work
+
+
+def test_what_was_answered_whole_is_not_told_of() -> None:
+    """Law P14: nobody is told of what is right, whichever part was told before."""
+    rules = PartitionRules(2, metadata_max=0)
+    state = after(rules, *BEGUN, WorkReported(TP, 1, RecordsHandled((0,))))
+    step = rules.step(state, WorkReported(TP, 1, RecordsHandled((1,)), Handle((0, 1))))
+
+    assert not any(isinstance(command, WorkUnanswered) for command in step.commands)
+    assert isinstance(step.state, Owned)
+    assert step.state.failed == ()
+    assert rules.step(step.state, Committed(TP, 1, 9)).state == step.state
+
+
+def test_a_batch_is_as_large_as_it_may_be() -> None:
+    """Of more records than one command may name, several are made."""
+    rules = PartitionRules(9, metadata_max=0, batch_max=2)
+    state = after(rules, Assigned(TP, 1, 0))
+    works = [each for each in rules.step(state, Fetched(TP, 1, (0, 1, 2))).commands if isinstance(each, Work)]
+
+    assert works == [handle(1, 0, 1), handle(1, 2)]

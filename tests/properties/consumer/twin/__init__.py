@@ -1,0 +1,1 @@
+"""The partition and the consumer as they were before their stages: what `tidegate.consumer.partition` must agree with."""

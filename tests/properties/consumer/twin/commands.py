@@ -1,0 +1,551 @@
+"""The commands of a partition and its events: the words between a consumer and whoever carries its commands out.
+
+A command is an effect that is not awaited. What becomes of it comes back as an event, any time later and in any order, and
+`event_for` says which. Each command and event names the partition, and nearly each the generation of the assignment that it
+belongs to, so that whoever gets an older one can tell.
+
+User code is asked through `Work`: to arrange a window, to run tasks, to judge failures, to deliver (`tidegate.consumer.fanout`).
+When user code raises, that is an event like others, `WorkFailed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import NoneType
+from typing import Final, TypeAlias, assert_never, final, get_args
+
+import attrs
+
+from tidegate.consumer import fanout
+from tidegate.consumer._offsets import check_numbers
+from tidegate.consumer.drain import InFlight, Stage
+from tidegate.consumer.fanout import (
+    Arrange,
+    ArrangeFailed,
+    DeliverRecords,
+    DeliverTasks,
+    DeliverWindow,
+    FanoutEvent,
+    Judge,
+    RecordsDelivered,
+    Report,
+    Start,
+    TaskReplaced,
+    Tasks,
+    TasksReported,
+    UserRequest,
+    WindowArranged,
+    WindowDelivered,
+)
+from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.model.documents import show
+from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Duration, seconds
+from tidegate.model.records import TopicPartition
+from tidegate.model.values import check_int, check_tuple, check_type
+
+__all__ = [
+    "ANSWERS", "METADATA_REFUSED", "Assigned", "Command", "Commit", "CommitRefused", "CommitUnknown", "Committed",
+    "DrainTimerFired", "Event", "Fetch", "Fetched", "Interrupt", "Key", "Lost", "Measured", "MetadataRefused",
+    "Records", "Release", "Revoked", "SlotFreed", "StartDrainTimer", "Work", "WorkFailed", "WorkReported",
+    "check_event", "event_for",
+]  # fmt: skip
+
+
+@attrs.frozen
+class _OfPartition:
+    """What names a partition."""
+
+    partition: TopicPartition
+
+
+@attrs.frozen
+class _OfAssignment(_OfPartition):
+    """What names a partition and the generation of an assignment of it, which is -1, Kafka's word for none, or more."""
+
+    generation: int
+
+
+@attrs.frozen
+class _OfPosition(_OfAssignment):
+    """What names a position, too. Invariant: 0 <= position <= OFFSET_MAX + 1."""
+
+    position: int
+
+
+# --- commands -------------------------------------------------------------------------------------------------------------
+
+
+Key: TypeAlias = bytes | None
+"""The key of a record; None is not a key."""
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Records:
+    """Records that came: their offsets, and the key of each, or no keys where the order of work does not depend on them."""
+
+    offsets: tuple[int, ...]
+    keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return f"records {show(self.offsets)}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
+    """Fetch records from the position on; it replies their offsets, or `Records` with their keys, once there are any."""
+
+    def __str__(self) -> str:
+        return f"fetch {self.partition} from {self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Work(_OfAssignment, Effect[object]):
+    """Ask user code for something; what it replies tells which event it is (`event_for`).
+
+    Of the records in `DeliverRecords.to_dead_letter` it answers for the failure.
+
+    Attributes:
+        partition: Which one.
+        generation: Of the assignment.
+        request: What is asked for.
+        offsets: The records that it is about, in order.
+    """
+
+    request: UserRequest
+    offsets: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.request} of {self.partition} @{' '.join(map(str, self.offsets))} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Interrupt(Effect[None]):
+    """Ask user code to end now. If it ends, that is the event of the work itself."""
+
+    work: Work
+
+    def __str__(self) -> str:
+        return f"interrupt {self.work}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Commit(_OfPosition, Effect[None]):
+    """Commit the position: everything below it is done. The metadata tells what beyond it is (`commit_metadata`)."""
+
+    metadata: str = ""
+
+    def __str__(self) -> str:
+        more = f" and {len(self.metadata)} characters of metadata" if self.metadata else ""
+        return f"commit {self.partition} @{self.position}{more} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class StartDrainTimer(_OfAssignment, Effect[None]):
+    """Wait for the time of a stage of draining to be over."""
+
+    stage: Stage
+    duration: Duration
+
+    def __str__(self) -> str:
+        what = f"{self.partition} to drain, {self.stage.value}"
+        return f"wait {seconds(self.duration)} for {what} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class StartRetryTimer(_OfAssignment, Effect[None]):
+    """Wait until what has failed is tried again: these tasks, or the commit.
+
+    Attributes:
+        partition: Which one.
+        generation: Of the assignment.
+        start: The tasks; None for the commit.
+        duration: How long.
+    """
+
+    start: Start | None
+    duration: Duration
+
+    def __str__(self) -> str:
+        again = "commit again" if self.start is None else str(self.start)
+        return f"wait {seconds(self.duration)} to {again} of {self.partition} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Release(_OfPartition, Effect[None]):
+    """Let the partition go, as the group has asked: no command for it follows. Each `Revoked` has one."""
+
+    def __str__(self) -> str:
+        return f"release {self.partition}"
+
+
+Command: TypeAlias = Fetch | Work | Interrupt | Commit | StartDrainTimer | StartRetryTimer | Release | Cancel
+
+
+# --- events -------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Assigned(_OfAssignment):
+    """The partition is ours.
+
+    Attributes:
+        partition: Which one.
+        generation: From this one on.
+        committed: The group's position; 0 if there is none.
+        metadata: What was committed along with it.
+        end: One past the last offset of the log, as far as it is known; metadata that speaks of more is not believed.
+    """
+
+    committed: int
+    metadata: str = attrs.field(default="", repr=False)
+    end: int = 0
+
+    def __str__(self) -> str:
+        return f"assigned {self.partition} from {self.committed} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Revoked(_OfPartition):
+    """The group wants the partition back; it waits until it is released.
+
+    Attributes:
+        partition: Which one.
+        in_flight: What is known of the records in work, in any order; a record that is in several works may be named for
+            each. Nothing is known of those that are not named.
+    """
+
+    in_flight: tuple[InFlight, ...] = ()
+
+    def __str__(self) -> str:
+        return f"revoked {self.partition}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Lost(_OfPartition):
+    """The group has taken the partition already.
+
+    So it has where the client's generation was reset, because its member was put out or fenced: whoever carries out the
+    commands says so BEFORE anything else is committed, and never commits without a generation. A group without members
+    takes such a commit from anybody, and its position falls (`tidegate explore partition.resets_its_generation`).
+    """
+
+    def __str__(self) -> str:
+        return f"lost {self.partition}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Fetched(_OfAssignment):
+    """Records came. Invariant: there are as many keys as offsets, or none.
+
+    Attributes:
+        partition: Which one.
+        generation: Of the assignment.
+        offsets: Theirs.
+        keys: Theirs; empty where the order of work does not depend on them.
+    """
+
+    offsets: tuple[int, ...]
+    keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return f"fetched {self.partition} {show(self.offsets)} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class WorkReported(_OfAssignment):
+    """User code has reported something of a window."""
+
+    what: FanoutEvent
+
+    def __str__(self) -> str:
+        return f"{self.partition} reports {self.what} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class WorkFailed(_OfAssignment):
+    """User code raised, or was interrupted: nothing came of the work."""
+
+    request: UserRequest
+
+    def __str__(self) -> str:
+        return f"{self.partition} raised at {self.request} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Committed(_OfPosition):
+    """The position is committed."""
+
+    def __str__(self) -> str:
+        return f"committed {self.partition} @{self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class CommitRefused(_OfPosition):
+    """The group no longer lets this generation commit."""
+
+    def __str__(self) -> str:
+        return f"refused to commit {self.partition} @{self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class MetadataRefused(_OfPosition):
+    """The broker does not take the metadata; the position is not committed."""
+
+    def __str__(self) -> str:
+        return f"refused the metadata of {self.partition} @{self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class CommitUnknown(_OfPosition):
+    """Nobody knows whether the position was committed."""
+
+    def __str__(self) -> str:
+        return f"no answer to the commit of {self.partition} @{self.position} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class DrainTimerFired(_OfAssignment):
+    """The time of a stage of draining is over."""
+
+    stage: Stage
+
+    def __str__(self) -> str:
+        return f"time to drain {self.partition} is over, {self.stage.value} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class RetryTimerFired(_OfAssignment):
+    """The time until these tasks are tried again is over; or the commit, for None."""
+
+    start: Start | None
+
+    def __str__(self) -> str:
+        again = "commit again" if self.start is None else str(self.start)
+        return f"time to {again} of {self.partition} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Measured(_OfAssignment):
+    """How much the partition holds up, which only the holder of the records and the clock knows.
+
+    Attributes:
+        partition: Which one.
+        generation: Of the assignment.
+        size: How many bytes its undone records take.
+        age: How long ago the oldest undone one came, in microseconds.
+    """
+
+    size: int
+    age: Duration
+
+    def __str__(self) -> str:
+        return f"{self.partition} holds {self.size} bytes for {seconds(self.age)} (generation {self.generation})"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class SlotFreed(_OfPartition):
+    """Elsewhere a handler has ended, so one more may run here."""
+
+    def __str__(self) -> str:
+        return f"room for another handler of {self.partition}"
+
+
+Event: TypeAlias = (
+    Assigned
+    | Revoked
+    | Lost
+    | Fetched
+    | WorkReported
+    | WorkFailed
+    | Committed
+    | CommitRefused
+    | MetadataRefused
+    | CommitUnknown
+    | DrainTimerFired
+    | RetryTimerFired
+    | Measured
+    | SlotFreed
+)
+
+ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
+    Report.SUCCEEDED: Start,
+    Report.FAILED: Start,
+    Report.RETRIED: Judge,
+    Report.SKIPPED: Judge,
+    Report.DELIVERED: DeliverTasks,
+    Report.UNDELIVERED: DeliverTasks,
+}
+"""Which request a report answers."""
+
+METADATA_REFUSED: Final = Refused("the metadata of the offset is too large")
+"""What a broker that does not take the metadata of a commit answers.
+
+A runtime answers with this very value: the whole text decides, for a commit that is refused otherwise ends the assignment.
+"""
+
+
+def event_for(command: Effect[object], reply: object) -> Event | None:
+    """The event that says what became of a command; None where nothing follows.
+
+    Args:
+        command: What was to be done.
+        reply: What the world answered, a Failure included. User code that was asked to arrange answers `Tasks`, that was
+            asked to judge answers a `Report`; it may answer any event of `tidegate.consumer.fanout`, or None: done.
+
+    Raises:
+        Misuse: It is not a command of a partition, or not an answer to it.
+    """
+    match command:
+        case Fetch(partition, generation):
+            records = reply if isinstance(reply, Records) else Records(reply if isinstance(reply, tuple) else ())
+            _check_records(records.offsets, records.keys)
+            return Fetched(partition, generation, records.offsets, records.keys)
+        case Work(partition, generation, request):
+            if isinstance(reply, BaseException):
+                return WorkFailed(partition, generation, request)
+            return WorkReported(partition, generation, _report_of(command, reply))
+        case Commit(partition, generation, position):
+            match reply:
+                case None:
+                    return Committed(partition, generation, position)
+                case Ambiguous() | NotApplied() | NotDurable():
+                    return CommitUnknown(partition, generation, position)
+                case Refused():
+                    kind = MetadataRefused if reply == METADATA_REFUSED else CommitRefused
+                    return kind(partition, generation, position)
+                case _:
+                    raise Misuse(f"{command} was answered by a {type(reply).__name__}", todo="answer None or a Failure")
+        case StartDrainTimer(partition, generation, stage):
+            return DrainTimerFired(partition, generation, stage)
+        case StartRetryTimer(partition, generation, start):
+            return RetryTimerFired(partition, generation, start)
+        case Release() | Interrupt() | Cancel():
+            return None
+        case _:
+            raise Misuse(f"a {type(command).__name__} is not a command of a partition")
+
+
+def _report_of(work: Work, reply: object) -> FanoutEvent:
+    """What user code has reported by its reply."""
+    match work.request, reply:
+        case (
+            _,
+            TasksReported()
+            | WindowArranged()
+            | ArrangeFailed()
+            | TaskReplaced()
+            | RecordsDelivered()
+            | WindowDelivered(),
+        ):
+            return reply
+        case Arrange(window), Tasks():
+            return WindowArranged(window, reply)
+        case Start(window, numbers, attempt), None:
+            return TasksReported(window, numbers, attempt, Report.SUCCEEDED)
+        case (
+            (
+                Start(window, numbers, attempt)
+                | Judge(window, numbers, attempt)
+                | DeliverTasks(window, numbers, attempt)
+            ) as request,
+            Report(),
+        ) if ANSWERS[reply] is type(request):
+            return TasksReported(window, numbers, attempt, reply)
+        case DeliverTasks(window, numbers, attempt), None:
+            return TasksReported(window, numbers, attempt, Report.DELIVERED)
+        case DeliverRecords(window, offsets), None:
+            return RecordsDelivered(window, offsets)
+        case DeliverWindow(window), None:
+            return WindowDelivered(window)
+        case _:
+            raise Misuse(
+                f"a {type(reply).__name__} is not an answer to {work}",
+                todo="answer Tasks to Arrange, a Report to Judge, None to the others, or an event of the window",
+            )
+
+
+# --- at the entrance ----------------------------------------------------------------------------------------------------
+
+_EVENTS: Final = get_args(Event)
+_REQUESTS: Final = get_args(UserRequest)
+_UNNUMBERED: Final = (Revoked, Lost, SlotFreed)
+"""What names no generation."""
+
+
+def check_event(event: Event) -> None:
+    """Look at an event that comes from outside; nobody else does.
+
+    Args:
+        event: What happened.
+
+    Raises:
+        Misuse: It is not an event of a partition, or one of its fields is of another type, or out of range.
+    """
+    check_type(event, _EVENTS, "an event of a partition")
+    check_type(event.partition, TopicPartition, "a partition of a topic")
+    if not isinstance(event, _UNNUMBERED):
+        check_int(event.generation, "a generation", -1)
+    match event:
+        case Assigned(_, _, committed, metadata, end):
+            check_int(committed, "a position", 0, OFFSET_MAX + 1)
+            check_type(metadata, str, "the metadata of a commit")
+            check_int(end, "the end of a log", 0)
+        case Revoked(_, in_flight):
+            check_tuple(in_flight, InFlight, "a record in flight")
+        case Fetched(_, _, offsets, keys):
+            _check_records(offsets, keys)
+        case WorkReported(_, _, what):
+            fanout.check_event(what)
+        case WorkFailed(_, _, request):
+            check_type(request, _REQUESTS, "a request to user code")
+        case (
+            Committed(_, _, position)
+            | CommitRefused(_, _, position)
+            | CommitUnknown(_, _, position)
+            | MetadataRefused(_, _, position)
+        ):
+            check_int(position, "a position", 0, OFFSET_MAX + 1)
+        case DrainTimerFired(_, _, stage):
+            check_type(stage, Stage, "a stage of draining")
+        case RetryTimerFired(_, _, start):
+            check_type(start, (Start, NoneType), "tasks to start again, or None")
+        case Measured(_, _, size, age):
+            check_int(size, "a number of bytes", 0)
+            check_int(age, "an age in microseconds", 0)
+        case Lost() | SlotFreed():
+            pass
+        case _:
+            assert_never(event)
+
+
+def _check_records(offsets: tuple[int, ...], keys: tuple[Key, ...]) -> None:
+    """Raise Misuse unless these are offsets, and there are as many keys, or none."""
+    check_numbers(offsets, "offsets", OFFSET_MAX)
+    if type(keys) is not tuple or not {*map(type, keys)} <= {bytes, NoneType}:
+        raise Misuse("these are not keys of records", why="each is bytes or None, in a tuple")
+    if len(keys) not in {0, len(offsets)}:
+        raise Misuse(f"{len(keys)} keys of {len(offsets)} records", todo="give one for each, or none at all")

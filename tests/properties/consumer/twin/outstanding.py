@@ -1,0 +1,125 @@
+"""What user code was asked for and has not answered, in one assignment of one partition.
+
+A partition asks user code for work (`tidegate.consumer.commands.Work`): to arrange a window, to run tasks, to judge them, to deliver.
+It may answer all at once or part by part, late, twice, or what nobody has asked. What is asked for is kept here until
+every part of it is answered, or until nothing is expected any more. A report of anything else is not an answer.
+
+`tidegate.consumer.fanout` would accept more than that: it knows which tasks and records may be reported, but not for which
+user code was asked. A task that waits for an executor has not begun, and of one that was abandoned nothing is expected any
+more; neither can succeed. What was answered part by part may be reported again, which `fanout` ignores.
+
+Only `partition` calls this, with what it has checked, so nothing is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TypeAlias, TypeVar, assert_never, final
+
+import attrs
+from tests.properties.consumer.twin.commands import ANSWERS, Work
+
+from tidegate.consumer import fanout
+from tidegate.consumer.fanout import (
+    Arrange,
+    ArrangeFailed,
+    DeliverRecords,
+    DeliverWindow,
+    Fanout,
+    Judge,
+    RecordsDelivered,
+    Start,
+    TaskReplaced,
+    TasksReported,
+    UserRequest,
+    WindowArranged,
+    WindowDelivered,
+    WindowOpened,
+)
+
+__all__ = [
+    "AllAsked", "Asked", "answer", "answered", "ask", "running",
+]  # fmt: skip
+
+T = TypeVar("T", bound=UserRequest)
+
+
+@final
+@attrs.frozen
+class Asked:
+    """User code was asked for something, and has not answered all of it.
+
+    Attributes:
+        work: What it was asked for.
+        left: How many parts of that are not answered yet.
+        is_interrupted: Whether it was asked to end.
+    """
+
+    work: Work
+    left: int
+    is_interrupted: bool = False
+
+
+AllAsked: TypeAlias = tuple[Asked, ...]
+"""In the order in which it was asked for."""
+
+
+def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> AllAsked:
+    """User code is asked for these, too, all of which are under way in the windows."""
+    return (*asked, *(Asked(work, fanout.outstanding(windows, work.request)) for work in works))
+
+
+def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | None:
+    """What of the event user code was asked for; None if nothing of it."""
+    match event:
+        case WindowOpened():
+            return None  # nobody is asked to
+        case WindowArranged(window) | ArrangeFailed(window):
+            return event if _requests(asked, Arrange, window) else None
+        case WindowDelivered(window):
+            return event if _requests(asked, DeliverWindow, window) else None
+        case TaskReplaced(window, number, attempt):
+            requests = _requests(asked, Judge, window)
+            return (
+                event if any(number in request.numbers for request in requests if request.attempt == attempt) else None
+            )
+        case TasksReported(window, numbers, attempt, report):
+            runs = _requests(asked, ANSWERS[report], window)
+            named = _named_in(numbers, [request.numbers for request in runs if request.attempt == attempt])
+            return event if named and named == numbers else attrs.evolve(event, numbers=named) if named else None
+        case RecordsDelivered(window, offsets):
+            named = _named_in(offsets, [request.offsets for request in _requests(asked, DeliverRecords, window)])
+            return event if named and named == offsets else attrs.evolve(event, offsets=named) if named else None
+        case _:
+            assert_never(event)
+
+
+def answered(asked: AllAsked, windows: Fanout, window: int) -> AllAsked:
+    """What is left, now that something of the window was answered."""
+    left: list[Asked] = []
+    for each in asked:
+        if each.work.request.window != window:
+            left.append(each)
+        elif count := fanout.outstanding(windows, each.work.request):
+            left.append(each if count == each.left else Asked(each.work, count, each.is_interrupted))
+    return tuple(left)
+
+
+def running(asked: AllAsked) -> int:
+    """How many tasks run."""
+    return sum([each.left for each in asked if type(each.work.request) is Start])
+
+
+def _requests(asked: AllAsked, kind: type[T], window: int) -> list[T]:
+    """What is asked for of that kind, in that window."""
+    return [request for each in asked if isinstance(request := each.work.request, kind) and request.window == window]
+
+
+def _named_in(reported: tuple[int, ...], tasks: Collection[tuple[int, ...]]) -> tuple[int, ...]:
+    """Those of what is reported that the tasks name."""
+    if reported in tasks:
+        return reported
+    if len(reported) == 1:
+        return reported if any(reported[0] in task for task in tasks) else ()
+    known = {each for task in tasks for each in task}
+    return tuple([each for each in reported if each in known])
