@@ -98,6 +98,10 @@ class Connection:
         return answer
 
     def close(self) -> None:
+        """Whatever is under way fails."""
+        self._fail_all()
+
+    def abandon(self) -> None:
         """Whatever is under way is not heard of again."""
         self._queue.clear()
 
@@ -142,8 +146,10 @@ class Connection:
             self._break(answer)
 
     def _break(self, answer: asyncio.Future[object]) -> None:
-        if not self._waits(answer):
-            return
+        if self._waits(answer):
+            self._fail_all()
+
+    def _fail_all(self) -> None:
         broken, self._queue = self._queue, deque()
         for _, each in broken:
             if not each.done():

@@ -95,7 +95,7 @@ class SimulatedConsumer:
         """
         _, data = self._connections
         try:
-            await data.send(Metadata())
+            await self._network.connect(self._member.client_id).send(Metadata())  # which no stop closes
         except errors.KafkaError as error:
             raise errors.KafkaConnectionError("Unable to bootstrap") from error
         logs = self._network.broker.logs
@@ -128,7 +128,7 @@ class SimulatedConsumer:
         """End as a process that is killed: the broker hears nothing of it."""
         self._is_closed = True
         for each in self._connections:
-            each.close()
+            each.abandon()
         if self._coordinator is not None:
             self._coordinator.abandon()
         if self._fetcher is not None:
@@ -216,7 +216,7 @@ class SimulatedConsumer:
             Partition(*each): Position(at, "") if isinstance(at, int) else Position(*at) for each, at in offsets.items()
         }
         coordinator, _ = self._started()
-        await coordinator.commit(positions)
+        await coordinator.commit_offsets(self._subscription.assignment, positions)
 
     async def committed(self, partition: Any) -> int | None:
         """What the group has committed.

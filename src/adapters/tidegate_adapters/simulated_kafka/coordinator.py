@@ -395,7 +395,7 @@ class Coordinator:
 
     # --- positions ------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[Partition, Position]) -> None:
+    async def commit_offsets(self, assignment: object, offsets: Mapping[Partition, Position]) -> None:
         """Commit, again and again while the broker may come to take it.
 
         Raises:
@@ -406,7 +406,7 @@ class Coordinator:
             await self._find()
             try:
                 async with self._commit_lock:
-                    await asyncio.shield(self._commit(offsets))
+                    await asyncio.shield(self._do_commit_offsets(assignment, offsets))
             except (*_NOT_OURS, errors.RebalanceInProgressError) as error:
                 raise errors.CommitFailedError("the group has rebalanced") from error
             except errors.KafkaError as error:
@@ -416,7 +416,8 @@ class Coordinator:
             else:
                 return
 
-    async def _commit(self, offsets: Mapping[Partition, Position]) -> None:
+    async def _do_commit_offsets(self, _assignment: object, offsets: Mapping[Partition, Position]) -> None:
+        """Under aiokafka's name, for `kafka_ports` stands in front of it."""
         request = OffsetCommit(self._member.group, self.generation, self.member_id, offsets)
         codes = cast("Mapping[Partition, Code]", await self._send(request))
         failed: list[errors.KafkaError] = []

@@ -104,6 +104,8 @@ class Membership:
         self.generation = 0
         self.members: dict[str, _Member] = {}
         self.leader = ""
+        self.late: list[str] = []
+        """Who was put out because it had not joined again in time."""
         self._pending: dict[str, asyncio.TimerHandle] = {}
         """Who was given an id and has not come back with it."""
         self._timer: asyncio.TimerHandle | None = None
@@ -282,6 +284,7 @@ class Membership:
         """Whoever has not joined is out, but for static members, who may come back."""
         for member in tuple(self.members.values()):
             if member.join is None and member.instance is None:
+                self.late.append(member.id)
                 self._drop(member)
         joined = [member for member in self.members.values() if member.join is not None]
         if self.members and not joined:

@@ -1,0 +1,606 @@
+"""Short runs of real workers on the simulated Kafka: two members, 40 records, a rebalance and a fault, by seed.
+
+    python -m tests.integration.kafka_runs 17               what is wrong with run 17, if anything, and its story
+    python -m tests.integration.kafka_runs 17 --record D    the decisions of each member as well, for `tidegate replay`
+    python -m tests.integration.kafka_runs 0 --runs 10000   so many runs from there on; a line for each that is wrong
+
+The seed draws the course of a run: the fault, when it strikes and whom, how long user code takes; the order of all that
+happens on the event loop; and how long requests take. A run has three parts: the members work, with the fault, until all is
+committed or they have had time enough; they are asked to stop; a fresh member does what is left.
+
+Judges, after the laws of `tidegate.consumer`:
+    J1  Every record is finished in the end, and committed (P7).
+    J2  No position is committed while a record before it is unfinished (P1).
+    J3  No committed position falls (P1), but by a commit of the very member and generation whose commit came before: a
+        broker does not fence those.
+    J4  No two members work on one record, but where the first was not heard of, or does not care that it is interrupted.
+    J5  `run` ends when it is asked to, in the time to drain and to leave (SD4), by itself or with an error of ours.
+    J6  Whatever a member takes to be in work is: no slot is lost.
+    J7  No more handlers run than there are executors (AS1), but for the instant at which some are being interrupted.
+    J8  Whatever struck is over by the end of the first part: all is finished and committed by then, but for records that
+        user code failed, or holds, and what their partitions hold back for them.
+    J9  No member is put out because it has not let go in time (DR2), whatever user code does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeAlias, cast, final
+
+import attrs
+import pytest
+
+from tidegate.consumer import laws
+from tidegate.consumer.commands import Work
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported
+from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.worker import WorkerRules
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import SECOND, Duration
+from tidegate.model.records import Record
+from tidegate.sim.log import CONTROL
+from tidegate_adapters import testing
+from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka_ports import Client
+from tidegate_adapters.recorder import Recorder
+from tidegate_adapters.simulated_kafka import CODES, Network, Outcome, SimulatedBroker, SimulatedConsumer
+from tidegate_adapters.simulated_kafka.requests import Code, OffsetCommit, Partition, Position, Request
+from tidegate_adapters.testing import stall
+
+PARTITIONS, RECORDS, EXECUTORS = 4, 10, 4
+TURNS_MAX: Final = 50_000
+"""Of the loop in a run: ten times what the longest takes."""
+ENOUGH_S: Final = 60.0
+"""The longest first part, and the longest third."""
+_LATE_S: Final = 12.0
+"""What the client takes to leave, at most, beyond what the rules say: a poll, and a session that is lost meanwhile."""
+_FATAL: Final = (
+    "GroupAuthorizationFailedError",
+    "TopicAuthorizationFailedError",
+    "UnknownError",
+    "InvalidGroupIdError",
+)
+DRAIN: Final = Budget(3 * SECOND, cancel=SECOND, commit=SECOND)
+CLIENT: Final[Mapping[str, Any]] = {
+    "session_timeout_ms": 6_000,
+    "rebalance_timeout_ms": 8_000,
+    "heartbeat_interval_ms": 300,
+}
+Record_: TypeAlias = tuple[int, int]
+Answer: TypeAlias = Outcome | Code | None
+
+
+class Boom(BaseException):
+    """What user code may raise beside exceptions."""
+
+
+KINDS: Final = (
+    "nothing", "request", "requests", "stall", "stop", "stop_twice", "cancel", "kill", "evicted", "rebalance", "raises",
+    "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps",
+)  # fmt: skip
+UNHEARD: Final = ("request", "requests", "stall", "evicted")
+"""Faults after which a member may not know that it is none any more."""
+OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial", "poison")
+"""Faults that a partition may wait for until it comes to somebody else."""
+
+
+@final
+@attrs.frozen
+class Course:
+    """What happens in a run.
+
+    Attributes:
+        seed: Draws all of it.
+        kind: Of the fault.
+        whom: Which member it strikes, "a" or "b".
+        at_s: When, in seconds after the start of the first member.
+        lasts_s: For how long, where it lasts.
+        number: Which request it strikes, of those that the member sends.
+        outcome: What becomes of that request; drawn anew among those that it may have.
+        record: Which record's handling is struck.
+        error: What user code raises.
+        joins_s: When the second member joins.
+        pace_s: The longest that a record takes.
+        default: Are the rules and the client's options the default ones?
+    """
+
+    seed: int
+    kind: str
+    whom: str
+    at_s: float
+    lasts_s: float
+    number: int
+    outcome: float
+    record: Record_
+    error: type[BaseException]
+    joins_s: float
+    pace_s: float
+    default: bool
+
+
+def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
+    """The course of a run."""
+    random = Random(f"course {seed}")
+    return Course(
+        seed,
+        random.choice(kinds),
+        random.choice("ab"),
+        random.random() * 1.5,
+        random.choice((0.5, 2.0, 7.0, 12.0)),
+        random.randrange(40),
+        random.random(),
+        (random.randrange(PARTITIONS), random.randrange(RECORDS)),
+        random.choice((RuntimeError, asyncio.CancelledError, Boom)),
+        random.choice((0.0, 0.05, 0.5)) + random.random() * 0.2,
+        random.choice((0.05, 0.4)),
+        random.random() < 0.15,
+    )
+
+
+@final
+class Story:
+    """What happened, and what is wrong about it."""
+
+    def __init__(self, told: Course) -> None:
+        self.course = told
+        self.wrong: list[str] = []
+        self.lines: list[str] = []
+        self.begun: dict[Record_, dict[str, int]] = {}
+        """Who works on each record, and how many of its handlers do."""
+        self.finished: set[Record_] = set()
+        self.committed: dict[int, tuple[int, str, int]] = {}
+        """The position, and by whom and in which generation it was committed."""
+        self.struck: set[Record_] = set()
+        """Records whose handling was struck already."""
+        self.all_done = asyncio.Event()
+
+    def tell(self, line: str) -> None:
+        self.lines.append(f"{asyncio.get_running_loop().time():8.3f} {line}")
+
+    def accuse(self, law: str, what: str) -> None:
+        self.tell(f"{law}: {what}  <- wrong")
+        self.wrong.append(f"{law}: {what}")
+
+
+@final
+class Member:
+    """One process with a worker."""
+
+    def __init__(self, name: str, run_: Run) -> None:
+        self.name, self.run = name, run_
+        self.is_dead = False
+        self.client: SimulatedConsumer | None = None
+        self.in_work = 0
+        self.stopped_s: float | None = None
+        self.is_stopped_at_once = False
+        kind, mine = run_.course.kind, name == run_.course.whom
+        self._once = {"observer": mine and kind == "observer", "recorder": mine and kind == "recorder"}
+        more: dict[str, Any] = {}
+        rules = PartitionRules() if run_.course.default else PartitionRules(drain=DRAIN)
+        if kind == "expected":
+            rules = attrs.evolve(rules, window_max=3)
+            more["expected"] = lambda _record: Duration(SECOND // 50)
+        if kind == "partial":
+            plain = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
+            rules = attrs.evolve(rules, hooks=True, window_max=2, fanout=plain)
+            more["hooks"] = self._hooked
+        if kind == "observer":
+            more["observe"] = self._observed
+        self.recorder = None if run_.folder is None else Recorder(run_.folder / f"{name}.jsonl", name, kind="reducer")
+        if kind == "recorder":
+            more["record"] = self._recorded
+        elif self.recorder is not None:
+            more["record"] = self.recorder.stepped
+        self.rules = ConsumerRules(EXECUTORS, partition=rules)
+        options = {} if run_.course.default else CLIENT
+        self.worker = Worker(
+            ["t"], self._handle, bootstrap="simulated", group="g", consumer=self.rules, **more, **options
+        )
+        run_.story.tell(f"{name} starts")
+        self.task = asyncio.get_running_loop().create_task(self.worker.run(self._connect), name=f"run of {name}")
+
+    def _connect(self, _bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
+        kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
+        kept = {name: value for name, value in kept.items() if value is not None}
+        self.client = SimulatedConsumer(self.run.network, group_id=group, client_id=self.name, **cast("Any", kept))
+        return cast("Client", self.client)
+
+    # --- user code ------------------------------------------------------------------------------------------------------
+
+    async def _handle(self, record: Record) -> None:
+        at = (record.partition, record.offset)
+        story, told = self.run.story, self.run.course
+        with self._at_work(at):
+            await self._alive(asyncio.sleep(self.run.random.random() * story.course.pace_s))
+            if at == told.record and at not in story.struck and told.kind in OF_USERS:
+                story.struck.add(at)
+                await self._struck(at)
+            if not laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(self.in_work))):
+                story.accuse("J7", f"{self.name} has {self.in_work} records in work")
+            story.tell(f"{self.name} has handled {at}")
+            self.run.finish(at)
+
+    @contextlib.contextmanager
+    def _at_work(self, at: Record_) -> Any:
+        story = self.run.story
+        if self.is_dead:
+            raise asyncio.CancelledError  # nobody sees it
+        working = story.begun.setdefault(at, {})
+        others = [name for name in working if name != self.name]
+        if others and story.course.kind not in (*UNHEARD, "stubborn"):
+            story.accuse("J4", f"{self.name} begins {at}, on which {others[0]} works")
+        working[self.name] = working.get(self.name, 0) + 1
+        self.in_work += 1
+        try:
+            yield
+        finally:
+            self.in_work -= 1
+            working[self.name] -= 1
+            if not working[self.name]:
+                del working[self.name]
+
+    async def _alive(self, what: Awaitable[object]) -> None:
+        await what
+        if self.is_dead:
+            await asyncio.get_running_loop().create_future()
+
+    async def _struck(self, at: Record_) -> None:
+        told = self.run.course
+        self.run.story.tell(f"{self.name} is struck at {at}: {told.kind}")
+        match told.kind:
+            case "raises":
+                raise told.error
+            case "hangs":
+                await asyncio.get_running_loop().create_future()
+            case "slow":
+                await self._alive(asyncio.sleep(told.lasts_s * 2))
+            case "stubborn":
+                end = asyncio.get_running_loop().time() + told.lasts_s * 2
+                while (left := end - asyncio.get_running_loop().time()) > 0:
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await self._alive(asyncio.sleep(left))
+            case _:
+                pass
+
+    async def _hooked(self, work: Work, given: tuple[Record, ...]) -> object:
+        """Each record is a task; asked for the struck one, it answers for the first task only."""
+        match work.request:
+            case Arrange():
+                return Tasks(tuple((record.offset,) for record in given))
+            case Start(window, numbers, attempt):
+                told, story = self.run.course, self.run.story
+                is_part = any((each.partition, each.offset) == told.record for each in given) and (
+                    told.record not in story.struck
+                )
+                if is_part:
+                    story.struck.add(told.record)
+                    story.tell(f"{self.name} answers for a part of {[each.offset for each in given]}")
+                kept = 1 if is_part else len(numbers)
+                for record in given[:kept]:
+                    await self._handle(record)
+                match told.number % 3 if is_part else 0:
+                    case 0:
+                        return TasksReported(window, numbers[:kept], attempt, Report.SUCCEEDED)
+                    case 1:
+                        return TasksReported(window + 1, numbers[:kept], attempt, Report.SUCCEEDED)
+                    case _:
+                        return TasksReported(window, numbers, attempt + 1, Report.SUCCEEDED)
+            case _:
+                return None
+
+    def _observed(self, *_: object) -> None:
+        self._fail("observer")
+
+    def _recorded(self, event: Any, commands: Any) -> None:
+        if self.recorder is not None:
+            self.recorder.stepped(event, commands)
+        self._fail("recorder")
+
+    def _fail(self, who: str) -> None:
+        if self._once[who] and self.run.random.random() < 0.1:
+            self._once[who] = False
+            self.run.story.tell(f"the {who} of {self.name} raises")
+            raise OSError("no space left on device")
+
+    # --- what is done to it ---------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        if self.stopped_s is None:
+            self.stopped_s = asyncio.get_running_loop().time()
+            self.run.story.tell(f"{self.name} is asked to stop")
+        else:
+            self.is_stopped_at_once = True
+        self.worker.stop()
+
+    def kill(self) -> None:
+        self.run.story.tell(f"{self.name} is killed")
+        self.is_dead = True
+        for working in self.run.story.begun.values():
+            working.pop(self.name, None)
+        self.run.dead.add(self.name)
+        if self.client is not None:
+            self.client.kill()
+        self.task.cancel()
+
+    async def ended(self) -> None:
+        """J5."""
+        story = self.run.story
+        rules = WorkerRules(self.rules)
+        began = self.stopped_s if self.stopped_s is not None else asyncio.get_running_loop().time()
+        limit = rules.total / SECOND + _LATE_S
+        if self.run.course.kind == "stubborn":
+            limit += self.run.course.lasts_s * 2
+        await asyncio.wait({self.task}, timeout=limit)
+        if not self.task.done():
+            story.accuse("J5", f"{self.name} has not ended {limit:g} s after {began:.3f}")
+            self.task.cancel()
+            return
+        if self.task.cancelled():
+            if self.run.course.kind != "cancel":
+                story.accuse("J5", f"run of {self.name} was cancelled by nobody")
+            return
+        error = self.task.exception()
+        if error is not None and not isinstance(error, TidegateError):
+            story.accuse("J5", f"run of {self.name} raised {error!r}")
+
+
+@final
+@attrs.frozen
+class _Running:
+    """As much of a consumer's state as law AS1 looks at."""
+
+    running: int
+
+
+@final
+class Run:
+    """One run."""
+
+    def __init__(self, told: Course, random: Random, folder: Path | None) -> None:
+        self.course, self.random, self.folder = told, random, folder
+        self.story = Story(told)
+        self.broker = SimulatedBroker({"t": PARTITIONS}, fetched_max=random.choice((3, 500)))
+        self.broker.taken = self._taken
+        self.network = Network(self.broker, random, strike=self._strike)
+        self.dead: set[str] = set()
+        self._sent = 0
+        self._struck: type[Request] | None = None
+        self.begun_s = 0.0
+        self.records = {number: self._filled(number) for number in range(PARTITIONS)}
+        """The offsets that have a record."""
+
+    def _filled(self, number: int) -> tuple[int, ...]:
+        holes = self.course.kind == "gaps"
+        for at in range(RECORDS):
+            poison = self.course.kind == "poison" and (number, at) == self.course.record
+            self.broker.append("t", number, b"%d" % (at % 3), poison=poison)
+            if holes and self.random.random() < 0.4:
+                self.broker.append("t", number, CONTROL)
+        entries = self.broker.logs[Partition("t", number)].entries
+        return tuple(at for at, entry in enumerate(entries) if entry is not CONTROL)
+
+    def _strike(self, client: str, request: Request) -> Answer:
+        if client in self.dead:
+            return Outcome.SILENCE
+        told, now = self.course, asyncio.get_running_loop().time()
+        if client != told.whom or told.kind not in ("request", "requests"):
+            return None
+        self._sent += 1
+        if told.kind == "request":
+            return self._drawn(request) if self._sent == told.number + 1 else None
+        if self._struck is None and self._sent == told.number + 1:
+            self._struck, self.begun_s = type(request), now
+        is_struck = self._struck is type(request) and now - self.begun_s <= told.lasts_s
+        return self._drawn(request) if is_struck else None
+
+    def _drawn(self, request: Request) -> Answer:
+        ways: tuple[Answer, ...] = (*Outcome, *CODES[type(request)])
+        drawn = ways[int(self.course.outcome * len(ways))]
+        name = getattr(drawn, "__name__", drawn)
+        self.story.tell(f"{type(request).__name__} of {self.course.whom}: {name}")
+        return drawn
+
+    def finish(self, at: Record_) -> None:
+        self.story.finished.add(at)
+
+    def _taken(self, request: OffsetCommit, partition: Partition, position: Position) -> None:
+        story, number, after = self.story, partition.partition, position.offset
+        client = request.member_id.rpartition("-")[0] or "no member"
+        story.tell(f"{client} has committed {number}@{after} in generation {request.generation}")
+        processed = {offset for at, offset in story.finished if at == number}
+        if not laws.partition.committed_is_finished(after, self.records[number], processed):
+            left = [offset for offset in self.records[number] if offset < after and offset not in processed]
+            story.accuse("J2", f"{number}@{after} is committed, and {left} are unfinished")
+        before, *by = story.committed.get(number, (0, "", 0))
+        is_late = by == [request.member_id, request.generation] and request.member_id
+        if not laws.partition.committed_never_falls(before, after) and not is_late:
+            story.accuse("J3", f"the position of {number} falls from {before} to {after}, by {client}")
+        story.committed[number] = (after, request.member_id, request.generation)
+        if not self.left():
+            story.all_done.set()
+
+    def left(self) -> list[Record_]:
+        """What is not committed."""
+        return [
+            (number, offset)
+            for number, offsets in self.records.items()
+            for offset in offsets
+            if offset >= self.story.committed.get(number, (0,))[0]
+        ]
+
+    async def played(self) -> Story:
+        told, story = self.course, self.story
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        story.tell(str(told))
+        members = {"a": Member("a", self)}
+        fault = asyncio.get_running_loop().create_task(self._fault(members), name="fault")
+        await asyncio.sleep(told.joins_s)
+        if "b" not in members:
+            members["b"] = Member("b", self)
+        await asyncio.wait({fault}, timeout=ENOUGH_S)
+        await self._all_done(members.values())
+        self._judge_the_rest(members.values())
+        for member in members.values():
+            if not member.is_dead:
+                member.stop()
+        for member in members.values():
+            if not member.is_dead:
+                await member.ended()
+        await self._last()
+        return story
+
+    async def _all_done(self, members: Iterable[Member]) -> None:
+        """Until all is committed, nobody is left, or there was time enough."""
+        waits = asyncio.get_running_loop().create_task(self.story.all_done.wait())
+        tasks = {member.task for member in members if not member.is_dead}
+        everyone: asyncio.Future[Any] = asyncio.gather(*(asyncio.wait({task}) for task in tasks))
+        both: set[asyncio.Future[Any]] = {waits, everyone}
+        await asyncio.wait(both, timeout=self._enough_s(), return_when=asyncio.FIRST_COMPLETED)
+        waits.cancel()
+        everyone.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await everyone
+
+    def _enough_s(self) -> float:
+        return 20.0 if self.course.kind in ("hangs", "raises", "partial", "poison") else ENOUGH_S
+
+    def _judge_the_rest(self, members: Iterable[Member]) -> None:
+        """J6, J8 and J9."""
+        late = [each for each in self.broker.group("g").late if each.partition("-")[0] not in self.dead]
+        if late and self.course.kind not in UNHEARD:
+            self.story.accuse("J9", f"{late} had not let go in time, and were put out")
+        alive = [member for member in members if not member.is_dead and not member.task.done()]
+        for member in alive:
+            if member.stopped_s is None and (running := member.worker.state.running) > member.in_work:
+                self.story.accuse("J6", f"{member.name} takes {running} to be in work, and {member.in_work} are")
+        ended = [member for member in members if not member.is_dead and member.task.done() and member.stopped_s is None]
+        excused = bool(ended) or not alive or self.course.kind in ("poison", "cancel")
+        held = {self.course.record[0]} if self.course.kind in OF_USERS else set()
+        left = [at for at in self.left() if at[0] not in held]
+        if left and not excused:
+            self.story.accuse("J8", f"{left} are not committed, though nothing keeps them")
+
+    async def _last(self) -> None:
+        """J1."""
+        if self.course.kind == "poison":
+            return
+        self.story.all_done.clear()
+        if self.left():
+            last = Member("z", self)
+            await self._all_done([last])
+            if self.left():
+                self.story.accuse("J1", f"{self.left()} are not committed in the end")
+            last.stop()
+            await last.ended()
+        missing = {(number, at) for number, offsets in self.records.items() for at in offsets} - self.story.finished
+        if missing:
+            self.story.accuse("J1", f"{sorted(missing)} were never finished")
+
+    async def _fault(self, members: dict[str, Member]) -> None:
+        """What is done to a member, or to the group."""
+        told, story = self.course, self.story
+        await asyncio.sleep(told.at_s)
+        if told.whom not in members:
+            members[told.whom] = Member(told.whom, self)
+            await asyncio.sleep(told.outcome)
+        struck = members[told.whom]
+        group = self.broker.group("g")
+        match told.kind:
+            case "stall":
+                story.tell(f"all stand still for {told.lasts_s} s")
+                stall(told.lasts_s)
+            case "rebalance":
+                group.rebalance()
+            case "evicted":
+                for member_id in [each for each in group.members if each.startswith(f"{told.whom}-")]:
+                    story.tell(f"{member_id} is put out")
+                    group.put_out(member_id)
+            case "stop" | "stop_twice" | "cancel" | "kill":
+                if told.kind == "kill":
+                    struck.kill()
+                elif told.kind == "cancel":
+                    story.tell(f"run of {told.whom} is cancelled")
+                    struck.task.cancel()
+                else:
+                    struck.stop()
+                    if told.kind == "stop_twice":
+                        await asyncio.sleep(told.outcome)
+                        struck.stop()
+                members["c"] = Member("c", self)
+            case _:
+                pass
+
+
+def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None) -> Story:
+    """The story of a run; `wrong` in it says what the judges found.
+
+    Args:
+        seed: Of the run.
+        kinds: The kinds of faults to draw from.
+        folder: Where the decisions of the members are recorded, if anywhere.
+    """
+    told = course(seed, kinds)
+    kept: list[Story] = []
+
+    async def main(random: Random) -> Story:
+        this = Run(told, random, folder)
+        kept.append(this.story)
+        return await this.played()
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(testing, "TURNS_MAX", TURNS_MAX)
+            return testing.run(main, seed)
+    except TidegateError as error:
+        [story] = kept
+        story.wrong.append(f"J5: the run is stuck: {str(error)[:300]}")
+        return story
+
+
+def line(seed: int, kinds: tuple[str, ...] = KINDS) -> str:
+    """What runs it again."""
+    more = "" if kinds == KINDS else f" --kinds {','.join(kinds)}"
+    return f"python -m tests.integration.kafka_runs {seed}{more}"
+
+
+def found(seeds: Iterable[int], kinds: tuple[str, ...] = KINDS, why: str = "") -> Story | None:
+    """The first of these runs that a judge, or the one whose finding begins so, has found wrong."""
+    for seed in seeds:
+        story = judged(seed, kinds)
+        if any(each.startswith(why) for each in story.wrong):
+            return story
+    return None
+
+
+def main(arguments: Callable[[], argparse.Namespace] | None = None) -> int:
+    """Run, and tell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--kinds", type=lambda text: tuple(text.split(",")), default=KINDS)
+    parser.add_argument("--record", type=Path)
+    told = arguments() if arguments is not None else parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    wrong = 0
+    for seed in range(told.seed, told.seed + told.runs):
+        story = judged(seed, told.kinds, told.record)
+        wrong += bool(story.wrong)
+        if told.runs == 1:
+            print("\n".join(story.lines))
+        if story.wrong:
+            print(f"{seed} ({story.course.kind}): {'; '.join(story.wrong)}\n    {line(seed, told.kinds)}")
+    print(f"{wrong} of {told.runs} runs are wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

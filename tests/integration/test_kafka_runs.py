@@ -1,0 +1,145 @@
+"""Workers on the simulated Kafka, by seed: no judge finds a run wrong, and whatever is planted is found.
+
+`kafka_runs` has the runs and their judges. A failure says the line that runs it again; with `--record` it leaves the decisions
+of each member, which `tidegate replay` executes again.
+"""
+
+# ruff: noqa: SLF001  bugs are planted in private functions
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, final
+
+import attrs
+import pytest
+from tests.integration.kafka_runs import KINDS, course, found, judged, line
+from tests.length import KAFKA_RUNS, PLANTED_RUNS
+
+from tidegate_adapters import kafka_member, kafka_ports
+from tidegate_adapters.kafka_member import Member
+from tidegate_adapters.runtime import Runtime
+
+TODAY: Final[Mapping[str, str]] = {
+    "partial": "J6: a hook that answers for a part, another window or another attempt leaks its slot",
+    "stubborn": "J7: what outlived its drain does not count",
+}
+"""What the worker does wrong, by the kind of fault that shows it."""
+
+
+@final
+@attrs.frozen
+class Bug:
+    """A line of the worker, or of what it runs on, as it must not be.
+
+    Attributes:
+        place: The function.
+        right: What stands there.
+        wrong: What is planted instead.
+        kinds: Faults that show it.
+    """
+
+    place: Callable[..., object]
+    right: str
+    wrong: str
+    kinds: tuple[str, ...] = ("nothing",)
+
+
+AGAIN: Final = ("rebalance", "stop", "evicted", "kill")
+"""Faults that make members rebalance."""
+BUGS: Final[Mapping[str, Bug]] = {
+    "a commit goes out under whatever generation there is": Bug(
+        kafka_ports.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("requests",)
+    ),
+    "a generation is not asked for": Bug(
+        Member._committed, "self._granted.get(commit.generation, ports.NO_GENERATION)", "None", ("requests",)
+    ),
+    "the next owner begins one too late": Bug(kafka_ports.committed, "else (found.offset,", "else (found.offset + 1,", AGAIN),
+    "a commit is one too high": Bug(Member._committed, "partition, position = commit.partition, commit.position", "partition, position = commit.partition, commit.position + 1"),
+    "nothing is drained": Bug(Member._revoked, "await wait.wait()", "pass", (*AGAIN, "slow", "hangs")),
+    "paused partitions stay so": Bug(Member._poll, "for each in plan.resume if", "for each in () if"),
+    "a failure is told as a success": Bug(Member._handled, "has_failed = isinstance(reply, BaseException)", "has_failed = False", ("raises",)),
+    "a stop is not told": Bug(Member.stop, "self._runtime.tell(StopRequested(known))", "pass"),
+    "a release is not told": Bug(Member._begin, "wait.set()", "pass"),
+    "one record is handled for all of a batch": Bug(Member._given, "for offset in offsets", "for offset in offsets[:1] * len(offsets)", ("expected",)),
+    "a BaseException of user code ends its runner": Bug(Runtime._run, "except BaseException as error", "except Exception as error", ("raises",)),
+    "an observer may raise": Bug(Runtime._observe, "except BaseException as error", "except KeyError as error", ("observer", "recorder")),
+    "of what came in one turn only the first is told": Bug(Runtime._turn, "for each in told:", "for each in told[:1]:"),
+    "what has ended is not looked at": Bug(Runtime._end, "self._come()", "pass"),
+    "timers take a hundred times as long": Bug(Runtime._carry_out, "max(seconds, 0)", "100 * max(seconds, 0)", ("hangs", "slow")),
+    "partitions change places": Bug(kafka_ports.ours, "theirs_.partition)", "theirs_.partition ^ 1)"),
+    "revocations are not told": Bug(kafka_ports.listener, "await on_revoked(tuple(map(ours, revoked)))", "pass", AGAIN),
+    "assignments are not told": Bug(kafka_ports.listener, "await on_assigned(tuple(map(ours, assigned)))", "pass"),
+    "each call is made twice": Bug(Runtime._enqueue, "for each in given)", "for each in given for _ in range(2))"),
+    "runners are not woken": Bug(Runtime._call_in, "idle.set_result(None)", "pass"),
+    "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
+}  # fmt: skip
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """The function is as the bug has it."""
+    source = textwrap.dedent(inspect.getsource(bug.place))
+    assert source.count(bug.right) >= 1, f"{bug.place.__qualname__} says no longer {bug.right!r}"
+    module = sys.modules[bug.place.__module__]
+    made: dict[str, Any] = {}
+    text = "from __future__ import annotations\n" + source.replace(bug.right, bug.wrong)
+    exec(text, vars(module), made)  # noqa: S102  it is ours
+    owner: Any = module
+    *names, name = bug.place.__qualname__.split(".")
+    for each in names:
+        owner = getattr(owner, each)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, made[name])
+        if getattr(kafka_member, name, None) is bug.place:  # imported by name
+            patch.setattr(kafka_member, name, made[name])
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _silent() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_run_is_wrong(kind: str, request: pytest.FixtureRequest) -> None:
+    """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
+    if kind in TODAY:
+        request.applymarker(pytest.mark.xfail(reason=TODAY[kind], strict=True))
+    kinds = (kind,)
+    story = found(range(KAFKA_RUNS // len(KINDS)), kinds)
+    assert story is None, f"{story.wrong}\n    {line(story.course.seed, kinds)}"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_seed_tells_the_same_story(seed: int) -> None:
+    """Or no line could run it again."""
+    assert judged(seed).lines == judged(seed).lines
+
+
+def test_every_kind_of_fault_is_drawn() -> None:
+    assert {course(seed).kind for seed in range(200)} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    """Within so many seeds; the run that finds it is right without it."""
+    bug = BUGS[name]
+    assert first(bug) is not None, f"not found in {PLANTED_RUNS} runs of {', '.join(bug.kinds)}"
+
+
+def first(bug: Bug) -> int | None:
+    """The first seed whose run is wrong with the bug, and right without."""
+    for seed in range(PLANTED_RUNS):
+        with planted(bug):
+            is_wrong = bool(judged(seed, bug.kinds).wrong)
+        if is_wrong and not judged(seed, bug.kinds).wrong:
+            return seed
+    return None
