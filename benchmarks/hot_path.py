@@ -6,8 +6,8 @@ the adapter drives it. It is timed as a whole. Then it is run once more with not
 What is left of the time of a partition's steps is its own, and what is left of the whole is that of the assignment and of
 whoever drives it. Layers are timed at rest, so the parts are a little too quick, and the rest a little too slow.
 
-Handlers of a batch that end at once are reported in one event. The adapter for Kafka, whose handlers end one by one, tells
-each by itself: then a step is paid for each record, whatever the batch.
+Handlers that end in one turn of the event loop are reported in one event. Where each ends in a turn of its own, a step is paid
+for each record, whatever the batch.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ LAYERS: Final = {
     "tidegate.consumer.watermark": "watermark",
     "tidegate.consumer.commit_metadata": "metadata",
     "tidegate.consumer.backpressure": "gate",
-    "tidegate.consumer.order": "order",
-    "tidegate.consumer.handling": "handling",
 }
 PARTS: Final = (*LAYERS.values(), "partition", "consumer")
 STEPS: Final = "steps"

@@ -233,7 +233,7 @@ HERE: Final = TopicPartition("topic", 0)
 def busy(
     size: int, where: TopicPartition = HERE
 ) -> tuple[partition.PartitionRules, partition.PartitionState, commands.Work]:
-    """A partition with this many records in one window, all of which run."""
+    """A partition with this many records, all of which run."""
     processor = partition.PartitionRules(running_max=2 * size, window_max=size)
     state = processor.step(partition.Unassigned(), commands.Assigned(where, 1, 0)).state
     step = processor.step(state, commands.Fetched(where, 1, tuple(range(size))))
@@ -241,9 +241,7 @@ def busy(
 
 
 def one_reported(work: commands.Work) -> commands.WorkReported:
-    assert isinstance(work.request, fanout.Start)
-    report = fanout.TasksReported(work.request.window, (7,), work.request.attempt, fanout.Report.SUCCEEDED)
-    return commands.WorkReported(work.partition, work.generation, report)
+    return commands.WorkReported(work.partition, work.generation, commands.RecordsHandled((7,)))
 
 
 @table.case(partition, "a batch is fetched", RECORDS)
@@ -251,7 +249,7 @@ def fetching(size: int) -> Made[partition.PartitionStep]:
     processor = partition.PartitionRules(running_max=size, window_max=size)
     state = processor.step(partition.Unassigned(), commands.Assigned(HERE, 1, 0)).state
     event = commands.Fetched(HERE, 1, tuple(range(size)))
-    return lambda: processor.step(state, event), lambda step: isinstance(step.commands[0], commands.Work)
+    return lambda: processor.step(state, event), lambda step: isinstance(step.commands[-1], commands.Work)
 
 
 @table.case(partition, "one of this many is done", RECORDS)
