@@ -26,7 +26,6 @@ from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.runtime import Runtime
 
 TODAY: Final[Mapping[str, str]] = {
-    "partial": "J6: a hook that answers for a part, another window or another attempt leaks its slot",
     "stubborn": "J7: what outlived its drain does not count",
 }
 """What the worker does wrong, by the kind of fault that shows it."""
@@ -63,13 +62,13 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a commit is one too high": Bug(Member._committed, "partition, position = commit.partition, commit.position", "partition, position = commit.partition, commit.position + 1"),
     "nothing is drained": Bug(Member._revoked, "await wait.wait()", "pass", (*AGAIN, "slow", "hangs")),
     "paused partitions stay so": Bug(Member._poll, "for each in plan.resume if", "for each in () if"),
-    "a failure is told as a success": Bug(Member._handled, "has_failed = isinstance(reply, BaseException)", "has_failed = False", ("raises",)),
+    "a failure is told as a success": Bug(Member._handled_event, "failed.append(", "done.append(", ("raises",)),
     "a stop is not told": Bug(Member.stop, "self._runtime.tell(StopRequested(known))", "pass"),
     "a release is not told": Bug(Member._begin, "wait.set()", "pass"),
     "one record is handled for all of a batch": Bug(Member._given, "for offset in offsets", "for offset in offsets[:1] * len(offsets)", ("expected",)),
     "a BaseException of user code ends its runner": Bug(Runtime._run, "except BaseException as error", "except Exception as error", ("raises",)),
     "an observer may raise": Bug(Runtime._observe, "except BaseException as error", "except KeyError as error", ("observer", "recorder")),
-    "of what came in one turn only the first is told": Bug(Runtime._turn, "for each in told:", "for each in told[:1]:"),
+    "of what came in one turn only the first is told": Bug(Runtime._turn, "= self._told, []", "= self._told[:1], []"),
     "what has ended is not looked at": Bug(Runtime._end, "self._come()", "pass"),
     "timers take a hundred times as long": Bug(Runtime._carry_out, "max(seconds, 0)", "100 * max(seconds, 0)", ("hangs", "slow")),
     "partitions change places": Bug(kafka_ports.ours, "theirs_.partition)", "theirs_.partition ^ 1)"),

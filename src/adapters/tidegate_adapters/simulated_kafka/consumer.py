@@ -150,12 +150,12 @@ class SimulatedConsumer:
 
     def assignment(self) -> Collection[Partition]:
         assignment = self._subscription.assignment
-        return frozenset() if assignment is None else frozenset(assignment.partitions)
+        return () if assignment is None else assignment.partitions.keys()
 
     def paused(self) -> Collection[Partition]:
         assignment = self._subscription.assignment
         there = {} if assignment is None else assignment.partitions
-        return {partition for partition, state in there.items() if state.is_paused}
+        return {partition: None for partition, state in there.items() if state.is_paused}.keys()
 
     def pause(self, *partitions: Any) -> None:
         """Hand out nothing of them, and throw away what waits.

@@ -217,11 +217,11 @@ class Coordinator:
 
     async def _revoked(self, before: Assignment | None) -> None:
         if (listener := self._subscription.listener) is not None:
-            await listener.on_partitions_revoked(frozenset(before.partitions if before is not None else ()))
+            await listener.on_partitions_revoked(before.partitions.keys() if before is not None else ())
 
     async def _assigned(self, assignment: Assignment) -> None:
         if (listener := self._subscription.listener) is not None:
-            await listener.on_partitions_assigned(set(assignment.partitions))
+            await listener.on_partitions_assigned(assignment.partitions.keys())
 
     async def _heard(self, call: Awaitable[None]) -> None:
         try:
