@@ -249,14 +249,14 @@ async def end(consumer: Client, partition: TopicPartition) -> int:
 
 
 def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:
-    """Both as aiokafka wants them."""
+    """Both as aiokafka wants them; they are told in order, which that of aiokafka's sets is not."""
 
     class Adapted(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
         async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-            await on_revoked(tuple(map(ours, revoked)))
+            await on_revoked(sorted(map(ours, revoked)))
 
         async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-            await on_assigned(tuple(map(ours, assigned)))
+            await on_assigned(sorted(map(ours, assigned)))
 
     return Adapted()
 
