@@ -1,4 +1,4 @@
-"""What holds for every test: the collector of cycles is patient, and a run without a browser says so.
+"""What holds for every test: the collector of cycles is patient, Hypothesis draws alike, and a run without a browser says so.
 
 Searches make millions of small values and hardly a cycle, and the collector looks through all that is young after every
 seven hundred of them: the tests take a tenth longer, a plain search a third.
@@ -8,11 +8,26 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
+from os import environ
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
 from tests.integration.browser import HOW_TO
 
 gc.set_threshold(100_000, 20, 100)
+
+settings.register_profile(
+    "tidegate",
+    max_examples=int(environ.get("TIDEGATE_EXAMPLES", "50")),
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "planted", settings.get_profile("tidegate"), max_examples=10_000, phases=(Phase.explicit, Phase.generate)
+)
+settings.load_profile("tidegate")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -23,12 +23,17 @@ from tidegate.consumer import (
     backpressure,
     commands,
     commit_metadata,
+    commits,
     consumer,
     drain,
     explanation,
     fanout,
+    handling,
+    holding,
+    order,
     partition,
     watermark,
+    windowed,
     worker,
 )
 from tidegate.model.effects import Ambiguous, Sleep
@@ -152,6 +157,41 @@ def last_window(state: fanout.Fanout) -> int:
     return standing.window
 
 
+@table.case(order, f"{BATCH} of a queue are taken", RECORDS)
+def taking(size: int) -> Made[tuple[order.Queue, tuple[int, ...]]]:
+    tracker = watermark.delivered(watermark.OffsetTracker(), range(size + BATCH))
+    queue = order.Queue(0).came(tuple(range(size + BATCH)))
+    return lambda: queue.taken(tracker, BATCH), lambda answer: len(answer[1]) == BATCH
+
+
+@table.case(handling, "a record is tried again", RECORDS)
+def trying_again(size: int) -> Made[handling.Handling]:
+    failing = dict.fromkeys(range(size), (handling.RecordPhase.BACKING_OFF, 2))
+    state = handling.Handling(running=size).failed(failing)
+    return lambda: state.rested(size // 2), lambda answer: answer.ready == (size // 2,)
+
+
+@table.case(windowed, "tasks are given to executors", RECORDS)
+def giving(size: int) -> Made[tuple[windowed.Windowed, tuple[fanout.Start, ...]]]:
+    ready = tuple(fanout.Start(window, (0,), 1) for window in range(size))
+    work = windowed.Windowed(ready=ready)
+    return lambda: work.started(BATCH), lambda answer: len(answer[1]) == min(size, BATCH)
+
+
+@table.case(commits, "which position, now?", OFFSETS)
+def committing_now(size: int) -> Made[int | None]:
+    tracker = watermark.completed(half_done(size), [0])
+    return lambda: commits.Commits().next_position(tracker, 100), lambda answer: answer is not None
+
+
+@table.case(holding, "held or free?", OFFSETS)
+def holding_up(size: int) -> Made[holding.Holding]:
+    tracker, limits = half_done(size), backpressure.PartitionLimits()
+    return lambda: holding.Holding().decided(limits, tracker, 0), lambda answer: isinstance(
+        answer.hold, backpressure.Free
+    )
+
+
 @table.case(fanout, f"a window of {BATCH} is opened", RECORDS)
 def opening(size: int) -> Made[fanout.FanoutStep]:
     state, event = in_work(size), fanout.WindowOpened(tuple(range(size, size + BATCH)))
@@ -205,7 +245,7 @@ def gating(_: int) -> Made[backpressure.GateVerdict]:
 
 
 @table.case(backpressure, "one partition")
-def holding(_: int) -> Made[backpressure.PartitionHold]:
+def weighing(_: int) -> Made[backpressure.PartitionHold]:
     bounds, strain = backpressure.PartitionLimits(), backpressure.PartitionPressure(span=20_000, metadata=100)
     return (
         lambda: backpressure.decide_partition(bounds, backpressure.Free(), strain),

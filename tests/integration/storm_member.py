@@ -29,7 +29,9 @@ RULES = ConsumerRules(executors=64, partition=PartitionRules(drain=Budget(4 * SE
 async def main() -> None:
     """Consume until SIGTERM."""
     bootstrap, topic, group, name, path = sys.argv[1:]
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    ends = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)  # it can be ended now
     pauses = random.Random(name)
 
     def write(*facts: object) -> None:
@@ -54,7 +56,8 @@ async def main() -> None:
         session_timeout_ms=2_000, heartbeat_interval_ms=300, rebalance_timeout_ms=6_000,
     )  # fmt: skip
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
-    await worker.run()
+    if not ends.is_set():
+        await worker.run()
 
 
 if __name__ == "__main__":

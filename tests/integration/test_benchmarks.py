@@ -38,7 +38,7 @@ def test_rows_are_shown_as_a_table_and_as_json(tmp_path: Path) -> None:
     assert all(point["us"] > 0 < point["bytes"] for row in (drain, debounce) for point in row["points"])
     assert (at_once["batch"], at_once["one_by_one"], one_by_one["one_by_one"]) == (500, False, True)
     assert at_once["holds"] is (at_once["us"] <= written["hot_path"]["most_us"])
-    assert all(at_once["parts"][part] > 0 for part in ("watermark", "gate", "fan-out"))
+    assert all(at_once["parts"][part] > 0 for part in ("watermark", "partition", "consumer"))
 
 
 def test_every_decision_of_the_readme_is_measured() -> None:

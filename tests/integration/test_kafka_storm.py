@@ -145,6 +145,7 @@ class Storm:
         return self._keeper.status(pid)
 
     async def end(self, name: str) -> None:
+        await asyncio.to_thread(wait_until, (self.folder / f"{name}.log").exists, f"the start of {name}", 30)
         status = await self._gone(name, signal.SIGTERM)
         assert status == 0, f"{name} ended with {status}:\n{self._said(name)}"
 

@@ -8,23 +8,9 @@ which tests run together.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from os import environ
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-
-settings.register_profile(
-    "tidegate",
-    max_examples=int(environ.get("TIDEGATE_EXAMPLES", "50")),
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile(
-    "planted", settings.get_profile("tidegate"), max_examples=10_000, phases=(Phase.explicit, Phase.generate)
-)
-settings.load_profile("tidegate")
+from hypothesis import settings
 
 
 @pytest.fixture(autouse=True)

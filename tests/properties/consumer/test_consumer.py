@@ -251,9 +251,9 @@ def test_a_planted_bug_breaks_the_law(name: str) -> None:
         holds(LAWS[name[:3]], SPECIMENS[name])
 
 
-def test_a_consumer_has_four_executors_by_default() -> None:
+def test_a_consumer_has_a_hundred_executors_by_default() -> None:
     """What a user leaves out."""
-    assert ConsumerRules().executors == 4
+    assert ConsumerRules().executors == 100
 
 
 def test_slots_go_round() -> None:

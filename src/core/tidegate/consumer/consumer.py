@@ -54,7 +54,8 @@ __all__ = [
     "ConsumerRules", "ConsumerState", "ConsumerStep",
 ]  # fmt: skip
 
-_EXECUTORS: Final = 4
+_EXECUTORS: Final = 100
+"""Handlers wait for others most of the time: so many at once cost nothing, and with a few a worker waits for them."""
 
 
 @final

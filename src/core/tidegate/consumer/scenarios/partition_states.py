@@ -10,6 +10,7 @@ from tidegate.consumer.backpressure import Held, Hold, Plan
 from tidegate.consumer.commands import Request, Work
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import DeliverRecords
+from tidegate.consumer.handling import Handling
 from tidegate.consumer.partition import Ordering, Owned, Phase, Unassigned
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Effect
@@ -20,11 +21,46 @@ from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Law, State
 
 __all__ = [
-    "ALL", "BOUNDED", "CONSUMERS", "DRAINS", "FINISHED", "FREE", "IN_TURN", "KEYS", "LOAD", "NEVER_FALLS", "NOT_RUN",
-    "NUMBERS", "ONE_COMMIT", "OWNER", "TOPIC", "Commands", "Polling", "crosses_a_hole", "goes_on_behind_a_failure",
-    "holds_back", "is_answer", "is_bounded", "is_closed", "is_dead_lettered", "is_done", "is_finished",
-    "is_handled_by_owner", "is_held", "is_in_turn", "is_loaded_less", "is_removed_in_work", "is_stuck", "is_unanswered",
-    "never_falls", "of_owned", "pauses_and_resumes", "planned", "runs_nothing_diverted", "stands_still",
+    "ALL",
+    "BOUNDED",
+    "CONSUMERS",
+    "DRAINS",
+    "FINISHED",
+    "FREE",
+    "IN_TURN",
+    "KEYS",
+    "LOAD",
+    "NEVER_FALLS",
+    "NOT_RUN",
+    "NUMBERS",
+    "ONE_COMMIT",
+    "OWNER",
+    "TOPIC",
+    "Commands",
+    "Polling",
+    "crosses_a_hole",
+    "goes_on_behind_a_failure",
+    "holds_back",
+    "is_answer",
+    "is_bounded",
+    "is_closed",
+    "is_dead_lettered",
+    "is_done",
+    "is_finished",
+    "is_handled_by_owner",
+    "is_held",
+    "is_in_turn",
+    "is_loaded_less",
+    "is_removed_in_work",
+    "is_stuck",
+    "is_tried_again",
+    "is_unanswered",
+    "never_falls",
+    "of_owned",
+    "pauses_and_resumes",
+    "planned",
+    "runs_nothing_diverted",
+    "stands_still",
 ]  # fmt: skip
 
 Commands: TypeAlias = tuple[Effect[object], ...]
@@ -254,6 +290,12 @@ def _owned(state: State) -> Iterator[tuple[int, Machine, Owned]]:
 def is_dead_lettered(state: State) -> bool:
     """Is a delivery that failed to be answered for?"""
     return any(is_answer(command) for _, machine, _ in _owned(state) for command in machine.commands)
+
+
+def is_tried_again(state: State) -> bool:
+    """Is a record in work, or about to be, that has failed before?"""
+    works = [part.work for _, _, part in _owned(state) if isinstance(part.work, Handling)]
+    return any(each.attempt > 1 for work in works for each in work.deviations)
 
 
 def is_unanswered(state: State) -> bool:
