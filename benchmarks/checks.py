@@ -8,9 +8,9 @@ and what they add; each is the median of its rounds. Then the same over all defa
 
 The aims: 10 % over all default scopes, 5 % for a search of 100,000 states. Where other work on two shared cores moved the
 pairs by 10 % either way, the seconds inside of the checks were counted instead, once: over all default scopes 4.3 % for the
-confirmations, and 0.4 % for the questions, which only `outbox` is asked, where they are 10 % (40 % before each question but the
-first hundred was put at one other time and not at four); 4 % of the 170,000 states of `small_lock`. Small searches pay
-some hundredths of a second, which is up to a third of them.
+confirmations, and at most 1.4 % for the questions, which only `outbox` is asked, where they are 12 % (35 to 50 % before each
+question but the first hundred was put at one other time and not at four); 4 % of the 170,000 states of `small_lock`. Small
+searches pay some hundredths of a second, which is up to a third of them.
 """
 
 from __future__ import annotations
