@@ -206,9 +206,12 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
     assert breaches(events) == ()
     (tmp_path / "workers.py").write_text(REDUCERS)
     text = recorder.path.read_text()
-    assert again(read(text), f"{tmp_path}/workers.py:orders") == Same(
-        len(events) + 2, ""
-    )  # it was asked to stop, and left
+    same = again(read(text), f"{tmp_path}/workers.py:orders")
+    assert isinstance(same, Same)
+    assert not same.then
+    assert (
+        len(events) < same.steps <= len(events) + 2
+    )  # it was asked to stop, and left, perhaps in one turn with others
     other = again(read(text), f"{tmp_path}/workers.py:fewer")
     assert isinstance(other, Other)
     assert other.recorded != other.now

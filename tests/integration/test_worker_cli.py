@@ -273,7 +273,7 @@ def test_what_it_would_be_told_is_shown_without_secrets_and_without_a_broker(
     lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stderr
     assert ["topics", "orders", "code"] in lines
-    assert ["consumer.executors", "4", "default"] in lines
+    assert ["consumer.executors", "100", "default"] in lines
     assert ["options.sasl_plain_password", "***", f"environment {next(iter(secret))}"] in lines
     assert "hunter2" not in done.stdout + done.stderr
 
