@@ -256,7 +256,7 @@ def test_a_seed_decides_which_requests_are_lost(make_proxy: MakeProxy, database:
 
     def lost(seed: int) -> list[int]:
         proxy = make_proxy(Rule("count", Action.HANG_REPLY, probability=0.3), seed=seed)
-        with client(proxy.uri, retryReads=False, socketTimeoutMS=50) as mongo:
+        with client(proxy.uri, retryReads=False, socketTimeoutMS=150) as mongo:
             return [number for number in range(30) if is_lost(mongo, proxy)]
 
     def is_lost(mongo: MongoClient[Document], proxy: Proxy) -> bool:
