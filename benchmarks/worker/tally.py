@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -100,4 +99,3 @@ def arguments() -> argparse.Namespace:
 def say(said: dict[str, float]) -> None:
     """The last line of its output."""
     print(json.dumps(said), flush=True)
-    sys.stdout.flush()

@@ -70,11 +70,13 @@ from tidegate.consumer.worker import (
     WorkerRules,
     WorkerState,
     event_for,
+    merged,
 )
 from tidegate.model.effects import Ambiguous, Cancel, Failure, Refused
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, TopicPartition
+from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Client, Received, ours, record_of, theirs
 from tidegate_adapters.runtime import After, Call, CallEach, Ended, InterruptEach, Job, Runtime, Withdraw, as_failure
@@ -95,8 +97,8 @@ _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
 _SEARCH_S: Final = 5.0
 """How long it looks for a record that cannot be decoded."""
-_ASK_AGAIN_S: Final = (0.1, 5.0)
-"""How long it waits at first, and at most, before it asks again what is committed."""
+_ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
+"""How long it waits before it asks again what is committed."""
 
 
 @final
@@ -133,7 +135,7 @@ class Member:
         self._loop = asyncio.get_running_loop()
         observers = [self._follow, *([self._observe] if code.observe else []), *([self._note] if code.record else [])]
         self._runtime: Runtime[WorkerState, ShutdownEvent, ShutdownCommand]
-        self._runtime = Runtime(rules, WorkerState(), self._begin, self._event_for, merge=_merged, observers=observers)
+        self._runtime = Runtime(rules, WorkerState(), self._begin, self._event_for, merge=merged, observers=observers)
         self._generations: dict[TopicPartition, int] = {}
         """Of the partitions that are assigned, by our count."""
         self._count = 0
@@ -392,7 +394,7 @@ class Member:
         Raises:
             TidegateError: It never will be.
         """
-        pause_s, pause_s_max = _ASK_AGAIN_S
+        failures = 0
         while self._is_working and self._generations.get(partition) == generation:
             try:
                 position, metadata = await ports.committed(self._client, partition)
@@ -403,8 +405,8 @@ class Member:
                 log.warning(
                     "no word of what is committed for %s: %s", partition, _named(error), extra=_placed(partition)
                 )
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, pause_s_max)
+                failures += 1
+                await asyncio.sleep(delay_after(_ASK_AGAIN, failures) / SECOND)
                 continue
             if self._generations.get(partition) == generation:
                 self._runtime.tell(Assigned(partition, generation, position, metadata, log_end))
@@ -557,41 +559,15 @@ class Member:
             self._may_poll.set()
 
     def _observe(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:
-        events = event.events if isinstance(event, Batch) else (event,)
-        for each in events if self._code.observe is not None else ():
-            if self._code.observe is not None and isinstance(each, Event):
-                self._code.observe(each, state.consumer)
+        if (observe := self._code.observe) is None:
+            return
+        for each in event.events if isinstance(event, Batch) else (event,):
+            if isinstance(each, Event):
+                observe(each, state.consumer)
 
     def _note(self, event: ShutdownEvent, _: WorkerState, commands: Sequence[ShutdownCommand]) -> None:
         if self._code.record is not None:
             self._code.record(event, commands)
-
-
-def _merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
-    """What handlers have come to between two events of other kinds, as one event, by partition and attempt."""
-    merged: list[ShutdownEvent] = []
-    reports: dict[tuple[TopicPartition, int, int], tuple[list[int], list[int]]] = {}
-
-    def flush() -> None:
-        batch = tuple(
-            WorkReported(partition, generation, RecordsHandled(tuple(done), tuple(failed), attempt))
-            for (partition, generation, attempt), (done, failed) in reports.items()
-        )
-        if batch:
-            merged.append(batch[0] if len(batch) == 1 else Batch(batch))
-        reports.clear()
-
-    for event in events:
-        match event:
-            case WorkReported(partition, generation, RecordsHandled(done, failed, attempt), None):
-                all_done, all_failed = reports.setdefault((partition, generation, attempt), ([], []))
-                all_done += done
-                all_failed += failed
-            case _:
-                flush()
-                merged.append(event)
-    flush()
-    return merged
 
 
 def _ours(error: BaseException) -> BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Final
 
 import attrs
@@ -21,6 +22,7 @@ from tidegate.consumer.commands import (
     Fetched,
     Handle,
     RecordsHandled,
+    Revoked,
     SlotFreed,
     Work,
     WorkFailed,
@@ -43,6 +45,7 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.laws import partition as laws
 from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, PartitionState, PartitionStep
 from tidegate.consumer.specimens.partition import drops_failures_of_a_batch
+from tidegate.consumer.worker import ShutdownEvent, merged
 from tidegate.model.records import TopicPartition
 
 RECORDS: Final = 8
@@ -123,6 +126,72 @@ def test_a_batch_of_several_partitions_gives_out_executors_once() -> None:
     assert (done.state.running, done.state.load) == (3, 3)
     assert done.state == ConsumerState(done.state.partitions, done.state.verdict)
     assert rules.step(state, Batch(())).state == state
+
+
+OTHER: Final = TopicPartition("t", 1)
+ROOM: Final = ConsumerRules(executors=9, thresholds=Thresholds(99, 1), partition=PartitionRules(metadata_max=0))
+
+
+def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: Sequence[int]) -> None:
+    """Law SD7, of a turn in which handlers of two partitions end, well or badly, and partitions are revoked in between.
+
+    A number below 12 is a record of one of the partitions, whose handler ends well if it is even; 12 and 13 revoke one.
+    """
+    events: list[Event] = []
+    for number in {each if each >= 12 else each // 2: each for each in turns}.values():  # each record ends once
+        partition, offset = (TP, OTHER)[number % 4 // 2], number // 4
+        handled = RecordsHandled((offset,)) if number % 2 == 0 else RecordsHandled((), (offset,))
+        events.append(Revoked((TP, OTHER)[number - 12]) if number >= 12 else WorkReported(partition, 1, handled))
+    state = ConsumerState()
+    for event in (
+        *(
+            Assigned(TP, 1, 0),
+            Assigned(OTHER, 1, 0),
+            Fetched(TP, 1, tuple(range(7))),
+            Fetched(OTHER, 1, tuple(range(7))),
+        ),
+    ):
+        state = ROOM.step(state, event).state
+
+    parts = state
+    for are_reports, run in groupby(events, key=lambda each: isinstance(each, WorkReported)):
+        for each in (Batch(tuple(run)),) if are_reports else run:
+            parts = ROOM.step(parts, each).state
+    whole = state
+    for told in merge(events):
+        assert isinstance(told, (Event, Batch))
+        whole = ROOM.step(whole, told).state
+    assert all(laws.batch_is_its_parts(whole[each], parts[each]) for each in (TP, OTHER))
+
+
+def merged_past_others(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
+    """Planted: reports are merged over what has happened in between."""
+    return merged(sorted(events, key=lambda each: isinstance(each, WorkReported)))
+
+
+def merged_without_failures(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
+    """Planted: of what failed nothing is told."""
+    return merged([event for event in events if not has_failed(event)])
+
+
+def has_failed(event: ShutdownEvent) -> bool:
+    return isinstance(event, WorkReported) and isinstance(event.what, RecordsHandled) and bool(event.what.failed)
+
+
+@given(st.lists(st.integers(0, 13), max_size=9))
+def test_what_is_merged_comes_to_the_same(turns: list[int]) -> None:
+    """Law SD7."""
+    check_merged(merged, turns)
+
+
+@pytest.mark.parametrize(
+    ("merge", "turns"), [(merged_past_others, [0, 1, 12]), (merged_without_failures, [1])], ids=str
+)
+def test_a_wrong_merge_is_caught(
+    merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: list[int]
+) -> None:
+    with pytest.raises(AssertionError):
+        check_merged(merge, turns)
 
 
 HOOKS: Final = PartitionRules(2, 2, hooks=True, fanout=Rules(0, 0), metadata_max=0)

@@ -29,6 +29,8 @@ Laws
     SD4  Whoever was asked is gone within the time to drain and the time to leave, whatever user code and the broker do.
     SD5  Each partition that the group wants back is released, also by a worker that drains or leaves.
     SD6  The next owner begins exactly at what was committed.
+    SD7  What is `merged` comes to the same as one event after the other, where executors are given out after the last
+         report of a run; no other event changes its place.
 
 Known not to work
     User code that cannot be cancelled goes on until the process ends. What it writes must bear repetition, or be fenced.
@@ -44,6 +46,7 @@ Things that do not work
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum, unique
 from typing import Final, TypeAlias, assert_never, final, get_args
 
@@ -65,13 +68,14 @@ from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Owned
 from tidegate.model.effects import Cancel, Effect
 from tidegate.model.instants import SECOND, Duration, seconds
+from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
 __all__ = [
     "Leave", "LeaveAnswered", "LeaveTimerFired", "ShutdownCommand", "ShutdownEvent", "ShutdownPhase", "ShutdownStep",
-    "StartLeaveTimer", "StopRequested", "WorkerRules", "WorkerState", "event_for",
+    "StartLeaveTimer", "StopRequested", "WorkerRules", "WorkerState", "event_for", "merged",
 ]  # fmt: skip
 
 _LEAVE: Final = 5 * SECOND
@@ -136,6 +140,40 @@ class LeaveTimerFired:
 
 
 ShutdownEvent: TypeAlias = commands.ConsumerEvent | StopRequested | LeaveAnswered | LeaveTimerFired
+
+
+def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
+    """Fewer events for those of one turn: what handlers have come to between two events of other kinds is one event.
+
+    Args:
+        events: In the order in which they happened.
+
+    Returns:
+        The others as they were and where they stood, and between them one report a partition and attempt, or a batch of those.
+    """
+    merged: list[ShutdownEvent] = []
+    reports: dict[tuple[TopicPartition, int, int], tuple[list[int], list[int]]] = {}
+
+    def flush() -> None:
+        batch = tuple(
+            commands.WorkReported(partition, generation, commands.RecordsHandled(tuple(done), tuple(failed), attempt))
+            for (partition, generation, attempt), (done, failed) in reports.items()
+        )
+        if batch:
+            merged.append(batch[0] if len(batch) == 1 else commands.Batch(batch))
+        reports.clear()
+
+    for event in events:
+        match event:
+            case commands.WorkReported(partition, generation, commands.RecordsHandled(done, failed, attempt), None):
+                all_done, all_failed = reports.setdefault((partition, generation, attempt), ([], []))
+                all_done += done
+                all_failed += failed
+            case _:
+                flush()
+                merged.append(event)
+    flush()
+    return merged
 
 
 def event_for(command: Effect[object], reply: object) -> ShutdownEvent | None:
