@@ -185,7 +185,9 @@ def test_what_is_merged_comes_to_the_same(turns: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("merge", "turns"), [(merged_past_others, [0, 1, 12]), (merged_without_failures, [1])], ids=["past others", "without failures"]
+    ("merge", "turns"),
+    [(merged_past_others, [0, 1, 12]), (merged_without_failures, [1])],
+    ids=["past others", "without failures"],
 )
 def test_a_wrong_merge_is_caught(
     merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: list[int]

@@ -116,6 +116,7 @@ class Draw:
         features = self.one_of(("", "", "", "clocks", "clocks", "failover", "failover", "stream", "failover stream"))
         self.has_clocks = "clocks" in features and not self.is_relative
         self.fails_over, self.streams = "failover" in features, "stream" in features
+        self.hosts: dict[str, Host] = {}
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
@@ -171,7 +172,8 @@ class Draw:
     def host(self) -> Host:
         name = "" if self.is_symmetric or self.chance(0.5) else "h"
         skew, jump = self.one_of((0, 1, 2)) * QUANTUM, self.one_of((0, 1, 2)) * QUANTUM
-        return Host(name, skew, jump, self.one_of((0, 0, 100_000, -100_000)), self.one_of((0, 1, 3)) * QUANTUM)
+        host = Host(name, skew, jump, self.one_of((0, 0, 100_000, -100_000)), self.one_of((0, 1, 3)) * QUANTUM)
+        return self.hosts.setdefault(name, host) if name else host
 
     def stream(self) -> Stream | None:
         if not self.streams:

@@ -116,6 +116,15 @@ def test_processes_on_one_machine_share_its_clock() -> None:
     assert any(abs(first - second) >= 18 * SECOND for first, second in alone)
 
 
+def test_two_clocks_of_one_machine_are_refused() -> None:
+    """One that may be skewed, and one that may not: after a reading of the second, the first could no longer be right."""
+    with pytest.raises(
+        Misuse, match=r"(?s)two hosts are called 'machine' and differ: .*skew=0.*skew=10000000.*share one clock"
+    ):
+        scenario(Host("machine"), Host("machine", skew=10 * SECOND), budget=1)
+    scenario(Host("machine"), Host("other", skew=10 * SECOND), Host(), Host(drift=1), budget=1)
+
+
 async def claims() -> object:
     await find_one_and_update("rows", ROW, PutServerTime(AT))
     await Sleep(SECOND)

@@ -22,17 +22,18 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, final
 
 import attrs
 
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Duration, Instant, seconds
 from tidegate.model.values import check_int
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.world import CLOCK, Cell, World
 
-__all__ = ["DRIFT_MAX", "HOST", "Host", "ahead", "readings", "troubled_readings"]
+__all__ = ["DRIFT_MAX", "HOST", "Host", "ahead", "check_hosts", "readings", "troubled_readings"]
 
 
 _MILLION: Final = 1_000_000
@@ -48,7 +49,7 @@ class Host:
     Invariants: 0 <= skew, jump, stall; |drift| <= DRIFT_MAX. What is 0 does not strike.
 
     Attributes:
-        name: Processes on hosts of one name share the clock; "" for a host of one's own.
+        name: Processes on hosts of one name share the clock, so all else of them is equal too; "" for a host of one's own.
         skew: How far it may be ahead or behind.
         jump: How far it may be set.
         drift: By how many parts per million it is fast.
@@ -76,6 +77,19 @@ class Host:
 
 
 HOST: Final = Host()
+
+
+def check_hosts(hosts: Iterable[Host], where: str) -> None:
+    """Raise Misuse if two hosts of one name differ: one machine has one clock, which is skewed and drifts in one way."""
+    known: dict[str, Host] = {}
+    for host in hosts:
+        if host.name and known.setdefault(host.name, host) != host:
+            raise Misuse(
+                f"two hosts are called {host.name!r} and differ: {known[host.name]} and {host}",
+                where=where,
+                why="processes on hosts of one name share one clock",
+                todo="give all of them the same `Host`, or hosts of other names",
+            )
 
 
 def ahead(host: str) -> Cell[Duration | None]:

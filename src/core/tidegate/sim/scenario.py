@@ -31,6 +31,7 @@ from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 from tidegate.sim.aging import OtherTime
 from tidegate.sim.apart import check_apart
+from tidegate.sim.clocks import HOST, check_hosts
 from tidegate.sim.faults import FAULTS, Fault, Faults, bound
 from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World
 
@@ -286,6 +287,7 @@ class Scenario:
             raise Misuse(f"two actors have one name: {names}", where=f"scenario {self.name}")
         births = [(actor.name, birth) for actor in self.actors if (birth := getattr(actor, "birth", None)) is not None]
         check_apart(births, f"scenario {self.name}")
+        check_hosts((getattr(actor, "host", HOST) for actor in self.actors), f"scenario {self.name}")
         laws = [*self.always, *self.step, *self.eventually]
         if len(set(laws)) != len(laws):
             raise Misuse(f"two laws have one name: {laws}", where=f"scenario {self.name}")
