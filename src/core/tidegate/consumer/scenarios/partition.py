@@ -688,7 +688,7 @@ SCENARIOS: Final = (
             summary="a partition holds up too much: no record is fetched until it does not",
             records=3,
             rebalances=0,
-            budget=0,
+            budget=1,
             user=one_by_one,
             goals={"a partition is held": is_held},
         ),
