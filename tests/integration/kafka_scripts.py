@@ -351,7 +351,9 @@ class _Play:
                 raised["CancelledError"] = None
                 break
             except Exception as error:  # noqa: BLE001  whatever it is, is what was seen
-                raised[type(error).__name__] = None
+                if type(error).__name__ not in raised:
+                    raised[type(error).__name__] = None
+                    last = loop.time()  # records may follow
                 await asyncio.sleep(0.05)
                 continue
             if loop.time() - began > QUIET_S:
@@ -508,15 +510,28 @@ class RealKafka:
         await consumer._client.close()  # noqa: SLF001
 
     async def produce(self, step: Produce) -> None:
-        more = {"transactional_id": f"{self.topic}-{step.partition}"} if step.kind == "transaction" else {}
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=self.bootstrap, **more)
+        if step.kind != "transaction":
+            async with self._producer() as producer:
+                await self._send(producer, step)
+            return
+        id_ = f"{self.topic}-{step.partition}"
+        async with self._producer(transactional_id=id_) as producer, producer.transaction():
+            await self._send(producer, step)
+        async with self._producer(transactional_id=id_) as producer, producer.transaction():
+            pass  # it begins when the mark of the one before is written, which is some time after that is committed
+
+    async def _send(self, producer: Any, step: Produce) -> None:
+        for _ in range(step.count):
+            headers = [(_NotUtf8("x"), b"v")] if step.kind == "poison" else []
+            with _in_python() if headers else contextlib.nullcontext():
+                await producer.send_and_wait(self.topic, b"x", partition=step.partition, headers=headers)
+
+    @asynccontextmanager
+    async def _producer(self, **options: str) -> AsyncIterator[Any]:
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=self.bootstrap, **options)
         await producer.start()
         try:
-            async with producer.transaction() if more else contextlib.nullcontext():
-                for _ in range(step.count):
-                    headers = [(_NotUtf8("x"), b"v")] if step.kind == "poison" else []
-                    with _in_python() if headers else contextlib.nullcontext():
-                        await producer.send_and_wait(self.topic, b"x", partition=step.partition, headers=headers)
+            yield producer
         finally:
             await producer.stop()
 

@@ -150,6 +150,9 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
 
     Returns:
         The others as they were and where they stood, and between them one report a partition and attempt, or a batch of those.
+
+    Raises:
+        Misuse: No events are passed.
     """
     merged: list[ShutdownEvent] = []
     reports: dict[tuple[TopicPartition, int, int], tuple[list[int], list[int]]] = {}
@@ -163,6 +166,7 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
             merged.append(batch[0] if len(batch) == 1 else commands.Batch(batch))
         reports.clear()
 
+    check_type(events, Sequence, "the events of a turn")
     for event in events:
         match event:
             case commands.WorkReported(partition, generation, commands.RecordsHandled(done, failed, attempt), None):
