@@ -19,9 +19,11 @@ import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from bson.errors import InvalidBSON
 from pymongo import AsyncMongoClient, MongoClient
+from pymongo.collection import Collection
 from pymongo.errors import (
     AutoReconnect,
     CursorNotFound,
+    DuplicateKeyError,
     ExecutionTimeout,
     InvalidOperation,
     NetworkTimeout,
@@ -40,14 +42,18 @@ from tests.integration.servers import Action, MongoServer, Proxy, Rule
 from tests.integration.servers.mongod import mongod as binary
 from tests.integration.servers.processes import LOOPBACK, Keeper, free_ports, is_open, wait_until
 
+from tidegate.invocations.admission import Call
+from tidegate.invocations.admission import Rule as Admission
+from tidegate.invocations.registration import Registered, Registrar
 from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Foreign, In, Push, Put, Value
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, Instant, instant
 from tidegate.model.operations import Operation, delete_one, find_one, find_one_and_update, insert_one, update_one
-from tidegate_adapters.driver import choosing, documents, run_async
+from tidegate_adapters.driver import choosing, documents, local, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, masked
-from tidegate_adapters.mongo_errors import DriverError, failure
+from tidegate_adapters.mongo_attempts import Attempts
+from tidegate_adapters.mongo_errors import Before, DriverError, failure
 
 Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., Proxy]
@@ -273,6 +279,117 @@ def test_a_cancelled_task_leaves_the_truth_open_and_the_client_usable(
     assert count(client, database) in {0, 1}
 
 
+# What the driver does: a first request that is late, and a second one that is answered before
+
+
+NO_NUMBER: Final[Raw] = {"_id": "x", "count": "none"}
+ZERO: Final[Raw] = {"_id": "x", "count": 0}
+ONE: Final[Raw] = {"_id": "x", "count": 1}
+LATE: Final[Mapping[str, tuple[str, Raw | None, Raw | None, Raw | None]]] = {
+    "a duplicate": ("insert", {"_id": "y"}, None, {"_id": "y", "count": 0}),
+    "a type": ("findAndModify", NO_NUMBER, ZERO, ONE),
+    "a type, of an update": ("update", NO_NUMBER, ZERO, ONE),
+    "no match": ("findAndModify", None, ZERO, ONE),
+    "no match, of an update": ("update", None, ZERO, ONE),
+    "no match, of a deletion": ("delete", None, ZERO, None),
+}
+"""The command, the document that makes the server say no, the one that is there a little later, and what becomes of it."""
+
+
+def late(ask: Ask, server: MongoServer, things: Collection[Raw], name: str, **options: object) -> object:
+    """The server holds the first request up; the driver gives up on it, sends it again, and hears a no."""
+    command, refusing, later, landed = LATE[name]
+    key = {"_id": "y" if command == "insert" else "x"}
+    blocked: Raw = {"blockConnection": True, "blockTimeMS": 2_000, "appName": things.database.name}
+    things.delete_one(key)
+    if refusing:
+        things.insert_one(refusing)
+    with server.fail(command, times=1, **blocked):
+        [reply] = ask(
+            server.uri,
+            things.database.name,
+            COMMANDS[command],
+            appname=blocked["appName"],
+            socketTimeoutMS=400,
+            **options,
+        )
+        things.delete_one(key)
+        if later:
+            things.insert_one(later)
+        wait_until(lambda: things.find_one(key) == landed, "the first request")
+    return reply
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_no_to_the_drivers_second_request_says_nothing_of_the_first(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, name: str
+) -> None:
+    """The first one is carried out after the no."""
+    assert type(late(ask_sync, mongod, client[database][COLLECTION], name, event_listeners=[Attempts()])) is Ambiguous
+
+
+def test_an_event_loop_hears_the_same_of_the_drivers_second_request(
+    mongod: MongoServer, client: MongoClient[Raw], database: str
+) -> None:
+    """Its tasks see their own requests."""
+    reply = late(ask_async, mongod, client[database][COLLECTION], "no match", event_listeners=[Attempts()])
+
+    assert type(reply) is Ambiguous
+
+
+def test_a_client_that_tells_of_the_last_request_only_is_believed(
+    mongod: MongoServer, client: MongoClient[Raw], database: str
+) -> None:
+    """Known not to work, and why `connect` makes the client."""
+    assert late(ask_sync, mongod, client[database][COLLECTION], "a duplicate") == Refused(DUPLICATE_KEY)
+
+
+@both
+def test_a_no_to_the_drivers_second_request_stands_if_the_first_was_answered(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
+) -> None:
+    """The first one met no primary, which wrote nothing."""
+    client[database][COLLECTION].insert_one({"_id": "y"})
+    with mongod.fail("insert", times=1, errorCode=10107, errorLabels=["RetryableWriteError"]):
+        [reply] = ask(mongod.uri, database, COMMANDS["insert"], event_listeners=[Attempts()])
+
+    assert reply == Refused(DUPLICATE_KEY)
+
+
+@both
+def test_the_label_says_that_nothing_was_written(mongod: MongoServer, database: str, ask: Ask) -> None:
+    """By each of the two requests."""
+    labels = ["RetryableWriteError", "NoWritesPerformed"]
+    with mongod.fail("findAndModify", times=2, errorCode=91, errorLabels=labels):
+        [reply] = ask(mongod.uri, database, INCREMENT, event_listeners=[Attempts()])
+
+    assert type(reply) is NotApplied, reply
+
+
+@both
+@pytest.mark.parametrize("command", ["findAndModify", "update"])
+def test_a_no_is_not_hidden_by_the_error_of_the_write_concern(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, command: str
+) -> None:
+    """A reply may hold both: what was refused was not carried out."""
+    client[database].command("collMod", COLLECTION, validator={"count": {"$lt": 0}}, validationLevel="strict")
+    client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"count": -1}})
+    with mongod.fail(command, times=1, writeConcernError={"code": 64, "errmsg": "late"}):
+        [reply] = ask(mongod.uri, database, COMMANDS[command], retryWrites=False)
+
+    assert type(reply) is Refused, reply
+
+
+def test_a_stored_key_is_told_from_one_that_is_not(mongod: MongoServer, database: str) -> None:
+    """Also where the driver would send it again: who registers a call once more is told that it is registered."""
+    registrar = Registrar(key="k", call=Call("task", ()), rule=Admission(), request="r1")
+    with MongoClient[Raw](mongod.uri) as known, connect(mongod.uri) as told:
+        for client in (known, told):
+            handle = choosing(documents(Mongo(client, database)), local())
+
+            assert run(registrar.run(), handle) == run(registrar.run(), handle) == Registered("k")
+
+
 # What the data does
 
 
@@ -342,43 +459,91 @@ def test_documents_have_a_greatest_size(mongod: MongoServer, client: MongoClient
 # The table, where no server can be brought to say it
 
 
+NOTHING_WRITTEN: Final[Raw] = {"errorLabels": ["RetryableWriteError", "NoWritesPerformed"]}
+
+
+def said(code: int, kind: type[OperationFailure] = OperationFailure, **more: Any) -> OperationFailure:
+    """What the driver raises where the server answers with that code."""
+    return kind(str(code), code, {"code": code, **more})
+
+
 @pytest.mark.parametrize(
-    ("error", "outcome", "retried"),
+    ("error", "outcome", "unknown", "open_"),
     [
-        (WriteError("189", 189, {"code": 189}), NotApplied, Ambiguous),
-        (NotPrimaryError("10107", {"code": 10107}), NotApplied, Ambiguous),
-        (OperationFailure("462", 462, {"code": 462}), NotApplied, Ambiguous),
-        (WaitQueueTimeoutError("no connection"), NotApplied, Ambiguous),
-        (WTimeoutError("64", 64, {"code": 64}), NotDurable, NotDurable),
-        (WriteConcernError("new", 424242, {"code": 424242}), NotDurable, NotDurable),
-        *((OperationFailure(f"{code}", code, {"code": code}), NotApplied, NotApplied) for code in (112, 388)),
-        (ProtocolError("garbage"), Ambiguous, Ambiguous),
-        (InvalidBSON("garbage"), Ambiguous, Ambiguous),
-        (CursorNotFound("43", 43, {"code": 43}), Ambiguous, Ambiguous),
-        (ExecutionTimeout("50", 50, {"code": 50}), Ambiguous, Ambiguous),
-        (NetworkTimeout("late"), Ambiguous, Ambiguous),
-        (AutoReconnect("gone"), Ambiguous, Ambiguous),
-        (PyMongoError("new"), Ambiguous, Ambiguous),
+        (said(189, WriteError), NotApplied, Ambiguous, Ambiguous),
+        (NotPrimaryError("10107", {"code": 10107}), NotApplied, Ambiguous, Ambiguous),
+        (said(462), NotApplied, Ambiguous, Ambiguous),
+        (WaitQueueTimeoutError("no connection"), NotApplied, Ambiguous, Ambiguous),
+        (said(64, WTimeoutError), NotDurable, NotDurable, NotDurable),
+        (said(424242, WriteConcernError), NotDurable, NotDurable, NotDurable),
+        *((said(code), NotApplied, NotApplied, Ambiguous) for code in (112, 388)),
+        *((said(code), Refused, Refused, Ambiguous) for code in (121, 14, 73)),
+        (DuplicateKeyError("", 11000, {"keyPattern": {"_id": 1}}), Refused, Refused, Ambiguous),
+        (NotPrimaryError("91", {"code": 91, **NOTHING_WRITTEN}), NotApplied, NotApplied, Ambiguous),
+        (said(424242, **NOTHING_WRITTEN), NotApplied, NotApplied, Ambiguous),
+        (said(13, **NOTHING_WRITTEN), Refused, Refused, Ambiguous),
+        *(
+            (error, Ambiguous, Ambiguous, Ambiguous)
+            for error in (
+                ProtocolError("garbage"),
+                InvalidBSON("garbage"),
+                said(43, CursorNotFound),
+                said(50, ExecutionTimeout),
+                NetworkTimeout("late"),
+                AutoReconnect("gone"),
+                PyMongoError("new"),
+            )
+        ),
     ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else type(value).__name__,
+    ids=lambda value: value.__name__ if isinstance(value, type) else f"{type(value).__name__} {value}"[:30],
 )
-def test_the_table_has_a_row_for_everything(error: DriverError, outcome: type[Failure], retried: type[Failure]) -> None:
-    """What is not listed is ambiguous, never refused."""
-    assert type(failure(error, retries=False)) is outcome
-    assert type(failure(error, retries=True)) is retried
+def test_the_table_has_a_row_for_everything(
+    error: DriverError, outcome: type[Failure], unknown: type[Failure], open_: type[Failure]
+) -> None:
+    """What is not listed is ambiguous, never refused; so is any no where an earlier request may be done yet."""
+    assert type(failure(error, Before.NOTHING)) is outcome
+    assert type(failure(error, Before.UNKNOWN)) is unknown
+    assert type(failure(error, Before.OPEN)) is open_
 
 
-@pytest.mark.parametrize("code", [2, 9, 13, 14, 15, 18, 20, 52, 121, 171, 10334, 14031, 17419, 17420])
-def test_what_was_refused_was_not_done(code: int) -> None:
-    """Whatever the driver may have tried before."""
-    assert type(failure(OperationFailure(str(code), code, {"code": code}), retries=False)) is Refused
+SPECIFIED: Final[Mapping[type[Failure], tuple[int, ...]]] = {
+    NotApplied: (10107, 13435, 189, 112),
+    Refused: (263, 40324, 40573),
+    Ambiguous: (
+        *(6, 7, 24, 43, 50, 51, 63, 64, 79, 89, 91, 100, 133, 134, 150, 216, 234, 251, 262, 280, 286, 391, 9001),
+        *(11600, 11601, 11602, 13436),
+    ),
+}
+"""Every code in the unified tests of the drivers for retryable writes and reads, transactions and change streams
+(mongodb/specifications), and those that they name in words: as the server's own answer, outside of a transaction."""
+
+
+@pytest.mark.parametrize(("outcome", "code"), [(kind, code) for kind, codes in SPECIFIED.items() for code in codes])
+def test_each_code_of_the_drivers_specifications_has_a_reason(outcome: type[Failure], code: int) -> None:
+    """None falls through to the last rows, which know of no reason."""
+    reply = failure(said(code), Before.NOTHING)
+
+    assert type(reply) is outcome
+    assert not reply.reason.startswith("failed")
+
+
+LASTING: Final = (
+    *(2, 9, 13, 14, 15, 16, 18, 20, 22, 28, 40, 52, 53, 54, 56, 57, 59, 61, 66, 72, 73, 115, 116, 121, 123, 166, 167),
+    *(168, 171, 238, 241, 263, 322, 323, 324, 10334, 14031, 17419, 17420, 40324, 40415, 40573),
+)
+
+
+@pytest.mark.parametrize("code", LASTING)
+def test_what_the_server_will_always_say_is_refused(code: int) -> None:
+    """So nobody asks again and again."""
+    assert type(failure(said(code), Before.NOTHING)) is Refused
 
 
 @pytest.mark.parametrize("error", [InvalidOperation("closed"), OverflowError("8 bytes")], ids=repr)
 def test_what_could_not_be_asked_is_a_misuse(error: DriverError) -> None:
     """It is raised to the caller, not raised into the program."""
     with pytest.raises(Misuse):
-        failure(error, retries=True)
+        failure(error, Before.UNKNOWN)
 
 
 # Values

@@ -16,7 +16,13 @@ Whatever the client's defaults are, reads go to the primary and see what a major
 a majority, journaled. Less would lose acknowledged writes when a primary stands still and comes back. Otherwise a client
 is used as it is: its deadlines and its `retryWrites` are the caller's.
 
+With `retryWrites`, the driver sends a write again, and the first request may be carried out after the second one was
+answered with a no, or has matched nothing. A client of `connect` tells of each request, and both are `Ambiguous` then
+(`tidegate_adapters.mongo_attempts`).
+
 Known not to work
+    - With a client that does not tell of each request, and has `retryWrites`, a write that was refused or matched nothing may
+      be done later. Programs read back what matched nothing, but what is not there yet cannot be read.
     - Where several documents match, MongoDB takes the first one in the order of the index that it uses. That is the
       natural order of the simulated store only where no index serves the filter. Programs that care name an id.
     - A reply that holds a type without a counterpart (`tidegate_adapters.bson_values`) is an error after the effect: of
@@ -61,6 +67,7 @@ from tidegate.model.documents import (
     Remove,
     Update,
 )
+from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import (
@@ -85,7 +92,8 @@ try:
     from pymongo.read_concern import ReadConcern
 
     from tidegate_adapters.bson_values import CODEC, loaded, stored
-    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, failure
+    from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
@@ -110,7 +118,7 @@ class Mongo:
     """A database whose instances carry out operations when they are called: `documents(Mongo(client, "services"))`.
 
     Args:
-        client: Is used as it is, but for its concerns and preferences.
+        client: Is used as it is, but for its concerns and preferences; best from `connect`.
         database: Where the collections are.
 
     Raises:
@@ -119,7 +127,7 @@ class Mongo:
 
     def __init__(self, client: MongoClient[Any], database: str) -> None:
         self._database = _opened(client, database)
-        self._retries = client.options.retry_writes
+        self._before = _before(client)
 
     def __call__(self, effect: Operation | StoreTime) -> object:
         """Carry one operation out, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
@@ -128,11 +136,15 @@ class Mongo:
             Misuse: A value has no counterpart in MongoDB, or in what it answered; or the client was closed.
         """
         asked = _request(effect)
+        requests: Requests = []
+        earlier = REQUESTS.set(requests)
         try:
             answer = asked.send(self._database)
         except DRIVER_ERRORS as error:
-            return failure(error, retries=self._retries)
-        return asked.reply(answer)
+            return failure(error, self._before(requests))
+        finally:
+            REQUESTS.reset(earlier)
+        return _replied(asked.reply(answer), effect, self._before(requests))
 
 
 @final
@@ -141,16 +153,34 @@ class AsyncMongo:
 
     def __init__(self, client: AsyncMongoClient[Any], database: str) -> None:
         self._database = _opened(client, database)
-        self._retries = client.options.retry_writes
+        self._before = _before(client)
 
     async def __call__(self, effect: Operation | StoreTime) -> object:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
         asked = _request(effect)
+        requests: Requests = []
+        earlier = REQUESTS.set(requests)
         try:
             answer = await asked.send(self._database)
         except DRIVER_ERRORS as error:
-            return failure(error, retries=self._retries)
-        return asked.reply(answer)
+            return failure(error, self._before(requests))
+        finally:
+            REQUESTS.reset(earlier)
+        return _replied(asked.reply(answer), effect, self._before(requests))
+
+
+def _before(client: MongoClient[Any] | AsyncMongoClient[Any]) -> Callable[[Requests], Before]:
+    """What is known of requests before the last one, by those that the client told of."""
+    if listens(client) or not client.options.retry_writes:
+        return before
+    return lambda _: Before.UNKNOWN
+
+
+def _replied(reply: object, effect: Operation | StoreTime, known: Before) -> object:
+    """The reply; a write that matched nothing may do so yet where an earlier request for it is under way."""
+    if known is Before.OPEN and reply in (None, 0) and not isinstance(effect, InsertOne):
+        return Ambiguous("an earlier request may have been done: nothing matched")
+    return reply
 
 
 def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None:
@@ -229,6 +259,22 @@ class _Request:
     reply: Callable[[Any], object]
 
 
+@final
+class _Reply(dict[str, Any]):
+    """A reply to `findAndModify`. Of one that is an error, pymongo would tell the error of the write concern alone."""
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) and (key != "writeConcernError" or bool(self.get("ok")))
+
+
+_FIND_AND_MODIFY: Final = CODEC.with_options(document_class=_Reply)
+
+
+def _find_and_modify(where: dict[str, Any], updates: tuple[Update, ...], **options: Any) -> Callable[[Any], Any]:
+    call = methodcaller("find_one_and_update", where, changes(updates), return_document=ReturnDocument.AFTER, **options)
+    return lambda held: call(held.with_options(codec_options=_FIND_AND_MODIFY))
+
+
 def _request(effect: Operation | StoreTime) -> _Request:
     """The call that carries the effect out, and the reply that it makes."""
     if isinstance(effect, StoreTime):
@@ -262,23 +308,13 @@ def _on_collection(effect: Operation) -> _Request:
 
             return _Request(send, lambda answer: tuple(loaded(each, collection) for each in answer))
         case FindOneAndUpdate(_, where, updates):
-            find_and_update = methodcaller(
-                "find_one_and_update", condition(where), changes(updates), return_document=ReturnDocument.AFTER
-            )
-            return _Request(find_and_update, found)
+            return _Request(_find_and_modify(condition(where), updates), found)
         case UpdateOne(_, where, updates):
             return _Request(
                 methodcaller("update_one", condition(where), changes(updates)), lambda answer: answer.matched_count
             )
         case UpsertOne(_, where, updates):
-            upsert = methodcaller(
-                "find_one_and_update",
-                _describing(where),
-                changes(updates),
-                upsert=True,
-                return_document=ReturnDocument.AFTER,
-            )
-            return _Request(upsert, found)
+            return _Request(_find_and_modify(_describing(where), updates, upsert=True), found)
         case InsertOne(collection, doc):
             return _Request(methodcaller("insert_one", stored(doc, collection)), lambda _: None)
         case DeleteOne(_, where):
@@ -430,7 +466,8 @@ def _strictly(kind: Callable[..., C], uri: str) -> C:
     has_deadline = re.search(r"[?&](socket)?timeoutMS=", uri, re.IGNORECASE)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        return kind(uri, **({} if has_deadline else {"socketTimeoutMS": REPLY_MS}))
+        deadline = {} if has_deadline else {"socketTimeoutMS": REPLY_MS}
+        return kind(uri, event_listeners=[Attempts()], **deadline)
 
 
 def _patience(options: ClientOptions) -> float:
