@@ -79,6 +79,7 @@ AS_PYTHON: Final[Mapping[object, type[Exception]]] = {Document.__getitem__: KeyE
 
 WRITTEN: Final[Mapping[str, str]] = {
     "model.errors.MissingExtra": "module extra why",
+    "model.sealed.sealed": "kind",
     "model.values.check_callable": "what todo",
     "model.values.check_int": "what least most",
     "model.values.check_name": "what",

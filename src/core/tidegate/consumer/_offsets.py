@@ -22,6 +22,8 @@ Run: TypeAlias = tuple[int, int]
 
 def check_numbers(batch: object, what: str, most: int) -> None:
     """Raise Misuse unless it is a tuple of integers, no bools, from 0 to `most`. It may be long, so it is not shown."""
+    if type(batch) is tuple and len(batch) == 1 and type(batch[0]) is int and 0 <= batch[0] <= most:
+        return
     if type(batch) is not tuple or not {*map(type, batch)} <= {int}:
         raise Misuse(f"these are not {what}", why="they are integers, in a tuple")
     if batch and not 0 <= min(batch) <= max(batch) <= most:

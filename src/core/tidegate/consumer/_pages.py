@@ -18,7 +18,7 @@ from tidegate.consumer._offsets import OFFSET_MAX, Run, batch_of, not_an_offset
 
 __all__ = [
     "FORK_LEN", "PAGE", "PAGE_BITS", "Fork", "Leaf", "Node", "Pages", "bits_at", "count_open", "count_tracked",
-    "done_below", "done_within", "first_open", "from_on", "highest_in", "inserted", "leaves", "offsets_in", "paged",
+    "done_below", "done_within", "ended", "first_open", "first_run", "from_on", "highest_in", "inserted", "is_done_from", "leaves", "offsets_in", "paged",
     "replaced", "runs_of", "tracked_from", "within",
 ]  # fmt: skip
 
@@ -27,9 +27,6 @@ PAGE: Final = 1 << PAGE_BITS
 """How many offsets share a leaf of the tree."""
 
 _LAST: Final = PAGE - 1
-
-_FEW: Final = 16
-"""Below it, one by one is cheaper than all of a page."""
 
 _ONES: Final = re.compile("1+")
 
@@ -112,6 +109,27 @@ def replaced(pages: Pages, leaf: Leaf, more_open: int, more_tracked: int) -> Nod
     else:
         high = replaced(high, leaf, more_open, more_tracked)
     return (middle, open_count + more_open, tracked_count + more_tracked, low, high)
+
+
+def ended(pages: Pages, page: int, bits: int) -> tuple[Pages, int]:
+    """The tree in which those of these bits of the page that were open are done, and how many these were."""
+    path: list[Fork] = []
+    node = pages
+    while len(node) == FORK_LEN:
+        path.append(node)
+        node = node[3] if page < node[0] else node[4]
+    finished = node[1] & bits if node and node[0] == page else 0
+    if not finished or not node:
+        return pages, 0
+    count = finished.bit_count()
+    node = (page, node[1] ^ finished, node[2] | finished)
+    while path:
+        middle, open_count, tracked_count, low, high = path.pop()
+        if page < middle:
+            node = (middle, open_count - count, tracked_count, node, high)
+        else:
+            node = (middle, open_count - count, tracked_count, low, node)
+    return node, count
 
 
 def inserted(pages: Pages, leaf: Leaf) -> Node:
@@ -203,6 +221,22 @@ def done_below(pages: Node, position: int) -> int | None:
     return highest_in(behind) + 1 if behind else None
 
 
+def is_done_from(pages: Pages, position: int) -> bool:
+    """Whether anything is done from the position on."""
+    while len(pages) == FORK_LEN:
+        middle, _, _, low, high = pages
+        if position >> PAGE_BITS >= middle:
+            pages = high
+        elif count_tracked(high) > count_open(high):
+            return True
+        else:
+            pages = low
+    if not pages:
+        return False
+    page, _, done = pages
+    return within(page, done, position, OFFSET_MAX + 1) > 0
+
+
 def highest_in(pages: Node) -> int:
     while len(pages) == FORK_LEN:
         pages = pages[4]
@@ -243,22 +277,35 @@ def leaves(pages: Pages) -> Iterator[Leaf]:
 
 def first_open(pages: Pages, position: int, most: int) -> list[int]:
     """The lowest open offsets from the position on, at most so many."""
-    if len(pages) == FORK_LEN:
-        middle, count, _, low, high = pages
-        found = first_open(low, position, most) if count and position >> PAGE_BITS < middle else []
-        return found if len(found) == most or not high[1] else found + first_open(high, position, most - len(found))
-    if not pages:
-        return []
-    page, opened, _ = pages
-    bits = within(page, opened, position, OFFSET_MAX + 1)
-    if most >= _FEW:
-        return [*offsets_in(page, bits)[:most]]
-    found = []
-    while bits and len(found) < most:
-        lowest = bits & -bits
-        found.append((page << PAGE_BITS) + lowest.bit_length() - 1)
-        bits ^= lowest
+    found: list[int] = []
+    for page, bits in _open_from(pages, position):
+        found += offsets_in(page, bits)[: most - len(found)]
+        if len(found) == most:
+            break
     return found
+
+
+def first_run(pages: Pages, position: int) -> Run:
+    """The lowest open offset from the position on, and one past those of its page that follow without a gap."""
+    page, bits = next(_open_from(pages, position))
+    lowest = (bits & -bits).bit_length() - 1
+    run = bits >> lowest
+    start = (page << PAGE_BITS) + lowest
+    return start, start + (run ^ run + 1).bit_length() - 1  # the carry clears the run, and sets the bit behind it
+
+
+def _open_from(pages: Pages, position: int) -> Iterator[tuple[int, int]]:
+    """Pages with what is open in them from the position on."""
+    behind = [pages]
+    while behind:
+        node = behind.pop()
+        while len(node) == FORK_LEN:
+            middle, _, _, low, high = node
+            if high[1]:
+                behind.append(high)
+            node = low if low[1] and position >> PAGE_BITS < middle else ()
+        if node and (bits := within(node[0], node[1], position, OFFSET_MAX + 1)):
+            yield node[0], bits
 
 
 def offsets_in(page: int, bits: int) -> Sequence[int]:

@@ -528,6 +528,8 @@ Event: TypeAlias = (
 )
 
 EVENTS: Final = get_args(Event)
+OF_ANY_LIFE: Final = (Revoked, Lost, SlotFreed)
+"""Events that name no generation."""
 """Their classes."""
 
 
@@ -649,7 +651,7 @@ def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled:
 # --- at the entrance ----------------------------------------------------------------------------------------------------
 
 _REQUESTS: Final = get_args(Request)
-_UNNUMBERED: Final = (Revoked, Lost, SlotFreed)
+_KINDS: Final = frozenset(EVENTS)
 """What names no generation."""
 
 
@@ -662,13 +664,14 @@ def check_event(event: Event) -> None:
     Raises:
         Misuse: It is not an event of a partition, or one of its fields is of another type, or out of range.
     """
-    check_type(event, EVENTS, "an event of a partition")
+    if type(event) not in _KINDS:
+        check_type(event, EVENTS, "an event of a partition")
     check_type(event.partition, TopicPartition, "a partition of a topic")
-    if not isinstance(event, _UNNUMBERED):
+    if not isinstance(event, OF_ANY_LIFE):
         check_int(event.generation, "a generation", -1)
     match event:
         case WorkReported(_, _, what, ended):
-            if isinstance(what, RecordsHandled):
+            if type(what) is RecordsHandled:
                 _check_handled(what)
             else:
                 fanout.check_event(what)

@@ -16,7 +16,8 @@ from typing import Final, final
 import attrs
 
 from tidegate.consumer.commit_metadata import Alphabet, Survey, encoded, surveyed, units
-from tidegate.consumer.watermark import OffsetTracker, committable, tracked_beyond
+from tidegate.consumer.watermark import OffsetTracker, committable, done_beyond
+from tidegate.model.sealed import sealed
 
 __all__ = [
     "Commits",
@@ -27,7 +28,7 @@ _NOTICE: Final = 4
 
 
 @final
-@attrs.frozen
+@sealed
 class Commits:
     """What is committed, and what is to be.
 
@@ -98,7 +99,7 @@ class Commits:
     def made(self, position: int, tracker: OffsetTracker, limit: int) -> tuple[Commits, str]:
         """With a commit of this position in flight; and its metadata, of at most so many units."""
         text, length, survey = "", 0, self.survey
-        if self.alphabet is not None and tracked_beyond(tracker, position):
+        if self.alphabet is not None and done_beyond(tracker, position):
             survey = surveyed(tracker, survey)
             text = encoded(survey, limit=limit, alphabet=self.alphabet).text
             length = units(survey, self.alphabet)

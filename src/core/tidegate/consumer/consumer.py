@@ -25,8 +25,8 @@ Laws (AS: what a consumer has is its assignment)
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 from typing import Final, TypeAlias, final
 
@@ -48,6 +48,7 @@ from tidegate.consumer.partition import RUNNING_MAX, Owned, PartitionRules, Part
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
+from tidegate.model.sealed import sealed
 from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
@@ -59,31 +60,40 @@ _EXECUTORS: Final = 100
 
 
 @final
-@attrs.frozen
+@sealed
 class ConsumerState:
     """All partitions of one consumer.
 
-    Invariants: the partitions are in order, each once; running and load are sums over them.
+    Invariants: the partitions are in order, each once; the rest follows from them.
 
     Attributes:
         partitions: Those that are owned.
         verdict: Whether new records are taken.
         running: How many handlers and tasks run.
         load: How many records were delivered and are not settled.
+        startable: Where something may be given to an executor: a bit for each partition.
     """
 
     partitions: tuple[Owned, ...] = ()
     verdict: GateVerdict = Flow(GateReason.BELOW_HIGH)
     running: int = attrs.field(default=attrs.Factory(lambda self: _running(self.partitions), takes_self=True), eq=False)
     load: int = attrs.field(default=attrs.Factory(lambda self: _load(self.partitions), takes_self=True), eq=False)
+    startable: int = attrs.field(
+        default=attrs.Factory(lambda self: _startable(self.partitions), takes_self=True), eq=False, repr=False
+    )
 
     def __str__(self) -> str:
         return "; ".join([str(self.verdict), *(f"{part.partition} {part}" for part in self.partitions)])
 
     def __getitem__(self, partition: TopicPartition) -> PartitionState:
-        at = bisect_left(self.partitions, partition, key=_PARTITION)
-        is_ours = at < len(self.partitions) and self.partitions[at].partition == partition
+        at, is_ours = _place(self.partitions, partition)
         return self.partitions[at] if is_ours else Unassigned()
+
+
+def _place(partitions: Sequence[Owned], partition: TopicPartition) -> tuple[int, bool]:
+    """Where the partition stands among those in order, or would, and whether it does."""
+    at = bisect_left(partitions, (partition.topic, partition.partition), key=_PARTITION)
+    return at, at < len(partitions) and partitions[at].partition == partition
 
 
 def _running(partitions: tuple[Owned, ...]) -> int:
@@ -92,6 +102,10 @@ def _running(partitions: tuple[Owned, ...]) -> int:
 
 def _load(partitions: tuple[Owned, ...]) -> int:
     return sum(part.records for part in partitions)
+
+
+def _startable(partitions: Sequence[Owned]) -> int:
+    return sum(1 << at for at, part in enumerate(partitions) if part.has_something_to_start)
 
 
 ConsumerStep: TypeAlias = Step[ConsumerState, Command]
@@ -153,36 +167,41 @@ class ConsumerRules:
 
     def _stepped(self, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
         """As `step`, for a worker, which has checked the events; there is at least one."""
-        partitions, running, load = state.partitions, state.running, state.load
+        partitions, running, load, startable = [*state.partitions], state.running, state.load, state.startable
         commands: tuple[Command, ...] = ()
+        at, is_ours = 0, False
         for event in events:
-            at = bisect_left(partitions, event.partition, key=_PARTITION)
-            before = partitions[at] if at < len(partitions) and partitions[at].partition == event.partition else None
+            at, is_ours = _place(partitions, event.partition)
+            before = partitions[at] if is_ours else None
             done = self.partition._told(before or _NOT_OURS, event)  # noqa: SLF001  the event is checked
-            after = done.state if isinstance(done.state, Owned) else None
-            if after is not before:
-                partitions = (*partitions[:at], *((after,) if after else ()), *partitions[at + bool(before) :])
-                running += (after.running if after else 0) - (before.running if before else 0)
-                load += (after.records if after else 0) - (before.records if before else 0)
             commands = (*commands, *done.commands) if commands else done.commands
-        # Who made room does not take it before the others.
-        last = bisect_right(partitions, events[-1].partition, key=_PARTITION)
-        for at in (*range(last, len(partitions)), *range(last)) if running < self.executors else ():
-            part = partitions[at]
-            if not part.has_something_to_start:
+            if done.state is before:
                 continue
-            begun = self.partition._begun(Step(part), self.executors - running + part.running)  # noqa: SLF001
-            started = begun.state
-            assert isinstance(started, Owned), "to begin something ends nothing"
-            if started is not part:
-                partitions = (*partitions[:at], started, *partitions[at + 1 :])
-                running += started.running - part.running
-                load += started.records - part.records
-                commands = (*commands, *begun.commands)
-            if running >= self.executors:
-                break
-        verdict = decide(self.thresholds, state.verdict.gate, load)
-        return Step(ConsumerState(partitions, verdict, running, load), commands)
+            after = done.state if isinstance(done.state, Owned) else None
+            partitions[at : at + is_ours] = () if after is None else (after,)
+            if before is None or after is None:
+                running += after.running if after else -before.running if before else 0
+                load += after.records if after else -before.records if before else 0
+                startable = _startable(partitions)
+                continue
+            running += after.work.running - before.work.running
+            load += after.records - before.records
+            startable = _marked(startable, at, after)
+        last = at + is_ours  # who made room does not take it before the others
+        left = startable
+        while left and running < self.executors:
+            in_turn = left >> last << last or left
+            at = (in_turn & -in_turn).bit_length() - 1
+            left ^= 1 << at
+            part = partitions[at]
+            begun, asked = self.partition._begun(part, self.executors - running + part.work.running)  # noqa: SLF001
+            if asked:  # what begins was counted in the load as it waited
+                partitions[at] = begun
+                running += begun.work.running - part.work.running
+                startable = _marked(startable, at, begun)
+                commands = (*commands, *asked)
+        verdict = _judged(self.thresholds, state.verdict, load)
+        return Step(ConsumerState(tuple(partitions), verdict, running, load, startable), commands)
 
     def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         """Which partitions to poll now, and what to pause and resume first.
@@ -199,5 +218,21 @@ class ConsumerRules:
         return plan(state.verdict, [part.partition for part in state.partitions], paused, held)
 
 
+def _marked(startable: int, at: int, part: Owned) -> int:
+    """With the bit of this partition as it is now."""
+    bit = 1 << at
+    return startable | bit if part.has_something_to_start else startable & ~bit
+
+
+def _judged(thresholds: Thresholds, before: GateVerdict, load: int) -> GateVerdict:
+    """The verdict at this load, which is mostly the one before."""
+    is_same = (
+        load < thresholds.high
+        if before.reason is GateReason.BELOW_HIGH
+        else load > thresholds.low and before.reason is GateReason.ABOVE_LOW
+    )
+    return before if is_same else decide(thresholds, before.gate, load)
+
+
 _NOT_OURS: Final = Unassigned()
-_PARTITION: Final = attrgetter("partition")
+_PARTITION: Final = attrgetter("partition.topic", "partition.partition")

@@ -30,6 +30,7 @@ import attrs
 from tidegate.consumer.backpressure import Load
 from tidegate.consumer.order import Order
 from tidegate.consumer.watermark import OffsetTracker, is_open
+from tidegate.model.sealed import sealed
 
 __all__ = [
     "Deviation", "Handling", "RecordPhase",
@@ -73,7 +74,7 @@ class Deviation:
 
 
 @final
-@attrs.frozen
+@sealed
 class Handling:
     """What is in work.
 
@@ -104,7 +105,7 @@ class Handling:
     @property
     def records(self) -> int:
         """How many those are."""
-        return self.running + len(self.ready) + self.backing_off + self.answering
+        return self.running + (len(self.ready) + self.backing_off + self.answering if self.deviations else 0)
 
     def of(self, offset: int) -> Deviation | None:
         """The entry of a record."""

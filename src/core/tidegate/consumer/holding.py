@@ -14,6 +14,7 @@ import attrs
 from tidegate.consumer.backpressure import Free, PartitionHold, PartitionLimits, PartitionPressure, decide_partition
 from tidegate.consumer.watermark import OffsetTracker, pending, span
 from tidegate.model.instants import Duration
+from tidegate.model.sealed import sealed
 
 __all__ = [
     "Holding",
@@ -21,7 +22,7 @@ __all__ = [
 
 
 @final
-@attrs.frozen
+@sealed
 class Holding:
     """What the partition holds up, and whether it is held for that.
 
@@ -40,10 +41,10 @@ class Holding:
     def decided(self, limits: PartitionLimits, tracker: OffsetTracker, metadata: int) -> Holding:
         """Held or free, now that this is undone, and its metadata takes so many units."""
         hold: PartitionHold
+        if type(self.hold) is Free and self._is_far(limits, tracker, metadata):
+            return self
         if not pending(tracker):  # where nothing is undone, nothing is held up
             hold = decide_partition(limits, self.hold, PartitionPressure())
-        elif isinstance(self.hold, Free) and self._is_far(limits, tracker, metadata):
-            return self
         else:
             pressure = PartitionPressure(span=span(tracker), size=self.size, age=self.age, metadata=metadata)
             hold = decide_partition(limits, self.hold, pressure)

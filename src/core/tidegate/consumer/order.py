@@ -27,9 +27,11 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
+from tidegate.consumer._stages import next_open, next_run
 from tidegate.consumer._tables import Table, changed, entries, found, of_bytes, of_offset
 from tidegate.consumer.commands import Key
-from tidegate.consumer.watermark import OFFSET_MAX, OffsetTracker, open_from
+from tidegate.consumer.watermark import OFFSET_MAX, OffsetTracker
+from tidegate.model.sealed import sealed
 
 __all__ = [
     "ALL_KEYS", "Lines", "Order", "Queue",
@@ -40,14 +42,15 @@ ALL_KEYS: Final = b""
 
 
 @final
-@attrs.frozen
+@sealed
 class Queue:
     """Records are taken as they lie in the log: several at a time, or one after the other.
 
-    Invariants: what is late is below the cursor.
+    Invariants: what is late is below the cursor, and the cursor is not beyond `until`.
 
     Attributes:
         cursor: What is open from here on was not taken.
+        until: What is from the cursor on and below this is known to be open.
         waiting: How many records wait.
         late: Those that wait below the cursor, for they came after higher ones, in order.
         stop: What waits from here on is dropped.
@@ -63,11 +66,17 @@ class Queue:
     is_line: bool = False
     busy: int = 0
     is_closed: bool = False
+    until: int = attrs.field(default=attrs.Factory(lambda self: self.cursor, takes_self=True), eq=False, repr=False)
 
     @property
     def closed(self) -> frozenset[bytes]:
         """The keys whose rest is held back or diverted."""
         return frozenset({ALL_KEYS}) if self.is_closed else frozenset()
+
+    @property
+    def has_next(self) -> bool:
+        """Whether a record may be taken."""
+        return self.waiting > 0 and not (self.is_line and self.busy)
 
     def came(self, offsets: tuple[int, ...], keys: Sequence[Key] = (), *, drops: bool = False) -> Queue:  # noqa: ARG002  as with lines
         """With these records, too, in order; `drops` says that nothing of a closed key is to be taken any more."""
@@ -75,24 +84,32 @@ class Queue:
         if offsets and offsets[0] < self.cursor:
             late = tuple(sorted({*late, *(each for each in offsets if each < self.cursor)}))
         new = len(offsets) if self.stop > OFFSET_MAX else bisect_left(offsets, self.stop)
+        until = self.until
+        if offsets and offsets[0] == until and offsets[-1] - until == len(offsets) - 1:
+            until += len(offsets)
         waiting = self.waiting + new
-        return Queue(self.cursor, waiting, late, self.stop, self.is_line, self.busy, self.is_closed)
+        return Queue(self.cursor, waiting, late, self.stop, self.is_line, self.busy, self.is_closed, until)
 
     def taken(self, tracker: OffsetTracker, most: int) -> tuple[Queue, tuple[int, ...]]:
         """The next records, at most so many, in order; and the order without them."""
-        if not self.waiting or (self.is_line and self.busy):
+        if not self.has_next:
             return self, ()
         most = 1 if self.is_line else most
-        late = self.late[: min(most, bisect_left(self.late, self.stop))]
-        offsets, cursor = late, self.cursor
-        if len(late) < most and len(late) < self.waiting:
-            new = open_from(tracker, cursor, min(most, self.waiting) - len(late))
-            offsets, cursor = (*late, *new) if late else new, new[-1] + 1
-        rest, taken = self.late[len(late) :], len(offsets)
-        return (
-            Queue(cursor, self.waiting - taken, rest, self.stop, self.is_line, self.busy + taken, self.is_closed),
-            offsets,
-        )
+        offsets: tuple[int, ...] = ()
+        rest, cursor, until = self.late, self.cursor, self.until
+        if rest:
+            ahead = min(most, bisect_left(rest, self.stop))
+            offsets, rest = rest[:ahead], rest[ahead:]
+        new = min(most, self.waiting) - len(offsets)
+        if new > 0:
+            if cursor + new > until:
+                cursor, until = next_run(tracker, cursor)
+            run = tuple(range(cursor, cursor + new)) if cursor + new <= until else next_open(tracker, cursor, new)
+            offsets, cursor = (*offsets, *run) if offsets else run, run[-1] + 1
+        taken = len(offsets)
+        waiting, busy = self.waiting - taken, self.busy + taken
+        known = max(cursor, until)
+        return Queue(cursor, waiting, rest, self.stop, self.is_line, busy, self.is_closed, known), offsets
 
     def is_taken(self, offset: int) -> bool:
         """Whether a record that is open was taken."""
@@ -130,7 +147,7 @@ class Queue:
     def queued(self, tracker: OffsetTracker) -> tuple[int, ...]:
         """What waits, in order."""
         late = self.late[: bisect_left(self.late, self.stop)]
-        return (*late, *open_from(tracker, self.cursor, self.waiting - len(late)))
+        return (*late, *next_open(tracker, self.cursor, self.waiting - len(late)))
 
 
 @final
@@ -150,7 +167,7 @@ class _Entry:
 
 
 @final
-@attrs.frozen
+@sealed
 class Lines:
     """The records of a key wait for each other.
 
@@ -167,6 +184,16 @@ class Lines:
     free: tuple[int, ...] = ()
     waiting: int = 0
     closed: frozenset[bytes] = attrs.field(default=frozenset(), repr=False)
+
+    @property
+    def has_next(self) -> bool:
+        """Whether a record may be taken."""
+        return bool(self.free)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the rest of any key is held back or diverted."""
+        return bool(self.closed)
 
     def came(self, offsets: tuple[int, ...], keys: Sequence[Key], *, drops: bool = False) -> Lines:
         """With these records, too, in order; `drops` says that nothing of a closed key is to be taken any more."""

@@ -89,8 +89,10 @@ from typing import Final, assert_never, final
 import attrs
 
 from tidegate.consumer import fanout
+from tidegate.consumer._stages import settled
 from tidegate.consumer.backpressure import Free, PartitionLimits
 from tidegate.consumer.commands import (
+    OF_ANY_LIFE,
     Assigned,
     Command,
     Commit,
@@ -144,7 +146,6 @@ from tidegate.consumer.watermark import (
     acknowledged,
     completed,
     delivered,
-    pending,
     undelivered,
 )
 from tidegate.consumer.windowed import Windowed, what_fails
@@ -316,17 +317,16 @@ class PartitionRules:
         if isinstance(state, Owned) and event.partition != state.partition:
             return Step(state)  # whoever handed it over took one partition for another
         told = self._told(state, event)
-        return self._begun(told, self.running_max) if isinstance(told.state, Owned) else told
+        if not isinstance(told.state, Owned):
+            return told
+        begun, commands = self._begun(told.state, self.running_max)
+        return Step(begun, (*told.commands, *commands))
 
     def _told(self, state: PartitionState, event: Event) -> PartitionStep:
         """What follows from an event before executors are given out: for a consumer, which has checked it."""
-        match state:
-            case Owned():
-                return self._owned(state, event) if _is_current(state, event) else Step(state)
-            case Unassigned():
-                return self._unassigned(event)
-            case _:
-                assert_never(state)
+        if isinstance(state, Unassigned):
+            return self._unassigned(event)
+        return self._owned(state, event) if _is_current(state, event) else Step(state)
 
     def _unassigned(self, event: Event) -> PartitionStep:
         match event:
@@ -464,8 +464,7 @@ class PartitionRules:
             if lost:
                 failed = (*failed, *lost)
                 notes = (WorkUnanswered(part.partition, part.generation, Handle(lost, what.attempt)),)
-        after = completed(tracker, done)
-        count = pending(tracker) - pending(after)
+        after, count = settled(tracker, done)
         if failed:
             part = attrs.evolve(part, tracker=after, order=order.settled(count, done), work=work.ended(count, done))
             part, commands = self._failed(part, sorted(failed), what.attempt)
@@ -659,7 +658,9 @@ class PartitionRules:
         tracker = part.tracker if tracker is None else tracker
         order = part.order if order is None else order
         work = part.work if work is None else work
-        commits = (part.commits if commits is None else commits).done(done)
+        commits = part.commits if commits is None else commits
+        if done:
+            commits = commits.done(done)
         phase = part.phase
         if not commits.backs_off:
             position = self.parts.position_to_commit(self, phase, tracker, commits)
@@ -692,16 +693,13 @@ class PartitionRules:
 
     # --- give out executors ---
 
-    def _begun(self, told: PartitionStep, room: int) -> PartitionStep:
+    def _begun(self, part: Owned, room: int) -> tuple[Owned, Sequence[Command]]:
         """What may be started is started, where so many handlers or tasks of the partition may run."""
-        part = told.state
-        if not isinstance(part, Owned) or not part.has_something_to_start:
-            return told
         if isinstance(part.work, Windowed):
-            return self._windows_begun(part, part.work, room, told.commands)
-        return self._handlers_begun(part, part.work, room, told.commands)
+            return self._windows_begun(part, part.work, room)
+        return self._handlers_begun(part, part.work, room)
 
-    def _handlers_begun(self, part: Owned, work: Handling, room: int, commands: tuple[Command, ...]) -> PartitionStep:
+    def _handlers_begun(self, part: Owned, work: Handling, room: int) -> tuple[Owned, Sequence[Command]]:
         """First what is tried again, then what is next."""
         begun: list[Command] = []
         order = part.order
@@ -713,14 +711,14 @@ class PartitionRules:
             order, offsets = order.taken(part.tracker, room - work.running)
             if not offsets:
                 break
-            if self.parts.is_diverted(order, offsets[0]):
+            if order.is_closed and self.parts.is_diverted(order, offsets[0]):
                 work = work.changed({offsets[0]: Deviation(offsets[0], RecordPhase.ANSWERED_FOR)})
                 begun.append(_work(part, DeliverRecords(offsets[0], offsets, offsets)))
             else:
                 work = work.begun(len(offsets))
                 begun += self._handle(part, offsets, 1)
         if not begun:
-            return Step(part, commands)
+            return part, ()
         after = Owned(
             part.partition,
             part.generation,
@@ -733,17 +731,18 @@ class PartitionRules:
             part.holding,
             part.revocation,
         )
-        return Step(after, (*commands, *begun))
+        return after, begun
 
     def _handle(self, part: Owned, offsets: Sequence[int], attempt: int) -> list[Command]:
         """Commands to handle these records."""
+        if len(offsets) <= self.batch_max:
+            return [Work(part.partition, part.generation, Handle(tuple(offsets), attempt), tuple(offsets))]
         batches = [tuple(offsets[at : at + self.batch_max]) for at in range(0, len(offsets), self.batch_max)]
         return [Work(part.partition, part.generation, Handle(batch, attempt), batch) for batch in batches]
 
-    def _windows_begun(self, part: Owned, work: Windowed, room: int, commands: tuple[Command, ...]) -> PartitionStep:
+    def _windows_begun(self, part: Owned, work: Windowed, room: int) -> tuple[Owned, Sequence[Command]]:
         """Take windows while executors are free, and start what is ready."""
-        part, begun = self._tasks_begun(part, work, room)
-        commands = (*commands, *begun)
+        part, commands = self._tasks_begun(part, work, room)
         while part.order.waiting and part.running < room and not part.work.ready:
             assert isinstance(part.work, Windowed)
             if self.hooks and part.work.is_arranging:
@@ -757,7 +756,7 @@ class PartitionRules:
             assert isinstance(part.work, Windowed)
             part, begun = self._tasks_begun(part, part.work, room)
             commands = (*commands, *follows, *begun)
-        return Step(part, commands)
+        return part, commands
 
     def _tasks_begun(self, part: Owned, work: Windowed, room: int) -> tuple[Owned, tuple[Command, ...]]:
         """Give what is ready to executors that are free."""
@@ -891,13 +890,9 @@ PARTS: Final[PartitionParts] = PartitionParts(_position_to_commit, _revoked, _st
 
 def _is_current(part: Owned, event: Event) -> bool:
     """Is the event of this generation? An assignment is of a newer one."""
-    match event:
-        case Revoked() | Lost() | SlotFreed():
-            return True
-        case Assigned(_, generation):
-            return generation > part.generation
-        case _:
-            return event.generation == part.generation
+    if isinstance(event, OF_ANY_LIFE):
+        return True
+    return event.generation > part.generation if isinstance(event, Assigned) else event.generation == part.generation
 
 
 def _work(part: Owned, request: UserRequest) -> Work:

@@ -25,6 +25,7 @@ from tidegate.consumer.windowed import Windowed
 from tidegate.model.documents import show
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
+from tidegate.model.sealed import sealed
 
 __all__ = [
     "Owned", "PartitionState", "PartitionStep", "Phase", "Revocation", "Unassigned",
@@ -68,7 +69,7 @@ class Revocation:
 
 
 @final
-@attrs.frozen
+@sealed
 class Owned:
     """It is ours.
 
@@ -126,8 +127,8 @@ class Owned:
 
     @property
     def has_something_to_start(self) -> bool:
-        """Whether something waits for an executor."""
-        return bool(self.order.waiting or self.work.ready)
+        """Whether something may be given to an executor."""
+        return self.order.has_next or bool(self.work.ready)
 
     @property
     def hold(self) -> PartitionHold:

@@ -63,10 +63,12 @@ from tidegate.consumer._pages import (
     count_tracked,
     done_below,
     done_within,
+    ended,
     first_open,
     from_on,
     highest_in,
     inserted,
+    is_done_from,
     leaves,
     offsets_in,
     paged,
@@ -75,12 +77,13 @@ from tidegate.consumer._pages import (
     tracked_from,
 )
 from tidegate.model.errors import Misuse, shown
+from tidegate.model.sealed import sealed
 from tidegate.model.values import check_int
 
 __all__ = [
     "KNOWN_DONE_MAX", "OFFSET_MAX", "OffsetTracker", "Run", "acknowledged", "check_tracker", "committable", "completed",
-    "delivered", "done_offsets", "done_runs", "highest", "is_open", "low_watermark", "oldest_open", "open_from",
-    "open_offsets", "pending", "restored", "span", "successor", "tracked", "tracked_beyond", "undelivered",
+    "delivered", "done_beyond", "done_offsets", "done_runs", "highest", "is_open", "low_watermark", "oldest_open", "open_from",
+    "open_offsets", "pending", "restored", "span", "successor", "tracked", "undelivered",
 ]  # fmt: skip
 
 KNOWN_DONE_MAX: Final = 2**27
@@ -88,7 +91,7 @@ KNOWN_DONE_MAX: Final = 2**27
 
 
 @final
-@attrs.frozen(repr=False)
+@sealed
 class OffsetTracker:
     """What was delivered of one partition since it was assigned, and what of that is done.
 
@@ -199,11 +202,7 @@ def completed(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
     check_tracker(tracker)
     pages = tracker.pages
     for page, bits in paged(offsets, tracker.floor):
-        opened, done = bits_at(pages, page)
-        finished = opened & bits
-        if finished:
-            leaf = (page, opened ^ finished, done | finished)
-            pages = leaf if len(pages) != FORK_LEN else replaced(pages, leaf, -finished.bit_count(), 0)
+        pages, _ = ended(pages, page, bits)
     return tracker if pages is tracker.pages else OffsetTracker(tracker.floor, tracker.frontier, pages)
 
 
@@ -296,12 +295,11 @@ def tracked(tracker: OffsetTracker) -> int:
     return count_tracked(tracker.pages) if tracker.pages else 0
 
 
-def tracked_beyond(tracker: OffsetTracker, position: int) -> bool:
-    """Whether anything is open or done, or known to be done, from the position on."""
+def done_beyond(tracker: OffsetTracker, position: int) -> bool:
+    """Whether anything is done, or known to be done, from the position on."""
     check_tracker(tracker)
     check_position(position)
-    pages = tracker.pages
-    return highest_in(pages) >= position if pages else False
+    return is_done_from(tracker.pages, position)
 
 
 def span(tracker: OffsetTracker) -> int:

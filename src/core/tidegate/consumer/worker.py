@@ -48,7 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum, unique
-from typing import Final, TypeAlias, assert_never, final, get_args
+from typing import Final, TypeAlias, assert_never, final
 
 import attrs
 
@@ -70,6 +70,7 @@ from tidegate.model.effects import Cancel, Effect
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
+from tidegate.model.sealed import sealed
 from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
@@ -217,7 +218,7 @@ class ShutdownPhase(StrEnum):
 
 
 @final
-@attrs.frozen
+@sealed
 class WorkerState:
     """A consumer that may be asked to stop.
 
@@ -279,7 +280,6 @@ class WorkerRules:
             Misuse: An argument is of another type, or out of range.
         """
         check_type(state, WorkerState, "a worker")
-        check_type(event, _EVENTS, "an event of a worker")
         match event:
             case StopRequested(known):
                 check_tuple(known, Revoked, "what is known of a partition")
@@ -294,9 +294,9 @@ class WorkerRules:
                 return Step(state)  # nobody asked for it, or it is gone
             case commands.Batch(events):
                 check_tuple(events, commands.EVENTS, "an event of a partition")
-                return self._settled(*self._followed(state, events)) if events else Step(state)
+                return self._followed(state, events) if events else Step(state)
             case _:
-                return self._settled(*self._followed(state, (event,)))
+                return self._followed(state, (event,))
 
     @property
     def _wait(self) -> StartLeaveTimer:
@@ -309,9 +309,9 @@ class WorkerRules:
             case ShutdownPhase.WORKING:
                 named = {each.partition: each for each in known}
                 drained = tuple(named.get(partition, Revoked(partition)) for partition in owned)
-                return self._settled(*self._let_go(attrs.evolve(state, phase=ShutdownPhase.DRAINING), drained))
+                return self._let_go(attrs.evolve(state, phase=ShutdownPhase.DRAINING), drained)
             case ShutdownPhase.DRAINING:
-                return self._settled(*self._let_go(state, tuple(map(Lost, owned))))
+                return self._let_go(state, tuple(map(Lost, owned)))
             case ShutdownPhase.LEAVING:
                 return Step(attrs.evolve(state, phase=ShutdownPhase.GONE), (Cancel(Leave()), Cancel(self._wait)))
             case ShutdownPhase.GONE:
@@ -319,9 +319,7 @@ class WorkerRules:
             case _:
                 assert_never(state.phase)
 
-    def _let_go(
-        self, state: WorkerState, events: tuple[Revoked | Lost, ...]
-    ) -> tuple[WorkerState, tuple[ShutdownCommand, ...]]:
+    def _let_go(self, state: WorkerState, events: tuple[Revoked | Lost, ...]) -> ShutdownStep:
         """What each partition does when it ends. None makes room for another, so one after the other is enough."""
         each = self.consumer.partition
         done = [
@@ -332,21 +330,19 @@ class WorkerRules:
         left = ConsumerState(partitions, state.consumer.verdict)
         verdict = decide(self.consumer.thresholds, left.verdict.gate, left.load)
         asked = tuple(command for step in done for command in step.commands)
-        return _committing(state, attrs.evolve(left, verdict=verdict), state.commits, asked), asked
+        return self._settled(
+            WorkerState(state.phase, attrs.evolve(left, verdict=verdict), _in_flight(state.commits, (), asked)), asked
+        )
 
-    def _followed(
-        self, state: WorkerState, events: tuple[commands.Event, ...]
-    ) -> tuple[WorkerState, tuple[ShutdownCommand, ...]]:
+    def _followed(self, state: WorkerState, events: tuple[commands.Event, ...]) -> ShutdownStep:
         """What follows for the partitions."""
         for event in events:
             commands.check_event(event)
         if state.phase is not ShutdownPhase.WORKING:  # what is assigned is not taken: its earlier life is over
             events = tuple(Lost(event.partition) if isinstance(event, Assigned) else event for event in events)
         done = self.consumer._stepped(state.consumer, events)  # noqa: SLF001  they are checked
-        left = state.commits
-        for event in events if left else ():
-            left = _unanswered(left, event)
-        return _committing(state, done.state, left, done.commands), done.commands
+        commits = _in_flight(state.commits, events, done.commands)
+        return self._settled(WorkerState(state.phase, done.state, commits), done.commands)
 
     def _settled(self, state: WorkerState, asked: tuple[ShutdownCommand, ...]) -> ShutdownStep:
         """Leave when nothing is owned any more."""
@@ -358,20 +354,24 @@ class WorkerRules:
         )
 
 
-_EVENTS: Final = get_args(ShutdownEvent)
-
-
-def _committing(
-    state: WorkerState, consumer: ConsumerState, commits: tuple[Commit, ...], asked: tuple[commands.Command, ...]
-) -> WorkerState:
-    """The worker with these partitions, and with the commits among these commands in flight as well."""
-    begun = tuple([command for command in asked if isinstance(command, Commit)])
-    return WorkerState(state.phase, consumer, (*commits, *begun) if begun else commits)
+def _in_flight(
+    commits: tuple[Commit, ...], events: tuple[commands.Event, ...], asked: tuple[commands.Command, ...]
+) -> tuple[Commit, ...]:
+    """The commits in flight after these events, with those among the commands."""
+    for event in events if commits else ():
+        commits = _unanswered(commits, event)
+    for command in asked:
+        if isinstance(command, Commit):
+            commits = (*commits, command)
+    return commits
 
 
 def _unanswered(commits: tuple[Commit, ...], event: commands.Event) -> tuple[Commit, ...]:
     """Those that are not answered yet."""
-    if not isinstance(event, Committed | CommitRefused | CommitUnknown | MetadataRefused):
+    if not isinstance(event, _ANSWERS):
         return commits
     answered = (event.partition, event.generation, event.position)
     return tuple(each for each in commits if (each.partition, each.generation, each.position) != answered)
+
+
+_ANSWERS: Final = (Committed, CommitRefused, CommitUnknown, MetadataRefused)

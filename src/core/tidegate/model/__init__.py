@@ -4,6 +4,7 @@ In reading order:
     errors      what is raised when tidegate is used wrongly
     values      checks of arguments
     immutable   what is known to be immutable all the way down
+    sealed      values that only type checkers keep from being changed
     instants    points in time, on clocks that have names
     effects     programs, what they may ask of the world, and how it fails
     documents   documents, filters and updates (a package)

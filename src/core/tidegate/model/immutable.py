@@ -15,6 +15,7 @@ from typing import Final, cast
 from tidegate.model.documents import Document, show
 from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse
+from tidegate.model.sealed import SEALED
 from tidegate.model.values import field_names
 
 __all__ = ["frozen_fields", "is_value", "must_be_value"]
@@ -44,10 +45,11 @@ def is_value(item: object) -> bool:
 
 @cache
 def frozen_fields(kind: type) -> tuple[str, ...] | None:
-    """The fields of a frozen attrs class; None for any other class."""
+    """The fields of a frozen attrs class, or of one that type checkers take for frozen; None for any other class."""
     names = field_names(kind)
     guards: tuple[object, object] = (kind.__setattr__, kind.__delattr__)  # one with validators has the first, too
-    is_frozen = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__
+    is_guarded = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__
+    is_frozen = is_guarded or SEALED in vars(kind)
     return names if is_frozen and not issubclass(kind, BaseException) else None
 
 

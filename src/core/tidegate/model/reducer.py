@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar, final
 
-import attrs
+from tidegate.model.sealed import sealed
 
 __all__ = ["Reducer", "Step"]
 
@@ -26,7 +26,7 @@ E_contra = TypeVar("E_contra", contravariant=True)
 
 
 @final
-@attrs.frozen
+@sealed
 class Step(Generic[S_co, C_co]):
     """What follows from an event: the next state, and the commands to carry out, in this order."""
 

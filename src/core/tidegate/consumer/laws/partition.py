@@ -77,7 +77,7 @@ def starts_nothing(command: Effect[object]) -> bool:
 
 def has_nothing_to_start(part: Owned) -> bool:
     """Law P5: a partition that is revoked has dropped what waited to be started."""
-    return part.phase is not Phase.DRAINING or not part.has_something_to_start
+    return part.phase is not Phase.DRAINING or not (part.order.waiting or part.work.ready)
 
 
 def is_released(asked: Collection[Work], commits: Collection[Commit], ready: int | None, *, in_time: bool) -> bool:
