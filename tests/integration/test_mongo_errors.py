@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import subprocess
 import sys
 import traceback
@@ -51,7 +52,7 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, Instant, instant
 from tidegate.model.operations import Operation, delete_one, find_one, find_one_and_update, insert_one, update_one
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
-from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, masked
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
 from tidegate_adapters.mongo_attempts import Attempts
 from tidegate_adapters.mongo_errors import Before, DriverError, failure
 
@@ -700,11 +701,48 @@ def test_a_client_without_acknowledgements_is_refused(mongod: MongoServer, ask: 
 
 
 @both
-@pytest.mark.parametrize("name", ["", "a b", "a.b", "$", 7], ids=repr)
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "$", 7, "d\ud800", "d" * 64, "é" * 32], ids=ascii)
 def test_a_database_needs_a_name(mongod: MongoServer, ask: Ask, name: Any) -> None:
     """One that MongoDB has."""
     with pytest.raises(Misuse, match="is not a name of a database"):
         ask(mongod.uri, name)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda sync, _, __: AsyncMongo(sync, "any"),
+        lambda _, loops, __: Mongo(loops, "any"),
+        lambda _, loops, __: make_unique(loops, "any", {}),
+        lambda sync, _, __: in_loop(make_unique_async(sync, "any", {})),
+        lambda _, __, uri: Mongo(uri, "any"),
+        lambda _, __, uri: AsyncMongo(uri, "any"),
+        lambda *_: Mongo(None, "any"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_client_of_the_wrong_kind_is_refused(made: Callable[[Any, Any, Any], object]) -> None:
+    """What is taken for one would answer success, and write nothing. What it is shows no secret."""
+    with MongoClient[Raw](connect=False) as sync, pytest.raises(Misuse) as raised:
+        made(sync, AsyncMongoClient[Raw](connect=False), f"mongodb://ann:{SECRET}@host")
+
+    assert "connect(uri)" in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+@both
+@pytest.mark.mongo
+@pytest.mark.parametrize("effect", [FIND, INCREMENT])
+def test_a_standalone_server_is_refused_before_anything_is_asked(standalone: int, ask: Ask, effect: Operation) -> None:
+    """It would take the writes, and confirm more than it can."""
+    with MongoClient[Raw](LOOPBACK, standalone) as looking:
+        looking.alone[COLLECTION].insert_one({"_id": "x", "count": 0})
+        try:
+            with pytest.raises(TidegateError, match="is not a replica set"):
+                ask(f"mongodb://{LOOPBACK}:{standalone}", "alone", effect)
+
+            assert count(looking, "alone") == 0
+        finally:
+            looking.drop_database("alone")
 
 
 def test_a_closed_client_is_a_misuse(mongod: MongoServer, database: str) -> None:
@@ -813,6 +851,11 @@ BROKEN: Final = (
     f"mongodb://ann:{SECRET}@host:port",
     f"mongodb://ann:{SECRET}@host:27017/?no={SECRET}",
     f"mongodb://ann:{SECRET}@more@host:27017",
+    f"mongodb://ann:p@{SECRET}/w@host:27017",
+    f"mongodb://ann:p@{SECRET}?w@host:27017",
+    f"mongodb://host/?tls=true&tlsCAFile=/no/{SECRET}.pem",
+    f"mongodb://host/?tls=true&tlsCAFile={os.devnull}&appName={SECRET}",
+    f"mongodb://host/?tls=true&tlsCertificateKeyFile={__file__}&tlsCertificateKeyFilePassword={SECRET}",
     f"ann:{SECRET}@host",
     f"http://ann:{SECRET}@host",
     f"mongodb://host/?tls=true&tlsCertificateKeyFilePassword=a@{SECRET}&tlsInsecure=maybe",

@@ -142,7 +142,7 @@ def _foreign(value: object, where: str) -> Foreign:
     if element[0] not in _NAMES:
         raise Misuse(
             f"a field holds a {type(value).__name__}, which has no counterpart in tidegate",
-            where=where,
+            where=shown(where),
             why="programs compare what they read, and this would compare wrongly",
             todo="store it as a string, an integer, a float, bytes, a date, an array or an object",
         )

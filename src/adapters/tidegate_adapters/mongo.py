@@ -68,7 +68,7 @@ from tidegate.model.documents import (
     Update,
 )
 from tidegate.model.effects import Ambiguous
-from tidegate.model.errors import MissingExtra, Misuse, TidegateError
+from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import (
     DeleteOne,
@@ -88,7 +88,7 @@ try:
     import pymongo
     from pymongo import AsyncMongoClient, MongoClient, ReadPreference, ReturnDocument, WriteConcern
     from pymongo.client_options import ClientOptions
-    from pymongo.errors import InvalidName, OperationFailure, PyMongoError, ServerSelectionTimeoutError
+    from pymongo.errors import ConnectionFailure, InvalidName, OperationFailure, PyMongoError
     from pymongo.read_concern import ReadConcern
 
     from tidegate_adapters.bson_values import CODEC, loaded, stored
@@ -122,11 +122,13 @@ class Mongo:
         database: Where the collections are.
 
     Raises:
-        Misuse: The client does not ask for acknowledgements (`w=0`), or the database cannot have that name.
+        Misuse: It is no client of this kind, it does not ask for acknowledgements (`w=0`), or the database cannot have
+            that name.
     """
 
     def __init__(self, client: MongoClient[Any], database: str) -> None:
-        self._database = _opened(client, database)
+        self._database = _opened(client, database, MongoClient)
+        self._is_replicated = False
         self._before = _before(client)
 
     def __call__(self, effect: Operation | StoreTime) -> object:
@@ -134,11 +136,15 @@ class Mongo:
 
         Raises:
             Misuse: A value has no counterpart in MongoDB, or in what it answered; or the client was closed.
+            TidegateError: The server is not a replica set, which it is asked for once.
         """
         asked = _request(effect)
         requests: Requests = []
         earlier = REQUESTS.set(requests)
         try:
+            if not self._is_replicated:
+                _check_replicated(_HELLO(self._database))
+                self._is_replicated = True
             answer = asked.send(self._database)
         except DRIVER_ERRORS as error:
             return failure(error, self._before(requests))
@@ -152,7 +158,8 @@ class AsyncMongo:
     """The same for an event loop: `documents(AsyncMongo(client, "services"))`."""
 
     def __init__(self, client: AsyncMongoClient[Any], database: str) -> None:
-        self._database = _opened(client, database)
+        self._database = _opened(client, database, AsyncMongoClient)
+        self._is_replicated = False
         self._before = _before(client)
 
     async def __call__(self, effect: Operation | StoreTime) -> object:
@@ -161,6 +168,9 @@ class AsyncMongo:
         requests: Requests = []
         earlier = REQUESTS.set(requests)
         try:
+            if not self._is_replicated:
+                _check_replicated(await _HELLO(self._database))
+                self._is_replicated = True
             answer = await asked.send(self._database)
         except DRIVER_ERRORS as error:
             return failure(error, self._before(requests))
@@ -190,7 +200,7 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
         TidegateError: An index cannot be made: documents break it, or another one has its name.
     """
     check_unique(unique)
-    handle = _opened(client, database)
+    handle = _opened(client, database, MongoClient)
     with _made_clearly():
         for collection, indexes in unique.items():
             for index in indexes:
@@ -200,7 +210,7 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
 async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique: Unique) -> None:
     """The same for an event loop."""
     check_unique(unique)
-    handle = _opened(client, database)
+    handle = _opened(client, database, AsyncMongoClient)
     with _made_clearly():
         for collection, indexes in unique.items():
             for index in indexes:
@@ -228,8 +238,16 @@ _HANDLE: Final[Mapping[str, Any]] = {
 }
 
 
-def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> Any:
+_DATABASE_BYTES_MAX: Final = 63
+
+
+def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kind: type[object]) -> Any:
     """The database's handle, from which those of its collections take over all concerns."""
+    if not isinstance(client, kind):
+        raise Misuse(
+            f"a {type(client).__name__} where a {kind.__name__} belongs",
+            todo="Mongo and make_unique take what connect(uri) returns, AsyncMongo and make_unique_async what connect_async does",
+        )
     if not client.write_concern.acknowledged:
         raise Misuse(
             "the client asks for no acknowledgement of its writes (w=0)",
@@ -237,12 +255,20 @@ def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str) -> 
             todo="leave w out of the URI; tidegate asks for a majority anyway",
         )
     try:
-        return client.get_database(database, **_HANDLE)
-    except (InvalidName, TypeError):
-        raise Misuse(f"{database!r} is not a name of a database", why="MongoDB has no such names") from None
+        if len(database.encode()) <= _DATABASE_BYTES_MAX:
+            return client.get_database(database, **_HANDLE)
+    except (AttributeError, InvalidName, TypeError, UnicodeEncodeError):
+        pass
+    raise Misuse(
+        f"{shown(database)} is not a name of a database",
+        why=f"MongoDB takes 1 to {_DATABASE_BYTES_MAX} bytes of UTF-8, without blanks and any of . $ / \\ and quotes",
+    )
 
 
 # --- effect to call -----------------------------------------------------------------------------------------------------
+
+
+_HELLO: Final = methodcaller("command", "hello", codec_options=CODEC)
 
 
 @final
@@ -278,8 +304,7 @@ def _find_and_modify(where: dict[str, Any], updates: tuple[Update, ...], **optio
 def _request(effect: Operation | StoreTime) -> _Request:
     """The call that carries the effect out, and the reply that it makes."""
     if isinstance(effect, StoreTime):
-        hello = methodcaller("command", "hello", codec_options=CODEC)
-        return _Request(hello, lambda answer: Instant(int(answer["localTime"]) * MILLISECOND))
+        return _Request(_HELLO, lambda answer: Instant(int(answer["localTime"]) * MILLISECOND))
     asked = _on_collection(effect)
     return _Request(lambda database: asked.send(database[effect.collection]), asked.reply)
 
@@ -441,7 +466,7 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
         client = _strictly(MongoClient[dict[str, Any]], uri)
         try:
             with pymongo.timeout(_patience(client.options)):
-                _check_replicated(uri, client.admin.command("hello"))
+                _check_replicated(client.admin.command("hello"), f" at {masked(uri)}")
         except BaseException:
             client.close()
             raise
@@ -454,7 +479,7 @@ async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
         client = _strictly(AsyncMongoClient[dict[str, Any]], uri)
         try:
             with pymongo.timeout(_patience(client.options)):
-                _check_replicated(uri, await client.admin.command("hello"))
+                _check_replicated(await client.admin.command("hello"), f" at {masked(uri)}")
         except BaseException:
             await client.close()
             raise
@@ -474,10 +499,10 @@ def _patience(options: ClientOptions) -> float:
     return min(CHECK_SECONDS, options.server_selection_timeout)
 
 
-def _check_replicated(uri: str, hello: Mapping[str, Any]) -> None:
+def _check_replicated(hello: Mapping[str, Any], where: str = "") -> None:
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise TidegateError(
-            f"the MongoDB at {masked(uri)} is not a replica set",
+            f"the MongoDB{where} is not a replica set",
             why="nothing but a replica set confirms writes by a majority, or has change streams",
             todo="start it with --replSet and run rs.initiate() once; a set of one is enough",
         )
@@ -485,10 +510,19 @@ def _check_replicated(uri: str, hello: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _clear_errors(uri: str) -> Generator[None, None, None]:
-    """What the driver raises in the block, as an error of ours that holds no secret."""
+    """What the driver raises in the block, as an error of ours that holds no secret.
+
+    A second @ would make a host of a part of the password, which the driver would look up and name.
+    """
+    if str(uri).count("@") > 1 or "@" in "".join(re.split(r"[/?]", str(uri).partition("://")[2])[1:]):
+        raise TidegateError(
+            f"{masked(uri)} cannot be used",
+            why="an @ stands elsewhere than in front of the hosts",
+            todo="write %40 for an @ in the user, the password or an option",
+        )
     try:
         yield
-    except ServerSelectionTimeoutError as error:
+    except ConnectionFailure as error:
         raise TidegateError(
             f"no MongoDB answers at {masked(uri)}",
             why=str(error).partition(", Timeout:")[0],
@@ -499,6 +533,12 @@ def _clear_errors(uri: str) -> Generator[None, None, None]:
             f"the MongoDB at {masked(uri)} does not let us in",
             why=f"it answers with code {error.code}",
             todo="correct the user name, the password or the authSource",
+        ) from None
+    except OSError as error:
+        raise TidegateError(
+            f"{masked(uri)} cannot be used",
+            why=f"a file of TLS that it names cannot be read ({type(error).__name__})",
+            todo="name readable files of PEM in tlsCAFile and tlsCertificateKeyFile",
         ) from None
     except (PyMongoError, ValueError, TypeError, UserWarning) as error:
         raise TidegateError(

@@ -40,6 +40,7 @@ from tidegate.model.documents import (
     checked,
     equalities,
     exactly,
+    has_lone_surrogate,
     parts_of,
     show,
 )
@@ -56,7 +57,8 @@ __all__ = [
     "insert_one", "is_key", "update_one", "upsert_one",
 ]  # fmt: skip
 
-_COLLECTION_LENGTH_MAX: Final = 200
+_COLLECTION_BYTES_MAX: Final = 191
+"""MongoDB takes 255 for the names of a database and of a collection with a dot between them, 63 of them for the database."""
 FOUND_MAX: Final = 1_000
 """How many documents one find replies at most; for more, ask again after the last id (`after`)."""
 
@@ -74,9 +76,9 @@ def check_collection(name: object) -> None:
 @cache
 def _check_collection_name(name: str) -> None:
     """The same for strings; remembered, because every operation is checked and names are few."""
-    if not name or len(name) > _COLLECTION_LENGTH_MAX:
+    if has_lone_surrogate(name) or not 1 <= len(name.encode()) <= _COLLECTION_BYTES_MAX:
         raise Misuse(
-            f"{shown(name)} is not a name of a collection", why=f"it takes 1 to {_COLLECTION_LENGTH_MAX} characters"
+            f"{shown(name)} is not a name of a collection", why=f"it takes 1 to {_COLLECTION_BYTES_MAX} bytes of UTF-8"
         )
     if "$" in name or "\0" in name or name.startswith((".", "system.")) or name.endswith(".") or ".." in name:
         raise Misuse(f"{name!r} is not a name of a collection", why="MongoDB gives it a meaning of its own")
@@ -94,7 +96,7 @@ def _check_updates(updates: tuple[Update, ...]) -> None:
     if not names:
         raise Misuse("an update that changes nothing", todo="use find_one, or name the fields that change")
     if len(set(names)) != len(names):
-        raise Misuse(f"two updates of one field: {', '.join(names)}", why="MongoDB refuses conflicting updates")
+        raise Misuse(f"two updates of one field: {shown(', '.join(names))}", why="MongoDB refuses conflicting updates")
     if ID.name in names:
         raise Misuse("an update of _id", why="the id of a document never changes")
 
@@ -104,18 +106,20 @@ def _check_described(where: Filter) -> None:
     asked = equalities(where)
     if not any(each.field == ID and is_key(each.value) for each in asked):
         raise Misuse(
-            f"an upsert where {where}",
+            "an upsert without an id",
             why="it does not say which id a new document gets, so MongoDB would make one up, another in each run",
             todo="ask for the id: AllOf((Eq(ID, ...), ...))",
         )
     if any(isinstance(part, OlderThan) for part in parts_of(where)):
         raise Misuse(
-            f"an upsert where {where}",
+            "an upsert by an age",
             why="MongoDB judges no age by its own clock in an upsert ($expr)",
             todo="insert_one first, and where that is refused as a duplicate, update_one",
         )
     if len({each.field for each in asked}) != len(asked):
-        raise Misuse(f"an upsert where {where}", why="it asks for a field twice", todo="ask for each field once")
+        raise Misuse(
+            "an upsert that contradicts itself", why="it asks for a field twice", todo="ask for each field once"
+        )
 
 
 def is_key(value: object) -> bool:
@@ -129,7 +133,6 @@ def check_inserted(doc: Document) -> None:
     if not is_key(doc.held(ID)):
         raise Misuse(
             "a document needs an _id that is a string, an integer or an ObjectId",
-            where=str(doc),
             why="an id that is a document or an array can be read as a query",
         )
     for key, _ in doc.items:
