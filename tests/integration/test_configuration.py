@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, get_type_hints
@@ -26,6 +27,7 @@ from tidegate.model.instants import MILLISECOND, MINUTE, SECOND
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Series
 from tidegate_adapters import configuration
 from tidegate_adapters.configuration import Row, Setting, configured, from_arguments, from_environment, from_file
+from tidegate_adapters.handlers import Undecodable
 from tidegate_adapters.worker_settings import ClientOptions, WorkerSettings
 
 CODE: Final = WorkerSettings(
@@ -46,7 +48,12 @@ def settings(draw: st.DrawFn) -> WorkerSettings:
     names = st.text("abcdef-._", min_size=1)
     topics = tuple(draw(st.lists(names, min_size=1, max_size=3)))
     options: ClientOptions = {"session_timeout_ms": draw(st.integers(1)), "check_crcs": draw(st.booleans())}
-    return WorkerSettings(topics, draw(names), draw(names), consumer, options)
+    return WorkerSettings(
+        topics, draw(names), draw(names), consumer, options,
+        handler_timeout=draw(st.none() | st.integers(1, 10**12)),
+        undecodable=draw(st.sampled_from(Undecodable)),
+        start_time=draw(st.none() | st.datetimes(timezones=st.just(UTC))),
+    )  # fmt: skip
 
 
 Said: TypeAlias = list[tuple[int, int]]
@@ -251,6 +258,11 @@ def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
         ("bootstrap=me:hunter2@broker:9092", "the address of a broker with a user in it"),
         ("group=", "a worker needs a consumer group"),
         ("topics=", "are not topics"),
+        ("start_time=yesterday", "'yesterday' is no point in time; write it as 2026-11-23T08:00:00Z"),
+        ("start_time=2026-11-23", "'2026-11-23' has no time zone"),
+        ("undecodable=drop", "is none of fail, skip, raw"),
+        ("topics=^(", "'^(' is no pattern of topics"),
+        ("handler_timeout=0 s", "0 cannot be a time limit in microseconds"),
         ("consumer.partition.running_max=8", "help: leave running_max out, and set executors"),
     ],
 )

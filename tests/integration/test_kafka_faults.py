@@ -157,7 +157,7 @@ def test_a_partition_of_which_it_is_not_said_at_first_what_is_committed_is_consu
     topic, seen, asked = make_topic(2), set[tuple[int, int]](), list[Partition]()
     committed = kafka_ports.committed
 
-    async def fails_at_first(client: kafka_ports.Client, partition: Partition) -> tuple[int, str]:
+    async def fails_at_first(client: kafka_ports.Client, partition: Partition) -> tuple[int, str] | None:
         asked.append(partition)
         if asked.count(partition) <= 2:
             raise error

@@ -10,6 +10,7 @@ Whatever stands above wins, value by value. The settings are an attrs value, and
 fields are annotated with says how text is read:
 
     a length of time    20 s, 500 ms, 5 min; a bare number is refused, for nobody can tell its unit
+    a point in time     2026-11-23T08:00:00Z
     a choice            by its name, such as by_key
     one of several      `kind` names which, and begins anew: kind = "fixed", interval = "1 s"
     an optional value   none where there is to be none
@@ -34,6 +35,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
@@ -403,6 +405,7 @@ def _converter() -> Converter:
     made.register_structure_hook(int, lambda raw, _: _int(raw))
     made.register_structure_hook(bool, lambda raw, _: _bool(raw))
     made.register_structure_hook(str, lambda raw, _: _str(raw))
+    made.register_structure_hook(datetime, lambda raw, _: _time(raw))
     made.register_structure_hook_func(lambda kind: kind == Duration, lambda raw, _: _duration(raw))
     made.register_structure_hook_func(lambda kind: kind == Secret, lambda raw, _: _secret(raw))
     made.register_structure_hook(Enum, lambda raw, kind: _choice(raw, {each.name.lower(): each for each in kind}))
@@ -435,6 +438,16 @@ def _str(raw: object) -> str:
     if not isinstance(raw, str):
         raise _WrongError(f"{_told(raw)} is no text")
     return str(raw)
+
+
+def _time(raw: object) -> datetime:
+    try:
+        found = raw if isinstance(raw, datetime) else datetime.fromisoformat(_str(raw))  # TOML and YAML have times
+    except ValueError:
+        raise _WrongError(f"{_told(raw)} is no point in time; write it as 2026-11-23T08:00:00Z") from None
+    if found.tzinfo is None:
+        raise _WrongError(f"{_told(raw)} has no time zone; write it as 2026-11-23T08:00:00Z")
+    return found.astimezone(UTC)
 
 
 def _secret(raw: object) -> str:
@@ -522,7 +535,7 @@ def _types(kind: Any) -> Mapping[str, Any]:
 
 def _is_written(kind: Any) -> bool:
     """Can a value of this type be written down?"""
-    if kind in {Duration, Secret, int, bool, str, NoneType} or _is_enum(kind) or _is_literal(kind):
+    if kind in {Duration, Secret, int, bool, str, datetime, NoneType} or _is_enum(kind) or _is_literal(kind):
         return True
     if _is_union(kind) or _is_tuple(kind):
         return all(_is_written(each) for each in get_args(kind) if each is not ...)
@@ -574,6 +587,8 @@ def _written(value: object, kind: Any, name: str) -> str:
             return value.name.lower()
         case int() if Duration in {kind, *get_args(kind)}:
             return seconds(value)
+        case datetime():
+            return value.isoformat()
         case int() | str() if kind is not None:
             return redacted(str(value))
         case tuple():

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -29,7 +30,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import delay_after
-from tidegate_adapters.kafka import Handler, Worker
+from tidegate_adapters.handlers import Called, pattern_of
+from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import Client, Received, ours, theirs
 
 __all__ = ["EmbeddedLog", "EmbeddedRun", "Outcome", "records_of"]
@@ -174,9 +176,9 @@ class EmbeddedLog(Client):
         if self._rebalance is not None:
             self._rebalance.cancel()
 
-    def subscribe(self, topics: Sequence[str], *, listener: object) -> None:
-        told = cast("_Listener", listener)
-        mine = frozenset(each for each in self._records if each.topic in topics)
+    def subscribe(self, topics: Sequence[str] = (), *, pattern: str | None = None, listener: object) -> None:
+        told, wanted = cast("_Listener", listener), pattern or pattern_of(topics)
+        mine = frozenset(each for each in self._records if re.match(wanted, each.topic))
 
         async def assign() -> None:
             await told.on_partitions_assigned([*map(theirs, mine)])
@@ -225,6 +227,9 @@ class EmbeddedLog(Client):
     async def committed(self, partition: object) -> int | None:
         return self.positions[ours(partition)]
 
+    async def offsets_for_times(self, timestamps_ms: Mapping[object, int]) -> Mapping[object, None]:
+        return dict.fromkeys(timestamps_ms)  # nobody asks: a position is committed for each
+
     async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]:
         return {each: self.ends[ours(each)] for each in partitions}
 
@@ -271,7 +276,8 @@ class EmbeddedRun:
     """
 
     def __init__(self, worker: Worker, log: EmbeddedLog) -> None:
-        for topic in {partition.topic for partition in log.ends} - set(worker.settings.topics):
+        wanted = pattern_of(worker.settings.topics)
+        for topic in sorted({each.topic for each in log.ends if not re.match(wanted, each.topic)}):
             raise Misuse(f"records of {topic!r}, which the worker does not consume", where="an embedded log")
         hooks = None if worker.hooks is None else self._counted(worker.hooks)
         self.worker: Final = worker.configured(worker.settings, self._handled(worker.handle), hooks)
@@ -302,7 +308,7 @@ class EmbeddedRun:
         """What changes with all that happens."""
         return self._began, sum(self._log.positions.values())
 
-    def _handled(self, handle: Handler) -> Handler:
+    def _handled(self, handle: Called) -> Called:
         counted = self._counted(handle)
 
         async def handled(record: Record) -> None:

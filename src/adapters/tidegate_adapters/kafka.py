@@ -5,7 +5,8 @@ background, along with what is done beyond the position; polling never waits for
 is in work has ended and is committed, or until the time to drain is over, and only then lets go. At least once is what it
 promises: user code must bear repetition.
 
-Here is what a worker is told, and its life from without; what it does in its group, `tidegate_adapters.kafka_member` has.
+Here is what a worker is told, and its life from without; what it does in its group, `tidegate_adapters.kafka_member` has, and
+how the user's handlers are called, `tidegate_adapters.handlers`.
 
 User code may raise whatever it likes. CancelledError and other exceptions that are no `Exception` count as failures of their
 record; after SystemExit and KeyboardInterrupt the worker drains, commits, leaves its group, and raises them. Observers and
@@ -17,18 +18,26 @@ Times that fit one another: a revocation drains for as long as the rules say (`P
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, cast, final
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from datetime import datetime
+from typing import Final, TypeAlias, cast, final
 
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND, seconds
-from tidegate_adapters.kafka_member import Code, Estimate, Handler, Hooks, Member, Observer, Recording
+from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
+from tidegate.model.records import TopicPartition
+from tidegate_adapters.handlers import Called, Decode, Handlers, Undecodable, UserHandler, called
+from tidegate_adapters.kafka_member import Code, Estimate, Hooks, Member, Observer, Recording
 from tidegate_adapters.kafka_ports import Connect, check_options, client
 from tidegate_adapters.worker_settings import ClientOptions, WorkerSettings
 
-__all__ = ["Estimate", "Handler", "Hooks", "Observer", "Recording", "Worker"]
+__all__ = [
+    "Decode", "Estimate", "Handlers", "Hooks", "Lifespan", "Observer", "Recording", "Undecodable", "UserHandler", "Worker",
+]  # fmt: skip
+
+Lifespan: TypeAlias = "Callable[[Worker], AbstractAsyncContextManager[object]]"
 
 _ON_THE_WAY: Final = SECOND
 """How much less than the group's patience a drain takes at least: the answers are on their way for as long."""
@@ -39,12 +48,22 @@ class Worker:
     """Consumes topics as a member of a group.
 
     Args:
-        topics: What to consume.
-        handle: The user's code, called with each record at least once. What follows when it raises, the consumer's rules
-            say (`FailurePolicy`); by default the record's partition stops.
+        topics: What to consume: names, and patterns that begin with `^`, for which new topics are looked for every
+            `metadata_max_age_ms`. Or the handler of each: `{"orders": ship, "^audit[.].*": keep}`.
+        handle: The user's code, called with each record at least once: an async function, or a plain one, which runs in a
+            thread. What follows when it raises, the consumer's rules say (`FailurePolicy`); by default the record's
+            partition stops. One for all topics, or one by topic.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
         consumer: What may run at once, and how long a revocation may drain.
+        decode: Makes of a record what its handler gets; async or not.
+        undecodable: What becomes of a record that this raises at.
+        handler_timeout: How long an async handler may take, in microseconds, until it is cancelled and has failed.
+        start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
+            Without it the option `auto_offset_reset` says: "earliest" (here the default), "latest" or "none", an error.
+        start_offsets: The same, at an offset, for some partitions.
+        lifespan: An async context manager, made with the worker, around all that it does: what stands before its `yield` is
+            done before the client starts, and what stands behind it when the group has been left.
         hooks: The user's code for whatever else the rules ask for: to answer for a failed record, to deliver, to arrange
             windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
             answers as `tidegate.consumer.commands.event_for` says.
@@ -56,22 +75,28 @@ class Worker:
 
     Attributes:
         settings: What it was told that is not code.
-        handle: The user's code.
+        handle: The user's handlers, as one async function of a record.
         hooks: The user's code for whatever else is asked for.
 
     Raises:
-        Misuse: no topic, no group, a handler that is not an async function, an option that the client does not have, rules
-            that need hooks, and none, or a drain that takes longer than the group waits.
+        Misuse: no topic, no group, no handler, a time limit for a plain function, an option that the client does not have,
+            rules that need hooks, and none, or a drain that takes longer than the group waits.
     """
 
     def __init__(
         self,
-        topics: Sequence[str],
-        handle: Handler,
+        topics: Sequence[str] | Mapping[str, UserHandler],
+        handle: Handlers | None = None,
         *,
         bootstrap: str,
         group: str,
         consumer: ConsumerRules = ConsumerRules(),
+        decode: Decode | None = None,
+        undecodable: Undecodable = Undecodable.FAIL,
+        handler_timeout: Duration | None = None,
+        start_time: datetime | None = None,
+        start_offsets: Mapping[TopicPartition, int] | None = None,
+        lifespan: Lifespan | None = None,
         hooks: Hooks | None = None,
         expected: Estimate | None = None,
         observe: Observer | None = None,
@@ -80,21 +105,30 @@ class Worker:
     ) -> None:
         if isinstance(topics, str):
             raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
-        self.settings: Final = WorkerSettings(tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options))
+        handlers = topics if handle is None and isinstance(topics, Mapping) else handle
+        self.settings: Final = WorkerSettings(
+            tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), handler_timeout, undecodable, start_time,
+            start_offsets or {},
+        )  # fmt: skip
         check_options(options)
         _check_times(consumer.partition.drain, options.get("rebalance_timeout_ms"))
-        if not callable(handle):
-            raise Misuse(f"{handle!r} cannot handle records", todo="pass an async function of one record")
+        if handlers is None:
+            raise Misuse("nothing handles the records", todo="pass a function of one record, or one by topic")
         if hooks is None and consumer.partition.needs_hooks:
             raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
-        self._code = Code(handle, hooks, expected, observe, record)
+        call = called(
+            handlers, self.settings.topics, threads=consumer.executors, decode=decode, undecodable=undecodable,
+            timeout=handler_timeout,
+        )  # fmt: skip
+        self._code = Code(call, hooks, expected, observe, record)
+        self._handlers, self._decode, self._lifespan = handlers, decode, lifespan
         self._member: Member | None = None
         self._stop_calls = 0
         """How often it was asked to stop before it ran."""
 
     @property
-    def handle(self) -> Handler:
-        """The user's code."""
+    def handle(self) -> Called:
+        """The user's handlers, as one async function of a record."""
         return self._code.handle
 
     @property
@@ -105,22 +139,27 @@ class Worker:
     def __repr__(self) -> str:
         return f"<Worker on {', '.join(self.settings.topics)} in group {self.settings.group}>"
 
-    def configured(self, settings: WorkerSettings, handle: Handler | None = None, hooks: Hooks | None = None) -> Worker:
+    def configured(self, settings: WorkerSettings, handle: Called | None = None, hooks: Hooks | None = None) -> Worker:
         """A worker with the same code that is told something else.
 
         Args:
             settings: What it is told.
-            handle: What takes the place of the handler, if anything.
+            handle: What takes the place of `handle`, if anything.
             hooks: What takes the place of the hooks, if anything.
 
         Raises:
             Misuse: As for a new one.
         """
-        return Worker(
-            settings.topics, handle or self.handle, bootstrap=settings.bootstrap, group=settings.group,
-            consumer=settings.consumer, hooks=hooks or self.hooks, expected=self._code.expected, observe=self._code.observe,
-            record=self._code.record, **settings.options,
+        code = self._code
+        made = Worker(
+            settings.topics, self._handlers, bootstrap=settings.bootstrap, group=settings.group, consumer=settings.consumer,
+            decode=self._decode, undecodable=settings.undecodable, handler_timeout=settings.handler_timeout,
+            start_time=settings.start_time, start_offsets=settings.start_offsets, lifespan=self._lifespan,
+            hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
         )  # fmt: skip
+        if handle is not None:
+            made._code = made._code._replace(handle=handle)
+        return made
 
     @property
     def state(self) -> ConsumerState:
@@ -136,6 +175,7 @@ class Worker:
         Raises:
             Misuse: an option has a value that the client does not take, or it is called twice.
             TidegateError: the broker cannot be reached at the start, or the client has failed for good.
+            Exception: what `lifespan` raises.
             CancelledError, SystemExit, KeyboardInterrupt: as the task was cancelled or user code raised it, after the rest.
         """
         if self._member is not None:
@@ -145,7 +185,8 @@ class Worker:
         self._member = Member(connect(told.bootstrap, told.group, patience | told.options), told, self._code)
         for _ in range(self._stop_calls):
             self._member.stop()
-        await self._member.run()
+        async with nullcontext() if self._lifespan is None else self._lifespan(self):
+            await self._member.run()
 
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""

@@ -78,16 +78,16 @@ from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
+from tidegate_adapters.handlers import Called, is_pattern, pattern_of
 from tidegate_adapters.kafka_ports import Client, Received, ours, record_of, theirs
 from tidegate_adapters.runtime import After, Call, CallEach, Ended, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
 from tidegate_adapters.worker_settings import WorkerSettings
 
-__all__ = ["Code", "Estimate", "Handler", "Hooks", "Member", "Observer", "Recording"]
+__all__ = ["Code", "Estimate", "Hooks", "Member", "Observer", "Recording"]
 
 log: Final = logging.getLogger("tidegate_adapters.kafka")
 
-Handler: TypeAlias = Callable[[Record], Awaitable[None]]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, ConsumerState], None]
 Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None]
@@ -105,7 +105,7 @@ _ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 class Code(NamedTuple):
     """The user's code."""
 
-    handle: Handler
+    handle: Called
     hooks: Hooks | None
     expected: Estimate | None
     observe: Observer | None
@@ -219,7 +219,11 @@ class Member:
             ) from error
         except ports.KAFKA_ERROR as error:
             raise TidegateError("the Kafka client does not start", why=_named(error)) from error
-        self._client.subscribe(self._settings.topics, listener=ports.listener(self._revoked, self._assigned))
+        topics, listener = self._settings.topics, ports.listener(self._revoked, self._assigned)
+        if any(map(is_pattern, topics)):
+            self._client.subscribe(pattern=pattern_of(topics), listener=listener)
+        else:
+            self._client.subscribe(topics, listener=listener)
 
     async def _finish(self) -> None:
         """Leave nothing running, whatever has failed."""
@@ -397,7 +401,7 @@ class Member:
         failures = 0
         while self._is_working and self._generations.get(partition) == generation:
             try:
-                position, metadata = await ports.committed(self._client, partition)
+                position, metadata = await ports.committed(self._client, partition) or await self._beginning(partition)
                 log_end = await ports.end(self._client, partition) if metadata else position
             except ports.KAFKA_ERROR as error:
                 if not error.retriable and not isinstance(error, ports.TIMED_OUT):
@@ -411,6 +415,16 @@ class Member:
             if self._generations.get(partition) == generation:
                 self._runtime.tell(Assigned(partition, generation, position, metadata, log_end))
             return
+
+    async def _beginning(self, partition: TopicPartition) -> tuple[int, str]:
+        """Where nothing is committed: where the settings say, or where the client finds by itself."""
+        time, position = self._settings.start_time, self._settings.start_offsets.get(partition)
+        if position is None and time is not None:
+            position = await ports.offset_at(self._client, partition, time)
+        if position is None:
+            return 0, ""
+        self._client.seek(theirs(partition), position)
+        return position, ""
 
     # --- commands ---
 

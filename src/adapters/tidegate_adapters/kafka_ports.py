@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Final, Protocol, TypeAlias, cast
 
@@ -26,7 +27,8 @@ except ImportError as missing:
 
 __all__ = [
     "CONNECTION_ERROR", "FORBIDDEN", "KAFKA_ERROR", "NO_GENERATION", "REFUSED", "TIMED_OUT", "TOO_LARGE", "Client", "Connect", "Received", "brokers",
-    "check_options", "client", "commit", "committed", "end", "generation_of", "listener", "ours", "record_of", "theirs",
+    "check_options", "client", "commit", "committed", "end", "generation_of", "listener", "offset_at", "ours", "record_of",
+    "theirs",
 ]  # fmt: skip
 
 
@@ -55,12 +57,19 @@ _Rebalanced: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[None]]
 """Called when the group rebalances; the client waits for it."""
 
 
+class _OffsetAndTime(Protocol):
+    """The first record that is not older than a time."""
+
+    @property
+    def offset(self) -> int: ...
+
+
 class Client(Protocol):
     """A consumer of aiokafka."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
-    def subscribe(self, topics: Sequence[str], *, listener: object) -> None: ...
+    def subscribe(self, topics: Sequence[str] = (), *, pattern: str | None = None, listener: object) -> None: ...
     def assignment(self) -> Collection[TopicPartition]: ...
     def paused(self) -> Collection[TopicPartition]: ...
     def pause(self, *partitions: object) -> None: ...
@@ -73,6 +82,9 @@ class Client(Protocol):
     async def commit(self, offsets: Mapping[object, object]) -> None: ...
     async def committed(self, partition: object) -> int | None: ...
     async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]: ...
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[object, int]
+    ) -> Mapping[object, _OffsetAndTime | None]: ...
 
 
 Connect: TypeAlias = Callable[[str, str, Mapping[str, object]], Client]
@@ -177,18 +189,19 @@ def check_options(options: Collection[str]) -> None:
             raise Misuse(f"{name} is not an option of a worker", why=why, todo=near)
 
 
-async def committed(consumer: Client, partition: TopicPartition) -> tuple[int, str]:
-    """The position that the group has committed, 0 if none, and what was committed along with it.
+async def committed(consumer: Client, partition: TopicPartition) -> tuple[int, str] | None:
+    """The position that the group has committed, if any, and what was committed along with it.
 
     The client has no public call that answers both at once, and from two answers one may be older than the other. Where
     the call that it uses itself is missing, the position comes alone: then records are done again, which is safe.
     """
     coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):
-        return await consumer.committed(theirs(partition)) or 0, ""
+        position = await consumer.committed(theirs(partition))
+        return None if position is None else (position, "")
     assert coordinator is not None
     found = (await coordinator.fetch_committed_offsets([theirs(partition)])).get(theirs(partition))
-    return (0, "") if found is None or found.offset < 0 else (found.offset, found.metadata or "")
+    return None if found is None or found.offset < 0 else (found.offset, found.metadata or "")
 
 
 NO_GENERATION: Final = -1
@@ -246,6 +259,13 @@ async def commit(
 async def end(consumer: Client, partition: TopicPartition) -> int:
     """One past the last offset of the log."""
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
+
+
+async def offset_at(consumer: Client, partition: TopicPartition, time: datetime) -> int:
+    """The offset of the first record that is not older; the end of the log where there is none."""
+    asked = {theirs(partition): round(time.timestamp() * 1_000)}
+    found = (await consumer.offsets_for_times(asked)).get(theirs(partition))
+    return await end(consumer, partition) if found is None else found.offset
 
 
 def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:

@@ -6,13 +6,19 @@ the environment or arguments (`tidegate_adapters.configuration`). No driver is n
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, final
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final, Literal, TypedDict, final
 
 import attrs
 
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.model.errors import Misuse
-from tidegate.model.values import check_type
+from tidegate.model.instants import Duration
+from tidegate.model.records import TopicPartition
+from tidegate.model.values import check_int, check_type
+from tidegate_adapters.handlers import Undecodable, pattern_of
 from tidegate_adapters.printable import Secret
 
 __all__ = ["ClientOptions", "WorkerSettings"]
@@ -58,19 +64,28 @@ class ClientOptions(TypedDict, total=False):
     exclude_internal_topics: bool
 
 
+_NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
+
+
 @final
 @attrs.frozen
 class WorkerSettings:
     """What a worker is told.
 
-    Invariants: topics, each with a name; an address without a user; a group.
+    Invariants: topics, each with a name; an address without a user; a group; 1 <= handler_timeout; a start in time has a
+    time zone; offsets to start at are not negative.
 
     Attributes:
-        topics: What to consume.
+        topics: What to consume: names, and patterns that begin with `^`.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
         consumer: What may run at once, and how long a revocation may drain.
         options: More options of the client; never shown, for a password may be among them.
+        handler_timeout: How long a handler may take; None for any time.
+        undecodable: What becomes of a record that cannot be decoded.
+        start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
+            Without it the client's option `auto_offset_reset` says: at the beginning unless told otherwise.
+        start_offsets: The same, at an offset, for some partitions.
     """
 
     topics: tuple[str, ...]
@@ -78,10 +93,15 @@ class WorkerSettings:
     group: str
     consumer: ConsumerRules = ConsumerRules()
     options: ClientOptions = attrs.field(factory=ClientOptions, repr=False)
+    handler_timeout: Duration | None = None
+    undecodable: Undecodable = Undecodable.FAIL
+    start_time: datetime | None = None
+    start_offsets: Mapping[TopicPartition, int] = _NOWHERE
 
     def __attrs_post_init__(self) -> None:
         if not self.topics or not all(self.topics):
             raise Misuse(f"{self.topics!r} are not topics", todo="pass a list of names")
+        pattern_of(self.topics)
         if "@" in self.bootstrap:
             raise Misuse(
                 "the address of a broker with a user in it",
@@ -91,3 +111,13 @@ class WorkerSettings:
         if not self.group:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
         check_type(self.consumer, ConsumerRules, "what a consumer does")
+        check_type(self.undecodable, Undecodable, "what becomes of a record that cannot be decoded")
+        if self.handler_timeout is not None:
+            check_int(self.handler_timeout, "a time limit in microseconds", 1)
+        if self.start_time is not None:
+            check_type(self.start_time, datetime, "a time to start at")
+            if self.start_time.tzinfo is None:
+                raise Misuse(f"{self.start_time} has no time zone", todo="write datetime(..., tzinfo=UTC)")
+        for partition, offset in self.start_offsets.items():
+            check_type(partition, TopicPartition, "a partition to start in")
+            check_int(offset, "an offset to start at", 0)

@@ -1,0 +1,209 @@
+"""How the user's handlers are called: by topic, in a thread where they are plain functions, decoded, in a limited time.
+
+What comes out of all that is one async function of a record, as `tidegate_adapters.kafka_member` wants it. A single async
+handler with nothing around it is that function itself.
+
+    topic            its handler; a name that begins with `^` is a pattern, as librdkafka has them, for whole names
+    plain function   it is called in one of as many threads as there are executors
+    decode           what the handler gets in the place of the record
+    timeout          longer than that, and the call has failed
+
+A thread cannot be interrupted. So an interrupted call waits for it, and counts as work as long; only who is interrupted once
+more goes on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from enum import Enum, unique
+from functools import cache
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, Final, TypeAlias, final
+
+import attrs
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Duration, seconds
+from tidegate.model.records import Record
+from tidegate.model.values import check_callable
+
+__all__ = ["Called", "Decode", "Handlers", "Undecodable", "UserHandler", "called", "is_pattern", "pattern_of"]
+
+log: Final = logging.getLogger("tidegate_adapters.kafka")
+
+UserHandler: TypeAlias = Callable[[Any], object]
+"""Called with a record, or with what `decode` made of it; async or not."""
+Handlers: TypeAlias = UserHandler | Mapping[str, UserHandler]
+"""One for all topics, or one by topic."""
+Decode: TypeAlias = Callable[[Record], object]
+"""Makes of a record what its handler gets; async or not."""
+Called: TypeAlias = Callable[[Record], Awaitable[None]]
+
+
+@final
+@unique
+class Undecodable(Enum):
+    """What becomes of a record that `decode` raises at."""
+
+    FAIL = "it has failed, and what follows is as for a handler that raises"
+    SKIP = "it is logged, and counts as done"
+    RAW = "its handler gets the record as it came"
+
+
+def is_pattern(topic: str) -> bool:
+    """Is it a pattern of topics, and not the name of one?"""
+    return topic.startswith("^")
+
+
+def pattern_of(topics: Sequence[str]) -> str:
+    """A regular expression that matches the whole names of those topics and patterns, and no others.
+
+    Raises:
+        Misuse: One is no regular expression.
+    """
+    return f"^(?:{'|'.join(_expression(each) for each in topics)})$"
+
+
+def _expression(topic: str) -> str:
+    if not is_pattern(topic):
+        return re.escape(topic)
+    try:
+        return re.compile(topic.removeprefix("^").removesuffix("$")).pattern
+    except re.error as error:
+        raise Misuse(f"{topic!r} is no pattern of topics", why=str(error), todo="it is a regular expression") from None
+
+
+@final
+@attrs.frozen
+class _Around:
+    """What is around each handler."""
+
+    threads: Callable[[], ThreadPoolExecutor]
+    decode: Decode | None
+    undecodable: Undecodable
+    timeout: Duration | None
+
+
+def called(
+    handlers: Handlers,
+    topics: Sequence[str],
+    *,
+    threads: int,
+    decode: Decode | None = None,
+    undecodable: Undecodable = Undecodable.FAIL,
+    timeout: Duration | None = None,
+) -> Called:
+    """The handlers as one async function of a record.
+
+    Args:
+        handlers: The user's.
+        topics: What is consumed.
+        threads: How many plain functions may run at once.
+        decode: What makes of a record what a handler gets; without one it gets the record.
+        undecodable: What becomes of a record that this raises at.
+        timeout: How long a call may take, in microseconds; None for any time. With a pattern and a name, the name wins;
+            of patterns, the first.
+
+    Raises:
+        Misuse: A topic has no handler, or what should be one is none; a plain function has a time limit.
+    """
+    pool = cache(lambda: ThreadPoolExecutor(threads, "tidegate-handler"))
+    around = _Around(pool, decode, undecodable, timeout)
+    if not isinstance(handlers, Mapping):
+        return _call(handlers, around)
+    for topic in topics:
+        if topic not in handlers:
+            raise Misuse(f"nothing handles {topic!r}", todo=f"there are handlers of: {', '.join(handlers)}")
+    calls = {topic: _call(handlers[topic], around) for topic in sorted(topics, key=is_pattern)}
+    if len(calls) == 1:
+        return calls.popitem()[1]
+
+    @cache
+    def call_of(topic: str) -> Called:
+        return next(call for name, call in calls.items() if re.fullmatch(_expression(name), topic))
+
+    async def routed(record: Record) -> None:
+        await call_of(record.topic)(record)
+
+    return routed
+
+
+def _call(handler: UserHandler, around: _Around) -> Called:
+    check_callable(handler, "a handler of records", "pass a function of one record")
+    is_async = iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+    if around.timeout is not None and not is_async:
+        raise Misuse(
+            f"{_named(handler)} is a plain function, and has a time limit",
+            why="a thread cannot be interrupted: its record would be tried again while it runs",
+            todo="make it an async def, or leave handler_timeout out",
+        )
+    call: Callable[[Any], Awaitable[object]] = handler if is_async else _threaded(handler, around.threads)  # type: ignore[assignment]
+    if around.decode is not None:
+        call = _decoded(call, around.decode, around.undecodable)
+    if around.timeout is not None:
+        call = _limited(call, around.timeout)
+    return call  # type: ignore[return-value]
+
+
+def _threaded(handler: UserHandler, threads: Callable[[], ThreadPoolExecutor]) -> Callable[[Any], Awaitable[object]]:
+    async def in_thread(given: object) -> object:
+        run: Future[object] = threads().submit(copy_context().run, handler, given)
+        reply = asyncio.wrap_future(run)
+        try:
+            found = await asyncio.shield(reply)
+        except asyncio.CancelledError:
+            if not run.cancel():
+                with suppress(Exception):
+                    await asyncio.shield(reply)
+            raise
+        return await found if isawaitable(found) else found
+
+    return in_thread
+
+
+def _decoded(
+    call: Callable[[Any], Awaitable[object]], decode: Decode, undecodable: Undecodable
+) -> Callable[[Any], Awaitable[object]]:
+    async def decoded(record: Record) -> object:
+        given: object = record
+        try:
+            given = decode(record)
+            if isawaitable(given):
+                given = await given
+        except Exception:
+            match undecodable:
+                case Undecodable.FAIL:
+                    raise
+                case Undecodable.SKIP:
+                    placed = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+                    log.exception("skipped %s-%s @%s, which cannot be decoded", *placed.values(), extra=placed)
+                    return None
+                case Undecodable.RAW:
+                    given = record
+        return await call(given)
+
+    return decoded
+
+
+def _limited(call: Callable[[Any], Awaitable[object]], timeout: Duration) -> Callable[[Any], Awaitable[object]]:
+    async def limited(record: Record) -> object:
+        limit = asyncio.timeout(timeout / SECOND)
+        try:
+            async with limit:
+                return await call(record)
+        except TimeoutError as error:
+            if limit.expired():
+                raise TimeoutError(f"it took longer than handler_timeout, {seconds(timeout)}") from error
+            raise
+
+    return limited
+
+
+def _named(handler: object) -> str:
+    return getattr(handler, "__qualname__", type(handler).__name__)
