@@ -1,69 +1,80 @@
-"""Maps as values: two levels of tuples, so that a change copies one short page and the list of pages.
+"""Maps by keys as values: two levels of tuples, so that a change copies one short page and the list of pages.
 
 A page has the entries whose keys share a number, in order of their keys; pages are in order of their numbers, and none is
-empty. So two tables are equal exactly if their entries are. A change of many entries costs their pages, however many there
-are; a change of one entry costs its page and eight bytes for each page: with 100,000 entries in pages of 64 some 12 KB.
+empty. So two tables are equal exactly if their entries are. A change of one entry costs its page and eight bytes for each
+page, of which there are at most 1,021; a change of many costs their pages, and a look at each page.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from operator import itemgetter
 from typing import Final, TypeAlias, TypeVar
+from zlib import crc32
 
-__all__ = ["Table", "changed", "entries", "found", "of_bytes", "of_offset"]
+__all__ = ["Table", "changed", "entries", "finder", "found"]
 
-K = TypeVar("K", int, bytes)
 V = TypeVar("V")
-
-Table: TypeAlias = "tuple[tuple[int, tuple[tuple[K, V], ...]], ...]"
+_Page: TypeAlias = "tuple[tuple[bytes, V], ...]"
+Table: TypeAlias = "tuple[tuple[int, _Page[V]], ...]"
 """Pages, each with its number."""
 
-_NUMBER: Final = itemgetter(0)
-_PAGE_BITS: Final = 6
-_BUCKETS: Final = 509
+_KEY: Final = itemgetter(0)
+_ENTRIES: Final = itemgetter(1)
+_PAGES: Final = 1021
+_FEW: Final = 8
+"""So many changes are made one by one."""
 
 
-def of_offset(offset: int) -> int:
-    """The page of an offset."""
-    return offset >> _PAGE_BITS
-
-
-def of_bytes(key: bytes) -> int:
-    """The page of a key: by what it ends with, which is what differs in most keys."""
-    return int.from_bytes(key[-6:], "big") % _BUCKETS
-
-
-def found(table: Table[K, V], page: int, key: K) -> V | None:
-    """What the table has for the key, whose page that is."""
-    at = bisect_left(table, page, key=_NUMBER)
-    if at < len(table) and table[at][0] == page:
+def found(table: Table[V], key: bytes) -> V | None:
+    """What the table has for the key."""
+    number = crc32(key) % _PAGES
+    at = bisect_left(table, (number,))
+    if at < len(table) and table[at][0] == number:
         for each, value in table[at][1]:
             if each == key:
                 return value
     return None
 
 
-def changed(table: Table[K, V], changes: Mapping[K, V | None], page_of: Callable[[K], int]) -> Table[K, V]:
+def finder(table: Table[V], many: int) -> Callable[[bytes], V | None]:
+    """As `found`, for so many keys."""
+    return dict(entries(table)).get if many * _FEW > len(table) else partial(found, table)
+
+
+def changed(table: Table[V], changes: Mapping[bytes, V | None]) -> Table[V]:
     """The table with these entries, and without those that are None."""
-    if not changes:
+    if len(changes) <= _FEW:
+        for key, value in changes.items():
+            table = _with(table, key, value)
         return table
-    by_page: dict[int, dict[K, V | None]] = {}
-    for key, value in changes.items():
-        by_page.setdefault(page_of(key), {})[key] = value
     pages = dict(table)
-    for page, new in by_page.items():
-        merged = {**dict(pages.get(page, ())), **new}
-        left = tuple(sorted([(key, value) for key, value in merged.items() if value is not None], key=_NUMBER))
-        if left:
-            pages[page] = left
+    for key, value in changes.items():
+        number = crc32(key) % _PAGES
+        if page := _page_with(pages.get(number, ()), key, value):
+            pages[number] = page
         else:
-            pages.pop(page, None)
+            pages.pop(number, None)
     return tuple(sorted(pages.items()))
 
 
-def entries(table: Table[K, V]) -> Iterator[tuple[K, V]]:
+def entries(table: Table[V]) -> Iterator[tuple[bytes, V]]:
     """All entries, page by page."""
-    for _, page in table:
-        yield from page
+    return chain.from_iterable(map(_ENTRIES, table))
+
+
+def _with(table: Table[V], key: bytes, value: V | None) -> Table[V]:
+    number = crc32(key) % _PAGES
+    at = bisect_left(table, (number,))
+    is_there = at < len(table) and table[at][0] == number
+    page = _page_with(table[at][1] if is_there else (), key, value)
+    return (*table[:at], *(((number, page),) if page else ()), *table[at + is_there :])
+
+
+def _page_with(page: _Page[V], key: bytes, value: V | None) -> _Page[V]:
+    new = () if value is None else ((key, value),)
+    rest = [each for each in page if each[0] != key] if page else ()
+    return tuple(sorted([*rest, *new], key=_KEY)) if rest else new

@@ -5,11 +5,13 @@ which keys are closed, and it says which are taken next. What is taken and not s
 
 Records without an order, or with one order for all of them, are taken as they lie in the log. So what waits needs no entry:
 all that is open in the tracker from a cursor on waits, and what is below it is in work (`Queue`). Records of a key wait for each
-other (`Lines`): each has an entry, which names the next one of its key. One is free if it may be taken: the first of its key, or
-one without a key. When a record is settled, the next of its key becomes free.
+other (`Lines`): each key has a line of offsets. A record is free if it may be taken: the first of its line, or one without a key.
+When a record is settled, the next of its line becomes free. What is told of a record names its offset only, so the keys of
+those in sight are kept, by pages of offsets.
 
-What a step costs: a queue, what it is told and the path to a page of the tracker, whatever waits. With keys, a few entries
-for each record that comes or is settled, and eight bytes for each one that is free; to drop what waits, all that is in sight.
+What a step costs: a queue, what it is told and the path to a page of the tracker, whatever waits. With keys, an entry for each
+record that comes or is settled, and eight bytes for each one that is free, for each page of 256 and for each of at most 1,021
+pages of keys; to drop what waits, all that is in sight.
 
 Laws
     OR1  A record is taken once, and only after it came.
@@ -21,14 +23,15 @@ Laws
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 from operator import itemgetter
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.consumer._stages import next_open, next_run
-from tidegate.consumer._tables import Table, changed, entries, found, of_bytes, of_offset
+from tidegate.consumer._tables import Table, changed, entries, finder
 from tidegate.consumer.commands import Key
 from tidegate.consumer.watermark import OFFSET_MAX, OffsetTracker
 from tidegate.model.sealed import sealed
@@ -119,7 +122,7 @@ class Queue:
         """Whether all of these were, of those that are open."""
         return not offsets or (max(offsets) < self.cursor and not self.late)
 
-    def settled(self, count: int, offsets: Iterable[int] = ()) -> Queue:  # noqa: ARG002  as with lines
+    def settled(self, count: int, offsets: Collection[int] = ()) -> Queue:  # noqa: ARG002  as with lines
         """After these were settled, so many."""
         if not self.is_line:
             return self
@@ -150,20 +153,14 @@ class Queue:
         return (*late, *next_open(tracker, self.cursor, self.waiting - len(late)))
 
 
-@final
-@attrs.frozen
-class _Entry:
-    """A record in sight.
+_Page: TypeAlias = tuple[int, int, tuple[int, ...], tuple[bytes, ...]]
+"""(number, how many are in sight, offsets in order, their keys): what came with a key and shares the page of its offset.
 
-    Attributes:
-        key: Its key.
-        next: The one behind it in its line.
-        is_first: Whether nothing is before it in its line: it is free, or in work.
-    """
+A long one stays whole while one of them is in sight, so that a record that is settled costs a number.
+"""
 
-    key: Key = attrs.field(repr=False)
-    next: int | None = None
-    is_first: bool = True
+_PAGE_BITS: Final = 8
+_SHORT: Final = 16
 
 
 @final
@@ -171,16 +168,21 @@ class _Entry:
 class Lines:
     """The records of a key wait for each other.
 
+    Invariants: a line is not empty, and its first record is in work or free; pages are in order, and something of each is in
+    sight.
+
     Attributes:
-        sight: The records that wait or are in work.
-        last: The last record of each line.
+        pages: The keys of the records in sight, which wait or are in work.
+        lines: Those of each key, in the order in which they are taken.
+        unkeyed: The records in sight that have no key, in order.
         free: Those that may be taken, in order.
         waiting: How many wait, for those before them or to be taken.
         closed: The keys whose rest is held back or diverted.
     """
 
-    sight: Table[int, _Entry] = ()
-    last: Table[bytes, int] = attrs.field(default=(), repr=False)
+    pages: tuple[_Page, ...] = attrs.field(default=(), repr=False)
+    lines: Table[tuple[int, ...]] = attrs.field(default=(), repr=False)
+    unkeyed: tuple[int, ...] = ()
     free: tuple[int, ...] = ()
     waiting: int = 0
     closed: frozenset[bytes] = attrs.field(default=frozenset(), repr=False)
@@ -197,29 +199,31 @@ class Lines:
 
     def came(self, offsets: tuple[int, ...], keys: Sequence[Key], *, drops: bool = False) -> Lines:
         """With these records, too, in order; `drops` says that nothing of a closed key is to be taken any more."""
-        sight: dict[int, _Entry | None] = {}
-        last: dict[bytes, int | None] = {}
+        lines: dict[bytes, tuple[int, ...] | None] = {}
+        keyed: list[tuple[int, bytes]] = []
+        unkeyed: list[int] = []
         free: list[int] = []
+        line_of = finder(self.lines, len(offsets))
         for offset, key in zip(offsets, keys, strict=True):
+            if key is None:
+                unkeyed.append(offset)
+                free.append(offset)
+                continue
             if drops and key in self.closed:
                 continue
-            before = None
-            if key is not None:
-                before = last.get(key) if key in last else found(self.last, of_bytes(key), key)
-                last[key] = offset
-            sight[offset] = _Entry(key, None, before is None)
-            if before is None:
+            ahead = lines[key] if key in lines else line_of(key)
+            if ahead is None:
                 free.append(offset)
+                lines[key] = (offset,)
             else:
-                ahead = sight.get(before) or found(self.sight, of_offset(before), before)
-                assert ahead is not None, "the last of a line is in sight"
-                sight[before] = _Entry(key, offset, ahead.is_first)
-        came = sum(each in sight for each in offsets)
+                lines[key] = (*ahead, offset)
+            keyed.append((offset, key))
         return Lines(
-            changed(self.sight, sight, of_offset),
-            changed(self.last, last, of_bytes),
+            _paged(self.pages, keyed),
+            changed(self.lines, lines),
+            _joined(self.unkeyed, unkeyed),
             _joined(self.free, free),
-            self.waiting + came,
+            self.waiting + len(keyed) + len(unkeyed),
             self.closed,
         )
 
@@ -232,37 +236,49 @@ class Lines:
         if not offsets:
             return self, ()
         rest = self.free[len(offsets) :]
-        return Lines(self.sight, self.last, rest, self.waiting - len(offsets), self.closed), offsets
+        return Lines(self.pages, self.lines, self.unkeyed, rest, self.waiting - len(offsets), self.closed), offsets
 
     def is_taken(self, offset: int) -> bool:
         """Whether a record that is open was taken."""
-        entry = found(self.sight, of_offset(offset), offset)
-        return entry is not None and entry.is_first and not _holds(self.free, offset)
+        return self.all_taken((offset,))
 
     def all_taken(self, offsets: tuple[int, ...]) -> bool:
         """Whether all of these were, of those that are open."""
-        return all(map(self.is_taken, offsets))
+        line_of = finder(self.lines, len(offsets))
+        for offset, key in zip(offsets, self._keys(offsets), strict=True):
+            if key is None:
+                is_first = _holds(self.unkeyed, offset)
+            else:
+                line = line_of(key)
+                is_first = line is not None and line[0] == offset
+            if not is_first or _holds(self.free, offset):
+                return False
+        return True
 
-    def settled(self, count: int, offsets: Iterable[int]) -> Lines:  # noqa: ARG002  as with a queue
+    def settled(self, count: int, offsets: Collection[int]) -> Lines:  # noqa: ARG002  as with a queue
         """After these were settled: the next of each line is free."""
-        sight: dict[int, _Entry | None] = {}
-        last: dict[bytes, int | None] = {}
+        line_of = finder(self.lines, len(offsets))
+        lines: dict[bytes, tuple[int, ...] | None] = {}
+        gone: dict[int, list[int]] = {}
+        unkeyed: set[int] = set()
         free: list[int] = []
-        for offset in offsets:
-            entry = sight[offset] if offset in sight else found(self.sight, of_offset(offset), offset)
-            if entry is None:
+        for offset, key in zip(offsets, self._keys(offsets), strict=True):
+            if key is None:
+                unkeyed.add(offset)
                 continue
-            sight[offset] = None
-            if entry.next is not None:
-                behind = sight.get(entry.next) or found(self.sight, of_offset(entry.next), entry.next)
-                assert behind is not None, "what waits is in sight"
-                sight[entry.next] = _Entry(behind.key, behind.next)
-                free.append(entry.next)
-            elif entry.key is not None:
-                last[entry.key] = None
+            line = lines[key] if key in lines else line_of(key)
+            if line is None or line[0] != offset:
+                continue
+            if len(line) == 1:
+                lines[key] = None
+            else:
+                lines[key] = line[1:]
+                free.append(line[1])
+            gone.setdefault(offset >> _PAGE_BITS, []).append(offset)
         return Lines(
-            changed(self.sight, sight, of_offset),
-            changed(self.last, last, of_bytes),
+            _left(self.pages, gone),
+            changed(self.lines, lines),
+            tuple([each for each in self.unkeyed if each not in unkeyed]) if unkeyed else self.unkeyed,
             _joined(self.free, free),
             self.waiting,
             self.closed,
@@ -270,8 +286,7 @@ class Lines:
 
     def closing(self, offsets: tuple[int, ...], *, drops: bool) -> Lines:
         """With the keys of these closed."""
-        known = [found(self.sight, of_offset(offset), offset) for offset in offsets]
-        keys = {entry.key for entry in known if entry is not None and entry.key is not None}
+        keys = {key for key in self._keys(offsets) if key is not None}
         if keys <= self.closed:
             return self
         rest = self._without({offset for offset, key in self._waits() if key in keys}) if drops else self
@@ -279,8 +294,7 @@ class Lines:
 
     def is_diverted(self, offset: int) -> bool:
         """Whether the key of the record is closed."""
-        entry = found(self.sight, of_offset(offset), offset)
-        return entry is not None and entry.key in self.closed
+        return self._keys((offset,))[0] in self.closed
 
     def stopped(self, at: int) -> Lines:
         """Without what waits from this offset on."""
@@ -288,37 +302,89 @@ class Lines:
 
     def queued(self, tracker: OffsetTracker) -> tuple[int, ...]:  # noqa: ARG002  as with a queue
         """What waits, in order."""
-        return tuple(sorted(offset for offset, _ in self._waits()))
+        return tuple([offset for offset, _ in self._waits()])
 
     @property
     def keys(self) -> tuple[tuple[int, bytes], ...]:
         """The keys of what is in sight, by offset."""
-        return tuple((offset, entry.key) for offset, entry in entries(self.sight) if entry.key is not None)
+        return tuple(sorted((offset, key) for key, line in entries(self.lines) for offset in line))
+
+    def _keys(self, offsets: Iterable[int]) -> list[Key]:
+        """The keys of records in sight, if they have any."""
+        found: list[Key] = []
+        page: _Page = (-1, 0, (), ())
+        for offset in offsets:
+            number = offset >> _PAGE_BITS
+            if page[0] != number:
+                at = bisect_left(self.pages, (number,))
+                is_there = at < len(self.pages) and self.pages[at][0] == number
+                page = self.pages[at] if is_there else (number, 0, (), ())
+            _, _, theirs, keys = page
+            at = bisect_left(theirs, offset)
+            found.append(keys[at] if at < len(theirs) and theirs[at] == offset else None)
+        return found
 
     def _waits(self) -> list[tuple[int, Key]]:
+        """What waits, in order, with its key."""
         free = {*self.free}
-        return [(offset, each.key) for offset, each in entries(self.sight) if offset in free or not each.is_first]
+        keyed = [(at, key) for key, line in entries(self.lines) for at in line if at in free or at != line[0]]
+        return sorted([*keyed, *((at, None) for at in self.unkeyed if at in free)], key=itemgetter(0))
 
     def _without(self, dropped: Collection[int]) -> Lines:
         """The lines of what was taken, and behind it of what still waits, made anew."""
-        free = {*self.free}
-        taken = {at: _Entry(each.key) for at, each in entries(self.sight) if each.is_first and at not in free}
-        last = {each.key: at for at, each in taken.items() if each.key is not None}
-        rest = sorted(((at, key) for at, key in self._waits() if at not in dropped), key=itemgetter(0))
-        begun = Lines(changed((), taken, of_offset), changed((), last, of_bytes), closed=self.closed)
-        return begun.came(tuple(at for at, _ in rest), [key for _, key in rest])
+        waits = self._waits()
+        waiting = {at for at, _ in waits}
+        keyed = [(at, key) for at, key in self.keys if at not in waiting]
+        begun = Lines(
+            _paged((), keyed),
+            changed((), {key: (at,) for at, key in keyed}),
+            tuple([at for at in self.unkeyed if at not in waiting]),
+            closed=self.closed,
+        )
+        rest = [(at, key) for at, key in waits if at not in dropped]
+        return begun.came(tuple([at for at, _ in rest]), [key for _, key in rest])
 
 
 Order: TypeAlias = Queue | Lines
 """What waits, and for what."""
 
 
+def _paged(pages: tuple[_Page, ...], keyed: Sequence[tuple[int, bytes]]) -> tuple[_Page, ...]:
+    """With the keys of these records, in order, too."""
+    for number, these in groupby(keyed, key=lambda each: each[0] >> _PAGE_BITS):
+        more = [*these]
+        at = bisect_left(pages, (number,))
+        is_there = at < len(pages) and pages[at][0] == number
+        in_sight = len(more)
+        if is_there:
+            _, known, offsets, keys = pages[at]
+            in_sight += known
+            more = sorted({**dict(zip(offsets, keys, strict=True)), **dict(more)}.items())
+        page = (number, in_sight, tuple([offset for offset, _ in more]), tuple([key for _, key in more]))
+        pages = (*pages[:at], page, *pages[at + is_there :])
+    return pages
+
+
+def _left(pages: tuple[_Page, ...], gone: Mapping[int, Collection[int]]) -> tuple[_Page, ...]:
+    """Without these of each page in sight."""
+    for number, these in gone.items():
+        at = bisect_left(pages, (number,))
+        _, in_sight, offsets, keys = pages[at]
+        if len(offsets) <= _SHORT:
+            left = [(offset, key) for offset, key in zip(offsets, keys, strict=True) if offset not in these]
+            offsets, keys = tuple([offset for offset, _ in left]), tuple([key for _, key in left])
+        rest = () if in_sight == len(these) else ((number, in_sight - len(these), offsets, keys),)
+        pages = (*pages[:at], *rest, *pages[at + 1 :])
+    return pages
+
+
 def _joined(ordered: tuple[int, ...], more: list[int]) -> tuple[int, ...]:
     """Both in order."""
     if not more:
         return ordered
-    if not ordered or ordered[-1] < min(more):
-        return (*ordered, *sorted(more))
+    if len(more) == 1:
+        at = bisect_left(ordered, more[0])
+        return (*ordered[:at], *more, *ordered[at:])
     return tuple(sorted([*ordered, *more]))
 
 
