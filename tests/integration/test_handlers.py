@@ -126,7 +126,7 @@ async def test_a_plain_function_that_answers_a_coroutine_is_awaited() -> None:
         await asyncio.sleep(0)
         return record.offset
 
-    assert await made(lambda record: later(record))(RECORD) == 7  # type: ignore[func-returns-value]  # noqa: PLW0108
+    assert await made(lambda record: later(record))(RECORD) == 7  # noqa: PLW0108
 
 
 @in_a_loop

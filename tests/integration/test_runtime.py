@@ -569,3 +569,54 @@ def test_a_planted_fault_is_found(planted: Made, monkeypatch: pytest.MonkeyPatch
         return False
 
     assert any(map(is_found, range(RUNS)))
+
+
+def test_what_a_call_ends_with_has_ended_before_it_is_told() -> None:
+    """Law RT9. Where a call returns None there is nothing more; what is raised then is the reply, and it is interrupted alike."""
+
+    @attrs.frozen
+    class Asked:
+        given: tuple[object, ...]
+
+    @attrs.frozen
+    class All:
+        def step(self, state: tuple[object, ...], event: object) -> Step[tuple[object, ...], object]:
+            return Step(state, (event,)) if isinstance(event, Asked | Interrupt) else Step((*state, event))
+
+    async def scenario() -> None:
+        ended: list[object] = []
+
+        async def code(given: object) -> object:
+            return None if given == "none" else given
+
+        async def then(given: object, reply: object) -> object:
+            assert given == reply
+            await asyncio.sleep(0)
+            if given == "raises":
+                raise KeyError(given)
+            if given == "hangs":
+                await asyncio.Event().wait()
+            ended.append(given)
+            return "replaced"
+
+        def begin(command: object) -> CallEach | InterruptEach:
+            if isinstance(command, Asked):
+                return CallEach(code, command.given, then)
+            return InterruptEach(lambda _, given: given == "hangs")
+
+        def told(_: object, reply: object) -> object:
+            assert isinstance(reply, tuple)
+            assert all(each.reply != "replaced" or each.given in ended for each in reply)
+            return tuple((each.given, each.reply) for each in reply)
+
+        runtime: Runtime[tuple[object, ...], object, object] = Runtime(All(), (), begin, told)
+        runtime.tell(Asked(("none", "sends", "raises", "hangs")))
+        await runtime.until(lambda state: sum(map(len, state)) == 3)  # type: ignore[arg-type]
+        runtime.tell(Interrupt(None))
+        state = await runtime.until(lambda state: sum(map(len, state)) == 4)  # type: ignore[arg-type]
+        found = {given: reply for some in state for given, reply in some}  # type: ignore[attr-defined]
+        assert isinstance(found.pop("raises"), KeyError)
+        assert found == {"none": None, "sends": "replaced", "hangs": Refused("interrupted")}
+        await runtime.close()
+
+    asyncio.run(scenario())

@@ -1,7 +1,7 @@
 """A log in memory, for a worker without a broker: `tidegate worker run TARGET --embedded records.jsonl`.
 
 It is one member's: all partitions are assigned to it, each call succeeds, and nothing outlives the process. Faults are the
-simulator's business. Each line of the file is a record, as JSON; its offset is its place in its partition:
+simulator's business. What the worker sends is kept, and nobody consumes it. Each line of the file is a record, as JSON; its offset is its place in its partition:
 
     {"topic": "orders", "partition": 0, "key": "ann", "value": "5 apples", "headers": [["trace", "7f"]]}
 
@@ -28,11 +28,11 @@ import attrs
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
-from tidegate.model.records import Record, TopicPartition
+from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
 from tidegate_adapters.handlers import Called, pattern_of
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Client, Received, ours, theirs
+from tidegate_adapters.kafka_ports import Client, Producer, Received, ours, theirs
 
 __all__ = ["EmbeddedLog", "EmbeddedRun", "Outcome", "records_of"]
 
@@ -143,7 +143,7 @@ class _Listener(Protocol):
 
 @final
 class EmbeddedLog(Client):
-    """A log with one consumer: `await worker.run(EmbeddedLog(records).connect)`.
+    """A log with one consumer: `await worker.run(log.connect, log.produce)`.
 
     Args:
         records: What is in it, in order; their offsets count from 0 in each partition.
@@ -151,9 +151,11 @@ class EmbeddedLog(Client):
     Attributes:
         positions: What is committed, by partition.
         ends: One past the last offset, by partition.
+        sent: What was sent, in order.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
+        self.sent: Final[list[Send]] = []
         self._records: dict[TopicPartition, list[Record]] = {}
         for record in records:
             before = self._records.setdefault(record.of, [])
@@ -168,6 +170,10 @@ class EmbeddedLog(Client):
     def connect(self, bootstrap: str, group: str, options: Mapping[str, object]) -> Client:  # noqa: ARG002  there is no broker
         """The log as the client of a worker."""
         return self
+
+    def produce(self, bootstrap: str, options: Mapping[str, object]) -> Producer:  # noqa: ARG002  there is no broker
+        """The log as the producer of a worker."""
+        return _Sent(self.sent)
 
     async def start(self) -> None:
         pass
@@ -234,6 +240,24 @@ class EmbeddedLog(Client):
         return {each: self.ends[ours(each)] for each in partitions}
 
 
+@final
+@attrs.frozen
+class _Sent(Producer):
+    """Keeps what is sent."""
+
+    sent: list[Send]
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def send(self, record: Send) -> Awaitable[object]:
+        self.sent.append(record)
+        return asyncio.sleep(0)
+
+
 # --- a run --------------------------------------------------------------------------------------------------------------
 
 
@@ -247,12 +271,14 @@ class Outcome:
         failed: How often user code has raised an error.
         positions: What is committed, by partition.
         ends: One past the last offset, by partition.
+        sent: What was sent, in order: what handlers answered with, and dead letters.
     """
 
     handled: int
     failed: int
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    sent: tuple[Send, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -289,7 +315,7 @@ class EmbeddedRun:
         Returns:
             What became of the records.
         """
-        run = asyncio.create_task(self.worker.run(self._log.connect))
+        run = asyncio.create_task(self.worker.run(self._log.connect, self._log.produce))
         moved, since = self._moves(), monotonic()
         while not run.done() and self._log.positions != self._log.ends and monotonic() < since + self._patience_s:
             await asyncio.wait([run], timeout=_LOOKS_S)
@@ -297,7 +323,7 @@ class EmbeddedRun:
                 moved, since = self._moves(), monotonic()
         self.worker.stop()
         await run
-        return Outcome(self._done, self._failed, dict(self._log.positions), self._log.ends)
+        return Outcome(self._done, self._failed, dict(self._log.positions), self._log.ends, tuple(self._log.sent))
 
     @property
     def _patience_s(self) -> float:
@@ -311,9 +337,10 @@ class EmbeddedRun:
     def _handled(self, handle: Called) -> Called:
         counted = self._counted(handle)
 
-        async def handled(record: Record) -> None:
-            await counted(record)
+        async def handled(record: Record) -> object:
+            reply = await counted(record)
             self._done += 1
+            return reply
 
         return handled
 

@@ -8,6 +8,8 @@ handler with nothing around it is that function itself.
     decode           what the handler gets in the place of the record
     timeout          longer than that, and the call has failed
 
+What it returns are records to send, or nothing (`sends_of`), or that it cannot be decoded and is to be dead-lettered.
+
 A thread cannot be interrupted. So an interrupted call waits for it, and counts as work as long; only who is interrupted once
 more goes on without it.
 """
@@ -17,33 +19,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from enum import Enum, unique
 from functools import cache
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, seconds
-from tidegate.model.records import Record
+from tidegate.model.records import Record, Send
 from tidegate.model.values import check_callable
 
-__all__ = ["Called", "Decode", "Handlers", "Undecodable", "UserHandler", "called", "is_pattern", "pattern_of"]
+__all__ = [
+    "Called", "Decode", "Handlers", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "pattern_of", "sends_of",
+]  # fmt: skip
 
 log: Final = logging.getLogger("tidegate_adapters.kafka")
 
 UserHandler: TypeAlias = Callable[[Any], object]
-"""Called with a record, or with what `decode` made of it; async or not."""
+"""Called with a record, or with what `decode` made of it; async or not. It answers None, a `Send`, or several."""
 Handlers: TypeAlias = UserHandler | Mapping[str, UserHandler]
 """One for all topics, or one by topic."""
 Decode: TypeAlias = Callable[[Record], object]
 """Makes of a record what its handler gets; async or not."""
-Called: TypeAlias = Callable[[Record], Awaitable[None]]
+Called: TypeAlias = Callable[[Record], Awaitable[object]]
 
 
 @final
@@ -54,6 +58,39 @@ class Undecodable(Enum):
     FAIL = "it has failed, and what follows is as for a handler that raises"
     SKIP = "it is logged, and counts as done"
     RAW = "its handler gets the record as it came"
+    DEAD_LETTER = "it goes to the dead-letter topic, and counts as done"
+
+
+@final
+@attrs.frozen
+class Unread:
+    """What a call comes to whose record is to be dead-lettered, for `decode` has raised this at it."""
+
+    error: Exception
+
+
+def sends_of(reply: object) -> tuple[Send, ...]:
+    """The records that a handler answers with.
+
+    Args:
+        reply: What it has returned.
+
+    Raises:
+        Misuse: It is neither None, nor a `Send`, nor an iterable of them.
+    """
+    if reply is None:
+        return ()
+    if isinstance(reply, Send):
+        return (reply,)
+    found = tuple(cast("Iterable[object]", reply)) if isinstance(reply, Iterable) else (reply,)
+    for each in found:
+        if not isinstance(each, Send):
+            raise Misuse(
+                f"a handler has returned a {type(each).__name__}",
+                why="what it returns is sent before its record counts as done",
+                todo="return None, a Send, or an iterable of them",
+            )
+    return cast("tuple[Send, ...]", found)
 
 
 def is_pattern(topic: str) -> bool:
@@ -128,8 +165,8 @@ def called(
     def call_of(topic: str) -> Called:
         return next(call for name, call in calls.items() if re.fullmatch(_expression(name), topic))
 
-    async def routed(record: Record) -> None:
-        await call_of(record.topic)(record)
+    async def routed(record: Record) -> object:
+        return await call_of(record.topic)(record)
 
     return routed
 
@@ -148,12 +185,12 @@ def _call(handler: UserHandler, around: _Around) -> Called:
         call = _decoded(call, around.decode, around.undecodable)
     if around.timeout is not None:
         call = _limited(call, around.timeout)
-    return call  # type: ignore[return-value]
+    return call
 
 
 def _threaded(handler: UserHandler, threads: Callable[[], ThreadPoolExecutor]) -> Callable[[Any], Awaitable[object]]:
     async def in_thread(given: object) -> object:
-        run: Future[object] = threads().submit(copy_context().run, handler, given)
+        run: Future[object] = threads().submit(copy_context().run, _whole, handler, given)
         reply = asyncio.wrap_future(run)
         try:
             found = await asyncio.shield(reply)
@@ -167,6 +204,12 @@ def _threaded(handler: UserHandler, threads: Callable[[], ThreadPoolExecutor]) -
     return in_thread
 
 
+def _whole(handler: UserHandler, given: object) -> object:
+    """What it returns; a generator's code runs to its end here, in its thread."""
+    found = handler(given)
+    return tuple(cast("Iterator[object]", found)) if isinstance(found, Iterator) else found
+
+
 def _decoded(
     call: Callable[[Any], Awaitable[object]], decode: Decode, undecodable: Undecodable
 ) -> Callable[[Any], Awaitable[object]]:
@@ -176,7 +219,7 @@ def _decoded(
             given = decode(record)
             if isawaitable(given):
                 given = await given
-        except Exception:
+        except Exception as error:
             match undecodable:
                 case Undecodable.FAIL:
                     raise
@@ -186,6 +229,8 @@ def _decoded(
                     return None
                 case Undecodable.RAW:
                     given = record
+                case Undecodable.DEAD_LETTER:
+                    return Unread(error)
         return await call(given)
 
     return decoded

@@ -5,8 +5,8 @@ background, along with what is done beyond the position; polling never waits for
 is in work has ended and is committed, or until the time to drain is over, and only then lets go. At least once is what it
 promises: user code must bear repetition.
 
-Here is what a worker is told, and its life from without; what it does in its group, `tidegate_adapters.kafka_member` has, and
-how the user's handlers are called, `tidegate_adapters.handlers`.
+Here is what a worker is told, and its life from without; what it does in its group, `tidegate_adapters.kafka_member` has, how
+the user's handlers are called, `tidegate_adapters.handlers`, and what it sends, `tidegate_adapters.sending`.
 
 User code may raise whatever it likes. CancelledError and other exceptions that are no `Exception` count as failures of their
 record; after SystemExit and KeyboardInterrupt the worker drains, commits, leaves its group, and raises them. Observers and
@@ -21,21 +21,50 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
+from enum import Enum, unique
 from typing import Final, TypeAlias, cast, final
+
+import attrs
 
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
+from tidegate.consumer.partition import FailurePolicy
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
-from tidegate.model.records import TopicPartition
+from tidegate.model.records import Send, TopicPartition
+from tidegate.model.values import check_type
+from tidegate.retries.backoff import Delays
 from tidegate_adapters.handlers import Called, Decode, Handlers, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Code, Estimate, Hooks, Member, Observer, Recording
-from tidegate_adapters.kafka_ports import Connect, check_options, client
+from tidegate_adapters.kafka_ports import Connect, Produce, check_options, client, producer
+from tidegate_adapters.sending import Sender
 from tidegate_adapters.worker_settings import ClientOptions, WorkerSettings
 
 __all__ = [
-    "Decode", "Estimate", "Handlers", "Hooks", "Lifespan", "Observer", "Recording", "Undecodable", "UserHandler", "Worker",
+    "Decode", "Estimate", "Handlers", "Hooks", "Lifespan", "Observer", "OnFailure", "Recording", "Send", "Undecodable",
+    "UserHandler", "Worker",
 ]  # fmt: skip
+
+
+@final
+@unique
+class OnFailure(Enum):
+    """What becomes of a record that has failed as often as it may be tried: the rules' `FailurePolicy` in plain words."""
+
+    STOP = "its partition takes nothing new, until it is assigned anew"
+    BLOCK_KEY = "the rest of its key waits, until its partition is assigned anew"
+    SKIP = "it is logged, and counts as done"
+    DEAD_LETTER = "it is written to the dead-letter topic, and counts as done"
+    DEAD_LETTER_KEY = "the same, and so is the rest of its key"
+
+
+_POLICIES: Final = {
+    OnFailure.STOP: FailurePolicy.STOP,
+    OnFailure.BLOCK_KEY: FailurePolicy.BLOCK_KEY,
+    OnFailure.SKIP: FailurePolicy.SKIP,
+    OnFailure.DEAD_LETTER: FailurePolicy.SKIP,
+    OnFailure.DEAD_LETTER_KEY: FailurePolicy.DIVERT_KEY,
+}
 
 Lifespan: TypeAlias = "Callable[[Worker], AbstractAsyncContextManager[object]]"
 
@@ -51,21 +80,28 @@ class Worker:
         topics: What to consume: names, and patterns that begin with `^`, for which new topics are looked for every
             `metadata_max_age_ms`. Or the handler of each: `{"orders": ship, "^audit[.].*": keep}`.
         handle: The user's code, called with each record at least once: an async function, or a plain one, which runs in a
-            thread. What follows when it raises, the consumer's rules say (`FailurePolicy`); by default the record's
-            partition stops. One for all topics, or one by topic.
+            thread. It answers None, or what is to be sent before the record counts as done: a `Send`, or several. When it
+            raises, `on_failure` says what follows; by default the record's partition stops. One for all topics, or one
+            by topic.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
         consumer: What may run at once, and how long a revocation may drain.
         decode: Makes of a record what its handler gets; async or not.
         undecodable: What becomes of a record that this raises at.
+        on_failure: What becomes of a record that has failed for good; in the place of the rules' `failure_policy`.
+        dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record. What is written there,
+            `tidegate.sinks.dead_records` says.
+        retries: How often a record that has failed is tried again; in the place of the rules' `fanout.retries_max`.
+        backoff: How long to wait until then; in the place of the rules' `backoff`.
+        jitter_ppm: Which part of that is left out at random; in the place of the rules' `jitter_ppm`.
         handler_timeout: How long an async handler may take, in microseconds, until it is cancelled and has failed.
         start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
             Without it the option `auto_offset_reset` says: "earliest" (here the default), "latest" or "none", an error.
         start_offsets: The same, at an offset, for some partitions.
         lifespan: An async context manager, made with the worker, around all that it does: what stands before its `yield` is
             done before the client starts, and what stands behind it when the group has been left.
-        hooks: The user's code for whatever else the rules ask for: to answer for a failed record, to deliver, to arrange
-            windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
+        hooks: The user's code for whatever else the rules ask for: to answer for a failed record where there is no
+            `dead_letter`, to deliver, to arrange windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
             answers as `tidegate.consumer.commands.event_for` says.
         expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
             does not wait in vain for what takes longer than there is time.
@@ -80,7 +116,8 @@ class Worker:
 
     Raises:
         Misuse: no topic, no group, no handler, a time limit for a plain function, an option that the client does not have,
-            rules that need hooks, and none, or a drain that takes longer than the group waits.
+            rules that need hooks, and none, dead letters and no topic for them, or a topic and no dead letters, or a drain
+            that takes longer than the group waits.
     """
 
     def __init__(
@@ -93,6 +130,11 @@ class Worker:
         consumer: ConsumerRules = ConsumerRules(),
         decode: Decode | None = None,
         undecodable: Undecodable = Undecodable.FAIL,
+        on_failure: OnFailure | None = None,
+        dead_letter: str | None = None,
+        retries: int | None = None,
+        backoff: Delays | None = None,
+        jitter_ppm: int | None = None,
         handler_timeout: Duration | None = None,
         start_time: datetime | None = None,
         start_offsets: Mapping[TopicPartition, int] | None = None,
@@ -105,17 +147,19 @@ class Worker:
     ) -> None:
         if isinstance(topics, str):
             raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
+        consumer = _with_failures(consumer, on_failure, retries, backoff, jitter_ppm)
         handlers = topics if handle is None and isinstance(topics, Mapping) else handle
         self.settings: Final = WorkerSettings(
             tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), handler_timeout, undecodable, start_time,
-            start_offsets or {},
+            start_offsets or {}, dead_letter,
         )  # fmt: skip
         check_options(options)
         _check_times(consumer.partition.drain, options.get("rebalance_timeout_ms"))
         if handlers is None:
             raise Misuse("nothing handles the records", todo="pass a function of one record, or one by topic")
-        if hooks is None and consumer.partition.needs_hooks:
+        if hooks is None and not consumer.partition.is_plain:
             raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
+        _check_dead_letters(self.settings, on_failure)
         call = called(
             handlers, self.settings.topics, threads=consumer.executors, decode=decode, undecodable=undecodable,
             timeout=handler_timeout,
@@ -154,7 +198,8 @@ class Worker:
         made = Worker(
             settings.topics, self._handlers, bootstrap=settings.bootstrap, group=settings.group, consumer=settings.consumer,
             decode=self._decode, undecodable=settings.undecodable, handler_timeout=settings.handler_timeout,
-            start_time=settings.start_time, start_offsets=settings.start_offsets, lifespan=self._lifespan,
+            start_time=settings.start_time, start_offsets=settings.start_offsets,
+            dead_letter=settings.dead_letter, lifespan=self._lifespan,
             hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
         )  # fmt: skip
         if handle is not None:
@@ -166,11 +211,12 @@ class Worker:
         """Its partitions."""
         return ConsumerState() if self._member is None else self._member.state
 
-    async def run(self, connect: Connect = client) -> None:
+    async def run(self, connect: Connect = client, produce: Produce = producer) -> None:
         """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
 
         Args:
             connect: Makes the client.
+            produce: Makes the producer of what is sent, once there is something to send.
 
         Raises:
             Misuse: an option has a value that the client does not take, or it is called twice.
@@ -182,7 +228,8 @@ class Worker:
             raise Misuse(f"{self!r} runs already, or has run", todo="make another one with configured(worker.settings)")
         told = self.settings
         patience = {"rebalance_timeout_ms": (told.consumer.partition.drain.total + 2 * _ON_THE_WAY) // MILLISECOND}
-        self._member = Member(connect(told.bootstrap, told.group, patience | told.options), told, self._code)
+        sender = Sender(lambda: produce(told.bootstrap, told.options))
+        self._member = Member(connect(told.bootstrap, told.group, patience | told.options), told, self._code, sender)
         for _ in range(self._stop_calls):
             self._member.stop()
         async with nullcontext() if self._lifespan is None else self._lifespan(self):
@@ -194,6 +241,42 @@ class Worker:
             self._stop_calls += 1
         else:
             self._member.stop()
+
+
+def _with_failures(
+    rules: ConsumerRules,
+    on_failure: OnFailure | None,
+    retries: int | None,
+    backoff: Delays | None,
+    jitter_ppm: int | None,
+) -> ConsumerRules:
+    """The rules with what is said in short."""
+    part = rules.partition
+    if on_failure is not None:
+        check_type(on_failure, OnFailure, "what becomes of a record that has failed")
+        part = attrs.evolve(part, failure_policy=_POLICIES[on_failure])
+    if retries is not None:
+        part = attrs.evolve(part, fanout=attrs.evolve(part.fanout, retries_max=retries))
+    if backoff is not None:
+        part = attrs.evolve(part, backoff=backoff)
+    if jitter_ppm is not None:
+        part = attrs.evolve(part, jitter_ppm=jitter_ppm)
+    return rules if part is rules.partition else attrs.evolve(rules, partition=part)
+
+
+def _check_dead_letters(told: WorkerSettings, on_failure: OnFailure | None) -> None:
+    """Raise Misuse where there are dead letters and no topic, or a topic and no dead letters."""
+    wants = (
+        on_failure in (OnFailure.DEAD_LETTER, OnFailure.DEAD_LETTER_KEY) or told.undecodable is Undecodable.DEAD_LETTER
+    )
+    if wants and told.dead_letter is None:
+        raise Misuse("dead letters, and no topic for them", todo='pass dead_letter=, such as "{topic}.dead"')
+    answers = told.consumer.partition.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)
+    if told.dead_letter is not None and (on_failure is OnFailure.SKIP or not (wants or answers)):
+        raise Misuse(
+            f"a topic for dead letters, {told.dead_letter!r}, and none that go there",
+            todo="pass on_failure=OnFailure.DEAD_LETTER, or leave it out",
+        )
 
 
 def _check_times(drain: Budget, patience_ms: object) -> None:

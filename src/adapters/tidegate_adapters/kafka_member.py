@@ -5,7 +5,10 @@ what those two do not know: Kafka's calls for the commands, and the events that 
 
     command            what is done                                reply -> event
     Work               the user's code, on a runner                WorkReported, or WorkFailed
-    Work of Handle     the handler with each record                WorkReported: all that ended in one turn is one `Batch`
+    Work of Handle     the handler with each record; what it       WorkReported: all that ended in one turn is one `Batch`
+                       answers with is sent
+    Work of Deliver-   a dead letter is written, where there is    WorkReported, once it is
+    Records            a topic for them, or it is logged
     Interrupt          that code is cancelled                      that of the work, once it has ended
     Commit             `kafka_ports.commit`                        Committed, CommitRefused, MetadataRefused, CommitUnknown
     Start...Timer      a timer                                     ...TimerFired
@@ -30,6 +33,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from random import randint
 from typing import Final, NamedTuple, TypeAlias, final
 
 from tidegate.consumer.backpressure import Plan
@@ -57,7 +61,7 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.drain import InFlight
-from tidegate.consumer.fanout import Report, Start, TasksReported
+from tidegate.consumer.fanout import DeliverRecords, Report, Start, TasksReported
 from tidegate.consumer.partition import Owned
 from tidegate.consumer.watermark import open_offsets
 from tidegate.consumer.worker import (
@@ -74,14 +78,15 @@ from tidegate.consumer.worker import (
 )
 from tidegate.model.effects import Ambiguous, Cancel, Failure, Refused
 from tidegate.model.errors import TidegateError
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import PPM, SECOND, Duration, jittered
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
-from tidegate_adapters.handlers import Called, is_pattern, pattern_of
+from tidegate_adapters.handlers import Called, Unread, is_pattern, pattern_of, sends_of
 from tidegate_adapters.kafka_ports import Client, Received, ours, record_of, theirs
 from tidegate_adapters.runtime import After, Call, CallEach, Ended, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
+from tidegate_adapters.sending import DeadLetters, Failed, Sender, failed_by
 from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = ["Code", "Estimate", "Hooks", "Member", "Observer", "Recording"]
@@ -113,10 +118,11 @@ class Code(NamedTuple):
 
 
 class _Undone(NamedTuple):
-    """A record that is not done, and when it came, in seconds of the loop's clock."""
+    """A record that is not done, when it came, in seconds of the loop's clock, and how it has failed, if it has."""
 
     received: Received
     came_s: float
+    failed: Failed = Failed()
 
 
 @final
@@ -127,10 +133,14 @@ class Member:
         client: Not started yet.
         settings: What the worker was told.
         code: The user's.
+        sender: Sends what the worker has to send.
     """
 
-    def __init__(self, client: Client, settings: WorkerSettings, code: Code) -> None:
-        self._client, self._settings, self._code = client, settings, code
+    def __init__(self, client: Client, settings: WorkerSettings, code: Code, sender: Sender) -> None:
+        self._client, self._settings, self._code, self._sender = client, settings, code, sender
+        self._dead_letters = (
+            None if settings.dead_letter is None else DeadLetters(sender, settings.dead_letter, settings.group)
+        )
         self._rules = rules = WorkerRules(settings.consumer)
         self._loop = asyncio.get_running_loop()
         observers = [self._follow, *([self._observe] if code.observe else []), *([self._note] if code.record else [])]
@@ -237,6 +247,7 @@ class Member:
         with suppress(ports.KAFKA_ERROR, TimeoutError):
             async with asyncio.timeout(self._rules.leave / SECOND):
                 await self._client.stop()
+                await self._sender.stop()
 
     def _spawn(self, code: Awaitable[None]) -> None:
         """Do it beside the rest; an error of it ends the worker."""
@@ -314,7 +325,7 @@ class Member:
         now, rules = self._loop.time(), self._rules.consumer.partition
         for part in state.partitions:
             records = self._records[part.partition]
-            if rules.needs_hooks:  # otherwise each is forgotten when it is done
+            if not rules.is_plain:  # otherwise each is forgotten when it is done
                 undone = set(open_offsets(part.tracker))
                 records = self._records[part.partition] = {
                     offset: each for offset, each in records.items() if offset in undone
@@ -431,7 +442,9 @@ class Member:
     def _begin(self, command: ShutdownCommand) -> Job | None:
         match command:
             case Work(partition, _, Handle(), offsets):
-                return CallEach(self._code.handle, self._given(partition, offsets))
+                return CallEach(self._code.handle, self._given(partition, offsets), self._ended)
+            case Work(request=DeliverRecords(to_dead_letter=failed)) if failed and self._answers_itself:
+                return Call(lambda: self._answered_for(command))
             case Work(partition, _, Start(), offsets) if not self._rules.consumer.partition.hooks:
                 return CallEach(self._code.handle, self._given(partition, offsets))
             case Work(partition, _, _, offsets):
@@ -440,7 +453,10 @@ class Member:
                 return Call(lambda: hooks(command, given))
             case Commit():
                 return Call(lambda: self._committed(command))
-            case StartDrainTimer(duration=duration) | StartRetryTimer(duration=duration) | StartLeaveTimer(duration):
+            case StartRetryTimer(duration=duration, jitter_ppm=jitter_ppm):
+                draw = randint(0, PPM) if jitter_ppm else 0  # noqa: S311  it scatters, and keeps no secret
+                return After(jittered(duration, jitter_ppm, draw) / SECOND)
+            case StartDrainTimer(duration=duration) | StartLeaveTimer(duration):
                 return After(duration / SECOND)
             case Leave():
                 return Call(self._left)
@@ -470,6 +486,39 @@ class Member:
             case Fetch():
                 return None
 
+    async def _ended(self, record: Record, reply: object) -> None:
+        """What a handler has answered with is done before its record is."""
+        if isinstance(reply, Unread):
+            assert self._dead_letters is not None, "it was checked"
+            await self._dead_letters.write(record, failed_by(reply.error, 0))
+        else:
+            await self._sender.send(sends_of(reply))
+
+    @property
+    def _answers_itself(self) -> bool:
+        """Whether it answers for records that have failed, and no hook does."""
+        return self._dead_letters is not None or self._code.hooks is None
+
+    async def _answered_for(self, work: Work) -> None:
+        """Write the dead letters of records that have failed, or skip them."""
+        records = self._records[work.partition]
+        for undone in [records[offset] for offset in work.offsets]:
+            record, failed = record_of(undone.received), undone.failed
+            if self._dead_letters is not None:
+                await self._dead_letters.write(record, failed)
+            else:
+                placed = _placed(work.partition, record.offset, failed.attempts)
+                log.error(
+                    "skipped %s, which has failed %s times: %s", record, failed.attempts, failed.error, extra=placed
+                )
+
+    def _forget(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
+        """These are done; where there is more to records than to handle them, `_measure` finds that out."""
+        if self._rules.consumer.partition.is_plain:
+            records = self._records.get(partition, {})
+            for offset in offsets:
+                records.pop(offset, None)
+
     def _given(self, partition: TopicPartition, offsets: Iterable[int]) -> tuple[Record, ...]:
         records = self._records[partition]
         return tuple(record_of(records[offset].received) for offset in offsets)
@@ -482,8 +531,13 @@ class Member:
                 return self._tasks_event(command, start, reply)
             case Work(request=Handle() as handle) if isinstance(reply, tuple):
                 return self._handled_event(command, handle, reply)
-            case Work() if isinstance(reply, BaseException):
+            case Work(partition, _, request) if isinstance(reply, BaseException):
                 self._log_failure(command, command.offsets, reply)
+                if isinstance(request, Start):
+                    self._note_failure(partition, command.offsets, reply, request.attempt)
+                return event_for(command, reply)
+            case Work(partition, _, DeliverRecords(), offsets) if reply is None:
+                self._forget(partition, offsets)
                 return event_for(command, reply)
             case Work() | StartDrainTimer() | StartRetryTimer() | StartLeaveTimer():
                 return event_for(command, reply)
@@ -498,13 +552,11 @@ class Member:
             assert isinstance(record, Record)
             if isinstance(reply, BaseException):
                 self._log_failure(work, record.offset, reply, handle.attempt)
+                self._note_failure(work.partition, (record.offset,), reply, handle.attempt)
                 failed.append(record.offset)
             else:
                 done.append(record.offset)
-        if not self._rules.consumer.partition.needs_hooks:
-            records = self._records.get(work.partition, {})
-            for offset in done:
-                records.pop(offset, None)
+        self._forget(work.partition, done)
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
         return WorkReported(work.partition, work.generation, what)
 
@@ -517,8 +569,9 @@ class Member:
             has_failed = isinstance(reply, BaseException)
             if has_failed:
                 self._log_failure(work, record.offset, reply, start.attempt)
-            elif not self._rules.consumer.partition.needs_hooks:
-                self._records.get(work.partition, {}).pop(record.offset, None)
+                self._note_failure(work.partition, (record.offset,), reply, start.attempt)
+            else:
+                self._forget(work.partition, (record.offset,))
             reported.setdefault(Report.FAILED if has_failed else Report.SUCCEEDED, []).append(numbers[record.offset])
         first, *others = (
             WorkReported(
@@ -529,6 +582,16 @@ class Member:
         for event in others:
             self._runtime.tell(event)
         return first
+
+    def _note_failure(self, partition: TopicPartition, offsets: Iterable[int], error: object, attempt: int) -> None:
+        """Keep what was raised, for whoever answers for the records."""
+        if not self._rules.consumer.partition.needs_hooks or isinstance(error, Refused):
+            return
+        assert isinstance(error, BaseException)
+        records = self._records.get(partition, {})
+        for offset in offsets:
+            if offset in records:
+                records[offset] = records[offset]._replace(failed=failed_by(error, attempt))
 
     def _log_failure(
         self, work: Work, offset: int | tuple[int, ...], error: object, attempt: int | None = None
@@ -562,6 +625,7 @@ class Member:
 
     async def _left(self) -> None:
         await self._client.stop()
+        await self._sender.stop()
 
     # --- observers ---
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import random
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias, cast, final
 
 import attrs
 
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.model.records import BROKER, PRODUCER, Record, TopicPartition
+from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
 from tidegate_adapters.printable import redacted
 
 try:
@@ -26,9 +27,9 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "FORBIDDEN", "KAFKA_ERROR", "NO_GENERATION", "REFUSED", "TIMED_OUT", "TOO_LARGE", "Client", "Connect", "Received", "brokers",
-    "check_options", "client", "commit", "committed", "end", "generation_of", "listener", "offset_at", "ours", "record_of",
-    "theirs",
+    "CONNECTION_ERROR", "FORBIDDEN", "KAFKA_ERROR", "NO_GENERATION", "REFUSED", "TIMED_OUT", "TOO_LARGE", "Client", "Connect", "Produce", "Producer", "Received", "brokers",
+    "check_options", "client", "commit", "committed", "end", "generation_of", "listener", "offset_at", "ours", "producer",
+    "record_of", "theirs",
 ]  # fmt: skip
 
 
@@ -90,8 +91,24 @@ class Client(Protocol):
 Connect: TypeAlias = Callable[[str, str, Mapping[str, object]], Client]
 """Makes a client of `host:port`, the consumer group and more options, within a running event loop."""
 
+
+class Producer(Protocol):
+    """What records are sent by."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def send(self, record: Send) -> Awaitable[object]:
+        """Queue it; what is answered has a result once every replica in sync has it, or raises why not."""
+        ...
+
+
+Produce: TypeAlias = Callable[[str, Mapping[str, object]], Producer]
+"""Makes a producer of `host:port` and the options of the consumer's client, within a running event loop."""
+
 _NOT_OPTIONS: Final = {"topics", "loop", "api_version", "bootstrap_servers", "group_id", "enable_auto_commit"}
 """What a worker says itself, and what aiokafka has given up."""
+_ANY_SIZE: Final = 2**31 - 1
+"""The brokers say what is too large."""
 _ADDRESS: Final = re.compile(r"([^\s:/\[\]]+|\[[^\s\[\]]+\])(:[0-9]{1,5})?")
 _OF_TLS: Final = {
     "ssl_cafile": "cafile",
@@ -100,6 +117,11 @@ _OF_TLS: Final = {
     "ssl_password": "password",
 }
 """The files that make an `ssl_context`, and how aiokafka calls them where it does so."""
+_OF_BOTH: Final = (
+    inspect.signature(aiokafka.AIOKafkaProducer).parameters.keys()
+    & inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys()
+) - _NOT_OPTIONS
+"""The consumer's options that its producer has as well: how to reach the brokers, and how long to wait for them."""
 _OPTIONS: Final = (inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys() - _NOT_OPTIONS) | _OF_TLS.keys()
 
 
@@ -156,6 +178,48 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
         return cast("Client", aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **kept))
     except ValueError as error:
         raise Misuse("the client does not take its options", why=redacted(str(error))) from None
+
+
+def producer(bootstrap: str, options: Mapping[str, object]) -> Producer:
+    """A producer that sends each record once in a session, and has it when all replicas in sync do.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+        options: Those of aiokafka's consumer; the producer has as many of them as it knows.
+    """
+    kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
+    return _Producing(bootstrap, kept)
+
+
+@final
+class _Producing(Producer):
+    """A producer of aiokafka."""
+
+    def __init__(self, bootstrap: str, options: Mapping[str, object]) -> None:
+        self._producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=_ANY_SIZE, **options
+        )
+
+    async def start(self) -> None:
+        await self._producer.start()
+
+    async def stop(self) -> None:
+        await self._producer.stop()
+
+    async def send(self, record: Send) -> Awaitable[object]:
+        topic, partition = record.topic, record.partition
+        known = sorted(await self._producer.partitions_for(topic))
+        if partition is not None and partition not in known:
+            raise Misuse(f"{topic} has no partition {partition}", todo=f"it has {len(known)}, counted from 0")
+        if record.key is not None or record.value is not None:
+            return cast(
+                "Awaitable[object]",
+                await self._producer.send(topic, record.value, record.key, partition, headers=list(record.headers)),
+            )
+        batch = self._producer.create_batch()  # `send` refuses what has neither a key nor a value
+        batch.append(timestamp=None, key=None, value=None, headers=list(record.headers))
+        where = random.choice(known) if partition is None else partition  # noqa: S311  it scatters
+        return cast("Awaitable[object]", await self._producer.send_batch(batch, topic, partition=where))
 
 
 def _with_tls(options: Mapping[str, object]) -> dict[str, object]:

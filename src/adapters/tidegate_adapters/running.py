@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import isawaitable
@@ -139,12 +140,15 @@ def tell(outcome: Outcome, terminal: Terminal) -> None:
     terminal.say(f"{outcome.handled} handled, {outcome.failed} failed")
     for partition, position in sorted(outcome.positions.items()):
         terminal.say(f"{partition}: {position} of {outcome.ends[partition]} committed")
+    for topic, count in sorted(Counter(each.topic for each in outcome.sent).items()):
+        terminal.say(f"{topic}: {count} sent")
 
 
 def _as_json(outcome: Outcome) -> Mapping[str, object]:
     committed = {str(each): position for each, position in sorted(outcome.positions.items())}
     ends = {str(each): end for each, end in sorted(outcome.ends.items())}
-    return {"handled": outcome.handled, "failed": outcome.failed, "committed": committed, "ends": ends}
+    sent = dict(sorted(Counter(each.topic for each in outcome.sent).items()))
+    return {"handled": outcome.handled, "failed": outcome.failed, "committed": committed, "ends": ends, "sent": sent}
 
 
 async def _made(told: Told, value: object, module: ModuleType) -> tuple[Worker, tuple[Row, ...]]:

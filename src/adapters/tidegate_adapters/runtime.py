@@ -30,6 +30,7 @@ Laws (RT), with `tests/integration/test_runtime.py`
     RT7  After `close` nothing is told, no timer fires and no runner is left, but for code that will not be cancelled.
     RT8  Code begins in the order in which it was asked for, and as much at once as was asked for: how much that is, the
          reducer decides.
+    RT9  What a call ends with (`CallEach.then`) has ended before the call is told, and what that raises is its reply.
 """
 
 from __future__ import annotations
@@ -90,10 +91,18 @@ class Call:
 @final
 @attrs.frozen
 class CallEach:
-    """Call the user's code with each of these; the replies are tuples of `Ended`, for those that ended in one turn."""
+    """Call the user's code with each of these; the replies are tuples of `Ended`, for those that ended in one turn.
+
+    Attributes:
+        code: The user's.
+        given: What it is called with.
+        then: What a call ends with that has returned anything but None, given what it was called with and what it has
+            returned; then its reply is that of the call (RT9). None for nothing.
+    """
 
     code: Callable[[Any], Awaitable[object]]
     given: Sequence[object]
+    then: Callable[[Any, Any], Awaitable[object]] | None = None
 
 
 @final
@@ -170,12 +179,18 @@ Observer: TypeAlias = Callable[[E, S, Sequence[C]], object]
 class _Work(Generic[C]):
     """A command whose code has not ended everywhere, or whose timer runs."""
 
-    __slots__ = ("code", "command", "ended", "is_each", "is_withdrawn", "left", "timer")
+    __slots__ = ("code", "command", "ended", "is_each", "is_withdrawn", "left", "then", "timer")
 
     def __init__(
-        self, command: C, code: Callable[[Any], Awaitable[object]] | None, left: int, *, is_each: bool
+        self,
+        command: C,
+        code: Callable[[Any], Awaitable[object]] | None,
+        left: int,
+        then: Callable[[Any, Any], Awaitable[object]] | None = None,
+        *,
+        is_each: bool,
     ) -> None:
-        self.command, self.code, self.left, self.is_each = command, code, left, is_each
+        self.command, self.code, self.left, self.then, self.is_each = command, code, left, then, is_each
         self.ended: list[Ended] = []  # in this turn
         self.is_withdrawn = False
         self.timer: asyncio.TimerHandle | None = None
@@ -445,8 +460,8 @@ class Runtime(Generic[S, E, C]):
                 pass
             case Call(code):
                 self._enqueue(_Work(command, lambda _: code(), 1, is_each=False), (None,))
-            case CallEach(code_of_each, given):
-                self._enqueue(_Work(command, code_of_each, len(given), is_each=True), given)
+            case CallEach(code_of_each, given, then):
+                self._enqueue(_Work(command, code_of_each, len(given), then, is_each=True), given)
             case After(seconds):
                 work = _Work(command, None, 1, is_each=False)
                 self._works.setdefault(command, []).append(work)
@@ -546,6 +561,8 @@ class Runtime(Generic[S, E, C]):
             assert work.code is not None
             try:
                 reply = await work.code(runner.given)
+                if reply is not None and work.then is not None:
+                    reply = await work.then(runner.given, reply)
             except BaseException as error:  # noqa: BLE001  whatever it is, it is the reply (RT2)
                 reply = self._raised(runner, error)
             given, runner.work, runner.given = runner.given, None, None

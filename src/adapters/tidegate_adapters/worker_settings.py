@@ -6,6 +6,7 @@ the environment or arguments (`tidegate_adapters.configuration`). No driver is n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -18,10 +19,18 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_type
-from tidegate_adapters.handlers import Undecodable, pattern_of
+from tidegate_adapters.handlers import Undecodable, is_pattern, pattern_of
 from tidegate_adapters.printable import Secret
 
-__all__ = ["ClientOptions", "WorkerSettings"]
+__all__ = ["ClientOptions", "WorkerSettings", "letter_topic"]
+
+TOPIC: Final = "{topic}"
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def letter_topic(pattern: str, topic: str) -> str:
+    """The dead-letter topic of a topic: `{topic}` in the pattern stands for its name."""
+    return pattern.replace(TOPIC, topic)
 
 
 class ClientOptions(TypedDict, total=False):
@@ -73,7 +82,7 @@ class WorkerSettings:
     """What a worker is told.
 
     Invariants: topics, each with a name; an address without a user; a group; 1 <= handler_timeout; a start in time has a
-    time zone; offsets to start at are not negative.
+    time zone; offsets to start at are not negative; dead letters go to a topic that the worker does not consume.
 
     Attributes:
         topics: What to consume: names, and patterns that begin with `^`.
@@ -86,6 +95,7 @@ class WorkerSettings:
         start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
             Without it the client's option `auto_offset_reset` says: at the beginning unless told otherwise.
         start_offsets: The same, at an offset, for some partitions.
+        dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record; None for none.
     """
 
     topics: tuple[str, ...]
@@ -97,6 +107,7 @@ class WorkerSettings:
     undecodable: Undecodable = Undecodable.FAIL
     start_time: datetime | None = None
     start_offsets: Mapping[TopicPartition, int] = _NOWHERE
+    dead_letter: str | None = None
 
     def __attrs_post_init__(self) -> None:
         if not self.topics or not all(self.topics):
@@ -121,3 +132,14 @@ class WorkerSettings:
         for partition, offset in self.start_offsets.items():
             check_type(partition, TopicPartition, "a partition to start in")
             check_int(offset, "an offset to start at", 0)
+        if self.dead_letter is not None:
+            self._check_dead_letter(self.dead_letter)
+
+    def _check_dead_letter(self, pattern: str) -> None:
+        check_type(pattern, str, "a topic of dead letters")
+        for topic in self.topics:
+            letters = letter_topic(pattern, "topic" if is_pattern(topic) else topic)
+            if not _TOPIC.fullmatch(letters):
+                raise Misuse(f"{letters!r} cannot name a topic", todo="write a name, or one with {topic} in it")
+            if (TOPIC not in pattern or not is_pattern(topic)) and re.fullmatch(pattern_of(self.topics), letters):
+                raise Misuse(f"dead letters go to {letters!r}, which the worker consumes", todo="name another topic")

@@ -32,13 +32,13 @@ from tidegate.reactive.laws import (
 )
 from tidegate.retries.laws import backoff, failures, pauses, polling, schedule
 from tidegate.services.laws import atomic_service, executions, membership, retention
-from tidegate.sinks.laws import circuit_breaker, dead_letters, delivery, outbox
+from tidegate.sinks.laws import circuit_breaker, dead_letters, dead_records, delivery, outbox
 from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 
 __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "change_stream", "chunking",
-    "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "debounce",
-    "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
+    "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "dead_records",
+    "debounce", "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
     "firing", "history", "lease", "membership", "orphans", "outbox", "partition", "pauses", "payload_records", "polling",
     "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transition",
     "trigger", "watermark", "worker",

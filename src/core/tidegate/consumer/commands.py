@@ -242,10 +242,12 @@ class StartRetryTimer(_OfAssignment, Effect[None]):
         generation: Of the assignment.
         start: The records or tasks; None for the commit.
         duration: How long.
+        jitter_ppm: Which part of that is left out, at most; how much of it is for whoever waits to draw.
     """
 
     start: Handle | Start | None
     duration: Duration
+    jitter_ppm: int = 0
 
     def __str__(self) -> str:
         again = "commit again" if self.start is None else str(self.start)

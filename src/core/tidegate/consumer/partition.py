@@ -151,7 +151,7 @@ from tidegate.consumer.watermark import (
 from tidegate.consumer.windowed import Windowed, what_fails
 from tidegate.model.effects import Cancel
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import PPM, SECOND, Duration
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Series, delay_after
@@ -246,6 +246,7 @@ class PartitionRules:
         drain: How long a revocation may take.
         backoff: How long to wait until what has failed is tried again: tasks, their replacements, and commits without an
             answer.
+        jitter_ppm: Which part of that is left out at random, at most, so that what failed together is not tried together.
         batch_max: How many records one command to handle may name.
         parts: What the machine is made of; other parts than the default are for specimens.
     """
@@ -261,6 +262,7 @@ class PartitionRules:
     replay_max: int = _REPLAY_MAX
     drain: Budget = DRAIN
     backoff: Exponential | Fixed | Linear | Series = _BACKOFF
+    jitter_ppm: int = attrs.field(default=0, kw_only=True)
     batch_max: int = attrs.field(default=_BATCH_MAX, kw_only=True)
     parts: PartitionParts = attrs.field(factory=lambda: PARTS, repr=False, kw_only=True)
 
@@ -276,6 +278,7 @@ class PartitionRules:
         check_int(self.replay_max, "a number of offsets", 1)
         check_int(self.batch_max, "a number of records", 1)
         check_type(self.drain, Budget, "a budget of time")
+        check_int(self.jitter_ppm, "a jitter in parts per million", 0, PPM)
         check_type(self.backoff, (Exponential, Fixed, Linear, Series), "a back-off with delays of its own")
         check_type(self.parts, PartitionParts, "the parts of a machine")
         if self.ordering is Ordering.UNORDERED and self.failure_policy in (
@@ -296,7 +299,7 @@ class PartitionRules:
 
     @property
     def needs_hooks(self) -> bool:
-        """Whether user code is asked for more than to handle records."""
+        """Whether somebody is asked for more than to handle records."""
         return not self.is_plain or self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)
 
     def step(self, state: PartitionState, event: Event) -> PartitionStep:
@@ -803,11 +806,13 @@ class PartitionRules:
         else:
             assert isinstance(part.work, Windowed)
             failures = fanout.failures_before(part.work.windows, start)
-        return StartRetryTimer(part.partition, part.generation, start, delay_after(self.backoff, failures))
+        delay = delay_after(self.backoff, failures)
+        return StartRetryTimer(part.partition, part.generation, start, delay, self.jitter_ppm)
 
     def _commit_timer(self, part: Owned, commits: Commits) -> StartRetryTimer:
         """Until the commit is tried again."""
-        return StartRetryTimer(part.partition, part.generation, None, delay_after(self.backoff, commits.failures))
+        delay = delay_after(self.backoff, commits.failures)
+        return StartRetryTimer(part.partition, part.generation, None, delay, self.jitter_ppm)
 
     def _cancelled(self, part: Owned) -> tuple[Cancel, ...]:
         """What is under way, taken back."""

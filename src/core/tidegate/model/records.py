@@ -1,4 +1,5 @@
-"""A record of a topic as a value: what a broker delivers, what user code gets, what sinks and dead letters are made of.
+"""A record of a topic as a value: what a broker delivers, what user code gets, what sinks and dead letters are made of;
+and what is to become one, `Send`.
 
 What a record carries belongs to the user and may be secret, so neither its text nor its `repr` shows it.
 """
@@ -15,7 +16,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import ClockName, Instant
 from tidegate.model.values import check_int, check_name, check_type
 
-__all__ = ["BROKER", "PRODUCER", "Record", "TopicPartition"]
+__all__ = ["BROKER", "PRODUCER", "Record", "Send", "TopicPartition"]
 
 PRODUCER: Final = ClockName("producer")
 """The clock of whoever produced the record (Kafka's CreateTime)."""
@@ -75,9 +76,7 @@ class Record:
         check_int(self.offset, "an offset", 0)
         check_type(self.key, (bytes, NoneType), "a key: bytes, or None")
         check_type(self.value, (bytes, NoneType), "a value: bytes, or None")
-        check_type(self.headers, tuple, "the headers of a record")
-        for header in self.headers:
-            _check_header(header)
+        _check_headers(self.headers)
         check_type(self.timestamp, (Instant, NoneType), "a time or None")
 
     @property
@@ -87,6 +86,43 @@ class Record:
 
     def __str__(self) -> str:
         return f"{self.of} @{self.offset}"
+
+
+@final
+@attrs.frozen
+class Send:
+    """A record that is to be sent.
+
+    Attributes:
+        topic: Where to.
+        value: What it carries; None is a tombstone.
+        key: What it is partitioned by, if anything.
+        headers: Names with values, in order; a name may come twice.
+        partition: The number of its partition; None to let the key decide, or chance where there is none.
+    """
+
+    topic: str
+    value: bytes | None = attrs.field(repr=False)
+    key: bytes | None = attrs.field(default=None, repr=False)
+    headers: tuple[tuple[str, bytes | None], ...] = attrs.field(default=(), repr=False)
+    partition: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.topic, "a topic")
+        check_type(self.value, (bytes, NoneType), "a value: bytes, or None")
+        check_type(self.key, (bytes, NoneType), "a key: bytes, or None")
+        _check_headers(self.headers)
+        if self.partition is not None:
+            check_int(self.partition, "a partition", 0)
+
+    def __str__(self) -> str:
+        return f"a record to {self.topic}" + ("" if self.partition is None else f"-{self.partition}")
+
+
+def _check_headers(headers: tuple[tuple[str, bytes | None], ...]) -> None:
+    check_type(headers, tuple, "the headers of a record")
+    for header in headers:
+        _check_header(header)
 
 
 def _check_header(header: tuple[str, bytes | None]) -> None:

@@ -4,6 +4,7 @@
     circuit_breaker  whether a sink is tried at all while it does not answer
     outbox           which of the payloads that wait for one sink is tried now
     dead_letters     what is kept of a payload that could not be delivered
+    dead_records     what is sent of a record that could not be handled
 
 Read them in this order. The `__all__` of each module are its public names.
 

@@ -1,0 +1,25 @@
+"""The laws of `tidegate.sinks.dead_records` as predicates over a record and what is sent of it."""
+
+from __future__ import annotations
+
+from tidegate.model.records import Record, Send
+from tidegate.sinks.dead_records import PREFIX
+from tidegate.sinks.delivery import ERROR_MAX
+
+__all__ = ["adds_little", "keeps_the_record"]
+
+
+def keeps_the_record(record: Record, sent: Send) -> bool:
+    """Law DT1: key, value and headers are sent as they came, and what is added stands behind them."""
+    before, behind = sent.headers[: len(record.headers)], sent.headers[len(record.headers) :]
+    is_marked = all(name.startswith(PREFIX) for name, _ in behind)
+    return (sent.key, sent.value, before) == (record.key, record.value, record.headers) and is_marked
+
+
+def adds_little(record: Record, sent: Send) -> bool:
+    """Law DT2: what is added is UTF-8, names each thing at most once, and is bounded."""
+    added = sent.headers[len(record.headers) :]
+    names = [name for name, _ in added]
+    texts = [(value or b"").decode("utf-8", "replace") for _, value in added]
+    is_text = all(text.encode() == value for text, (_, value) in zip(texts, added, strict=True))
+    return is_text and len({*names}) == len(names) and all(len(text) <= ERROR_MAX for text in texts)

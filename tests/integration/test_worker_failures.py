@@ -1,0 +1,483 @@
+"""What becomes of a record that fails, and of what a handler answers with: on an embedded log, and on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, final
+
+import attrs
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from tests.integration.servers import create_topic
+
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.partition import Ordering, PartitionRules
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.records import Record, Send, TopicPartition
+from tidegate.retries.backoff import Exponential, Fixed
+from tidegate_adapters import sending
+from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome
+from tidegate_adapters.handlers import Undecodable, sends_of
+from tidegate_adapters.kafka import OnFailure, Worker
+from tidegate_adapters.kafka_ports import Producer, producer, theirs
+from tidegate_adapters.sending import DeadLetters, Failed, Sender, failed_by
+
+SOON: Final = Exponential(MILLISECOND, cap=2 * MILLISECOND)
+BY_KEY: Final = ConsumerRules(partition=PartitionRules(ordering=Ordering.BY_KEY))
+BY_OFFSET: Final = ConsumerRules(partition=PartitionRules(ordering=Ordering.BY_OFFSET))
+
+
+def worker(handle: Callable[..., object], **more: Any) -> Worker:
+    return Worker(["orders"], handle, bootstrap="nowhere:1", group="shop", **more)
+
+
+def on_log(made: Worker, *values: bytes, keys: Sequence[bytes | None] = ()) -> Outcome:
+    pairs = zip(values, keys or (None,) * len(values), strict=True)
+    log = EmbeddedLog(Record("orders", 0, 0, key, value) for value, key in pairs)
+    return asyncio.run(EmbeddedRun(made, log).run())
+
+
+def headers_of(sent: Send) -> dict[str, str]:
+    return {name.removeprefix("tidegate."): (value or b"").decode() for name, value in sent.headers}
+
+
+@final
+class Poisoned:
+    """Fails at what is poison, so many times; keeps what it was called with."""
+
+    def __init__(self, times: int = 1_000) -> None:
+        self.times, self.seen = times, Counter[bytes]()
+
+    async def __call__(self, record: Record) -> None:
+        value = record.value or b""
+        self.seen[value] += 1
+        if value.startswith(b"poison") and self.seen[value] <= self.times:
+            raise ValueError(f"no {value.decode()}, thank you")
+
+
+# --- what follows a failure ---------------------------------------------------------------------------------------------
+
+
+def test_a_record_is_tried_again_as_often_as_it_may_be() -> None:
+    handle = Poisoned(times=3)
+    outcome = on_log(worker(handle, retries=3, backoff=SOON, jitter_ppm=500_000), b"a", b"poison", b"b")
+
+    assert handle.seen == {b"a": 1, b"poison": 4, b"b": 1}
+    assert outcome.is_whole
+    assert outcome.failed == 3
+
+
+def test_by_default_what_fails_stops_its_partition() -> None:
+    handle = Poisoned()
+    outcome = on_log(worker(handle, retries=1, backoff=SOON), b"a", b"poison")
+
+    assert handle.seen[b"poison"] == 2
+    assert outcome.positions == {TopicPartition("orders", 0): 1}
+
+
+@pytest.mark.parametrize("rules", [ConsumerRules(), BY_KEY, BY_OFFSET], ids=["no order", "by key", "by offset"])
+def test_what_is_skipped_is_logged_and_counts_as_done(rules: ConsumerRules, caplog: pytest.LogCaptureFixture) -> None:
+    """In each order, and the rest of its key goes on."""
+    handle = Poisoned()
+    made = worker(handle, consumer=rules, on_failure=OnFailure.SKIP, retries=1, backoff=SOON)
+    outcome = on_log(made, b"a", b"poison 1", b"b", b"poison 2", b"c", keys=[b"x", b"y", b"y", b"x", b"x"])
+
+    assert outcome.is_whole
+    assert outcome.sent == ()
+    assert handle.seen == {b"a": 1, b"poison 1": 2, b"b": 1, b"poison 2": 2, b"c": 1}
+    assert [each.getMessage() for each in caplog.records if "skipped" in each.message] == [
+        "skipped orders-0 @1, which has failed 2 times: ValueError", "skipped orders-0 @3, which has failed 2 times: ValueError",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rules", [ConsumerRules(), BY_KEY, BY_OFFSET], ids=["no order", "by key", "by offset"])
+def test_a_dead_letter_is_the_record_and_why(rules: ConsumerRules) -> None:
+    made = worker(
+        Poisoned(),
+        consumer=rules,
+        on_failure=OnFailure.DEAD_LETTER,
+        dead_letter="{topic}.dead",
+        retries=2,
+        backoff=SOON,
+    )
+    outcome = on_log(made, b"a", b"poison", b"b", keys=[b"k"] * 3)
+
+    assert outcome.is_whole
+    [sent] = outcome.sent
+    assert (sent.topic, sent.key, sent.value) == ("orders.dead", b"k", b"poison")
+    said = headers_of(sent)
+    assert said.pop("at").isdigit()
+    assert said == {
+        "topic": "orders", "partition": "0", "offset": "1", "group": "shop", "attempts": "3", "error": "ValueError",
+        "message": "no poison, thank you",
+    }  # fmt: skip
+
+
+def test_the_rest_of_a_key_may_go_with_it() -> None:
+    """It is not handled, and so has no error of its own; other keys are."""
+    handle = Poisoned()
+    made = worker(handle, consumer=BY_KEY, on_failure=OnFailure.DEAD_LETTER_KEY, dead_letter="dead")
+    outcome = on_log(made, b"poison", b"a", b"b", b"c", keys=[b"x", b"y", b"x", None])
+
+    assert outcome.is_whole
+    assert handle.seen == {b"poison": 1, b"a": 1, b"c": 1}
+    assert [(each.value, headers_of(each)["attempts"], headers_of(each).get("error")) for each in outcome.sent] == [
+        (b"poison", "1", "ValueError"),
+        (b"b", "0", None),
+    ]
+
+
+@pytest.mark.parametrize("topic", ["orders", "^ord.*"])
+def test_what_cannot_be_decoded_may_go_there_and_no_handler_sees_it(topic: str) -> None:
+    seen: list[object] = []
+
+    def decode(record: Record) -> int:
+        return int(record.value or b"")
+
+    def handle(number: int) -> None:
+        seen.append(number)
+
+    made = Worker(
+        {topic: handle}, bootstrap="nowhere:1", group="shop", decode=decode, undecodable=Undecodable.DEAD_LETTER, dead_letter="dead"
+    )  # fmt: skip
+    outcome = on_log(made, b"1", b"\xff", b"3")
+
+    assert outcome.is_whole
+    assert sorted(map(str, seen)) == ["1", "3"]
+    [sent] = outcome.sent
+    assert sent.value == b"\xff"
+    assert {"error": "ValueError", "attempts": "0"}.items() <= headers_of(sent).items()
+
+
+def test_hooks_answer_where_there_is_no_topic_for_dead_letters() -> None:
+    asked: list[object] = []
+
+    async def hooks(_: object, records: tuple[Record, ...]) -> None:
+        asked.append([each.value for each in records])
+
+    made = worker(Poisoned(), on_failure=OnFailure.SKIP, hooks=hooks)
+    assert on_log(made, b"poison").is_whole
+    assert asked == [[b"poison"]]
+
+    made = worker(Poisoned(), on_failure=OnFailure.DEAD_LETTER, hooks=hooks, dead_letter="dead")
+    assert len(on_log(made, b"poison").sent) == 1
+    assert asked == [[b"poison"]]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"on_failure": OnFailure.DEAD_LETTER}, "no topic for them"),
+        ({"undecodable": Undecodable.DEAD_LETTER}, "no topic for them"),
+        ({"dead_letter": "dead"}, "none that go there"),
+        ({"dead_letter": "dead", "on_failure": OnFailure.SKIP}, "none that go there"),
+        ({"dead_letter": "orders", "on_failure": OnFailure.DEAD_LETTER}, "which the worker consumes"),
+        ({"dead_letter": "{topic}", "on_failure": OnFailure.DEAD_LETTER}, "which the worker consumes"),
+        ({"dead_letter": "{top}.dead", "on_failure": OnFailure.DEAD_LETTER}, "cannot name a topic"),
+        ({"on_failure": OnFailure.BLOCK_KEY}, "BLOCK_KEY without an order"),
+        ({"on_failure": "skip"}, "what becomes of a record that has failed"),
+        ({"retries": -1}, "a number of retries"),
+        ({"jitter_ppm": -1}, "a jitter"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(said: Mapping[str, object], why: str) -> None:
+    with pytest.raises(Misuse, match=why):
+        worker(Poisoned(), **said)
+
+
+def test_a_worker_that_is_told_something_else_fails_as_before() -> None:
+    made = worker(Poisoned(), on_failure=OnFailure.DEAD_LETTER, dead_letter="dead", retries=2, backoff=Fixed(SECOND))
+    again = made.configured(made.settings)
+
+    assert again.settings == made.settings
+    assert again.settings.consumer.partition.backoff == Fixed(SECOND)
+    stops = attrs.evolve(made.settings, consumer=ConsumerRules())
+    with pytest.raises(Misuse, match="none that go there"):
+        made.configured(stops)
+
+
+# --- what handlers answer with ------------------------------------------------------------------------------------------
+
+
+async def one(record: Record) -> Send:
+    return Send("shipped", record.value, record.key, (("by", b"us"),), 3)
+
+
+async def several(record: Record) -> list[Send]:
+    return [Send("shipped", record.value), Send("billed", None, record.key)]
+
+
+def generated(record: Record) -> object:
+    yield Send("shipped", record.value)
+    yield Send("billed", None, record.key)
+
+
+BOTH: Final = (Send("shipped", b"a"), Send("billed", None, b"k"))
+
+
+@pytest.mark.parametrize(
+    ("handle", "sent"),
+    [(one, (Send("shipped", b"a", b"k", (("by", b"us"),), 3),)), (several, BOTH), (generated, BOTH), (Poisoned(), ())],
+    ids=["one", "several", "a generator in a thread", "none"],
+)
+def test_what_a_handler_answers_with_is_sent(handle: Callable[..., object], sent: tuple[Send, ...]) -> None:
+    outcome = on_log(worker(handle), b"a", keys=[b"k"])
+
+    assert outcome.is_whole
+    assert outcome.sent == sent
+
+
+@pytest.mark.parametrize("answer", [5, "text", b"bytes", {"a": 1}, [Send("a", b""), 5]], ids=repr)
+def test_anything_else_is_a_failure_that_says_so(answer: object, caplog: pytest.LogCaptureFixture) -> None:
+    async def handle(_: Record) -> object:
+        return answer
+
+    outcome = on_log(worker(handle, on_failure=OnFailure.DEAD_LETTER, dead_letter="dead"), b"a")
+
+    assert [each.topic for each in outcome.sent] == ["dead"]
+    assert "a handler has returned a" in headers_of(outcome.sent[0])["message"]
+    assert "return None, a Send, or an iterable of them" in caplog.text
+
+
+def test_none_and_no_records_are_the_same() -> None:
+    assert sends_of(None) == sends_of([]) == sends_of(iter(())) == ()
+
+
+# --- what cannot be sent ------------------------------------------------------------------------------------------------
+
+
+@final
+class Faulty(Producer):
+    """Fails so many times, then sends."""
+
+    def __init__(self, fails: list[str], kept: list[Send]) -> None:
+        self.fails, self.kept, self.is_stopped = fails, kept, False
+
+    def _try(self, where: str) -> None:
+        if self.fails and self.fails[0] == where:
+            raise OSError(self.fails.pop(0))
+
+    async def start(self) -> None:
+        self._try("start")
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+    async def send(self, record: Send) -> Awaitable[object]:
+        self._try("queue")
+
+        async def sent() -> None:
+            await asyncio.sleep(0)
+            self._try("send")
+            self.kept.append(record)
+
+        return sent()
+
+
+def faulty(*fails: str) -> tuple[Sender, list[Faulty], list[Send]]:
+    left, made, kept = [*fails], list[Faulty](), list[Send]()
+
+    def make() -> Producer:
+        made.append(Faulty(left, kept))
+        return made[-1]
+
+    return Sender(make), made, kept
+
+
+def test_what_could_not_be_sent_spoils_its_producer_and_the_next_has_another() -> None:
+    async def scenario() -> None:
+        sender, made, kept = faulty("start", "send", "queue")
+        for _ in range(3):
+            with pytest.raises(OSError, match=r"start|send|queue"):
+                await sender.send([Send("a", b"1"), Send("a", b"2")])
+        await sender.send([Send("a", b"3"), Send("a", b"4")])
+        assert [each.value for each in kept] == [b"2", b"3", b"4"]
+        assert len(made) == 3
+        await sender.stop()
+        assert all(each.is_stopped for each in made)
+        with pytest.raises(Exception, match="nothing is sent any more"):
+            await sender.send([Send("a", b"5")])
+        await sender.send([])
+
+    asyncio.run(scenario())
+
+
+def test_what_could_not_be_sent_is_a_failure_of_its_record() -> None:
+    async def scenario() -> tuple[list[Send], EmbeddedLog, Counter[bytes]]:
+        seen, left, kept = Counter[bytes](), ["send"], list[Send]()
+
+        async def handle(record: Record) -> Send:
+            seen[record.value or b""] += 1
+            return Send("shipped", record.value)
+
+        log = EmbeddedLog([Record("orders", 0, 0, None, b"a")])
+        made = worker(handle, retries=1, backoff=SOON)
+        run = asyncio.create_task(made.run(log.connect, lambda *_: Faulty(left, kept)))
+        async with asyncio.timeout(30):
+            while log.positions != log.ends:  # noqa: ASYNC110  of a log
+                await asyncio.sleep(0.01)
+        made.stop()
+        await run
+        return kept, log, seen
+
+    kept, _, seen = asyncio.run(scenario())
+    assert [each.value for each in kept] == [b"a"]
+    assert seen == {b"a": 2}
+
+
+def test_a_dead_letter_that_cannot_be_written_is_written_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sending, "_WRITE_AGAIN", SOON)
+
+    async def scenario() -> list[Send]:
+        sender, _, kept = faulty("start", "send", "queue")
+        await DeadLetters(sender, "{topic}.dead", "shop").write(Record("orders", 0, 7), Failed(1, "ValueError", "no"))
+        return kept
+
+    assert [each.topic for each in asyncio.run(scenario())] == ["orders.dead"]
+    told = [each for each in caplog.records if "is held" in each.message]
+    assert len(told) == 3
+    assert {(vars(each)["topic"], vars(each)["offset"]) for each in told} == {("orders", 7)}
+
+
+def test_a_record_whose_dead_letter_cannot_be_written_is_not_done(caplog: pytest.LogCaptureFixture) -> None:
+    """Others go on; asked to stop, the worker leaves it to the next owner."""
+    caplog.set_level(logging.CRITICAL, "tidegate_adapters.kafka")
+
+    async def scenario() -> tuple[Counter[bytes], EmbeddedLog]:
+        handle = Poisoned()
+        log = EmbeddedLog(Record("orders", 0, 0, None, value) for value in (b"a", b"poison", b"b"))
+        made = worker(handle, on_failure=OnFailure.DEAD_LETTER, dead_letter="dead")
+        run = asyncio.create_task(made.run(log.connect, lambda *_: Faulty(["start"] * 1_000, [])))
+        async with asyncio.timeout(30):
+            while handle.seen[b"b"] == 0 or log.positions != {TopicPartition("orders", 0): 1}:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        made.stop()
+        made.stop()
+        await run
+        return handle.seen, log
+
+    seen, log = asyncio.run(scenario())
+    assert seen == {b"a": 1, b"poison": 1, b"b": 1}
+    assert log.positions == {TopicPartition("orders", 0): 1}
+
+
+class UnspeakableError(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_a_failure_is_named_by_its_class_whatever_it_says() -> None:
+    assert failed_by(KeyError("x"), 2) == (2, "KeyError", "'x'")
+    assert failed_by(UnspeakableError(), 1) == (1, f"{__name__}.UnspeakableError", None)
+
+
+# --- on a real broker ---------------------------------------------------------------------------------------------------
+
+
+async def read(kafka: str, topic: str, count: int) -> list[Any]:
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=kafka, auto_offset_reset="earliest", isolation_level="read_committed"
+    )
+    await consumer.start()
+    try:
+        async with asyncio.timeout(60):
+            return [await consumer.getone() for _ in range(count)]
+    finally:
+        await consumer.stop()
+
+
+async def until_committed(kafka: str, group: str, topic: str, position: int) -> None:
+    asks = AIOKafkaConsumer(bootstrap_servers=kafka, group_id=group, enable_auto_commit=False)
+    await asks.start()
+    try:
+        async with asyncio.timeout(60):
+            while await asks.committed(theirs(TopicPartition(topic, 0))) != position:  # noqa: ASYNC110  of a broker
+                await asyncio.sleep(0.1)
+    finally:
+        await asks.stop()
+
+
+def test_a_real_dead_letter_is_the_record_to_the_byte(kafka: str, make_topic: Callable[[int], str]) -> None:
+    """Binary headers, null values, neither key nor value, and a record of a megabyte."""
+    topic = make_topic(1)
+    dead = f"{topic}.dead"
+    create_topic(kafka, dead, 1)
+    given: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
+        (b"k", None, [("h", b"\xff\x00"), ("h", None), ("é", b"")]),
+        (None, b"", []),
+        (b"\xff", b"\x00" * 1_000_000, []),
+        (b"k", b"good", []),
+    ]
+
+    async def handle(record: Record) -> None:
+        if record.value != b"good":
+            raise ValueError(record.offset)
+
+    async def scenario() -> list[Any]:
+        sends = AIOKafkaProducer(bootstrap_servers=kafka, max_request_size=2_000_000)
+        await sends.start()
+        for key, value, headers in given:
+            await sends.send_and_wait(topic, value, key, headers=headers)
+        await sends.stop()
+        nothing = producer(kafka, {})
+        await nothing.start()
+        await (await nothing.send(Send(topic, None)))
+        await nothing.stop()
+        made = Worker(
+            [topic], handle, bootstrap=kafka, group=f"group-{topic}", on_failure=OnFailure.DEAD_LETTER, dead_letter="{topic}.dead",
+            consumer=BY_OFFSET, retries=1, backoff=SOON,
+        )  # fmt: skip
+        run = asyncio.create_task(made.run())
+        found = await read(kafka, dead, 4)
+        await until_committed(kafka, f"group-{topic}", topic, 5)
+        made.stop()
+        await run
+        return found
+
+    found = asyncio.run(scenario())
+    wanted = [each for each in given if each[1] != b"good"] + [(None, None, [])]
+    for offset, (each, (key, value, headers)) in zip((0, 1, 2, 4), zip(found, wanted, strict=True), strict=True):
+        assert (each.key, each.value) == (key, value)
+        assert list(each.headers[: len(headers)]) == headers
+        said = dict(each.headers[len(headers) :])
+        assert (said["tidegate.topic"], said["tidegate.offset"]) == (topic.encode(), b"%d" % offset)
+        assert (said["tidegate.error"], said["tidegate.attempts"]) == (b"ValueError", b"2")
+        assert said["tidegate.timestamp"].isdigit()
+
+
+def test_what_a_handler_answers_with_is_on_a_real_broker_before_its_record_is_done(
+    kafka: str, make_topic: Callable[[int], str]
+) -> None:
+    """In order, to the partition that it names; a partition that is not there is a failure of the record."""
+    topic, out = make_topic(1), make_topic(2)
+
+    async def handle(record: Record) -> list[Send]:
+        where = int(record.value or b"0")
+        return [Send(out, b"%d" % record.offset, b"k", partition=where), Send(out, b"again", partition=where)]
+
+    async def scenario() -> list[Any]:
+        sends = AIOKafkaProducer(bootstrap_servers=kafka)
+        await sends.start()
+        for where in (b"1", b"7", b"0", b"1"):
+            await sends.send_and_wait(topic, where)
+        await sends.stop()
+        made = Worker(
+            [topic], handle, bootstrap=kafka, group=f"group-{topic}", consumer=BY_OFFSET, on_failure=OnFailure.SKIP
+        )
+        run = asyncio.create_task(made.run())
+        await until_committed(kafka, f"group-{topic}", topic, 4)
+        made.stop()
+        await run
+        return await read(kafka, out, 6)
+
+    found = asyncio.run(scenario())
+    assert [each.value for each in found if each.partition == 1] == [b"0", b"again", b"3", b"again"]
+    assert [each.value for each in found if each.partition == 0] == [b"2", b"again"]
