@@ -9,7 +9,7 @@ happens on the event loop; and how long requests take. A run has three parts: th
 committed or they have had time enough; they are asked to stop; a fresh member does what is left.
 
 Judges, after the laws of `tidegate.consumer`:
-    J1  Every record is finished in the end, and committed (P7).
+    J1  Every record is finished in the end, and committed (P7). Where something is sent of it, that is when it is finished.
     J2  No position is committed while a record before it is unfinished (P1).
     J3  No committed position falls (P1), but by a commit of the very member and generation whose commit came before: a
         broker does not fence those.
@@ -46,11 +46,11 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, Duration
-from tidegate.model.records import Record
+from tidegate.model.records import Record, Send
 from tidegate.sim.log import CONTROL
 from tidegate_adapters import testing
-from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Client
+from tidegate_adapters.kafka import OnFailure, Worker
+from tidegate_adapters.kafka_ports import Client, Producer
 from tidegate_adapters.recorder import Recorder
 from tidegate_adapters.simulated_kafka import CODES, Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import Code, OffsetCommit, OffsetFetch, Partition, Position, Request
@@ -85,7 +85,7 @@ class Boom(BaseException):
 
 KINDS: Final = (
     "nothing", "request", "requests", "stall", "stop", "stop_twice", "cancel", "kill", "evicted", "rebalance", "raises",
-    "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps",
+    "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps", "sends", "letters",
 )  # fmt: skip
 UNHEARD: Final = ("request", "requests", "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
@@ -195,6 +195,10 @@ class Member:
             plain = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
             rules = attrs.evolve(rules, hooks=True, window_max=2, fanout=plain)
             more["hooks"] = self._hooked
+        if kind == "sends":
+            more |= {"retries": 100}
+        if kind == "letters":
+            more |= {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"}
         if kind == "observer":
             more["observe"] = self._observed
         self.recorder = None if run_.folder is None else Recorder(run_.folder / f"{name}.jsonl", name, kind="reducer")
@@ -208,7 +212,9 @@ class Member:
             ["t"], self._handle, bootstrap="simulated", group="g", consumer=self.rules, **more, **options
         )
         run_.story.tell(f"{name} starts")
-        self.task = asyncio.get_running_loop().create_task(self.worker.run(self._connect), name=f"run of {name}")
+        self.task = asyncio.get_running_loop().create_task(
+            self.worker.run(self._connect, lambda *_: Sends(self)), name=f"run of {name}"
+        )
 
     def _connect(self, _bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
         kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
@@ -218,7 +224,7 @@ class Member:
 
     # --- user code ------------------------------------------------------------------------------------------------------
 
-    async def _handle(self, record: Record) -> None:
+    async def _handle(self, record: Record) -> Send | None:
         at = (record.partition, record.offset)
         story, told = self.run.story, self.run.course
         with self._at_work(at):
@@ -229,7 +235,12 @@ class Member:
             if not laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(self.in_work))):
                 story.accuse("J7", f"{self.name} has {self.in_work} records in work")
             story.tell(f"{self.name} has handled {at}")
+            if told.kind == "letters" and sum(at) % 2:
+                raise RuntimeError("to the dead letters")
+            if told.kind == "sends":
+                return Send("out", b"%d %d" % at)
             self.run.finish(at)
+            return None
 
     @contextlib.contextmanager
     def _at_work(self, at: Record_) -> Any:
@@ -353,6 +364,39 @@ class Member:
         error = self.task.exception()
         if error is not None and not isinstance(error, TidegateError):
             story.accuse("J5", f"run of {self.name} raised {error!r}")
+
+
+@final
+class Sends(Producer):
+    """A producer that takes its time, and fails now and then, before it has sent or after."""
+
+    def __init__(self, member: Member) -> None:
+        self.member, self.run = member, member.run
+
+    async def start(self) -> None:
+        await self._late()
+
+    async def stop(self) -> None:
+        await self._late()
+
+    async def _late(self) -> None:
+        await self.member._alive(asyncio.sleep(self.run.random.random() / 5))  # noqa: SLF001  one process
+        if self.run.random.random() < 0.1:
+            raise OSError("no reply")
+
+    async def send(self, record: Send) -> Awaitable[None]:
+        """What it was made of is in its value, or in what a dead letter says."""
+        said = dict(record.headers)
+        place = (record.value or b"").split() if not said else (said["tidegate.partition"], said["tidegate.offset"])
+        number, offset = (int(each or b"") for each in place)
+
+        async def sent() -> None:
+            await self._late()
+            self.run.story.tell(f"{self.member.name} has sent what {(number, offset)} has come to")
+            self.run.finish((number, offset))
+            await self._late()
+
+        return sent()
 
 
 @final

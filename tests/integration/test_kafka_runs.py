@@ -25,6 +25,7 @@ from tests.length import KAFKA_RUNS, PLANTED_RUNS
 from tidegate_adapters import kafka_member, kafka_ports
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.runtime import Runtime
+from tidegate_adapters.sending import DeadLetters, Sender
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """Who is killed leaves coroutines behind that never end, and say so when they are collected."""
@@ -87,6 +88,13 @@ BUGS: Final[Mapping[str, Bug]] = {
     "revocations are not told": Bug(kafka_ports.listener, "await on_revoked(sorted(map(ours, revoked)))", "pass", AGAIN),
     "assignments are not told": Bug(kafka_ports.listener, "await on_assigned(sorted(map(ours, assigned)))", "pass"),
     "each call is made twice": Bug(Runtime._enqueue, "for each in given)", "for each in given for _ in range(2))"),
+    "what a handler answers with is sent after it is told": Bug(Runtime._run, "reply = await work.then(", "asyncio.ensure_future(work.then(runner.given, reply)) if work.then else (", ("sends",)),
+    "what a handler answers with is not sent": Bug(Member._ended, "await self._sender.send(sends_of(reply))", "pass", ("sends",)),
+    "an acknowledgement is not waited for": Bug(Sender.send, "await asyncio.gather(*sent)", "asyncio.gather(*sent)", ("sends", "letters")),
+    "a send that fails counts": Bug(Sender.send, "raise", "pass", ("sends",)),
+    "a dead letter is not waited for": Bug(Member._answered_for, "await self._dead_letters.write(record, failed)", "asyncio.ensure_future(self._dead_letters.write(record, failed))", ("letters",)),
+    "a dead letter that fails counts": Bug(DeadLetters.write, "await asyncio.sleep(delay / SECOND)", "return", ("letters",)),
+    "what fails is skipped": Bug(Member._answered_for, "is not None", "is None", ("letters",)),
     "runners are not woken": Bug(Runtime._call_in, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
 }  # fmt: skip

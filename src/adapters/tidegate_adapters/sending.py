@@ -5,7 +5,8 @@ Each is acknowledged by all replicas in sync before the record that it was made 
     handled -> sent -> done       `runtime.CallEach.then`: the reply of a handler is not told before it is sent (RT9)
     failed -> written -> done     the partition asks for an answer (`DeliverRecords`), and that is given once it is written
 
-So a record whose worker dies in between is handled again, and sent again: at least once. What cannot be sent is a failure of
+Both orders are tried by seed, with sends that are slow and fail (`tests/integration/kafka_runs.py`, the kinds `sends` and
+`letters`). So a record whose worker dies in between is handled again, and sent again: at least once. What cannot be sent is a failure of
 its record. A dead letter that cannot be written is written again, by a back-off, until it is or until its partition goes; the
 record is not done meanwhile, so nothing is lost.
 
