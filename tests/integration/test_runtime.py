@@ -400,17 +400,17 @@ class ObserverLosesCommands(Runtime[Crew, Event, Command]):
 class CancellationSwallowed(Runtime[Crew, Event, Command]):
     """Code that ends with CancelledError is taken for a runner that is cancelled."""
 
-    def _end(self, work: Any, given: object, reply: object) -> None:
+    def _end(self, work: Any, given: object, reply: object, seconds: float = 0.0) -> None:
         if not isinstance(reply, asyncio.CancelledError):
-            super()._end(work, given, reply)
+            super()._end(work, given, reply, seconds)
 
 
 class SlotLeaked(Runtime[Crew, Event, Command]):
     """Only an Exception counts as an end."""
 
-    def _end(self, work: Any, given: object, reply: object) -> None:
+    def _end(self, work: Any, given: object, reply: object, seconds: float = 0.0) -> None:
         if not isinstance(reply, SystemExit | KeyboardInterrupt | GeneratorExit):
-            super()._end(work, given, reply)
+            super()._end(work, given, reply, seconds)
 
 
 class ToldTwice(Runtime[Crew, Event, Command]):

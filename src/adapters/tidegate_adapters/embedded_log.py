@@ -236,6 +236,10 @@ class EmbeddedLog(Client):
     async def offsets_for_times(self, timestamps_ms: Mapping[object, int]) -> Mapping[object, None]:
         return dict.fromkeys(timestamps_ms)  # nobody asks: a position is committed for each
 
+    def highwater(self, partition: object) -> int:
+        """Where its log ends."""
+        return self.ends[ours(partition)]
+
     async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]:
         return {each: self.ends[ours(each)] for each in partitions}
 

@@ -22,12 +22,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from enum import Enum, unique
-from typing import Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import attrs
 
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
+from tidegate.consumer.health import Health, Healthy
 from tidegate.consumer.partition import FailurePolicy
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
@@ -37,8 +38,12 @@ from tidegate.retries.backoff import Delays
 from tidegate_adapters.handlers import Called, Decode, Handlers, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Code, Estimate, Hooks, Member, Observer, Recording
 from tidegate_adapters.kafka_ports import Connect, Produce, check_options, client, producer
+from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.sending import Sender
-from tidegate_adapters.worker_settings import ClientOptions, WorkerSettings
+from tidegate_adapters.worker_settings import STALLED_AFTER, ClientOptions, WorkerSettings
+
+if TYPE_CHECKING:
+    from tidegate_adapters.metrics import CollectorRegistry
 
 __all__ = [
     "Decode", "Estimate", "Handlers", "Hooks", "Lifespan", "Observer", "OnFailure", "Recording", "Send", "Undecodable",
@@ -100,6 +105,10 @@ class Worker:
         start_offsets: The same, at an offset, for some partitions.
         lifespan: An async context manager, made with the worker, around all that it does: what stands before its `yield` is
             done before the client starts, and what stands behind it when the group has been left.
+        metrics: A registry of prometheus_client, which shows the worker while it runs (`tidegate_adapters.metrics`).
+        metrics_port: Where on loopback `/metrics` and `/health` are answered while it runs; 0 for any port that is free.
+        stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy, in
+            microseconds.
         hooks: The user's code for whatever else the rules ask for: to answer for a failed record where there is no
             `dead_letter`, to deliver, to arrange windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
             answers as `tidegate.consumer.commands.event_for` says.
@@ -139,6 +148,9 @@ class Worker:
         start_time: datetime | None = None,
         start_offsets: Mapping[TopicPartition, int] | None = None,
         lifespan: Lifespan | None = None,
+        metrics: CollectorRegistry | None = None,
+        metrics_port: int | None = None,
+        stalled_after: Duration = STALLED_AFTER,
         hooks: Hooks | None = None,
         expected: Estimate | None = None,
         observe: Observer | None = None,
@@ -151,7 +163,7 @@ class Worker:
         handlers = topics if handle is None and isinstance(topics, Mapping) else handle
         self.settings: Final = WorkerSettings(
             tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), handler_timeout, undecodable, start_time,
-            start_offsets or {}, dead_letter,
+            start_offsets or {}, dead_letter, stalled_after, metrics_port,
         )  # fmt: skip
         check_options(options)
         _check_times(consumer.partition.drain, options.get("rebalance_timeout_ms"))
@@ -165,7 +177,7 @@ class Worker:
             timeout=handler_timeout,
         )  # fmt: skip
         self._code = Code(call, hooks, expected, observe, record)
-        self._handlers, self._decode, self._lifespan = handlers, decode, lifespan
+        self._handlers, self._decode, self._lifespan, self._metrics = handlers, decode, lifespan, metrics
         self._member: Member | None = None
         self._stop_calls = 0
         """How often it was asked to stop before it ran."""
@@ -200,6 +212,7 @@ class Worker:
             decode=self._decode, undecodable=settings.undecodable, handler_timeout=settings.handler_timeout,
             start_time=settings.start_time, start_offsets=settings.start_offsets,
             dead_letter=settings.dead_letter, lifespan=self._lifespan,
+            metrics=self._metrics, metrics_port=settings.metrics_port, stalled_after=settings.stalled_after,
             hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
         )  # fmt: skip
         if handle is not None:
@@ -229,11 +242,19 @@ class Worker:
         told = self.settings
         patience = {"rebalance_timeout_ms": (told.consumer.partition.drain.total + 2 * _ON_THE_WAY) // MILLISECOND}
         sender = Sender(lambda: produce(told.bootstrap, told.options))
-        self._member = Member(connect(told.bootstrap, told.group, patience | told.options), told, self._code, sender)
+        monitor = Monitor(self._metrics, told.metrics_port)
+        self._member = Member(
+            connect(told.bootstrap, told.group, patience | told.options), told, self._code, sender, monitor.tallies
+        )
         for _ in range(self._stop_calls):
             self._member.stop()
-        async with nullcontext() if self._lifespan is None else self._lifespan(self):
-            await self._member.run()
+        with monitor.showing(self._member):
+            async with nullcontext() if self._lifespan is None else self._lifespan(self):
+                await self._member.run()
+
+    def health(self) -> Health:
+        """Whether each partition moves that has something undone, and the client is polled; from any thread."""
+        return Healthy() if self._member is None else self._member.health()
 
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""

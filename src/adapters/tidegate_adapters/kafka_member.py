@@ -33,6 +33,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from random import randint
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -62,6 +63,7 @@ from tidegate.consumer.commands import (
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.drain import InFlight
 from tidegate.consumer.fanout import DeliverRecords, Report, Start, TasksReported
+from tidegate.consumer.health import Health, Watch, judged, looked, polled, sights
 from tidegate.consumer.partition import Owned
 from tidegate.consumer.watermark import open_offsets
 from tidegate.consumer.worker import (
@@ -78,7 +80,7 @@ from tidegate.consumer.worker import (
 )
 from tidegate.model.effects import Ambiguous, Cancel, Failure, Refused
 from tidegate.model.errors import TidegateError
-from tidegate.model.instants import PPM, SECOND, Duration, jittered
+from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, jittered
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
@@ -87,6 +89,7 @@ from tidegate_adapters.kafka_ports import Client, Received, ours, record_of, the
 from tidegate_adapters.runtime import After, Call, CallEach, Ended, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
 from tidegate_adapters.sending import DeadLetters, Failed, Sender, failed_by
+from tidegate_adapters.tallies import Glance, Tallies
 from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = ["Code", "Estimate", "Hooks", "Member", "Observer", "Recording"]
@@ -104,6 +107,8 @@ _SEARCH_S: Final = 5.0
 """How long it looks for a record that cannot be decoded."""
 _ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """How long it waits before it asks again what is committed."""
+_LOOP: Final = ClockName("loop")
+"""The clock of the event loop, by which it is judged how long something stands."""
 
 
 @final
@@ -134,16 +139,25 @@ class Member:
         settings: What the worker was told.
         code: The user's.
         sender: Sends what the worker has to send.
+        tallies: Where it is counted what happens, if anywhere.
     """
 
-    def __init__(self, client: Client, settings: WorkerSettings, code: Code, sender: Sender) -> None:
+    def __init__(
+        self, client: Client, settings: WorkerSettings, code: Code, sender: Sender, tallies: Tallies | None = None
+    ) -> None:
         self._client, self._settings, self._code, self._sender = client, settings, code, sender
+        self._tallies = tallies
         self._dead_letters = (
             None if settings.dead_letter is None else DeadLetters(sender, settings.dead_letter, settings.group)
         )
         self._rules = rules = WorkerRules(settings.consumer)
         self._loop = asyncio.get_running_loop()
-        observers = [self._follow, *([self._observe] if code.observe else []), *([self._note] if code.record else [])]
+        observers = [
+            self._follow,
+            *([tallies.follow] if tallies is not None else []),
+            *([self._observe] if code.observe else []),
+            *([self._note] if code.record else []),
+        ]
         self._runtime: Runtime[WorkerState, ShutdownEvent, ShutdownCommand]
         self._runtime = Runtime(rules, WorkerState(), self._begin, self._event_for, merge=merged, observers=observers)
         self._generations: dict[TopicPartition, int] = {}
@@ -164,11 +178,31 @@ class Member:
         self._is_started = False
         self._owed: BaseException | None = None
         """What `run` raises in the end."""
+        self._watch, self._looked_s = Watch(), self._loop.time()
 
     @property
     def state(self) -> ConsumerState:
         """Its partitions."""
         return self._runtime.state.consumer
+
+    def glance(self) -> Glance:
+        """What it is like now; from any thread."""
+        state, now_s = self.state, self._loop.time()
+        seen = sights(state, dict(self._generations))
+        came = {each.partition: _first(self._records.get(each.partition, {})) for each in seen}
+        ages_s = {partition: now_s - undone.came_s for partition, undone in came.items() if undone is not None}
+        ends = {each.partition: ports.end_seen(self._client, each.partition) for each in seen}
+        return Glance(state, seen, ages_s, {partition: end for partition, end in ends.items() if end is not None})
+
+    def health(self) -> Health:
+        """How it is now; from any thread."""
+        now, state = self._now, self._runtime.state
+        watch = looked(self._watch, sights(state.consumer, dict(self._generations)), now)
+        return judged(watch, state.phase, self._settings.stalled_after, now)
+
+    @property
+    def _now(self) -> Instant:
+        return Instant(round(self._loop.time() * SECOND), _LOOP)
 
     async def run(self) -> None:
         """Consume until `stop`, a cancellation, an exit of user code, or an error that lasts; then drain, commit and leave.
@@ -289,6 +323,7 @@ class Member:
     async def _poll(self) -> None:
         """Poll what may be polled; where nothing may, wait until something may, and pause what is held for longer."""
         state = (await self._runtime.stepped()).consumer
+        self._look(state)
         self._measure(state)
         if not self._plan(state).poll:
             self._may_poll = asyncio.Event()
@@ -303,6 +338,12 @@ class Member:
         fetched = await self._client.getmany(*map(theirs, asked), timeout_ms=_POLL_MS if plan.poll else 0)
         for partition, received in fetched.items():
             self._hand_over(ours(partition), received)
+
+    def _look(self, state: ConsumerState) -> None:
+        """Note which partitions stand, and that they are polled."""
+        if self._watch.polled is None or self._loop.time() >= self._looked_s + _POLL_S:
+            self._looked_s, now = self._loop.time(), self._now
+            self._watch = polled(looked(self._watch, sights(state, self._generations), now), now)
 
     def _plan(self, state: ConsumerState) -> Plan[TopicPartition]:
         return self._rules.consumer.polling(state, tuple(map(ours, self._client.paused())))
@@ -548,7 +589,7 @@ class Member:
         """What the handlers of some records have come to."""
         done: list[int] = []
         failed: list[int] = []
-        for record, reply in ended:
+        for record, reply, _ in ended:
             assert isinstance(record, Record)
             if isinstance(reply, BaseException):
                 self._log_failure(work, record.offset, reply, handle.attempt)
@@ -557,6 +598,8 @@ class Member:
             else:
                 done.append(record.offset)
         self._forget(work.partition, done)
+        if self._tallies is not None:
+            self._tallies.ended(work.partition, len(done), len(failed), [*map(_SECONDS, ended)])
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
         return WorkReported(work.partition, work.generation, what)
 
@@ -564,7 +607,7 @@ class Member:
         """What the handlers of some records have come to; what failed is told behind what did not."""
         numbers = dict(zip(work.offsets, start.numbers, strict=True))
         reported: dict[Report, list[int]] = {}
-        for record, reply in ended:
+        for record, reply, _ in ended:
             assert isinstance(record, Record)
             has_failed = isinstance(reply, BaseException)
             if has_failed:
@@ -573,6 +616,9 @@ class Member:
             else:
                 self._forget(work.partition, (record.offset,))
             reported.setdefault(Report.FAILED if has_failed else Report.SUCCEEDED, []).append(numbers[record.offset])
+        if self._tallies is not None:
+            failed = len(reported.get(Report.FAILED, ()))
+            self._tallies.ended(work.partition, len(ended) - failed, failed, [*map(_SECONDS, ended)])
         first, *others = (
             WorkReported(
                 work.partition, work.generation, TasksReported(start.window, tuple(places), start.attempt, report)
@@ -646,6 +692,18 @@ class Member:
     def _note(self, event: ShutdownEvent, _: WorkerState, commands: Sequence[ShutdownCommand]) -> None:
         if self._code.record is not None:
             self._code.record(event, commands)
+
+
+def _first(records: Mapping[int, _Undone]) -> _Undone | None:
+    """The one that came first, though the event loop changes them meanwhile."""
+    while True:
+        try:
+            return next(iter(records.values()), None)
+        except RuntimeError:
+            continue
+
+
+_SECONDS: Final = attrgetter("seconds")
 
 
 def _ours(error: BaseException) -> BaseException:

@@ -6,6 +6,7 @@ import inspect
 import random
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime
 from difflib import get_close_matches
@@ -28,7 +29,7 @@ except ImportError as missing:
 
 __all__ = [
     "CONNECTION_ERROR", "FORBIDDEN", "KAFKA_ERROR", "NO_GENERATION", "REFUSED", "TIMED_OUT", "TOO_LARGE", "Client", "Connect", "Produce", "Producer", "Received", "brokers",
-    "check_options", "client", "commit", "committed", "end", "generation_of", "listener", "offset_at", "ours", "producer",
+    "check_options", "client", "commit", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "theirs",
 ]  # fmt: skip
 
@@ -323,6 +324,15 @@ async def commit(
 async def end(consumer: Client, partition: TopicPartition) -> int:
     """One past the last offset of the log."""
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
+
+
+def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
+    """The same as the client has last seen it, from any thread; None where it has not, or has no word of it."""
+    seen = getattr(consumer, "highwater", None)
+    with suppress(AssertionError, AttributeError, KeyError):  # it was revoked meanwhile
+        found = None if seen is None else seen(theirs(partition))
+        return found if isinstance(found, int) else None
+    return None
 
 
 async def offset_at(consumer: Client, partition: TopicPartition, time: datetime) -> int:

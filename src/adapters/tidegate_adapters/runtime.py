@@ -143,10 +143,14 @@ _JOBS: Final = get_args(Job)
 
 @final
 class Ended(NamedTuple):
-    """A call of `CallEach` that has ended: what the code was given, and what it returned or raised."""
+    """A call of `CallEach` that has ended: what the code was given, what it returned or raised, and how long it took.
+
+    Where calls follow one another without waiting, one clock is read between two: what is around a call counts as well.
+    """
 
     given: object
     reply: object
+    seconds: float = 0.0
 
 
 @final
@@ -503,12 +507,12 @@ class Runtime(Generic[S, E, C]):
         for work in [each for some in self._works.values() for each in some]:
             self._withdraw(work)
 
-    def _end(self, work: _Work[C], given: object, reply: object) -> None:
-        """A call of code, or a timer, has ended."""
+    def _end(self, work: _Work[C], given: object, reply: object, seconds: float = 0.0) -> None:
+        """A call of code, or a timer, has ended, after so long."""
         work.left -= 1
         if not work.ended:
             self._told.append(work)
-        work.ended.append(Ended(given, reply))
+        work.ended.append(Ended(given, reply, seconds))
         self._come()
 
     # --- runners ---
@@ -545,19 +549,19 @@ class Runtime(Generic[S, E, C]):
 
     async def _run(self, runner: _Runner[C]) -> None:
         """Call what waits, as long as the runner is as good as new."""
-        calls = 0
+        calls, now_s = 0, self._loop.time()
         while not self._is_closed:
             if not self._queue:
                 idle = self._loop.create_future()
                 self._idle.append(idle)
                 await idle
-                calls = 0
+                calls, now_s = 0, self._loop.time()
                 continue
             work, runner.given = self._queue.popleft()
             if not calls:
                 self._call_in()
             calls += 1
-            runner.work, runner.began_s = work, self._loop.time()
+            runner.work, runner.began_s = work, now_s
             assert work.code is not None
             try:
                 reply = await work.code(runner.given)
@@ -565,12 +569,13 @@ class Runtime(Generic[S, E, C]):
                     reply = await work.then(runner.given, reply)
             except BaseException as error:  # noqa: BLE001  whatever it is, it is the reply (RT2)
                 reply = self._raised(runner, error)
-            given, runner.work, runner.given = runner.given, None, None
-            self._end(work, given, reply)
+            given, runner.work, runner.given, now_s = runner.given, None, None, self._loop.time()
+            self._end(work, given, reply, now_s - runner.began_s)
             if isinstance(reply, GeneratorExit) or not self._is_as_new(runner):
                 return
             if calls % _BURST == 0:
                 await asyncio.sleep(0)
+                now_s = self._loop.time()
 
     def _raised(self, runner: _Runner[C], error: BaseException) -> object:
         self._note(error)

@@ -16,13 +16,13 @@ import attrs
 
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Duration
+from tidegate.model.instants import MINUTE, Duration
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_type
 from tidegate_adapters.handlers import Undecodable, is_pattern, pattern_of
 from tidegate_adapters.printable import Secret
 
-__all__ = ["ClientOptions", "WorkerSettings", "letter_topic"]
+__all__ = ["STALLED_AFTER", "ClientOptions", "WorkerSettings", "letter_topic"]
 
 TOPIC: Final = "{topic}"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -73,6 +73,8 @@ class ClientOptions(TypedDict, total=False):
     exclude_internal_topics: bool
 
 
+STALLED_AFTER: Final = 5 * MINUTE
+"""As long as a client of Kafka may leave off polling (`max.poll.interval.ms`)."""
 _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 
@@ -81,8 +83,9 @@ _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 class WorkerSettings:
     """What a worker is told.
 
-    Invariants: topics, each with a name; an address without a user; a group; 1 <= handler_timeout; a start in time has a
-    time zone; offsets to start at are not negative; dead letters go to a topic that the worker does not consume.
+    Invariants: topics, each with a name; an address without a user; a group; 1 <= handler_timeout, stalled_after; a start in
+    time has a time zone; offsets to start at are not negative; 0 <= metrics_port < 65536; dead letters
+    go to a topic that the worker does not consume.
 
     Attributes:
         topics: What to consume: names, and patterns that begin with `^`.
@@ -96,6 +99,8 @@ class WorkerSettings:
             Without it the client's option `auto_offset_reset` says: at the beginning unless told otherwise.
         start_offsets: The same, at an offset, for some partitions.
         dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record; None for none.
+        stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy.
+        metrics_port: Where on loopback metrics and health are shown; 0 for any port that is free, None for nowhere.
     """
 
     topics: tuple[str, ...]
@@ -108,6 +113,8 @@ class WorkerSettings:
     start_time: datetime | None = None
     start_offsets: Mapping[TopicPartition, int] = _NOWHERE
     dead_letter: str | None = None
+    stalled_after: Duration = STALLED_AFTER
+    metrics_port: int | None = None
 
     def __attrs_post_init__(self) -> None:
         if not self.topics or not all(self.topics):
@@ -125,6 +132,9 @@ class WorkerSettings:
         check_type(self.undecodable, Undecodable, "what becomes of a record that cannot be decoded")
         if self.handler_timeout is not None:
             check_int(self.handler_timeout, "a time limit in microseconds", 1)
+        check_int(self.stalled_after, "a time in microseconds", 1)
+        if self.metrics_port is not None:
+            check_int(self.metrics_port, "a port", 0, 65_535)
         if self.start_time is not None:
             check_type(self.start_time, datetime, "a time to start at")
             if self.start_time.tzinfo is None:

@@ -11,6 +11,7 @@ from tidegate.consumer.laws import (
     drain,
     explanation,
     fanout,
+    health,
     partition,
     watermark,
     worker,
@@ -39,7 +40,7 @@ __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "change_stream", "chunking",
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "dead_records",
     "debounce", "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
-    "firing", "history", "lease", "membership", "orphans", "outbox", "partition", "pauses", "payload_records", "polling",
+    "firing", "health", "history", "lease", "membership", "orphans", "outbox", "partition", "pauses", "payload_records", "polling",
     "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transition",
     "trigger", "watermark", "worker",
 ]  # fmt: skip

@@ -222,3 +222,16 @@ def test_what_explains_nothing_is_refused() -> None:
     for make in made:
         with pytest.raises(Misuse):
             make()
+
+
+def test_the_lag_is_what_lies_between_the_commit_and_the_end() -> None:
+    """Done or not, what is not committed is behind; a group that has committed nothing is behind from its first record on."""
+    begun = watermark.completed(watermark.delivered(OffsetTracker(3), (3, 4, 5)), (3, 4))
+
+    assert explanation.lag(begun, 10) == 7
+    assert explanation.lag(watermark.acknowledged(begun, 5), 10) == 5
+    assert explanation.lag(OffsetTracker(0), 10) is None
+    assert explanation.lag(watermark.delivered(OffsetTracker(0), (1_000, 1_001)), 1_010) == 10
+    assert explanation.lag(begun, 4) == 1
+    with pytest.raises(Misuse):
+        explanation.lag(begun, -1)

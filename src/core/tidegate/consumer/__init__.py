@@ -18,6 +18,7 @@ Read the questions first, then the machines that put the answers together:
     `partition`        One partition, from its assignment to its release.
     `consumer`         One consumer: its partitions, executors and gate.
     `worker`           The machine that runs: a consumer, until it is asked to stop and has left its group.
+    `health`           Does each partition of it move, and if not, why?
 
 So a worker has a consumer, and a consumer has partitions: an event of the one is handed down to the other. The group itself,
 which deals out partitions, is the broker's; `tidegate.sim.group` simulates it.

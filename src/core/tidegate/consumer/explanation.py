@@ -1,7 +1,8 @@
 """Why does the watermark stand, and what would a crash cost?
 
 `explain` names the record that everything waits for, and what it holds up. `duplicate_budget` counts what would be done
-twice if the process died now. Both read a tracker (`tidegate.consumer.watermark`) and change nothing.
+twice if the process died now; `lag` how far it is to the end of the log. All read a tracker (`tidegate.consumer.watermark`) and
+change nothing.
 
 Laws
     W13 What is explained is what happens: the watermark jumps as `explain` says once the blocking offset is completed.
@@ -29,7 +30,7 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name
 
 __all__ = [
-    "Abandoned", "Blocked", "DuplicateBudget", "Explanation", "Unblocked", "WorkStatus", "duplicate_budget", "explain",
+    "Abandoned", "Blocked", "DuplicateBudget", "Explanation", "Unblocked", "WorkStatus", "duplicate_budget", "explain", "lag",
 ]  # fmt: skip
 
 
@@ -192,3 +193,23 @@ def duplicate_budget(tracker: OffsetTracker, successor: OffsetTracker, begun: It
         for page, bits in paged(begun, successor.floor)
     ]
     return DuplicateBudget(sum(map(int.bit_count, finished)), sum(map(int.bit_count, under_way)))
+
+
+def lag(tracker: OffsetTracker, end: int) -> int | None:
+    """How many offsets it is from what is committed to the end of the log.
+
+    Args:
+        tracker: What was delivered, and what of it is done. One that begins at 0 may be of a group that has committed nothing,
+            in a log whose first records are gone: until its first commit the first record that is not done counts.
+        end: One past the last offset of the log, as it was last seen.
+
+    Returns:
+        The number; None if the tracker cannot tell yet.
+
+    Raises:
+        Misuse: It is not a tracker, or no end of a log.
+    """
+    first = oldest_open(tracker)
+    check_int(end, "the end of a log", 0, OFFSET_MAX + 1)
+    position = tracker.floor or (tracker.frontier if first is None else first)
+    return max(0, end - position) if tracker.frontier else None

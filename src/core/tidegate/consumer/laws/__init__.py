@@ -7,11 +7,12 @@ from tidegate.consumer.laws import (
     drain,
     explanation,
     fanout,
+    health,
     partition,
     watermark,
     worker,
 )
 
 __all__ = [
-    "backpressure", "commit_metadata", "consumer", "drain", "explanation", "fanout", "partition", "watermark", "worker",
+    "backpressure", "commit_metadata", "consumer", "drain", "explanation", "fanout", "health", "partition", "watermark", "worker",
 ]  # fmt: skip

@@ -1,0 +1,148 @@
+"""What a worker shows to Prometheus: `tidegate_worker_...`, by topic and partition, never by what a record carries.
+
+    lag_records                  from what is committed to the end of the log, as the client has last seen it
+    in_flight_records            delivered and not settled, by where they are
+    failed_records               whose failure stands
+    oldest_record_age_seconds    since the oldest record that is not done was delivered
+    held_partitions              from which nothing is fetched, by why (`tidegate.consumer.health.Cause`)
+    handled_records_total        whose handler has returned
+    handler_failures_total       calls of handlers that have raised
+    retries_total                attempts that are made again after a failure
+    dead_letters_total           records that have failed for good, and that somebody was asked to answer for
+    commits_total                by outcome
+    handler_seconds              how long handlers took, by topic, as a histogram
+
+Gauges are made of the worker's state when somebody looks; counters are kept by the batch (`tidegate_adapters.tallies`).
+Names, units and suffixes are those that Prometheus recommends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
+from typing import Final, final
+
+from tidegate.consumer.consumer import ConsumerState
+from tidegate.consumer.explanation import lag
+from tidegate.consumer.health import Cause
+from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.records import TopicPartition
+from tidegate_adapters.tallies import BOUNDS_S, Glance, Tallies
+
+try:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.registry import Collector
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.metrics", "metrics", missing) from missing
+
+__all__ = ["CollectorRegistry", "WorkerCollector", "exposed"]
+
+_PLACE: Final = ("topic", "partition")
+_PREFIX: Final = "tidegate_worker_"
+
+
+@final
+class WorkerCollector(Collector):
+    """Shows a worker in a registry, while it runs.
+
+    Args:
+        glance: What the worker is like now; it may be called from any thread.
+        tallies: What has happened at it.
+    """
+
+    def __init__(self, glance: Callable[[], Glance], tallies: Tallies) -> None:
+        self._glance, self._tallies = glance, tallies
+
+    def registered(self, registry: CollectorRegistry) -> None:
+        """Show it there.
+
+        Raises:
+            Misuse: The registry shows another worker.
+        """
+        try:
+            registry.register(self)
+        except ValueError as error:
+            raise Misuse(
+                "the registry shows another worker already",
+                why=str(error),
+                todo="give each worker a registry of its own",
+            ) from None
+
+    def describe(self) -> Iterator[Metric]:
+        """The names of all, without a look at the worker."""
+        return self._families(Glance(ConsumerState(), (), {}, {}), Tallies())
+
+    def collect(self) -> Iterator[Metric]:
+        """All, as they are now."""
+        return self._families(self._glance(), self._tallies)
+
+    def _families(self, now: Glance, tallies: Tallies) -> Iterator[Metric]:
+        yield from _of_state(now)
+        yield _counted("handled_records", "Records whose handler has returned.", tallies.handled)
+        yield _counted("handler_failures", "Calls of handlers that have raised.", tallies.failed)
+        yield _counted("retries", "Attempts that are made again after a failure.", tallies.retried)
+        dead_letters = "Records that have failed for good, and that somebody was asked to answer for."
+        yield _counted("dead_letters", dead_letters, tallies.dead_letters)
+        commits = CounterMetricFamily(f"{_PREFIX}commits", "Commits, by outcome.", labels=(*_PLACE, "outcome"))
+        for (partition, outcome), count in list(tallies.commits.items()):
+            commits.add_metric((*_place(partition), outcome), count)
+        yield commits
+        took = HistogramMetricFamily(f"{_PREFIX}handler_seconds", "How long handlers took.", labels=("topic",))
+        for topic, durations in list(tallies.handlers.items()):
+            bounds = (*map(str, BOUNDS_S), "+Inf")
+            took.add_metric((topic,), [*zip(bounds, accumulate(durations.counts), strict=True)], durations.total_s)
+        yield took
+
+
+def _of_state(now: Glance) -> Iterator[Metric]:
+    """The gauges."""
+    behind = _gauge("lag_records", "From what is committed to the end of the log.")
+    in_flight = _gauge("in_flight_records", "Records that are delivered and not settled, by where they are.", "stage")
+    failed = _gauge("failed_records", "Records whose failure stands.")
+    for part in now.state.partitions:
+        place, load, end = _place(part.partition), part.load, now.ends.get(part.partition)
+        if end is not None and (records := lag(part.tracker, end)) is not None:
+            behind.add_metric(place, records)
+        for stage in ("waiting", "arranging", "running", "in_hooks", "delivering"):
+            in_flight.add_metric((*place, stage), getattr(load, stage))
+        failed.add_metric(place, len(part.failed))
+    oldest = _gauge("oldest_record_age_seconds", "Since the oldest record that is not done was delivered; 0 for none.")
+    held = GaugeMetricFamily(
+        f"{_PREFIX}held_partitions", "Partitions from which nothing is fetched, by why.", labels=("topic", "reason")
+    )
+    for each in now.seen:
+        oldest.add_metric(_place(each.partition), now.ages_s.get(each.partition, 0.0))
+    count = Counter((each.partition.topic, cause) for each in now.seen for cause in each.causes)
+    for topic in sorted({each.partition.topic for each in now.seen}):
+        for cause in Cause:
+            held.add_metric((topic, cause.value), count[topic, cause])
+    yield from (behind, in_flight, failed, oldest, held)
+
+
+def _gauge(name: str, about: str, *more: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{_PREFIX}{name}", about, labels=(*_PLACE, *more))
+
+
+def _counted(name: str, about: str, counts: Mapping[TopicPartition, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"{_PREFIX}{name}", about, labels=_PLACE)
+    for partition, count in list(counts.items()):
+        family.add_metric(_place(partition), count)
+    return family
+
+
+def _place(partition: TopicPartition) -> tuple[str, str]:
+    return partition.topic, str(partition.partition)
+
+
+def exposed(registry: CollectorRegistry, accept: str) -> tuple[str, bytes]:
+    """What a scrape is answered: the type of the content, and the content.
+
+    Args:
+        registry: What to show.
+        accept: Which formats the scraper takes, as its header says.
+    """
+    encoder, content_type = choose_encoder(accept)
+    return content_type, encoder(registry)

@@ -1,0 +1,122 @@
+"""What a worker shows of itself: what it is like now, and what has happened since it began, as plain numbers.
+
+Those are kept by the batch, so that a record costs next to nothing.
+
+Whoever shows them (`tidegate_adapters.metrics`) reads them from a thread of its own; each is replaced at once, so a reader
+sees a number or the one before. The time of a handler is from its call until the next one may be called, so an empty one
+shows what a call costs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+from tidegate.consumer.commands import (
+    Batch,
+    CommitRefused,
+    Committed,
+    CommitUnknown,
+    Handle,
+    MetadataRefused,
+    StartRetryTimer,
+    Work,
+)
+from tidegate.consumer.consumer import ConsumerState
+from tidegate.consumer.fanout import DeliverRecords, Start
+from tidegate.consumer.health import Sight
+from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent
+from tidegate.model.records import TopicPartition
+
+__all__ = ["BOUNDS_S", "OUTCOMES", "Durations", "Glance", "Tallies"]
+
+BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the buckets of durations, in seconds; those of Prometheus' clients, and some for slow handlers."""
+OUTCOMES: Final[Mapping[type[object], str]] = {
+    Committed: "committed", CommitRefused: "refused", MetadataRefused: "metadata_refused", CommitUnknown: "unknown",
+}  # fmt: skip
+"""What became of a commit, by the event that tells."""
+
+
+@final
+class Glance(NamedTuple):
+    """What a worker is like now.
+
+    Attributes:
+        state: Its partitions.
+        seen: The same as it looks from without.
+        ages_s: How long ago the oldest record came that is not done, in seconds, where there is one.
+        ends: Where the logs end, as far as that is known.
+    """
+
+    state: ConsumerState
+    seen: tuple[Sight, ...]
+    ages_s: Mapping[TopicPartition, float]
+    ends: Mapping[TopicPartition, int]
+
+
+@final
+class Durations:
+    """How long something took, in buckets; the last one is for whatever is above all bounds."""
+
+    __slots__ = ("counts", "total_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.total_s = 0.0
+
+    def add(self, seconds: Sequence[float]) -> None:
+        """Count these; where all are below the first bound, without a look at each."""
+        self.total_s += sum(seconds)
+        if max(seconds, default=0.0) <= BOUNDS_S[0]:
+            self.counts[0] += len(seconds)
+            return
+        for each in seconds:
+            self.counts[bisect_left(BOUNDS_S, each)] += 1
+
+
+@final
+class Tallies:
+    """Counts of a worker.
+
+    Attributes:
+        handled: Records whose handler has returned.
+        failed: Calls of handlers that have raised.
+        retried: Attempts that are made again after a failure.
+        dead_letters: Records that have failed for good, and that somebody was asked to answer for.
+        commits: By outcome.
+        handlers: How long handlers took, by topic.
+    """
+
+    def __init__(self) -> None:
+        self.handled: defaultdict[TopicPartition, int] = defaultdict(int)
+        self.failed: defaultdict[TopicPartition, int] = defaultdict(int)
+        self.retried: defaultdict[TopicPartition, int] = defaultdict(int)
+        self.dead_letters: defaultdict[TopicPartition, int] = defaultdict(int)
+        self.commits: defaultdict[tuple[TopicPartition, str], int] = defaultdict(int)
+        self.handlers: defaultdict[str, Durations] = defaultdict(Durations)
+
+    def ended(self, partition: TopicPartition, done: int, failed: int, seconds: Sequence[float]) -> None:
+        """Handlers of a partition have ended: so many well, so many badly, after so long each."""
+        self.handled[partition] += done
+        if failed:
+            self.failed[partition] += failed
+        self.handlers[partition.topic].add(seconds)
+
+    def follow(self, event: ShutdownEvent, _: object, commands: Sequence[ShutdownCommand]) -> None:
+        """Count what a step of the worker tells: for its runtime, as an observer."""
+        for each in event.events if type(event) is Batch else (event,):
+            if isinstance(each, Committed | CommitRefused | MetadataRefused | CommitUnknown):
+                self.commits[each.partition, OUTCOMES[type(each)]] += 1
+        for command in commands:
+            match command:
+                case StartRetryTimer(partition, start=Handle(offsets)):
+                    self.retried[partition] += len(offsets)
+                case StartRetryTimer(partition, start=Start(numbers=numbers)):
+                    self.retried[partition] += len(numbers)
+                case Work(partition, request=DeliverRecords(to_dead_letter=offsets)) if offsets:
+                    self.dead_letters[partition] += len(offsets)
+                case _:
+                    pass

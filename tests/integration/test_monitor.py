@@ -1,0 +1,341 @@
+"""What a worker shows of itself: metrics in a registry, and both metrics and health over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from prometheus_client import CollectorRegistry
+
+from tidegate.consumer.backpressure import Thresholds
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.fanout import Rules
+from tidegate.consumer.health import Healthy, Unhealthy
+from tidegate.consumer.partition import PartitionRules
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.records import Record, TopicPartition
+from tidegate.retries.backoff import Fixed
+from tidegate_adapters.embedded_log import EmbeddedLog
+from tidegate_adapters.kafka import Worker
+from tidegate_adapters.tallies import BOUNDS_S, Durations
+
+P0: Final = TopicPartition("orders", 0)
+SOON: Final = 300 * MILLISECOND
+"""When a worker counts as stalled here."""
+
+
+def records(*values: bytes, partition: int = 0) -> list[Record]:
+    return [Record("orders", partition, 0, b"secret-key", value) for value in values]
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():  # noqa: ASYNC110  a worker has no event for it
+            await asyncio.sleep(0.01)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def got(port: int, path: str) -> tuple[int, str, str]:
+    """The status, the type of the content, and the content."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.headers["Content-Type"], refused.read().decode()
+
+
+def shown(registry: CollectorRegistry, name: str, topic: str = "orders", **labels: str) -> float | None:
+    return registry.get_sample_value(f"tidegate_worker_{name}", {"topic": topic, **labels})
+
+
+def run(worker: Worker, log: EmbeddedLog, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    async def both() -> None:
+        running = asyncio.create_task(worker.run(log.connect))
+        try:
+            await meanwhile()
+        finally:
+            worker.stop()
+            worker.stop()
+            await running
+
+    asyncio.run(both())
+
+
+# --- metrics ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_registry_shows_what_has_happened_and_what_is() -> None:
+    """One record hangs behind another that is done, one fails twice, and is tried again once."""
+    registry, stuck = CollectorRegistry(), asyncio.Event()
+
+    async def handle(record: Record) -> None:
+        if record.value == b"poison":
+            raise ValueError
+        if record.value == b"stuck":
+            await stuck.wait()
+
+    rules = ConsumerRules(
+        partition=PartitionRules(
+            fanout=Rules(1, 0, task_delivery=False, record_delivery=False, window_delivery=False), backoff=Fixed(1)
+        )
+    )
+    log = EmbeddedLog([*records(b"a", b"stuck", b"b"), *records(b"a", b"poison", b"b", partition=1)])
+    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=rules, metrics=registry)
+
+    async def meanwhile() -> None:
+        failed = {"partition": "1"}
+        await until(lambda: shown(registry, "failed_records", **failed) == 1)
+        await until(lambda: shown(registry, "commits_total", partition="0", outcome="committed") == 1)
+        assert shown(registry, "handled_records_total", partition="0") == 2
+        assert shown(registry, "handler_failures_total", **failed) == 2
+        assert shown(registry, "retries_total", **failed) == 1
+        assert shown(registry, "lag_records", partition="0") == 2
+        assert shown(registry, "in_flight_records", partition="0", stage="running") == 1
+        assert shown(registry, "in_flight_records", partition="0", stage="waiting") == 0
+        assert shown(registry, "held_partitions", reason="failure") == 1
+        assert shown(registry, "held_partitions", reason="load") == 0
+        age_s = shown(registry, "oldest_record_age_seconds", partition="0")
+        assert age_s is not None
+        assert age_s > 0
+        ended = shown(registry, "handler_seconds_count")
+        assert ended == shown(registry, "handler_seconds_bucket", le="+Inf") == 6
+
+    run(worker, log, meanwhile)
+
+    assert list(registry.collect()) == []  # which another worker may have now
+
+
+def test_no_label_is_made_of_what_records_carry() -> None:
+    """Topics, partitions and words of ours: so the number of series is bounded, and no secret is among them."""
+    registry = CollectorRegistry()
+
+    async def handle(record: Record) -> None:
+        raise ValueError(record.value)
+
+    worker = Worker(["orders"], handle, bootstrap="", group="g", metrics=registry)
+
+    async def meanwhile() -> None:
+        await until(lambda: shown(registry, "failed_records", partition="0") == 1)
+        labels = {name for family in registry.collect() for sample in family.samples for name in sample.labels}
+        values = {each for family in registry.collect() for sample in family.samples for each in sample.labels.values()}
+        assert labels == {"topic", "partition", "stage", "reason", "le"}
+        assert not [each for each in values if "secret" in each]
+
+    run(worker, EmbeddedLog(records(b"secret-value")), meanwhile)
+
+
+def test_a_gate_that_is_closed_holds_all_partitions() -> None:
+    """Why is a label."""
+    registry, stuck = CollectorRegistry(), asyncio.Event()
+    rules = ConsumerRules(executors=1, thresholds=Thresholds(2, 1))
+    log = EmbeddedLog([*records(b"a", b"b", b"c"), *records(b"a", partition=1)])
+
+    async def handle(_: Record) -> None:
+        await stuck.wait()
+
+    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=rules, metrics=registry)
+
+    async def meanwhile() -> None:
+        await until(lambda: shown(registry, "held_partitions", reason="load") == 2)
+
+    run(worker, log, meanwhile)
+
+
+def test_durations_are_counted_as_one_by_one() -> None:
+    """The short way for a batch of quick calls comes to the same."""
+    for seed in range(20):
+        seconds = [bound * (1 + (seed + at) % 3 / 2) for at, bound in enumerate(BOUNDS_S[: 1 + seed % 5])]
+        at_once, one_by_one = Durations(), Durations()
+        at_once.add(seconds)
+        for each in seconds:
+            one_by_one.add([each])
+
+        assert at_once.counts == one_by_one.counts
+        assert sum(at_once.counts) == len(seconds)
+        assert at_once.total_s == pytest.approx(one_by_one.total_s)
+
+
+def test_a_registry_shows_one_worker_at_a_time() -> None:
+    """Two would be one series with two values."""
+    registry, stuck = CollectorRegistry(), asyncio.Event()
+
+    async def handle(_: Record) -> None:
+        await stuck.wait()
+
+    first, second = (Worker(["orders"], handle, bootstrap="", group="g", metrics=registry) for _ in range(2))
+
+    async def meanwhile() -> None:
+        await until(lambda: shown(registry, "failed_records", partition="0") == 0)
+        with pytest.raises(Misuse, match="shows another worker already"):
+            await second.run(EmbeddedLog(records(b"a")).connect)
+
+    run(first, EmbeddedLog(records(b"a")), meanwhile)
+
+
+# --- health -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_whose_loop_is_held_up_is_not_healthy() -> None:
+    """The server answers from a thread of its own, and says that nobody polls."""
+    port = free_port()
+    answers: list[tuple[int, str, str]] = []
+
+    async def blocks(_: Record) -> None:
+        asked = asyncio.get_running_loop().run_in_executor(None, after_a_while, port, answers)
+        time.sleep(1.5)  # noqa: ASYNC251  that is what is wrong here
+        await asked
+
+    worker = Worker(["orders"], blocks, bootstrap="", group="g", metrics_port=port, stalled_after=SOON)
+
+    async def meanwhile() -> None:
+        await until(lambda: bool(answers))
+
+    run(worker, EmbeddedLog(records(b"a")), meanwhile)
+    status, _, text = answers[0]
+
+    assert status == 503
+    assert json.loads(text)["silent_s"] >= SOON / SECOND
+
+
+def after_a_while(port: int, answers: list[tuple[int, str, str]]) -> None:
+    time.sleep(0.8)
+    answers.append(got(port, "/health"))
+
+
+def test_before_it_runs_a_worker_is_healthy() -> None:
+    """Nothing is expected of it."""
+
+    async def handle(_: Record) -> None: ...
+
+    assert Worker(["orders"], handle, bootstrap="", group="g").health() == Healthy()
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    """The worker does not begin without being seen."""
+
+    async def handle(_: Record) -> None: ...
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        worker = Worker(["orders"], handle, bootstrap="", group="g", metrics_port=port)
+        with pytest.raises(TidegateError, match=f"nothing can listen on port {port}"):
+            asyncio.run(worker.run(EmbeddedLog([]).connect))
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, True])
+def test_what_is_no_port_is_refused(port: int) -> None:
+    """Bad input."""
+
+    async def handle(_: Record) -> None: ...
+
+    with pytest.raises(Misuse, match="a port"):
+        Worker(["orders"], handle, bootstrap="", group="g", metrics_port=port)
+
+
+# --- a real broker ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.kafka
+def test_a_stuck_handler_is_seen_from_without(kafka: str, make_topic: Callable[[int], str]) -> None:
+    """Both pages of a real worker; the partition that goes on is not told."""
+    topic, port, stuck = make_topic(2), free_port(), asyncio.Event()
+    p0 = TopicPartition(topic, 0)
+
+    async def handle(record: Record) -> None:
+        if record.value == b"stuck":
+            await stuck.wait()
+
+    async def scenario() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=kafka)
+        await producer.start()
+        for partition, value in ((0, b"a"), (0, b"stuck"), (0, b"b"), (1, b"a")):
+            await producer.send_and_wait(topic, value, partition=partition)
+        await producer.stop()
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", metrics_port=port, stalled_after=SOON)
+        running = asyncio.create_task(worker.run())
+        await until(lambda: isinstance(worker.health(), Unhealthy))
+        status, kind, text = await asyncio.to_thread(got, port, "/health")
+        told = json.loads(text)
+        (stalled,) = told["stalled"]
+        assert (status, kind, told["healthy"], told["silent_s"]) == (503, "application/json", False, None)
+        assert (stalled["topic"], stalled["partition"], stalled["causes"]) == (topic, 0, [])
+        assert stalled["for_s"] >= SOON / SECOND
+
+        await until(lambda: is_at(worker.health(), p0, 1))
+        status, kind, text = await asyncio.to_thread(got, port, "/metrics")
+        assert (status, kind.partition(";")[0]) == (200, "text/plain")
+        assert f'tidegate_worker_lag_records{{partition="0",topic="{topic}"}} 2.0' in text
+        assert re.search(rf'tidegate_worker_handler_seconds_bucket{{le="0.001",topic="{topic}"}} [0-3].0', text)
+        assert (await asyncio.to_thread(got, port, "/else"))[0] == 404
+
+        stuck.set()
+        await until(lambda: worker.health() == Healthy())
+        assert (await asyncio.to_thread(got, port, "/health"))[0] == 200
+        worker.stop()
+        await running
+
+    asyncio.run(scenario())
+    with pytest.raises(urllib.error.URLError):
+        got(port, "/health")
+
+
+def is_at(health: object, partition: TopicPartition, position: int) -> bool:
+    return isinstance(health, Unhealthy) and [(each.partition, each.position) for each in health.stalls] == [
+        (partition, position)
+    ]
+
+
+# --- without the extra --------------------------------------------------------------------------------------------------
+
+WITHOUT: Final = """
+import asyncio, sys, urllib.request
+sys.modules["prometheus_client"] = None
+from tidegate_adapters.embedded_log import EmbeddedLog
+from tidegate_adapters.kafka import Worker
+
+async def handle(record): ...
+
+async def main():
+    worker = Worker(["orders"], handle, bootstrap="", group="g", {})
+    run = asyncio.create_task(worker.run(EmbeddedLog([]).connect))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    if not run.done():
+        print((await asyncio.to_thread(urllib.request.urlopen, "http://127.0.0.1:{}/health")).status)
+    worker.stop()
+    await run
+
+asyncio.run(main())
+"""
+
+
+def test_health_is_served_without_the_extra_and_a_registry_says_what_to_install() -> None:
+    """Metrics are an extra."""
+    port = free_port()
+    served, refused = (
+        subprocess.run(
+            [sys.executable, "-c", WITHOUT.format(told, port)], capture_output=True, text=True, check=False, timeout=60
+        )
+        for told in (f"metrics_port={port}", "metrics=object()")
+    )
+
+    assert (served.returncode, served.stdout) == (0, "200\n")
+    assert "pip install 'tidegate[metrics]'" in refused.stderr
