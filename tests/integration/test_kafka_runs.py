@@ -38,12 +38,6 @@ def _collected() -> Iterator[None]:
     gc.collect()
 
 
-TODAY: Final[Mapping[str, str]] = {
-    "stubborn": "J7: what outlived its drain does not count",
-}
-"""What the worker does wrong, by the kind of fault that shows it."""
-
-
 @final
 @attrs.frozen
 class Bug:
@@ -128,10 +122,8 @@ def _silent() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_run_is_wrong(kind: str, request: pytest.FixtureRequest) -> None:
+def test_no_run_is_wrong(kind: str) -> None:
     """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
-    if kind in TODAY:
-        request.applymarker(pytest.mark.xfail(reason=TODAY[kind], strict=True))
     kinds = (kind,)
     story = found(range(KAFKA_RUNS // len(KINDS)), kinds)
     assert story is None, f"{story.wrong}\n    {line(story.course.seed, kinds)}"

@@ -12,7 +12,8 @@ what those two do not know: Kafka's calls for the commands, and the events that 
     Interrupt          that code is cancelled                      that of the work, once it has ended
     Commit             `kafka_ports.commit`                        Committed, CommitRefused, MetadataRefused, CommitUnknown
     Start...Timer      a timer                                     ...TimerFired
-    Cancel             that code or timer is cancelled             nothing
+    Cancel of Work     the same, and nobody waits for it           the same, so that it counts until then
+    Cancel             that timer or call is cancelled             nothing
     Release            the revocation may return                   nothing
     Leave              the client is stopped                       LeaveAnswered
     ...Unanswered      it is logged                                nothing
@@ -165,8 +166,8 @@ class Member:
         self._count = 0
         self._granted: dict[int, int | None] = {}
         """By our generation, the client's."""
-        self._records: dict[TopicPartition, dict[int, _Undone]] = {}
-        """Those that are not done, by offset."""
+        self._records: dict[tuple[TopicPartition, int], dict[int, _Undone]] = {}
+        """Those that are not done, by partition and our generation, and by offset."""
         self._may_poll: asyncio.Event | None = None
         """Where the loop of polls waits until something may be polled."""
         self._releases: dict[TopicPartition, list[asyncio.Event]] = {}
@@ -189,7 +190,7 @@ class Member:
         """What it is like now; from any thread."""
         state, now_s = self.state, self._loop.time()
         seen = sights(state, dict(self._generations))
-        came = {each.partition: _first(self._records.get(each.partition, {})) for each in seen}
+        came = {each.partition: _first(self._records.get((each.partition, each.generation), {})) for each in seen}
         ages_s = {partition: now_s - undone.came_s for partition, undone in came.items() if undone is not None}
         ends = {each.partition: ports.end_seen(self._client, each.partition) for each in seen}
         return Glance(state, seen, ages_s, {partition: end for partition, end in ends.items() if end is not None})
@@ -357,7 +358,7 @@ class Member:
             self._client.seek(theirs(partition), received[0].offset)
             return
         now = self._loop.time()
-        self._records[partition].update((each.offset, _Undone(each, now)) for each in received)
+        self._records[partition, generation].update((each.offset, _Undone(each, now)) for each in received)
         keys = tuple(each.key for each in received)
         self._runtime.tell(Fetched(partition, generation, tuple(each.offset for each in received), keys))
 
@@ -365,10 +366,10 @@ class Member:
         """Forget the records that are done, and measure how much the others hold up, where that matters."""
         now, rules = self._loop.time(), self._rules.consumer.partition
         for part in state.partitions:
-            records = self._records[part.partition]
+            records = self._records[part.partition, part.generation]
             if not rules.is_plain:  # otherwise each is forgotten when it is done
                 undone = set(open_offsets(part.tracker))
-                records = self._records[part.partition] = {
+                records = self._records[part.partition, part.generation] = {
                     offset: each for offset, each in records.items() if offset in undone
                 }
             if rules.limits.size is not None or rules.limits.age is not None:
@@ -441,7 +442,7 @@ class Member:
         }
         self._client.pause(*map(theirs, assigned))
         for partition in assigned:
-            self._generations[partition], self._records[partition] = self._count, {}
+            self._generations[partition], self._records[partition, self._count] = self._count, {}
             self._spawn(self._resumed(partition, self._count))
 
     async def _resumed(self, partition: TopicPartition, generation: int) -> None:
@@ -482,14 +483,14 @@ class Member:
 
     def _begin(self, command: ShutdownCommand) -> Job | None:
         match command:
-            case Work(partition, _, Handle(), offsets):
-                return CallEach(self._code.handle, self._given(partition, offsets), self._ended)
+            case Work(request=Handle()):
+                return CallEach(self._code.handle, self._given(command), self._ended)
             case Work(request=DeliverRecords(to_dead_letter=failed)) if failed and self._answers_itself:
                 return Call(lambda: self._answered_for(command))
-            case Work(partition, _, Start(), offsets) if not self._rules.consumer.partition.hooks:
-                return CallEach(self._code.handle, self._given(partition, offsets))
-            case Work(partition, _, _, offsets):
-                given, hooks = self._given(partition, offsets), self._code.hooks
+            case Work(request=Start()) if not self._rules.consumer.partition.hooks:
+                return CallEach(self._code.handle, self._given(command))
+            case Work():
+                given, hooks = self._given(command), self._code.hooks
                 assert hooks is not None, "the rules need none"
                 return Call(lambda: hooks(command, given))
             case Commit():
@@ -512,12 +513,12 @@ class Member:
                         and record.offset in named
                     )
                 )
-            case Interrupt(work):
+            case Interrupt(work) | Cancel(Work() as work):  # that it has ended is told of what is given up, too
                 return EndCode(work)
             case Cancel(effect):
                 return Withdraw(effect)
             case Release(partition):
-                self._records.pop(partition, None)
+                self._forget(partition)
                 for wait in self._releases.pop(partition, ()):
                     wait.set()
                 return None
@@ -542,7 +543,7 @@ class Member:
 
     async def _answered_for(self, work: Work) -> None:
         """Write the dead letters of records that have failed, or skip them."""
-        records = self._records[work.partition]
+        records = self._records[work.partition, work.generation]
         for undone in [records[offset] for offset in work.offsets]:
             record, failed = record_of(undone.received), undone.failed
             if self._dead_letters is not None:
@@ -553,16 +554,21 @@ class Member:
                     "skipped %s, which has failed %s times: %s", record, failed.attempts, failed.error, extra=placed
                 )
 
-    def _forget(self, partition: TopicPartition, offsets: Iterable[int]) -> None:
-        """These are done; where there is more to records than to handle them, `_measure` finds that out."""
+    def _done(self, work: Work, offsets: Iterable[int]) -> None:
+        """Forget these; where there is more to records than to handle them, `_measure` finds out that they are done."""
         if self._rules.consumer.partition.is_plain:
-            records = self._records.get(partition, {})
+            records = self._records.get((work.partition, work.generation), {})
             for offset in offsets:
                 records.pop(offset, None)
 
-    def _given(self, partition: TopicPartition, offsets: Iterable[int]) -> tuple[Record, ...]:
-        records = self._records[partition]
-        return tuple(record_of(records[offset].received) for offset in offsets)
+    def _given(self, work: Work) -> tuple[Record, ...]:
+        records = self._records[work.partition, work.generation]
+        return tuple(record_of(records[offset].received) for offset in work.offsets)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        """Records of its earlier lives."""
+        now = self._generations.get(partition)
+        self._records = {key: each for key, each in self._records.items() if key[0] != partition or key[1] == now}
 
     def _event_for(self, command: ShutdownCommand, reply: object) -> ShutdownEvent | None:
         match command:
@@ -572,13 +578,13 @@ class Member:
                 return self._tasks_event(command, start, reply)
             case Work(request=Handle() as handle) if isinstance(reply, tuple):
                 return self._handled_event(command, handle, reply)
-            case Work(partition, _, request) if isinstance(reply, BaseException):
+            case Work(request=request) if isinstance(reply, BaseException):
                 self._log_failure(command, command.offsets, reply)
                 if isinstance(request, Start):
-                    self._note_failure(partition, command.offsets, reply, request.attempt)
+                    self._note_failure(command, command.offsets, reply, request.attempt)
                 return event_for(command, reply)
-            case Work(partition, _, DeliverRecords(), offsets) if reply is None:
-                self._forget(partition, offsets)
+            case Work(request=DeliverRecords()) if reply is None:
+                self._done(command, command.offsets)
                 return event_for(command, reply)
             case Work() | StartDrainTimer() | StartRetryTimer() | StartLeaveTimer():
                 return event_for(command, reply)
@@ -593,11 +599,11 @@ class Member:
             assert isinstance(record, Record)
             if isinstance(reply, BaseException):
                 self._log_failure(work, record.offset, reply, handle.attempt)
-                self._note_failure(work.partition, (record.offset,), reply, handle.attempt)
+                self._note_failure(work, (record.offset,), reply, handle.attempt)
                 failed.append(record.offset)
             else:
                 done.append(record.offset)
-        self._forget(work.partition, done)
+        self._done(work, done)
         if self._tallies is not None:
             self._tallies.ended(work.partition, len(done), len(failed), [*map(_SECONDS, ended)])
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
@@ -612,9 +618,9 @@ class Member:
             has_failed = isinstance(reply, BaseException)
             if has_failed:
                 self._log_failure(work, record.offset, reply, start.attempt)
-                self._note_failure(work.partition, (record.offset,), reply, start.attempt)
+                self._note_failure(work, (record.offset,), reply, start.attempt)
             else:
-                self._forget(work.partition, (record.offset,))
+                self._done(work, (record.offset,))
             reported.setdefault(Report.FAILED if has_failed else Report.SUCCEEDED, []).append(numbers[record.offset])
         if self._tallies is not None:
             failed = len(reported.get(Report.FAILED, ()))
@@ -629,12 +635,12 @@ class Member:
             self._runtime.tell(event)
         return first
 
-    def _note_failure(self, partition: TopicPartition, offsets: Iterable[int], error: object, attempt: int) -> None:
+    def _note_failure(self, work: Work, offsets: Iterable[int], error: object, attempt: int) -> None:
         """Keep what was raised, for whoever answers for the records."""
         if not self._rules.consumer.partition.needs_hooks or isinstance(error, Refused):
             return
         assert isinstance(error, BaseException)
-        records = self._records.get(partition, {})
+        records = self._records.get((work.partition, work.generation), {})
         for offset in offsets:
             if offset in records:
                 records[offset] = records[offset]._replace(failed=failed_by(error, attempt))
@@ -677,8 +683,8 @@ class Member:
 
     def _follow(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:
         """Let polls go on, and forget what was lost."""
-        if isinstance(event, Lost):
-            self._records.pop(event.partition, None)
+        if isinstance(event, Lost | Assigned):
+            self._forget(event.partition)
         if self._may_poll is not None and self._plan(state.consumer).poll:
             self._may_poll.set()
 

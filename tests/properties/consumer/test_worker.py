@@ -19,6 +19,7 @@ from tidegate.consumer.commands import (
     StartDrainTimer,
     StartRetryTimer,
     Work,
+    WorkFailed,
 )
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget, InFlight
@@ -219,9 +220,13 @@ def test_while_it_works_it_is_its_consumer() -> None:
         assert RIGHT.step(life.worker, event).commands == done.commands
         life.receives(event)
         assert life.worker.consumer == consumer
+    works = [each for each in life.in_flight if isinstance(each, Work)]
     life.receives(Lost(PARTITIONS[0]))
     life.receives(LeaveTimerFired())
     life.receives(LeaveAnswered())
+    assert [each.work for each in life.worker.consumer.outliving] == works
+    for work in works:
+        life.receives(WorkFailed(work.partition, work.generation, work.request))
     assert life.worker == WorkerState()
 
 

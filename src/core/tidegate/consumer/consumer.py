@@ -6,6 +6,7 @@ events to as many as it names. What they share is decided here, once all of that
       turn that has something waiting.
     - load: the records that were delivered and are not settled, wherever they are. The gate (`tidegate.consumer.backpressure`)
       closes when the load reaches `high` and opens when it has fallen to `low`. While it is closed nothing is polled.
+User code that a partition gives up counts in both until it ends (`tidegate.consumer.outliving`).
 
 `polling` says which partitions to poll now. It names them one by one (selective polling), which throws nothing away that
 was fetched ahead, and leaves out those that are held on their own account. Only where nothing may be polled are
@@ -21,6 +22,8 @@ Laws (AS: what a consumer has is its assignment)
          records, and is not held on its own account.
     AS6  A slot goes to the next partition in turn: whoever made room takes it only where no other partition could.
     AS7  A batch is the same as its events one after the other, where executors are given out after the last.
+    AS8  What user code was given and has not ended counts among the running and in the load, also when its partition is
+         released, lost or assigned anew.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ from tidegate.consumer.backpressure import (
     plan,
 )
 from tidegate.consumer.commands import EVENTS, Batch, Command, ConsumerEvent, Event, check_event
-from tidegate.consumer.partition import RUNNING_MAX, Owned, PartitionRules, PartitionState, Unassigned
+from tidegate.consumer.outliving import AllOutliving, given_up, handlers_of, records_of, without_ended
+from tidegate.consumer.partition import RUNNING_MAX, Owned, PartitionRules, PartitionState, Phase, Unassigned
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
@@ -59,6 +63,14 @@ _EXECUTORS: Final = 100
 """Handlers wait for others most of the time: so many at once cost nothing, and with a few a worker waits for them."""
 
 
+def _running(state: ConsumerState) -> int:
+    return sum(part.running for part in state.partitions) + handlers_of(state.outliving)
+
+
+def _load(state: ConsumerState) -> int:
+    return sum(part.records for part in state.partitions) + records_of(state.outliving)
+
+
 @final
 @sealed
 class ConsumerState:
@@ -69,6 +81,7 @@ class ConsumerState:
     Attributes:
         partitions: Those that are owned.
         verdict: Whether new records are taken.
+        outliving: What user code was given and has not ended, though its partition waits for it no more.
         running: How many handlers and tasks run.
         load: How many records were delivered and are not settled.
         startable: Where something may be given to an executor: a bit for each partition.
@@ -76,14 +89,16 @@ class ConsumerState:
 
     partitions: tuple[Owned, ...] = ()
     verdict: GateVerdict = Flow(GateReason.BELOW_HIGH)
-    running: int = attrs.field(default=attrs.Factory(lambda self: _running(self.partitions), takes_self=True), eq=False)
-    load: int = attrs.field(default=attrs.Factory(lambda self: _load(self.partitions), takes_self=True), eq=False)
+    outliving: AllOutliving = ()
+    running: int = attrs.field(default=attrs.Factory(_running, takes_self=True), eq=False)
+    load: int = attrs.field(default=attrs.Factory(_load, takes_self=True), eq=False)
     startable: int = attrs.field(
         default=attrs.Factory(lambda self: _startable(self.partitions), takes_self=True), eq=False, repr=False
     )
 
     def __str__(self) -> str:
-        return "; ".join([str(self.verdict), *(f"{part.partition} {part}" for part in self.partitions)])
+        parts = [f"{part.partition} {part}" for part in self.partitions]
+        return "; ".join([str(self.verdict), *parts, *map(str, self.outliving)])
 
     def __getitem__(self, partition: TopicPartition) -> PartitionState:
         at, is_ours = _place(self.partitions, partition)
@@ -94,14 +109,6 @@ def _place(partitions: Sequence[Owned], partition: TopicPartition) -> tuple[int,
     """Where the partition stands among those in order, or would, and whether it does."""
     at = bisect_left(partitions, (partition.topic, partition.partition), key=_PARTITION)
     return at, at < len(partitions) and partitions[at].partition == partition
-
-
-def _running(partitions: tuple[Owned, ...]) -> int:
-    return sum(part.running for part in partitions)
-
-
-def _load(partitions: tuple[Owned, ...]) -> int:
-    return sum(part.records for part in partitions)
 
 
 def _startable(partitions: Sequence[Owned]) -> int:
@@ -168,9 +175,12 @@ class ConsumerRules:
     def _stepped(self, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
         """As `step`, for a worker, which has checked the events; there is at least one."""
         partitions, running, load, startable = [*state.partitions], state.running, state.load, state.startable
+        outliving = state.outliving
         commands: tuple[Command, ...] = ()
         at, is_ours = 0, False
         for event in events:
+            if outliving:
+                outliving = without_ended(outliving, event)
             at, is_ours = _place(partitions, event.partition)
             before = partitions[at] if is_ours else None
             done = self.partition._told(before or _NOT_OURS, event)  # noqa: SLF001  the event is checked
@@ -179,6 +189,8 @@ class ConsumerRules:
                 continue
             after = done.state if isinstance(done.state, Owned) else None
             partitions[at : at + is_ours] = () if after is None else (after,)
+            if before is not None and not _goes_on(before, after):
+                outliving = given_up(outliving, before, done.commands)
             if before is None or after is None:
                 running += after.running if after else -before.running if before else 0
                 load += after.records if after else -before.records if before else 0
@@ -187,6 +199,9 @@ class ConsumerRules:
             running += after.work.running - before.work.running
             load += after.records - before.records
             startable = _marked(startable, at, after)
+        if outliving is not state.outliving:
+            running += handlers_of(outliving) - handlers_of(state.outliving)
+            load += records_of(outliving) - records_of(state.outliving)
         last = at + is_ours  # who made room does not take it before the others
         left = startable
         while left and running < self.executors:
@@ -201,7 +216,7 @@ class ConsumerRules:
                 startable = _marked(startable, at, begun)
                 commands = (*commands, *asked)
         verdict = _judged(self.thresholds, state.verdict, load)
-        return Step(ConsumerState(tuple(partitions), verdict, running, load, startable), commands)
+        return Step(ConsumerState(tuple(partitions), verdict, outliving, running, load, startable), commands)
 
     def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         """Which partitions to poll now, and what to pause and resume first.
@@ -216,6 +231,11 @@ class ConsumerRules:
         check_type(state, ConsumerState, "the partitions of a consumer")
         held = [part.partition for part in state.partitions if part.fetching is None or isinstance(part.hold, Held)]
         return plan(state.verdict, [part.partition for part in state.partitions], paused, held)
+
+
+def _goes_on(before: Owned, after: Owned | None) -> bool:
+    """Whether the partition gives up nothing: only one that drains, or whose life is over, does."""
+    return after is not None and after.generation == before.generation and after.phase is not Phase.DRAINING
 
 
 def _marked(startable: int, at: int, part: Owned) -> int:

@@ -65,6 +65,7 @@ from tidegate.consumer.commands import (
     Revoked,
 )
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.outliving import given_up
 from tidegate.consumer.partition import Owned
 from tidegate.model.effects import Cancel, Effect
 from tidegate.model.instants import SECOND, Duration, seconds
@@ -327,7 +328,10 @@ class WorkerRules:
             for part, event in zip(state.consumer.partitions, events, strict=True)
         ]
         partitions = tuple(step.state for step in done if isinstance(step.state, Owned))
-        left = ConsumerState(partitions, state.consumer.verdict)
+        outliving = state.consumer.outliving
+        for part, step in zip(state.consumer.partitions, done, strict=True):
+            outliving = given_up(outliving, part, step.commands)
+        left = ConsumerState(partitions, state.consumer.verdict, outliving)
         verdict = decide(self.consumer.thresholds, left.verdict.gate, left.load)
         asked = tuple(command for step in done for command in step.commands)
         return self._settled(
@@ -348,10 +352,9 @@ class WorkerRules:
         """Leave when nothing is owned any more."""
         if state.phase is not ShutdownPhase.DRAINING or state.consumer.partitions:
             return Step(state, asked)
-        given_up = tuple(map(Cancel, state.commits))
-        return Step(
-            attrs.evolve(state, phase=ShutdownPhase.LEAVING, commits=()), (*asked, *given_up, Leave(), self._wait)
-        )
+        left = ConsumerState(verdict=state.consumer.verdict)  # what outlives it takes no room from anybody any more
+        cancels = tuple(map(Cancel, state.commits))
+        return Step(WorkerState(ShutdownPhase.LEAVING, left), (*asked, *cancels, Leave(), self._wait))
 
 
 def _in_flight(

@@ -30,7 +30,7 @@ from typing import TypeAlias, TypeVar, final
 import attrs
 
 from tidegate.model.documents import exactly, show
-from tidegate.model.effects import Cancel, Effect, Program, Sleep
+from tidegate.model.effects import Cancel, Effect, Program, Refused, Sleep
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.reducer import Step
@@ -130,6 +130,7 @@ class ReducerProcess:
         is_timer: Commands that only come true by a stall.
         at_once: Commands that come true as they are made, and that no event follows.
         carried_out: Commands that a program carries out.
+        ends: Commands that end as they are taken back, refused, which is told at once.
     """
 
     name: str
@@ -142,6 +143,7 @@ class ReducerProcess:
     is_timer: Which = no_effects
     at_once: Which = no_effects
     carried_out: _CarriedOut = _by_the_world
+    ends: Which = no_effects
     asker: Asker = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
     behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict)
@@ -325,9 +327,13 @@ class ReducerProcess:
             self.timed[exactly(machine.state), exactly(event)] = (machine.state, event)
         after = attrs.evolve(machine, state=step.state)
         begun: list[Effect[object]] = []
+        ended: list[Effect[object]] = []
         for command in step.commands:
             if isinstance(command, Cancel):
-                after = _taken_back(after, command.effect)
+                taken = command.effect
+                if self.ends(taken) and exactly(taken) in map(exactly, (*after.commands, *after.stuck)):
+                    ended.append(taken)
+                after = _taken_back(after, taken)
                 begun = [other for other in begun if exactly(other) != exactly(command.effect)]
             elif self.at_once(command):
                 ((world, _),) = self.meaning(command, world, self.name)
@@ -340,6 +346,10 @@ class ReducerProcess:
             here = world.read(self.place)
             if isinstance(here, Machine):
                 world = self.stands(world, here, command, self.behaviour(command).start(0))
+        for command in ended:
+            here = world.read(self.place)
+            if isinstance(here, Machine):
+                world = self.after_reply(world, here, command, Refused("taken back"))
         return world
 
 

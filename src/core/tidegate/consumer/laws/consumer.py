@@ -13,7 +13,7 @@ from tidegate.model.records import TopicPartition
 
 __all__ = [
     "executors_bound_the_running", "holds_what_is_not_polled", "load_is_bounded", "no_executor_waits",
-    "nothing_is_polled_at_high", "others_are_left_alone", "slots_go_round",
+    "nothing_is_polled_at_high", "nothing_runs_uncounted", "others_are_left_alone", "slots_go_round",
 ]  # fmt: skip
 
 
@@ -70,6 +70,20 @@ def slots_go_round(
     waits = [part for part in after.partitions if _waits(consumer, part) and not _begun(before, part)]
     own = after[partition]
     return not (isinstance(own, Owned) and _begun(before, own) and any(part.partition != partition for part in waits))
+
+
+def nothing_runs_uncounted(state: ConsumerState, in_work: Collection[Work]) -> bool:
+    """Law AS8: what user code was given and has not ended counts, whatever has become of its partition.
+
+    Args:
+        state: The partitions.
+        in_work: What was begun and has not ended, as far as it has not.
+    """
+    requests = [each.request for each in in_work]
+    handlers = sum(len(request.offsets) for request in requests if isinstance(request, Handle))
+    tasks = sum(len(request.numbers) for request in requests if isinstance(request, Start))
+    records = {(each.partition, each.generation, offset) for each in in_work for offset in each.offsets}
+    return state.running == handlers + tasks and state.load >= len(records)
 
 
 def _waits(consumer: ConsumerRules, part: Owned) -> bool:

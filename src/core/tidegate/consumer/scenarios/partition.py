@@ -97,7 +97,7 @@ from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
     "BATCHES", "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client", "group",
-    "in_batches", "is_commit", "is_delivery", "is_timer", "moves", "one_by_one", "partition", "with_a_sink",
+    "in_batches", "is_commit", "is_delivery", "is_timer", "is_work", "moves", "one_by_one", "partition", "with_a_sink",
 ]  # fmt: skip
 
 _NOBODY: Final = ("",) * len(NUMBERS)
@@ -111,7 +111,7 @@ def is_commit(effect: Effect[object]) -> bool:
     return isinstance(effect, Commit)
 
 
-def _is_work(effect: Effect[object]) -> bool:
+def is_work(effect: Effect[object]) -> bool:
     return isinstance(effect, Work)
 
 
@@ -523,9 +523,9 @@ class Client:
                 yield ActorStep(Label(effect), after)
 
 
-FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: _is_work}
+FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: is_work}
 SINKS_FAIL: Final[Mapping[Fault, Which]] = {Fault.SINK_FAILED: is_delivery, Fault.DEAD_LETTER_FAILED: is_answer}
-_STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: _is_work, Fault.GAVE_UP: is_timer}
+_STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: is_work, Fault.GAVE_UP: is_timer}
 REFUSED: Final[Mapping[Fault, Which]] = {Fault.COMMIT_REFUSED: is_commit, Fault.DROPPED: is_commit}
 
 SCENARIOS: Final = (

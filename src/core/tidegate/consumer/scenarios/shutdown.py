@@ -18,7 +18,7 @@ from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget, Stage
 from tidegate.consumer.fanout import DeliverRecords, Rules, Start
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
-from tidegate.consumer.scenarios.partition import is_commit, is_delivery
+from tidegate.consumer.scenarios.partition import is_commit, is_delivery, is_work
 from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FALLS
 from tidegate.consumer.worker import (
     Leave,
@@ -210,7 +210,15 @@ def shutdown(
 
     stays, stops = (
         ReducerProcess(
-            name, WorkerState(), partial(step, rules), event_for, faults, means, is_commit, at_once=_is_at_once
+            name,
+            WorkerState(),
+            partial(step, rules),
+            event_for,
+            faults,
+            means,
+            is_commit,
+            at_once=_is_at_once,
+            ends=is_work,
         )
         for name, faults in ((_STAYS, Faults()), (_STOPS, Faults(FAULTS)))
     )

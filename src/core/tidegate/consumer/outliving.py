@@ -1,0 +1,121 @@
+"""User code that was given up goes on until it ends. How much of it is still there?
+
+A partition that is released, lost or assigned anew takes back what it asked user code for (`Cancel`), and waits for nothing
+more; for it, that is over. Code that cannot be interrupted, or does not care, goes on all the same: it holds its executor, and
+the memory of its records. So a consumer counts it among the running and in its load, until whoever carries commands out tells
+that it has ended. A worker that does not would run more handlers with each rebalance than there are executors.
+
+Laws
+    OL1  Of what was given up and has not been told to have ended, all counts; of what has ended, nothing.
+    OL2  An event of another generation, of another attempt, or of what was not given up changes nothing.
+
+Only `consumer` and `worker` call this, with what they have checked, so nothing is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, final
+
+import attrs
+
+from tidegate.consumer.commands import ANSWERS, Event, Handle, RecordsHandled, Request, Work, WorkFailed, WorkReported
+from tidegate.consumer.fanout import Start, TasksReported
+from tidegate.consumer.partition_state import Owned
+from tidegate.model.effects import Cancel, Effect
+from tidegate.model.sealed import sealed
+
+__all__ = [
+    "AllOutliving", "Outliving", "given_up", "handlers_of", "records_of", "without_ended",
+]  # fmt: skip
+
+
+@final
+@sealed
+class Outliving:
+    """What user code was asked for by a partition that waits for it no more.
+
+    Attributes:
+        work: What it was asked for; of records that are handled, those whose handler has not ended.
+        left: How many handlers or tasks of it run.
+    """
+
+    work: Work
+    left: int
+
+    def __str__(self) -> str:
+        return f"{self.work}, given up"
+
+
+AllOutliving: TypeAlias = tuple[Outliving, ...]
+"""In the order in which it was given up."""
+
+
+def handlers_of(outliving: AllOutliving) -> int:
+    """How many handlers or tasks of it run."""
+    return sum([each.left for each in outliving])
+
+
+def records_of(outliving: AllOutliving) -> int:
+    """How many records it is about."""
+    return len(
+        {(each.work.partition, each.work.generation, offset) for each in outliving for offset in each.work.offsets}
+    )
+
+
+def given_up(outliving: AllOutliving, part: Owned, commands: Iterable[Effect[object]]) -> AllOutliving:
+    """With the work of this partition that these commands take back."""
+    works = [each.effect for each in commands if isinstance(each, Cancel) and isinstance(each.effect, Work)]
+    if not works:
+        return outliving
+    left = {} if all(isinstance(each.request, Handle) for each in works) else _left(part)
+    return (*outliving, *(Outliving(each, _parts(each.request, left)) for each in works))
+
+
+def without_ended(outliving: AllOutliving, event: Event) -> AllOutliving:
+    """Without what this event tells to have ended."""
+    if not isinstance(event, WorkReported | WorkFailed):
+        return outliving
+    after: list[Outliving] = []
+    for each in outliving:
+        is_its = (each.work.partition, each.work.generation) == (event.partition, event.generation)
+        rest = _without(each, event) if is_its else each
+        if rest is not None:
+            after.append(rest)
+    return tuple(after)
+
+
+def _left(part: Owned) -> Mapping[Request, int]:
+    """How much is not answered of each request."""
+    return {each.request: each.left for each in part.asked if not isinstance(each.work.request, Handle)}
+
+
+def _parts(request: Request, left: Mapping[Request, int]) -> int:
+    match request:
+        case Handle(offsets):
+            return len(offsets)
+        case Start():
+            return left[request]
+        case _:
+            return 0
+
+
+def _without(each: Outliving, event: WorkReported | WorkFailed) -> Outliving | None:
+    """What is left of it; None for nothing."""
+    request, told = each.work.request, event.request if isinstance(event, WorkFailed) else event.ended
+    if isinstance(request, Handle):
+        offsets = {*(told.offsets if isinstance(told, Handle) and told.attempt == request.attempt else ())}
+        if isinstance(event, WorkReported) and isinstance(what := event.what, RecordsHandled):
+            offsets |= {*what.done, *what.failed} if what.attempt == request.attempt else set()
+        rest = tuple([offset for offset in request.offsets if offset not in offsets])
+        if not rest or len(rest) == len(request.offsets):
+            return each if rest else None
+        return Outliving(attrs.evolve(each.work, request=attrs.evolve(request, offsets=rest), offsets=rest), len(rest))
+    if told == request:
+        return None
+    if isinstance(request, Start) and isinstance(event, WorkReported) and isinstance(event.what, TasksReported):
+        what = event.what
+        if ANSWERS[what.report] is Start and (what.window, what.attempt) == (request.window, request.attempt):
+            rest_of_it = each.left - len({*what.numbers} & {*request.numbers})
+            return Outliving(each.work, rest_of_it) if rest_of_it > 0 else None
+    return each
