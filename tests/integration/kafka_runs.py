@@ -85,7 +85,7 @@ class Boom(BaseException):
 
 KINDS: Final = (
     "nothing", "request", "requests", "stall", "stop", "stop_twice", "cancel", "kill", "evicted", "rebalance", "raises",
-    "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps", "sends", "letters",
+    "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps", "sends", "letters", "batches",
 )  # fmt: skip
 UNHEARD: Final = ("request", "requests", "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
@@ -195,8 +195,10 @@ class Member:
             plain = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
             rules = attrs.evolve(rules, hooks=True, window_max=2, fanout=plain)
             more["hooks"] = self._hooked
-        if kind == "sends":
+        if kind in ("sends", "batches"):
             more |= {"retries": 100}
+        if kind == "batches":
+            more |= {"batch": 3}
         if kind == "letters":
             more |= {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"}
         if kind == "observer":
@@ -209,7 +211,13 @@ class Member:
         self.rules = ConsumerRules(EXECUTORS, partition=rules)
         options = {} if run_.course.default else CLIENT
         self.worker = Worker(
-            ["t"], self._handle, bootstrap="simulated", group="g", consumer=self.rules, **more, **options
+            ["t"],
+            self._handle_batch if kind == "batches" else self._handle,
+            bootstrap="simulated",
+            group="g",
+            consumer=self.rules,
+            **more,
+            **options,
         )
         run_.story.tell(f"{name} starts")
         self.task = asyncio.get_running_loop().create_task(
@@ -237,10 +245,13 @@ class Member:
             story.tell(f"{self.name} has handled {at}")
             if told.kind == "letters" and sum(at) % 2:
                 raise RuntimeError("to the dead letters")
-            if told.kind == "sends":
+            if told.kind in ("sends", "batches"):
                 return Send("out", b"%d %d" % at)
             self.run.finish(at)
             return None
+
+    async def _handle_batch(self, records: list[Record]) -> list[Send | None]:
+        return [await self._handle(record) for record in records]
 
     @contextlib.contextmanager
     def _at_work(self, at: Record_) -> Any:

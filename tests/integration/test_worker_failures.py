@@ -21,7 +21,7 @@ from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import Exponential, Fixed
 from tidegate_adapters import sending
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome
-from tidegate_adapters.handlers import Undecodable, sends_of
+from tidegate_adapters.handlers import Undecodable, unread_and_sends
 from tidegate_adapters.kafka import OnFailure, Worker
 from tidegate_adapters.kafka_ports import Producer, producer, theirs
 from tidegate_adapters.sending import DeadLetters, Failed, Sender, failed_by
@@ -244,7 +244,143 @@ def test_anything_else_is_a_failure_that_says_so(answer: object, caplog: pytest.
 
 
 def test_none_and_no_records_are_the_same() -> None:
-    assert sends_of(None) == sends_of([]) == sends_of(iter(())) == ()
+    assert unread_and_sends(None) == unread_and_sends([]) == unread_and_sends(iter(())) == ((), ())
+
+
+def number(record: Record) -> int:
+    return int(record.value or b"")
+
+
+# --- batches ------------------------------------------------------------------------------------------------------------
+
+
+@final
+class Batches:
+    """Keeps the values of each batch; raises where there is poison, so many times."""
+
+    def __init__(self, times: int = 1_000) -> None:
+        self.times, self.seen = times, list[list[bytes | None]]()
+
+    async def __call__(self, records: list[Record]) -> list[Send]:
+        self.seen.append([each.value for each in records])
+        if b"poison" in self.seen[-1] and len(self.seen) <= self.times:
+            raise ValueError("no poison, thank you")
+        return [Send("sums", b"%d" % len(records))]
+
+
+def test_a_batch_is_a_list_in_the_order_of_the_log_and_is_answered_for_as_a_whole() -> None:
+    handle = Batches()
+    outcome = on_log(worker(handle, batch=4), *(b"%d" % at for at in range(10)))
+
+    assert outcome.is_whole
+    assert outcome.handled == 10
+    assert sorted(handle.seen, key=str) == [[b"0", b"1", b"2", b"3"], [b"4", b"5", b"6", b"7"], [b"8", b"9"]]
+    assert sorted(each.value or b"" for each in outcome.sent) == [b"2", b"4", b"4"]
+
+
+def test_a_plain_function_may_handle_batches_by_topic() -> None:
+    seen: list[list[int]] = []
+
+    def handle(numbers: list[int]) -> None:
+        seen.append(numbers)
+
+    made = Worker(
+        {"orders": handle, "^other.*": handle},
+        bootstrap="nowhere:1",
+        group="shop",
+        batch=3,
+        decode=number,
+    )
+    assert on_log(made, b"1", b"2", b"3", b"4").is_whole
+    assert sorted(seen) == [[1, 2, 3], [4]]
+
+
+def test_with_an_order_by_key_a_batch_has_one_record_of_each() -> None:
+    handle = Batches()
+    outcome = on_log(worker(handle, batch=10, consumer=BY_KEY), b"1", b"2", b"3", b"4", keys=[b"x", b"y", b"x", b"x"])
+
+    assert outcome.is_whole
+    assert handle.seen == [[b"1", b"2"], [b"3"], [b"4"]]
+
+
+def test_a_batch_is_tried_again_as_a_whole() -> None:
+    handle = Batches(times=2)
+    outcome = on_log(worker(handle, batch=3, retries=2, backoff=SOON), b"a", b"poison", b"b")
+
+    assert outcome.is_whole
+    assert handle.seen == [[b"a", b"poison", b"b"]] * 3
+
+
+@pytest.mark.parametrize("policy", [OnFailure.SKIP, OnFailure.DEAD_LETTER, OnFailure.STOP])
+def test_a_batch_fails_as_a_whole(policy: OnFailure) -> None:
+    letters = {"dead_letter": "dead"} if policy is OnFailure.DEAD_LETTER else {}
+    outcome = on_log(
+        worker(Batches(), batch=3, retries=1, backoff=SOON, on_failure=policy, **letters), b"a", b"poison", b"b"
+    )
+
+    assert outcome.is_whole == (policy is not OnFailure.STOP)
+    if policy is OnFailure.STOP:
+        assert outcome.positions == {TopicPartition("orders", 0): 0}
+    dead = [(each.value, headers_of(each)["attempts"], headers_of(each)["error"]) for each in outcome.sent]
+    assert dead == [(each, "2", "ValueError") for each in (b"a", b"poison", b"b") if letters]
+
+
+@pytest.mark.parametrize(
+    ("undecodable", "seen", "sent"),
+    [
+        (Undecodable.SKIP, [1, 3], []),
+        (Undecodable.DEAD_LETTER, [1, 3], [b"x"]),
+        (Undecodable.RAW, [1, "raw", 3], []),
+        (Undecodable.FAIL, [], []),
+    ],
+)
+def test_what_cannot_be_decoded_is_not_the_business_of_its_batch(
+    undecodable: Undecodable, seen: list[object], sent: list[bytes]
+) -> None:
+    got: list[object] = []
+
+    async def handle(given: list[object]) -> None:
+        got.extend("raw" if isinstance(each, Record) else each for each in given)
+
+    letters = {"dead_letter": "dead"} if undecodable is Undecodable.DEAD_LETTER else {}
+    made = worker(handle, batch=5, decode=number, undecodable=undecodable, **letters)
+    outcome = on_log(made, b"1", b"x", b"3")
+
+    assert got == seen
+    assert [each.value for each in outcome.sent] == sent
+    assert outcome.is_whole == (undecodable is not Undecodable.FAIL)
+
+
+def test_a_batch_of_which_nothing_can_be_decoded_is_done_without_its_handler() -> None:
+    handle = Batches()
+    made = worker(handle, batch=5, decode=number, undecodable=Undecodable.SKIP)
+
+    assert on_log(made, b"x", b"y").is_whole
+    assert handle.seen == []
+
+
+def test_how_large_a_batch_is_can_be_told_from_outside() -> None:
+    handle = Batches()
+    made = worker(handle, batch=100)
+    part = made.settings.consumer.partition
+    smaller = attrs.evolve(made.settings, consumer=ConsumerRules(partition=attrs.evolve(part, window_max=2)))
+
+    assert part.window_max == 100
+    assert on_log(made.configured(smaller), b"1", b"2", b"3").is_whole
+    assert sorted(map(len, handle.seen)) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"batch": 0}, "a number of records"),
+        ({"batch": 5, "consumer": BY_OFFSET}, "each of which waits for the one before"),
+        ({"batch": 5, "hooks": Poisoned()}, "hooks that arrange windows"),
+    ],
+)
+def test_batches_that_cannot_be_are_refused(said: Mapping[str, object], why: str) -> None:
+    with pytest.raises(Misuse, match=why):
+        worker(Batches(), **said)
 
 
 # --- what cannot be sent ------------------------------------------------------------------------------------------------

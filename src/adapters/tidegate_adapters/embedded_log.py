@@ -271,7 +271,7 @@ class Outcome:
     """What became of the records of a log.
 
     Attributes:
-        handled: How often the handler has returned.
+        handled: How many records the handler has returned for.
         failed: How often user code has raised an error.
         positions: What is committed, by partition.
         ends: One past the last offset, by partition.
@@ -341,9 +341,9 @@ class EmbeddedRun:
     def _handled(self, handle: Called) -> Called:
         counted = self._counted(handle)
 
-        async def handled(record: Record) -> object:
-            reply = await counted(record)
-            self._done += 1
+        async def handled(given: Record | tuple[Record, ...]) -> object:
+            reply = await counted(given)
+            self._done += 1 if isinstance(given, Record) else len(given)
             return reply
 
         return handled

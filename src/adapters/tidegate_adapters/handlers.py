@@ -1,14 +1,15 @@
 """How the user's handlers are called: by topic, in a thread where they are plain functions, decoded, in a limited time.
 
 What comes out of all that is one async function of a record, as `tidegate_adapters.kafka_member` wants it. A single async
-handler with nothing around it is that function itself.
+handler with nothing around it is that function itself. Where handlers take batches, it is a function of the records of one.
 
     topic            its handler; a name that begins with `^` is a pattern, as librdkafka has them, for whole names
     plain function   it is called in one of as many threads as there are executors
     decode           what the handler gets in the place of the record
     timeout          longer than that, and the call has failed
 
-What it returns are records to send, or nothing (`sends_of`), or that it cannot be decoded and is to be dead-lettered.
+What it returns are records to send, if any, and which of those that it was given are to be dead-lettered, for they cannot be
+decoded (`unread_and_sends`).
 
 A thread cannot be interrupted. So an interrupted call waits for it, and counts as work as long; only who is interrupted once
 more goes on without it.
@@ -36,18 +37,21 @@ from tidegate.model.records import Record, Send
 from tidegate.model.values import check_callable
 
 __all__ = [
-    "Called", "Decode", "Handlers", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "pattern_of", "sends_of",
+    "Called", "Decode", "Handlers", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "pattern_of",
+    "unread_and_sends",
 ]  # fmt: skip
 
 log: Final = logging.getLogger("tidegate_adapters.kafka")
 
 UserHandler: TypeAlias = Callable[[Any], object]
-"""Called with a record, or with what `decode` made of it; async or not. It answers None, a `Send`, or several."""
+"""Called with a record, or with what `decode` made of it, or with a list of those; async or not. It answers None, a `Send`, or
+several."""
 Handlers: TypeAlias = UserHandler | Mapping[str, UserHandler]
 """One for all topics, or one by topic."""
 Decode: TypeAlias = Callable[[Record], object]
 """Makes of a record what its handler gets; async or not."""
-Called: TypeAlias = Callable[[Record], Awaitable[object]]
+Called: TypeAlias = Callable[[Any], Awaitable[object]]
+"""Called with a record, or with the records of a batch."""
 
 
 @final
@@ -64,33 +68,38 @@ class Undecodable(Enum):
 @final
 @attrs.frozen
 class Unread:
-    """What a call comes to whose record is to be dead-lettered, for `decode` has raised this at it."""
+    """A record that is to be dead-lettered, for `decode` has raised this at it."""
 
+    record: Record
     error: Exception
 
 
-def sends_of(reply: object) -> tuple[Send, ...]:
-    """The records that a handler answers with.
+def unread_and_sends(reply: object) -> tuple[tuple[Unread, ...], tuple[Send, ...]]:
+    """What is to be dead-lettered of what a call was given, and what is to be sent.
 
     Args:
         reply: What it has returned.
 
     Raises:
-        Misuse: It is neither None, nor a `Send`, nor an iterable of them.
+        Misuse: The handler has returned neither None, nor a `Send`, nor an iterable of them.
     """
     if reply is None:
-        return ()
-    if isinstance(reply, Send):
-        return (reply,)
-    found = tuple(cast("Iterable[object]", reply)) if isinstance(reply, Iterable) else (reply,)
-    for each in found:
-        if not isinstance(each, Send):
-            raise Misuse(
-                f"a handler has returned a {type(each).__name__}",
-                why="what it returns is sent before its record counts as done",
-                todo="return None, a Send, or an iterable of them",
-            )
-    return cast("tuple[Send, ...]", found)
+        return (), ()
+    unread: list[Unread] = []
+    sends: list[Send] = []
+    for each in cast("Iterable[object]", reply) if isinstance(reply, Iterable) else (reply,):
+        match each:
+            case Send():
+                sends.append(each)
+            case Unread():
+                unread.append(each)
+            case _:
+                raise Misuse(
+                    f"a handler has returned a {type(each).__name__}",
+                    why="what it returns is sent before its record counts as done",
+                    todo="return None, a Send, or an iterable of them",
+                )
+    return tuple(unread), tuple(sends)
 
 
 def is_pattern(topic: str) -> bool:
@@ -125,6 +134,7 @@ class _Around:
     decode: Decode | None
     undecodable: Undecodable
     timeout: Duration | None
+    is_batch: bool
 
 
 def called(
@@ -135,8 +145,9 @@ def called(
     decode: Decode | None = None,
     undecodable: Undecodable = Undecodable.FAIL,
     timeout: Duration | None = None,
+    is_batch: bool = False,
 ) -> Called:
-    """The handlers as one async function of a record.
+    """The handlers as one async function of a record, or of the records of a batch.
 
     Args:
         handlers: The user's.
@@ -146,12 +157,13 @@ def called(
         undecodable: What becomes of a record that this raises at.
         timeout: How long a call may take, in microseconds; None for any time. With a pattern and a name, the name wins;
             of patterns, the first.
+        is_batch: Whether handlers get lists: the records of a batch are those of one partition.
 
     Raises:
         Misuse: A topic has no handler, or what should be one is none; a plain function has a time limit.
     """
     pool = cache(lambda: ThreadPoolExecutor(threads, "tidegate-handler"))
-    around = _Around(pool, decode, undecodable, timeout)
+    around = _Around(pool, decode, undecodable, timeout, is_batch)
     if not isinstance(handlers, Mapping):
         return _call(handlers, around)
     for topic in topics:
@@ -165,8 +177,9 @@ def called(
     def call_of(topic: str) -> Called:
         return next(call for name, call in calls.items() if re.fullmatch(_expression(name), topic))
 
-    async def routed(record: Record) -> object:
-        return await call_of(record.topic)(record)
+    async def routed(given: Record | tuple[Record, ...]) -> object:
+        topic = given.topic if isinstance(given, Record) else given[0].topic
+        return await call_of(topic)(given)
 
     return routed
 
@@ -181,8 +194,10 @@ def _call(handler: UserHandler, around: _Around) -> Called:
             todo="make it an async def, or leave handler_timeout out",
         )
     call: Callable[[Any], Awaitable[object]] = handler if is_async else _threaded(handler, around.threads)  # type: ignore[assignment]
-    if around.decode is not None:
-        call = _decoded(call, around.decode, around.undecodable)
+    if around.is_batch:
+        call = _batched(call, around)
+    elif around.decode is not None:
+        call = _decoded(call, around)
     if around.timeout is not None:
         call = _limited(call, around.timeout)
     return call
@@ -210,38 +225,59 @@ def _whole(handler: UserHandler, given: object) -> object:
     return tuple(cast("Iterator[object]", found)) if isinstance(found, Iterator) else found
 
 
-def _decoded(
-    call: Callable[[Any], Awaitable[object]], decode: Decode, undecodable: Undecodable
-) -> Callable[[Any], Awaitable[object]]:
+def _decoded(call: Callable[[Any], Awaitable[object]], around: _Around) -> Callable[[Any], Awaitable[object]]:
     async def decoded(record: Record) -> object:
-        given: object = record
-        try:
-            given = decode(record)
-            if isawaitable(given):
-                given = await given
-        except Exception as error:
-            match undecodable:
-                case Undecodable.FAIL:
-                    raise
-                case Undecodable.SKIP:
-                    placed = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-                    log.exception("skipped %s-%s @%s, which cannot be decoded", *placed.values(), extra=placed)
-                    return None
-                case Undecodable.RAW:
-                    given = record
-                case Undecodable.DEAD_LETTER:
-                    return Unread(error)
-        return await call(given)
+        given = await _read(record, around)
+        return given if given is None or isinstance(given, Unread) else await call(given.value)
 
     return decoded
 
 
+def _batched(call: Callable[[Any], Awaitable[object]], around: _Around) -> Callable[[Any], Awaitable[object]]:
+    async def batched(records: tuple[Record, ...]) -> object:
+        found = [await _read(record, around) for record in records]
+        given = [each.value for each in found if isinstance(each, _Given)]
+        _, sends = unread_and_sends(await call(given) if given else None)
+        return (*(each for each in found if isinstance(each, Unread)), *sends) or None
+
+    return batched
+
+
+@final
+@attrs.frozen
+class _Given:
+    """What a handler gets of a record."""
+
+    value: object
+
+
+async def _read(record: Record, around: _Around) -> _Given | Unread | None:
+    """What a handler gets, if it gets anything; None where the record is skipped."""
+    if around.decode is None:
+        return _Given(record)
+    try:
+        given = around.decode(record)
+        return _Given(await given if isawaitable(given) else given)
+    except Exception as error:
+        match around.undecodable:
+            case Undecodable.FAIL:
+                raise
+            case Undecodable.SKIP:
+                placed = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+                log.exception("skipped %s-%s @%s, which cannot be decoded", *placed.values(), extra=placed)
+                return None
+            case Undecodable.RAW:
+                return _Given(record)
+            case Undecodable.DEAD_LETTER:
+                return Unread(record, error)
+
+
 def _limited(call: Callable[[Any], Awaitable[object]], timeout: Duration) -> Callable[[Any], Awaitable[object]]:
-    async def limited(record: Record) -> object:
+    async def limited(given: object) -> object:
         limit = asyncio.timeout(timeout / SECOND)
         try:
             async with limit:
-                return await call(record)
+                return await call(given)
         except TimeoutError as error:
             if limit.expired():
                 raise TimeoutError(f"it took longer than handler_timeout, {seconds(timeout)}") from error

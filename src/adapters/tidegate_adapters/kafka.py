@@ -29,7 +29,7 @@ import attrs
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.health import Health, Healthy
-from tidegate.consumer.partition import FailurePolicy
+from tidegate.consumer.partition import FailurePolicy, Ordering
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
 from tidegate.model.records import Send, TopicPartition
@@ -91,6 +91,10 @@ class Worker:
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
         consumer: What may run at once, and how long a revocation may drain.
+        batch: How many records a handler gets at most, in a list and in the order of the log; in the place of the rules'
+            `window_max`. None for one record, and no list. Whatever waits is taken, and not waited for. What is answered
+            or raised is for all of the list, which is tried again, skipped and dead-lettered as a whole. With an order by key
+            there is one record of a key in it.
         decode: Makes of a record what its handler gets; async or not.
         undecodable: What becomes of a record that this raises at.
         on_failure: What becomes of a record that has failed for good; in the place of the rules' `failure_policy`.
@@ -137,6 +141,7 @@ class Worker:
         bootstrap: str,
         group: str,
         consumer: ConsumerRules = ConsumerRules(),
+        batch: int | None = None,
         decode: Decode | None = None,
         undecodable: Undecodable = Undecodable.FAIL,
         on_failure: OnFailure | None = None,
@@ -160,6 +165,8 @@ class Worker:
         if isinstance(topics, str):
             raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
         consumer = _with_failures(consumer, on_failure, retries, backoff, jitter_ppm)
+        if batch is not None:
+            consumer = _with_batches(consumer, batch, hooks)
         handlers = topics if handle is None and isinstance(topics, Mapping) else handle
         self.settings: Final = WorkerSettings(
             tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), handler_timeout, undecodable, start_time,
@@ -169,14 +176,14 @@ class Worker:
         _check_times(consumer.partition.drain, options.get("rebalance_timeout_ms"))
         if handlers is None:
             raise Misuse("nothing handles the records", todo="pass a function of one record, or one by topic")
-        if hooks is None and not consumer.partition.is_plain:
+        if hooks is None and batch is None and not consumer.partition.is_plain:
             raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
         _check_dead_letters(self.settings, on_failure)
         call = called(
             handlers, self.settings.topics, threads=consumer.executors, decode=decode, undecodable=undecodable,
-            timeout=handler_timeout,
+            timeout=handler_timeout, is_batch=batch is not None,
         )  # fmt: skip
-        self._code = Code(call, hooks, expected, observe, record)
+        self._code = Code(call, hooks, expected, observe, record, batch is not None)
         self._handlers, self._decode, self._lifespan, self._metrics = handlers, decode, lifespan, metrics
         self._member: Member | None = None
         self._stop_calls = 0
@@ -209,7 +216,7 @@ class Worker:
         code = self._code
         made = Worker(
             settings.topics, self._handlers, bootstrap=settings.bootstrap, group=settings.group, consumer=settings.consumer,
-            decode=self._decode, undecodable=settings.undecodable, handler_timeout=settings.handler_timeout,
+            batch=settings.consumer.partition.window_max if code.is_batch else None, decode=self._decode, undecodable=settings.undecodable, handler_timeout=settings.handler_timeout,
             start_time=settings.start_time, start_offsets=settings.start_offsets,
             dead_letter=settings.dead_letter, lifespan=self._lifespan,
             metrics=self._metrics, metrics_port=settings.metrics_port, stalled_after=settings.stalled_after,
@@ -283,6 +290,19 @@ def _with_failures(
     if jitter_ppm is not None:
         part = attrs.evolve(part, jitter_ppm=jitter_ppm)
     return rules if part is rules.partition else attrs.evolve(rules, partition=part)
+
+
+def _with_batches(rules: ConsumerRules, batch: int, hooks: Hooks | None) -> ConsumerRules:
+    """The rules with windows of so many records, each of which is one task."""
+    if hooks is not None:
+        raise Misuse("batches, and hooks that arrange windows", why="a batch is a window", todo="leave one of them out")
+    if rules.partition.ordering is Ordering.BY_OFFSET:
+        raise Misuse(
+            "batches of records each of which waits for the one before",
+            why="there would be one record in each",
+            todo="leave batch out, or set ordering=Ordering.BY_KEY or UNORDERED",
+        )
+    return attrs.evolve(rules, partition=attrs.evolve(rules.partition, hooks=True, window_max=batch))
 
 
 def _check_dead_letters(told: WorkerSettings, on_failure: OnFailure | None) -> None:

@@ -63,7 +63,7 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.drain import InFlight
-from tidegate.consumer.fanout import DeliverRecords, Report, Start, TasksReported
+from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Start, Tasks, TasksReported
 from tidegate.consumer.health import Health, Watch, judged, looked, polled, sights
 from tidegate.consumer.partition import Owned
 from tidegate.consumer.watermark import open_offsets
@@ -85,7 +85,7 @@ from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, j
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
-from tidegate_adapters.handlers import Called, Unread, is_pattern, pattern_of, sends_of
+from tidegate_adapters.handlers import Called, is_pattern, pattern_of, unread_and_sends
 from tidegate_adapters.kafka_ports import Client, Received, ours, record_of, theirs
 from tidegate_adapters.runtime import After, Call, CallEach, Ended, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
@@ -114,13 +114,14 @@ _LOOP: Final = ClockName("loop")
 
 @final
 class Code(NamedTuple):
-    """The user's code."""
+    """The user's code; `is_batch` says that it handles the records of a window together."""
 
     handle: Called
     hooks: Hooks | None
     expected: Estimate | None
     observe: Observer | None
     record: Recording | None
+    is_batch: bool = False
 
 
 class _Undone(NamedTuple):
@@ -490,7 +491,8 @@ class Member:
             case Work(request=Start()) if not self._rules.consumer.partition.hooks:
                 return CallEach(self._code.handle, self._given(command))
             case Work():
-                given, hooks = self._given(command), self._code.hooks
+                given = self._given(command)
+                hooks = self._of_batches if self._code.is_batch else self._code.hooks
                 assert hooks is not None, "the rules need none"
                 return Call(lambda: hooks(command, given))
             case Commit():
@@ -528,13 +530,24 @@ class Member:
             case Fetch():
                 return None
 
-    async def _ended(self, record: Record, reply: object) -> None:
+    async def _ended(self, _: object, reply: object) -> None:
         """What a handler has answered with is done before its record is."""
-        if isinstance(reply, Unread):
+        unread, sends = unread_and_sends(reply)
+        for each in unread:
             assert self._dead_letters is not None, "it was checked"
-            await self._dead_letters.write(record, failed_by(reply.error, 0))
-        else:
-            await self._sender.send(sends_of(reply))
+            await self._dead_letters.write(each.record, failed_by(each.error, 0))
+        await self._sender.send(sends)
+
+    async def _of_batches(self, work: Work, given: tuple[Record, ...]) -> object:
+        """A window is one task, which is tried again as often as it may be."""
+        match work.request:
+            case Arrange(_, offsets):
+                return Tasks((offsets,))
+            case Judge():
+                return Report.RETRIED
+            case _:
+                await self._ended(given, await self._code.handle(given))
+                return None
 
     @property
     def _answers_itself(self) -> bool:
