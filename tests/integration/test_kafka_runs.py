@@ -72,7 +72,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a failure is told as a success": Bug(Member._handled_event, "failed.append(", "done.append(", ("raises",)),
     "a stop is not told": Bug(Member.stop, "self._runtime.tell(StopRequested(known))", "pass"),
     "a release is not told": Bug(Member._begin, "wait.set()", "pass"),
-    "one record is handled for all of a batch": Bug(Member._given, "for offset in offsets", "for offset in offsets[:1] * len(offsets)", ("expected",)),
+    "one record is handled for all of a batch": Bug(Member._given, "for offset in work.offsets", "for offset in work.offsets[:1] * len(work.offsets)", ("expected",)),
     "a BaseException of user code ends its runner": Bug(Runtime._run, "except BaseException as error", "except Exception as error", ("raises",)),
     "an observer may raise": Bug(Runtime._observe, "except BaseException as error", "except KeyError as error", ("observer", "recorder")),
     "of what came in one turn only the first is told": Bug(Runtime._turn, "= self._told, []", "= self._told[:1], []"),
