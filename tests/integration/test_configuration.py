@@ -47,12 +47,15 @@ def settings(draw: st.DrawFn) -> WorkerSettings:
     consumer = ConsumerRules(executors, for_executors(executors) if gate is None else gate, rules)
     names = st.text("abcdef-._", min_size=1)
     topics = tuple(draw(st.lists(names, min_size=1, max_size=3)))
+    leave = draw(st.integers(0, 10**9))
     options: ClientOptions = {"session_timeout_ms": draw(st.integers(1)), "check_crcs": draw(st.booleans())}
     return WorkerSettings(
         topics, draw(names), draw(names), consumer, options,
         handler_timeout=draw(st.none() | st.integers(1, 10**12)),
         undecodable=draw(st.sampled_from(Undecodable)),
         start_time=draw(st.none() | st.datetimes(timezones=st.just(UTC))),
+        leave=leave,
+        grace=rules.drain.total + leave + draw(st.integers(1, 10**9)),
     )  # fmt: skip
 
 
@@ -164,10 +167,10 @@ def test_each_law_is_broken_by_a_planted_fault(
         ("consumer.partition.failure_policy=skip", "consumer.partition.failure_policy", FailurePolicy.SKIP),
         ("consumer.partition.limits.span=none", "consumer.partition.limits.span", None),
         ("consumer.partition.limits.span.high=11000", "consumer.partition.limits.span", Thresholds(11_000, 5_000)),
-        ("consumer.partition.drain.total=25 s", "consumer.partition.drain", Budget(25 * SECOND, SECOND, SECOND)),
+        ("consumer.partition.drain.total=24 s", "consumer.partition.drain", Budget(24 * SECOND, SECOND, SECOND)),
         ("consumer.partition.drain.cancel=1500ms", "consumer.partition.drain.cancel", 1_500 * MILLISECOND),
-        ("consumer.partition.drain.total=1.5 min", "consumer.partition.drain.total", 90 * SECOND),
-        ("consumer.partition.drain.total=2h", "consumer.partition.drain.total", 120 * MINUTE),
+        ("stalled_after=1.5 min", "stalled_after", 90 * SECOND),
+        ("stalled_after=2h", "stalled_after", 120 * MINUTE),
         ("consumer.partition.backoff.cap=2 s", "consumer.partition.backoff", Exponential(SECOND // 10, 2 * SECOND)),
         ("options.sasl_mechanism=scram-sha-256", "options.sasl_mechanism", "SCRAM-SHA-256"),
         ("options.sasl_plain_password=pass, word", "options.sasl_plain_password", "pass, word"),
@@ -262,6 +265,8 @@ def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
         ("start_time=2026-11-23", "'2026-11-23' has no time zone"),
         ("undecodable=drop", "is none of fail, skip, raw"),
         ("topics=^(", "'^(' is no pattern of topics"),
+        ("leave=10 s", "20 s to drain and 10 s to leave do not fit into 30 s"),
+        ("grace=25 s", "set grace to more than 25 s"),
         ("handler_timeout=0 s", "0 cannot be a time limit in microseconds"),
         ("consumer.partition.running_max=8", "help: leave running_max out, and set executors"),
     ],
@@ -428,6 +433,15 @@ def test_the_environment_nests_by_two_underscores() -> None:
 
     assert found.path == ("consumer", "partition", "drain", "total")
     assert found.origin == "environment TIDEGATE_WORKER__CONSUMER__PARTITION__DRAIN__TOTAL"
+
+
+def test_a_section_of_the_environment_that_there_is_not_is_refused() -> None:
+    """Or a misspelt setting would be what is by default, and nobody told."""
+    with pytest.raises(Misuse, match="there is no setting workr") as caught:
+        from_environment({"TIDEGATE_WORKR__GROUP": "g"}, "worker")
+
+    assert "did you mean worker?" in str(caught.value)
+    assert "environment TIDEGATE_WORKR__GROUP" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["executors", "=8", ".executors=8", "consumer..executors=8"])

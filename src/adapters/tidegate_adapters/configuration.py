@@ -162,8 +162,15 @@ def from_environment(environ: Mapping[str, str], section: str) -> tuple[Setting,
     Args:
         environ: The environment.
         section: Whose settings: `worker` for what begins with `TIDEGATE_WORKER__`.
+
+    Raises:
+        Misuse: A variable begins with `TIDEGATE_`, nests, and is of a section that there is not.
     """
     prefix = f"TIDEGATE_{section.upper()}__"
+    for name in sorted(environ):
+        own, nests, _ = name.removeprefix("TIDEGATE_").partition("__")
+        if name.startswith("TIDEGATE_") and nests:
+            _check_known(own.lower(), (section,), f"environment {name}")
     return tuple(
         Setting(tuple(name.removeprefix(prefix).lower().split("__")), _Word(environ[name]), f"environment {name}")
         for name in sorted(environ)

@@ -13,7 +13,8 @@ record; after SystemExit and KeyboardInterrupt the worker drains, commits, leave
 recordings that raise are logged, and lose nothing.
 
 Times that fit one another: a revocation drains for as long as the rules say (`PartitionRules.drain`), and the group waits for
-`rebalance_timeout_ms`, which is set so that it does. A stop takes as long, and up to 5 s more to leave.
+`rebalance_timeout_ms`, which is set so that it does. A stop takes as long, and up to `leave` more to leave the group; both
+together are to be less than `grace`, after which whoever stops the worker kills it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.health import Health, Healthy
 from tidegate.consumer.partition import FailurePolicy, Ordering
+from tidegate.consumer.worker import LEAVE
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
 from tidegate.model.records import Send, TopicPartition
@@ -40,7 +42,7 @@ from tidegate_adapters.kafka_member import Code, Estimate, Hooks, Member, Observ
 from tidegate_adapters.kafka_ports import Connect, Produce, check_options, client, producer
 from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.sending import Sender
-from tidegate_adapters.worker_settings import STALLED_AFTER, ClientOptions, WorkerSettings
+from tidegate_adapters.worker_settings import GRACE, STALLED_AFTER, ClientOptions, WorkerSettings
 
 if TYPE_CHECKING:
     from tidegate_adapters.metrics import CollectorRegistry
@@ -113,6 +115,8 @@ class Worker:
         metrics_port: Where on loopback `/metrics` and `/health` are answered while it runs; 0 for any port that is free.
         stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy, in
             microseconds.
+        leave: How long the group may take to answer to the leaving, once all is drained, in microseconds.
+        grace: How long whoever stops the worker waits until it is killed, in microseconds; as in Kubernetes by default.
         hooks: The user's code for whatever else the rules ask for: to answer for a failed record where there is no
             `dead_letter`, to deliver, to arrange windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
             answers as `tidegate.consumer.commands.event_for` says.
@@ -129,8 +133,8 @@ class Worker:
 
     Raises:
         Misuse: no topic, no group, no handler, a time limit for a plain function, an option that the client does not have,
-            rules that need hooks, and none, dead letters and no topic for them, or a topic and no dead letters, or a drain
-            that takes longer than the group waits.
+            rules that need hooks, and none, dead letters and no topic for them, or a topic and no dead letters, a drain
+            that takes longer than the group waits, or a stop that takes longer than there is until the kill.
     """
 
     def __init__(
@@ -156,6 +160,8 @@ class Worker:
         metrics: CollectorRegistry | None = None,
         metrics_port: int | None = None,
         stalled_after: Duration = STALLED_AFTER,
+        leave: Duration = LEAVE,
+        grace: Duration = GRACE,
         hooks: Hooks | None = None,
         expected: Estimate | None = None,
         observe: Observer | None = None,
@@ -170,7 +176,7 @@ class Worker:
         handlers = topics if handle is None and isinstance(topics, Mapping) else handle
         self.settings: Final = WorkerSettings(
             tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), handler_timeout, undecodable, start_time,
-            start_offsets or {}, dead_letter, stalled_after, metrics_port,
+            start_offsets or {}, dead_letter, stalled_after, metrics_port, leave, grace,
         )  # fmt: skip
         check_options(options)
         _check_times(consumer.partition.drain, options.get("rebalance_timeout_ms"))
@@ -220,6 +226,7 @@ class Worker:
             start_time=settings.start_time, start_offsets=settings.start_offsets,
             dead_letter=settings.dead_letter, lifespan=self._lifespan,
             metrics=self._metrics, metrics_port=settings.metrics_port, stalled_after=settings.stalled_after,
+            leave=settings.leave, grace=settings.grace,
             hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
         )  # fmt: skip
         if handle is not None:

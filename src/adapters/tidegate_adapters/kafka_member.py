@@ -40,7 +40,6 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from tidegate.consumer.backpressure import Plan
 from tidegate.consumer.commands import (
-    METADATA_REFUSED,
     Assigned,
     Batch,
     Commit,
@@ -61,6 +60,7 @@ from tidegate.consumer.commands import (
     WorkReported,
     WorkUnanswered,
 )
+from tidegate.consumer.commit_answers import verdict
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.drain import InFlight
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Start, Tasks, TasksReported
@@ -79,7 +79,7 @@ from tidegate.consumer.worker import (
     event_for,
     merged,
 )
-from tidegate.model.effects import Ambiguous, Cancel, Failure, Refused
+from tidegate.model.effects import Cancel, Failure, Refused
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, jittered
 from tidegate.model.records import Record, TopicPartition
@@ -152,7 +152,7 @@ class Member:
         self._dead_letters = (
             None if settings.dead_letter is None else DeadLetters(sender, settings.dead_letter, settings.group)
         )
-        self._rules = rules = WorkerRules(settings.consumer)
+        self._rules = rules = WorkerRules(settings.consumer, settings.leave)
         self._loop = asyncio.get_running_loop()
         observers = [
             self._follow,
@@ -681,11 +681,10 @@ class Member:
             log.warning(
                 "commit of %s @%s failed: %s", partition, position, _named(error), extra=_placed(partition, position)
             )
-            if isinstance(error, ports.FORBIDDEN) and self._is_working:
+            found = verdict(ports.commit_failure(error), type(error).__name__)
+            if found.ends and self._is_working:
                 self._end_with(TidegateError(f"the position of {partition} may not be committed", why=_named(error)))
-            if isinstance(error, ports.TOO_LARGE):
-                return METADATA_REFUSED
-            return (Refused if isinstance(error, ports.REFUSED) else Ambiguous)(type(error).__name__)
+            return found.reply
         return None
 
     async def _left(self) -> None:

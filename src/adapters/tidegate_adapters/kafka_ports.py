@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias, cast, final
 
 import attrs
 
+from tidegate.consumer.commit_answers import CommitFailure
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
@@ -28,8 +29,8 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "FORBIDDEN", "KAFKA_ERROR", "NO_GENERATION", "REFUSED", "TIMED_OUT", "TOO_LARGE", "Client", "Connect", "Produce", "Producer", "Received", "brokers",
-    "check_options", "client", "commit", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
+    "CONNECTION_ERROR", "KAFKA_ERROR", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "brokers",
+    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "theirs",
 ]  # fmt: skip
 
@@ -407,12 +408,23 @@ def _plain_record(received: Received) -> Record:
 
 
 _LOG_APPEND_TIME = 1
-FORBIDDEN = (errors.GroupAuthorizationFailedError, errors.TopicAuthorizationFailedError)
-"""What is answered to whoever may not do that, and is not told so again once it may."""
-REFUSED = (errors.CommitFailedError, errors.IllegalStateError, *FORBIDDEN)
-"""What a commit is answered when this generation may not commit, or never may."""
-TOO_LARGE = (errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)
-"""What a commit is answered when the broker does not take its metadata."""
+_FAILURES: Final = {
+    errors.GroupAuthorizationFailedError: CommitFailure.FORBIDDEN,
+    errors.TopicAuthorizationFailedError: CommitFailure.FORBIDDEN,
+    errors.CommitFailedError: CommitFailure.FENCED,
+    errors.IllegalStateError: CommitFailure.FENCED,
+    errors.OffsetMetadataTooLargeError: CommitFailure.TOO_LARGE,
+    errors.InvalidCommitOffsetSizeError: CommitFailure.TOO_LARGE,
+}
+"""What a commit is answered; anything else says nothing of what became of it."""
+
+
+def commit_failure(error: BaseException) -> CommitFailure:
+    """What the client means by an error of `commit`."""
+    found = (failure for kind, failure in _FAILURES.items() if isinstance(error, kind))
+    return next(found, CommitFailure.UNKNOWN)
+
+
 KAFKA_ERROR = errors.KafkaError
 CONNECTION_ERROR = errors.KafkaConnectionError
 TIMED_OUT = errors.KafkaTimeoutError

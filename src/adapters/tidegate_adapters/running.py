@@ -112,7 +112,7 @@ def run_worker(
         on_log = None if embedded is None else EmbeddedRun(worker, EmbeddedLog(records_of(embedded)))
         worker = worker if on_log is None else on_log.worker
         with stopped_by_signals(worker.stop, asyncio.get_running_loop()) as caught:
-            total = seconds(WorkerRules(worker.settings.consumer).total)
+            total = seconds(WorkerRules(worker.settings.consumer, worker.settings.leave).total)
             log.info("%r begins; SIGTERM or Ctrl-C lets it drain and leave, within %s", worker, total)
             try:
                 outcome = await (worker.run() if on_log is None else on_log.run())

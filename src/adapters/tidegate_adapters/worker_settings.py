@@ -15,14 +15,15 @@ from typing import Final, Literal, TypedDict, final
 import attrs
 
 from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.worker import LEAVE, WorkerRules
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MINUTE, Duration
+from tidegate.model.instants import MINUTE, SECOND, Duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_type
 from tidegate_adapters.handlers import Undecodable, is_pattern, pattern_of
 from tidegate_adapters.printable import Secret
 
-__all__ = ["STALLED_AFTER", "ClientOptions", "WorkerSettings", "letter_topic"]
+__all__ = ["GRACE", "STALLED_AFTER", "ClientOptions", "WorkerSettings", "letter_topic"]
 
 TOPIC: Final = "{topic}"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -75,6 +76,8 @@ class ClientOptions(TypedDict, total=False):
 
 STALLED_AFTER: Final = 5 * MINUTE
 """As long as a client of Kafka may leave off polling (`max.poll.interval.ms`)."""
+GRACE: Final = 30 * SECOND
+"""As in Kubernetes (`terminationGracePeriodSeconds`)."""
 _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 
@@ -101,6 +104,8 @@ class WorkerSettings:
         dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record; None for none.
         stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy.
         metrics_port: Where on loopback metrics and health are shown; 0 for any port that is free, None for nowhere.
+        leave: How long the group may take to answer to the leaving, once all is drained.
+        grace: How long whoever stops the worker waits until it is killed; a drain and the leaving are to take less.
     """
 
     topics: tuple[str, ...]
@@ -115,6 +120,8 @@ class WorkerSettings:
     dead_letter: str | None = None
     stalled_after: Duration = STALLED_AFTER
     metrics_port: int | None = None
+    leave: Duration = LEAVE
+    grace: Duration = GRACE
 
     def __attrs_post_init__(self) -> None:
         if not self.topics or not all(self.topics):
@@ -133,6 +140,7 @@ class WorkerSettings:
         if self.handler_timeout is not None:
             check_int(self.handler_timeout, "a time limit in microseconds", 1)
         check_int(self.stalled_after, "a time in microseconds", 1)
+        self._check_times()
         if self.metrics_port is not None:
             check_int(self.metrics_port, "a port", 0, 65_535)
         if self.start_time is not None:
@@ -144,6 +152,16 @@ class WorkerSettings:
             check_int(offset, "an offset to start at", 0)
         if self.dead_letter is not None:
             self._check_dead_letter(self.dead_letter)
+
+    def _check_times(self) -> None:
+        check_int(self.grace, "a time until the kill in microseconds", 1)
+        drain, rules = self.consumer.partition.drain, WorkerRules(self.consumer, self.leave)
+        if rules.total >= self.grace:
+            raise Misuse(
+                f"{seconds(drain.total)} to drain and {seconds(self.leave)} to leave do not fit into {seconds(self.grace)}",
+                why="whoever stops the worker kills it then; what it has finished and not committed is done again",
+                todo=f"shorten consumer.partition.drain or leave, or set grace to more than {seconds(rules.total)} where it is",
+            )
 
     def _check_dead_letter(self, pattern: str) -> None:
         check_type(pattern, str, "a topic of dead letters")
