@@ -60,6 +60,7 @@ BACKGROUND: Final = Contender("bare loop, commits in the background", "bare", "b
 AWAITED: Final = Contender("bare loop, each commit awaited", "bare", "awaited")
 SEMAPHORE: Final = Contender("tasks and a semaphore, by hand", "bare", "semaphore")
 OURS: Final = Contender("tidegate", "ours", "default")
+OURS_SEEN: Final = Contender("tidegate, metrics on", "ours", "metrics")
 OURS_1000: Final = Contender("tidegate, 1,000 at once", "ours", "thousand")
 OURS_BY_KEY: Final = Contender("tidegate, order by key", "ours", "by_key")
 _FASTSTREAM: Final = ("faststream[kafka]==0.7.8", "faststream-concurrent-aiokafka==0.7.2")
@@ -71,7 +72,7 @@ PYRALLEL: Final = Contender("pyrallel-consumer", "pyrallel", "", ("pyrallel-cons
 TABLE: Final[dict[str, tuple[str, tuple[Contender, ...]]]] = {
     "empty handler": (
         "empty",
-        (OURS, OURS_BY_KEY, BACKGROUND, AWAITED, SEMAPHORE, FASTSTREAM, SILENCED, CONCURRENT, PYRALLEL),
+        (OURS, OURS_SEEN, OURS_BY_KEY, BACKGROUND, AWAITED, SEMAPHORE, FASTSTREAM, SILENCED, CONCURRENT, PYRALLEL),
     ),
     "handler sleeps 1 ms": ("sleep:0.001", (OURS_1000, SEMAPHORE, SILENCED, CONCURRENT, PYRALLEL)),
     "handler sleeps 10 ms": ("sleep:0.01", (OURS_1000, SEMAPHORE, SILENCED, CONCURRENT, PYRALLEL)),

@@ -29,7 +29,7 @@ from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Fixed
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.tallies import BOUNDS_S, Durations
+from tidegate_adapters.tallies import BOUNDS_S, Handled
 
 P0: Final = TopicPartition("orders", 0)
 SOON: Final = 300 * MILLISECOND
@@ -163,10 +163,10 @@ def test_durations_are_counted_as_one_by_one() -> None:
     """The short way for a batch of quick calls comes to the same."""
     for seed in range(20):
         seconds = [bound * (1 + (seed + at) % 3 / 2) for at, bound in enumerate(BOUNDS_S[: 1 + seed % 5])]
-        at_once, one_by_one = Durations(), Durations()
-        at_once.add(seconds)
+        at_once, one_by_one = Handled(), Handled()
+        at_once.add(1, seconds)
         for each in seconds:
-            one_by_one.add([each])
+            one_by_one.add(0, [each])
 
         assert at_once.counts == one_by_one.counts
         assert sum(at_once.counts) == len(seconds)

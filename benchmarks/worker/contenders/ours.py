@@ -8,6 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from prometheus_client import CollectorRegistry
 from tally import Tally, arguments, say
 
 from tidegate.consumer.consumer import ConsumerRules
@@ -18,6 +19,7 @@ RULES = {
     "default": ConsumerRules(),
     "thousand": ConsumerRules(executors=1_000),
     "by_key": ConsumerRules(partition=PartitionRules(ordering=Ordering.BY_KEY)),
+    "metrics": ConsumerRules(),
 }
 
 
@@ -30,6 +32,7 @@ async def main() -> None:
         bootstrap=told.bootstrap,
         group=told.group,
         consumer=RULES[told.variant],
+        metrics=CollectorRegistry() if told.variant == "metrics" else None,
     )
     running = asyncio.create_task(worker.run())
     say(await tally.told())

@@ -618,7 +618,7 @@ class Member:
                 done.append(record.offset)
         self._done(work, done)
         if self._tallies is not None:
-            self._tallies.ended(work.partition, len(done), len(failed), [*map(_SECONDS, ended)])
+            self._tallies.handled[work.partition].add(len(failed), [*map(_SECONDS, ended)])
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
         return WorkReported(work.partition, work.generation, what)
 
@@ -637,7 +637,7 @@ class Member:
             reported.setdefault(Report.FAILED if has_failed else Report.SUCCEEDED, []).append(numbers[record.offset])
         if self._tallies is not None:
             failed = len(reported.get(Report.FAILED, ()))
-            self._tallies.ended(work.partition, len(ended) - failed, failed, [*map(_SECONDS, ended)])
+            self._tallies.handled[work.partition].add(failed, [*map(_SECONDS, ended)])
         first, *others = (
             WorkReported(
                 work.partition, work.generation, TasksReported(start.window, tuple(places), start.attempt, report)

@@ -28,7 +28,7 @@ from tidegate.consumer.explanation import lag
 from tidegate.consumer.health import Cause
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.records import TopicPartition
-from tidegate_adapters.tallies import BOUNDS_S, Glance, Tallies
+from tidegate_adapters.tallies import BOUNDS_S, Glance, Handled, Tallies
 
 try:
     from prometheus_client import CollectorRegistry
@@ -81,8 +81,11 @@ class WorkerCollector(Collector):
 
     def _families(self, now: Glance, tallies: Tallies) -> Iterator[Metric]:
         yield from _of_state(now)
-        yield _counted("handled_records", "Records whose handler has returned.", tallies.handled)
-        yield _counted("handler_failures", "Calls of handlers that have raised.", tallies.failed)
+        handled = dict(tallies.handled)
+        done = {partition: each.done for partition, each in handled.items()}
+        failed = {partition: each.failed for partition, each in handled.items()}
+        yield _counted("handled_records", "Records whose handler has returned.", done)
+        yield _counted("handler_failures", "Calls of handlers that have raised.", failed)
         yield _counted("retries", "Attempts that are made again after a failure.", tallies.retried)
         dead_letters = "Records that have failed for good, and that somebody was asked to answer for."
         yield _counted("dead_letters", dead_letters, tallies.dead_letters)
@@ -90,11 +93,7 @@ class WorkerCollector(Collector):
         for (partition, outcome), count in list(tallies.commits.items()):
             commits.add_metric((*_place(partition), outcome), count)
         yield commits
-        took = HistogramMetricFamily(f"{_PREFIX}handler_seconds", "How long handlers took.", labels=("topic",))
-        for topic, durations in list(tallies.handlers.items()):
-            bounds = (*map(str, BOUNDS_S), "+Inf")
-            took.add_metric((topic,), [*zip(bounds, accumulate(durations.counts), strict=True)], durations.total_s)
-        yield took
+        yield _seconds(handled)
 
 
 def _of_state(now: Glance) -> Iterator[Metric]:
@@ -120,6 +119,17 @@ def _of_state(now: Glance) -> Iterator[Metric]:
         for cause in Cause:
             held.add_metric((topic, cause.value), count[topic, cause])
     yield from (behind, in_flight, failed, oldest, held)
+
+
+def _seconds(handled: Mapping[TopicPartition, Handled]) -> Metric:
+    """How long handlers took, by topic: a histogram of each partition would be a series for each of its buckets."""
+    family = HistogramMetricFamily(f"{_PREFIX}handler_seconds", "How long handlers took.", labels=("topic",))
+    for topic in sorted({partition.topic for partition in handled}):
+        some = [each for partition, each in handled.items() if partition.topic == topic]
+        counts = accumulate(map(sum, zip(*(each.counts for each in some), strict=True)))
+        total_s = sum(each.total_s for each in some)
+        family.add_metric((topic,), [*zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True)], total_s)
+    return family
 
 
 def _gauge(name: str, about: str, *more: str) -> GaugeMetricFamily:

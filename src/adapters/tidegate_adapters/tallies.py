@@ -30,7 +30,7 @@ from tidegate.consumer.health import Sight
 from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent
 from tidegate.model.records import TopicPartition
 
-__all__ = ["BOUNDS_S", "OUTCOMES", "Durations", "Glance", "Tallies"]
+__all__ = ["BOUNDS_S", "OUTCOMES", "Glance", "Handled", "Tallies"]
 
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the buckets of durations, in seconds; those of Prometheus' clients, and some for slow handlers."""
@@ -58,23 +58,37 @@ class Glance(NamedTuple):
 
 
 @final
-class Durations:
-    """How long something took, in buckets; the last one is for whatever is above all bounds."""
+class Handled:
+    """What the handlers of a partition have come to.
 
-    __slots__ = ("counts", "total_s")
+    Attributes:
+        done: Records whose handler has returned.
+        failed: Calls of handlers that have raised.
+        total_s: How long all calls took.
+        counts: How many took so long, in the buckets of `BOUNDS_S`; the last one is for whatever is above all bounds.
+    """
+
+    __slots__ = ("counts", "done", "failed", "total_s")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.done = self.failed = 0
         self.total_s = 0.0
+        self.counts = [0] * (len(BOUNDS_S) + 1)
 
-    def add(self, seconds: Sequence[float]) -> None:
-        """Count these; where all are below the first bound, without a look at each."""
+    def add(self, failed: int, seconds: Sequence[float]) -> None:
+        """Calls have ended, so many of them badly; where all are below the first bound, there is no look at each."""
+        count = len(seconds)
+        self.done += count - failed
+        self.failed += failed
         self.total_s += sum(seconds)
-        if max(seconds, default=0.0) <= BOUNDS_S[0]:
-            self.counts[0] += len(seconds)
+        if max(seconds, default=0.0) <= _FIRST_S:
+            self.counts[0] += count
             return
         for each in seconds:
             self.counts[bisect_left(BOUNDS_S, each)] += 1
+
+
+_FIRST_S: Final = BOUNDS_S[0]
 
 
 @final
@@ -82,28 +96,17 @@ class Tallies:
     """Counts of a worker.
 
     Attributes:
-        handled: Records whose handler has returned.
-        failed: Calls of handlers that have raised.
+        handled: What handlers have come to.
         retried: Attempts that are made again after a failure.
         dead_letters: Records that have failed for good, and that somebody was asked to answer for.
         commits: By outcome.
-        handlers: How long handlers took, by topic.
     """
 
     def __init__(self) -> None:
-        self.handled: defaultdict[TopicPartition, int] = defaultdict(int)
-        self.failed: defaultdict[TopicPartition, int] = defaultdict(int)
+        self.handled: defaultdict[TopicPartition, Handled] = defaultdict(Handled)
         self.retried: defaultdict[TopicPartition, int] = defaultdict(int)
         self.dead_letters: defaultdict[TopicPartition, int] = defaultdict(int)
         self.commits: defaultdict[tuple[TopicPartition, str], int] = defaultdict(int)
-        self.handlers: defaultdict[str, Durations] = defaultdict(Durations)
-
-    def ended(self, partition: TopicPartition, done: int, failed: int, seconds: Sequence[float]) -> None:
-        """Handlers of a partition have ended: so many well, so many badly, after so long each."""
-        self.handled[partition] += done
-        if failed:
-            self.failed[partition] += failed
-        self.handlers[partition.topic].add(seconds)
 
     def follow(self, event: ShutdownEvent, _: object, commands: Sequence[ShutdownCommand]) -> None:
         """Count what a step of the worker tells: for its runtime, as an observer."""
