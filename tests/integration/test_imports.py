@@ -26,6 +26,7 @@ PROMISED: Final[Mapping[str, str]] = {
     "worker": IMPORT.format(["tidegate_adapters.running"]),
     "cli": IMPORT.format(CLI),
     "yaml": "import yaml",
+    "tracing": IMPORT.format(["tidegate_adapters.tracing"]),
     "metrics": IMPORT.format(["tidegate_adapters.metrics"]),
     "hypothesis": IMPORT.format(["tidegate.strategies"]),
     "pytest": IMPORT.format(["tidegate_adapters.pytest_plugin", "tidegate_adapters.simulating"]),

@@ -86,7 +86,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what a handler answers with is not sent": Bug(Member._ended, "await self._sender.send(sends)", "pass", ("sends",)),
     "an acknowledgement is not waited for": Bug(Sender.send, "await asyncio.gather(*sent)", "asyncio.gather(*sent)", ("sends", "letters")),
     "a send that fails counts": Bug(Sender.send, "raise", "pass", ("sends",)),
-    "what a batch is answered with is not waited for": Bug(Member._of_batches, "await self._ended(given, await self._code.handle(given))", "asyncio.ensure_future(self._ended(given, await self._code.handle(given)))", ("batches",)),
+    "what a batch is answered with is not waited for": Bug(Member._of_batches, "await self._ended(attempt, given, await self._code.handle(given))", "asyncio.ensure_future(self._ended(attempt, given, await self._code.handle(given)))", ("batches",)),
     "a dead letter is not waited for": Bug(Member._answered_for, "await self._dead_letters.write(record, failed)", "asyncio.ensure_future(self._dead_letters.write(record, failed))", ("letters",)),
     "a dead letter that fails counts": Bug(DeadLetters.write, "await asyncio.sleep(delay / SECOND)", "return", ("letters",)),
     "what fails is skipped": Bug(Member._answered_for, "is not None", "is None", ("letters",)),

@@ -164,9 +164,9 @@ def test_durations_are_counted_as_one_by_one() -> None:
     for seed in range(20):
         seconds = [bound * (1 + (seed + at) % 3 / 2) for at, bound in enumerate(BOUNDS_S[: 1 + seed % 5])]
         at_once, one_by_one = Handled(), Handled()
-        at_once.add(1, seconds)
+        at_once.add(0, 1, seconds)
         for each in seconds:
-            one_by_one.add(0, [each])
+            one_by_one.add(0, 0, [each])
 
         assert at_once.counts == one_by_one.counts
         assert sum(at_once.counts) == len(seconds)

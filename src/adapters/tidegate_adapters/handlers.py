@@ -8,8 +8,8 @@ handler with nothing around it is that function itself. Where handlers take batc
     decode           what the handler gets in the place of the record
     timeout          longer than that, and the call has failed
 
-What it returns are records to send, if any, and which of those that it was given are to be dead-lettered, for they cannot be
-decoded (`unread_and_sends`).
+What it returns are records to send, if any, and which of those that it was given cannot be decoded, so that no handler was
+called with them (`unread_and_sends`).
 
 A thread cannot be interrupted. So an interrupted call waits for it, and counts as work as long; only who is interrupted once
 more goes on without it.
@@ -18,7 +18,6 @@ more goes on without it.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +26,7 @@ from contextvars import copy_context
 from enum import Enum, unique
 from functools import cache
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Final, TypeAlias, cast, final
+from typing import Any, TypeAlias, cast, final
 
 import attrs
 
@@ -40,8 +39,6 @@ __all__ = [
     "Called", "Decode", "Handlers", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "pattern_of",
     "unread_and_sends",
 ]  # fmt: skip
-
-log: Final = logging.getLogger("tidegate_adapters.kafka")
 
 UserHandler: TypeAlias = Callable[[Any], object]
 """Called with a record, or with what `decode` made of it, or with a list of those; async or not. It answers None, a `Send`, or
@@ -68,14 +65,14 @@ class Undecodable(Enum):
 @final
 @attrs.frozen
 class Unread:
-    """A record that is to be dead-lettered, for `decode` has raised this at it."""
+    """A record that is to be skipped or dead-lettered, for `decode` has raised this at it."""
 
     record: Record
     error: Exception
 
 
 def unread_and_sends(reply: object) -> tuple[tuple[Unread, ...], tuple[Send, ...]]:
-    """What is to be dead-lettered of what a call was given, and what is to be sent.
+    """What cannot be decoded of what a call was given, and what is to be sent.
 
     Args:
         reply: What it has returned.
@@ -228,7 +225,7 @@ def _whole(handler: UserHandler, given: object) -> object:
 def _decoded(call: Callable[[Any], Awaitable[object]], around: _Around) -> Callable[[Any], Awaitable[object]]:
     async def decoded(record: Record) -> object:
         given = await _read(record, around)
-        return given if given is None or isinstance(given, Unread) else await call(given.value)
+        return given if isinstance(given, Unread) else await call(given.value)
 
     return decoded
 
@@ -251,8 +248,8 @@ class _Given:
     value: object
 
 
-async def _read(record: Record, around: _Around) -> _Given | Unread | None:
-    """What a handler gets, if it gets anything; None where the record is skipped."""
+async def _read(record: Record, around: _Around) -> _Given | Unread:
+    """What a handler gets, if it gets anything."""
     if around.decode is None:
         return _Given(record)
     try:
@@ -262,13 +259,9 @@ async def _read(record: Record, around: _Around) -> _Given | Unread | None:
         match around.undecodable:
             case Undecodable.FAIL:
                 raise
-            case Undecodable.SKIP:
-                placed = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-                log.exception("skipped %s-%s @%s, which cannot be decoded", *placed.values(), extra=placed)
-                return None
             case Undecodable.RAW:
                 return _Given(record)
-            case Undecodable.DEAD_LETTER:
+            case Undecodable.SKIP | Undecodable.DEAD_LETTER:
                 return Unread(record, error)
 
 

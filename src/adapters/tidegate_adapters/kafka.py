@@ -46,6 +46,7 @@ from tidegate_adapters.worker_settings import GRACE, STALLED_AFTER, ClientOption
 
 if TYPE_CHECKING:
     from tidegate_adapters.metrics import CollectorRegistry
+    from tidegate_adapters.tracing import TracerProvider
 
 __all__ = [
     "Decode", "Estimate", "Handlers", "Hooks", "Lifespan", "Observer", "OnFailure", "Recording", "Send", "Undecodable",
@@ -113,6 +114,7 @@ class Worker:
             done before the client starts, and what stands behind it when the group has been left.
         metrics: A registry of prometheus_client, which shows the worker while it runs (`tidegate_adapters.metrics`).
         metrics_port: Where on loopback `/metrics` and `/health` are answered while it runs; 0 for any port that is free.
+        tracer_provider: Makes a span of OpenTelemetry for each call of a handler (`tidegate_adapters.tracing`).
         stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy, in
             microseconds.
         leave: How long the group may take to answer to the leaving, once all is drained, in microseconds.
@@ -159,6 +161,7 @@ class Worker:
         lifespan: Lifespan | None = None,
         metrics: CollectorRegistry | None = None,
         metrics_port: int | None = None,
+        tracer_provider: TracerProvider | None = None,
         stalled_after: Duration = STALLED_AFTER,
         leave: Duration = LEAVE,
         grace: Duration = GRACE,
@@ -189,8 +192,13 @@ class Worker:
             handlers, self.settings.topics, threads=consumer.executors, decode=decode, undecodable=undecodable,
             timeout=handler_timeout, is_batch=batch is not None,
         )  # fmt: skip
+        if tracer_provider is not None:
+            from tidegate_adapters.tracing import traced  # noqa: PLC0415  an extra
+
+            call = traced(call, tracer_provider, group)
         self._code = Code(call, hooks, expected, observe, record, batch is not None)
-        self._handlers, self._decode, self._lifespan, self._metrics = handlers, decode, lifespan, metrics
+        self._handlers, self._decode, self._lifespan = handlers, decode, lifespan
+        self._metrics, self._tracer_provider = metrics, tracer_provider
         self._member: Member | None = None
         self._stop_calls = 0
         """How often it was asked to stop before it ran."""
@@ -225,7 +233,8 @@ class Worker:
             batch=settings.consumer.partition.window_max if code.is_batch else None, decode=self._decode, undecodable=settings.undecodable, handler_timeout=settings.handler_timeout,
             start_time=settings.start_time, start_offsets=settings.start_offsets,
             dead_letter=settings.dead_letter, lifespan=self._lifespan,
-            metrics=self._metrics, metrics_port=settings.metrics_port, stalled_after=settings.stalled_after,
+            tracer_provider=self._tracer_provider, metrics=self._metrics, metrics_port=settings.metrics_port,
+            stalled_after=settings.stalled_after,
             leave=settings.leave, grace=settings.grace,
             hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
         )  # fmt: skip

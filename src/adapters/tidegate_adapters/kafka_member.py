@@ -34,6 +34,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from random import randint
 from typing import Final, NamedTuple, TypeAlias, final
@@ -53,6 +54,7 @@ from tidegate.consumer.commands import (
     Measured,
     RecordsHandled,
     Release,
+    Request,
     Revoked,
     StartDrainTimer,
     StartRetryTimer,
@@ -85,7 +87,7 @@ from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, j
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
-from tidegate_adapters.handlers import Called, is_pattern, pattern_of, unread_and_sends
+from tidegate_adapters.handlers import Called, Undecodable, Unread, is_pattern, pattern_of, unread_and_sends
 from tidegate_adapters.kafka_ports import Client, Received, ours, record_of, theirs
 from tidegate_adapters.runtime import After, Call, CallEach, Ended, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
@@ -484,12 +486,12 @@ class Member:
 
     def _begin(self, command: ShutdownCommand) -> Job | None:
         match command:
-            case Work(request=Handle()):
-                return CallEach(self._code.handle, self._given(command), self._ended)
+            case Work(request=Handle(attempt=attempt)):
+                return CallEach(self._code.handle, self._given(command), partial(self._ended, attempt))
             case Work(request=DeliverRecords(to_dead_letter=failed)) if failed and self._answers_itself:
                 return Call(lambda: self._answered_for(command))
-            case Work(request=Start()) if not self._rules.consumer.partition.hooks:
-                return CallEach(self._code.handle, self._given(command))
+            case Work(request=Start(attempt=attempt)) if not self._rules.consumer.partition.hooks:
+                return CallEach(self._code.handle, self._given(command), partial(self._ended, attempt))
             case Work():
                 given = self._given(command)
                 hooks = self._of_batches if self._code.is_batch else self._code.hooks
@@ -524,19 +526,35 @@ class Member:
                 for wait in self._releases.pop(partition, ()):
                     wait.set()
                 return None
-            case WorkUnanswered() | CommitsUnanswered():
-                log.error("%s", command, extra=_placed(command.partition))
+            case WorkUnanswered(partition, _, request):
+                log.error(
+                    "%s", command, extra=_placed(partition, getattr(request, "offsets", None), _attempt_of(request))
+                )
+                return None
+            case CommitsUnanswered(partition, _, position):
+                log.error("%s", command, extra=_placed(partition, position))
                 return None
             case Fetch():
                 return None
 
-    async def _ended(self, _: object, reply: object) -> None:
+    async def _ended(self, attempt: int, _: object, reply: object) -> None:
         """What a handler has answered with is done before its record is."""
         unread, sends = unread_and_sends(reply)
         for each in unread:
-            assert self._dead_letters is not None, "it was checked"
-            await self._dead_letters.write(each.record, failed_by(each.error, 0))
+            await self._put_aside(each, attempt)
         await self._sender.send(sends)
+
+    async def _put_aside(self, unread: Unread, attempt: int) -> None:
+        """Skip or dead-letter what cannot be decoded."""
+        record = unread.record
+        if self._settings.undecodable is Undecodable.DEAD_LETTER:
+            assert self._dead_letters is not None, "it was checked"
+            await self._dead_letters.write(record, failed_by(unread.error, 0))
+            return
+        placed = _placed(record.of, record.offset, attempt)
+        log.error(
+            "skipped %s @%s, which cannot be decoded", record.of, record.offset, exc_info=unread.error, extra=placed
+        )
 
     async def _of_batches(self, work: Work, given: tuple[Record, ...]) -> object:
         """A window is one task, which is tried again as often as it may be."""
@@ -545,9 +563,16 @@ class Member:
                 return Tasks((offsets,))
             case Judge():
                 return Report.RETRIED
-            case _:
-                await self._ended(given, await self._code.handle(given))
+            case Start(attempt=attempt):
+                began_s, is_done = self._loop.time(), False
+                try:
+                    await self._ended(attempt, given, await self._code.handle(given))
+                    is_done = True
+                finally:
+                    self._tally(work, is_done * len(given), not is_done, [self._loop.time() - began_s])
                 return None
+            case _:
+                raise AssertionError(work)
 
     @property
     def _answers_itself(self) -> bool:
@@ -592,7 +617,7 @@ class Member:
             case Work(request=Handle() as handle) if isinstance(reply, tuple):
                 return self._handled_event(command, handle, reply)
             case Work(request=request) if isinstance(reply, BaseException):
-                self._log_failure(command, command.offsets, reply)
+                self._log_failure(command, command.offsets, reply, _attempt_of(request))
                 if isinstance(request, Start):
                     self._note_failure(command, command.offsets, reply, request.attempt)
                 return event_for(command, reply)
@@ -618,7 +643,7 @@ class Member:
                 done.append(record.offset)
         self._done(work, done)
         if self._tallies is not None:
-            self._tallies.handled[work.partition].add(len(failed), [*map(_SECONDS, ended)])
+            self._tally(work, len(done), len(failed), [*map(_SECONDS, ended)])
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
         return WorkReported(work.partition, work.generation, what)
 
@@ -635,9 +660,8 @@ class Member:
             else:
                 self._done(work, (record.offset,))
             reported.setdefault(Report.FAILED if has_failed else Report.SUCCEEDED, []).append(numbers[record.offset])
-        if self._tallies is not None:
-            failed = len(reported.get(Report.FAILED, ()))
-            self._tallies.handled[work.partition].add(failed, [*map(_SECONDS, ended)])
+        failed = len(reported.get(Report.FAILED, ()))
+        self._tally(work, len(ended) - failed, failed, [*map(_SECONDS, ended)])
         first, *others = (
             WorkReported(
                 work.partition, work.generation, TasksReported(start.window, tuple(places), start.attempt, report)
@@ -647,6 +671,11 @@ class Member:
         for event in others:
             self._runtime.tell(event)
         return first
+
+    def _tally(self, work: Work, done: int, failed: int, seconds: Sequence[float]) -> None:
+        """Calls of handlers have ended: so many records are done, so many calls have failed."""
+        if self._tallies is not None:
+            self._tallies.handled[work.partition].add(done, failed, seconds)
 
     def _note_failure(self, work: Work, offsets: Iterable[int], error: object, attempt: int) -> None:
         """Keep what was raised, for whoever answers for the records."""
@@ -664,7 +693,8 @@ class Member:
         if isinstance(error, Refused):
             log.warning("interrupted: %s", work, extra=_placed(work.partition, offset, attempt))
             return
-        what = "handler failed at %s @%s" if attempt is not None else "hook failed for %s @%s"
+        is_handler = isinstance(work.request, Handle | Start)
+        what = "handler failed at %s @%s" if is_handler else "hook failed for %s @%s"
         log.error(what, work.partition, offset, exc_info=error, extra=_placed(work.partition, offset, attempt))  # type: ignore[arg-type]  # an exception
 
     async def _committed(self, commit: Commit) -> Failure | None:
@@ -731,6 +761,11 @@ def _ours(error: BaseException) -> BaseException:
     found = TidegateError("the Kafka client has failed", why=_named(error))
     found.__cause__ = error
     return found
+
+
+def _attempt_of(request: Request) -> int | None:
+    """Which attempt it is, where it is one."""
+    return request.attempt if isinstance(request, Handle | Start | Judge) else None
 
 
 def _named(error: BaseException) -> str:

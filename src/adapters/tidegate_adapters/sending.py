@@ -167,7 +167,12 @@ class DeadLetters:
             record: What could not be handled.
             failed: What became of the attempts at it.
         """
-        placed = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        placed = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "attempt": failed.attempts,
+        }
         topic = letter_topic(self._pattern, record.topic)
         why = GivenUp(
             group=self._group, attempts=failed.attempts, error=failed.error, message=failed.message,

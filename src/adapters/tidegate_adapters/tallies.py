@@ -75,14 +75,16 @@ class Handled:
         self.total_s = 0.0
         self.counts = [0] * (len(BOUNDS_S) + 1)
 
-    def add(self, failed: int, seconds: Sequence[float]) -> None:
-        """Calls have ended, so many of them badly; where all are below the first bound, there is no look at each."""
-        count = len(seconds)
-        self.done += count - failed
+    def add(self, done: int, failed: int, seconds: Sequence[float]) -> None:
+        """Calls have ended: so many records are done, so many calls have failed, and how long each took.
+
+        Where all are below the first bound, there is no look at each.
+        """
+        self.done += done
         self.failed += failed
         self.total_s += sum(seconds)
         if max(seconds, default=0.0) <= _FIRST_S:
-            self.counts[0] += count
+            self.counts[0] += len(seconds)
             return
         for each in seconds:
             self.counts[bisect_left(BOUNDS_S, each)] += 1

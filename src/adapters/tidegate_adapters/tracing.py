@@ -1,0 +1,151 @@
+"""A span of OpenTelemetry for each call of a handler, after its conventions for messaging (1.44).
+
+    name          process orders, of kind CONSUMER
+    parent        what the header `traceparent` names, which is a link as well; without one, the span begins a trace
+    of a batch    the links of its records, and how many they are (messaging.batch.message_count), with no parent and no offset
+    attributes    messaging.system, .operation.name, .operation.type, .destination.name, .destination.partition.id,
+                  .consumer.group.name, .kafka.offset, .kafka.message.tombstone; error.type where it has failed
+    events        what the handler has raised, or `decode`, as `exception`
+
+The span is current while the handler runs, so spans of its own are below it. Each attempt has a span. Keys, values and other
+headers of records are in no span; what looks like a secret in an exception is left out of it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Final
+
+from tidegate import __version__
+from tidegate.model.errors import MissingExtra
+from tidegate.model.records import Record
+from tidegate_adapters.handlers import Called, Unread
+from tidegate_adapters.printable import redacted
+
+try:
+    from opentelemetry.context import Context
+    from opentelemetry.propagators.textmap import Getter
+    from opentelemetry.trace import (
+        Link,
+        NonRecordingSpan,
+        Span,
+        SpanContext,
+        SpanKind,
+        StatusCode,
+        TracerProvider,
+        get_current_span,
+        set_span_in_context,
+    )
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.tracing", "tracing", missing) from missing
+
+__all__ = ["TracerProvider", "traced"]
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_NOTHING: Final = Context()
+
+
+class _Headers(Getter[Record]):
+    """The headers of a record as the propagator asks for them."""
+
+    def get(self, carrier: Record, key: str) -> list[str] | None:
+        found = [
+            value.decode("ascii", "replace")
+            for name, value in carrier.headers
+            if name.lower() == key and value is not None
+        ]
+        return found or None
+
+    def keys(self, carrier: Record) -> list[str]:
+        return [name for name, _ in carrier.headers]
+
+
+_HEADERS: Final = _Headers()
+
+
+def traced(call: Called, provider: TracerProvider, group: str) -> Called:
+    """The handlers with a span around each call.
+
+    Args:
+        call: The handlers.
+        provider: Makes the spans.
+        group: The consumer group.
+    """
+    tracer = provider.get_tracer("tidegate", __version__)
+
+    async def in_span(given: Record | tuple[Record, ...]) -> object:
+        records = (given,) if isinstance(given, Record) else given
+        creators = [_creator(each) for each in records]
+        is_child = isinstance(given, Record) and creators[0].is_valid
+        with tracer.start_as_current_span(
+            f"process {records[0].topic}",
+            set_span_in_context(NonRecordingSpan(creators[0]), _NOTHING) if is_child else _NOTHING,
+            SpanKind.CONSUMER,
+            _of_record(given, group) if isinstance(given, Record) else _of_batch(given, group),
+            [Link(each) for each in creators if each.is_valid],
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                reply = await call(given)
+            except BaseException as error:
+                _note(span, error)
+                raise
+            for each in reply if isinstance(reply, tuple) else (reply,):
+                if isinstance(each, Unread):
+                    _note(span, each.error)
+            return reply
+
+    return in_span
+
+
+def _creator(record: Record) -> SpanContext:
+    """The span that its header names."""
+    context = _PROPAGATOR.extract(record, _NOTHING, _HEADERS) if record.headers else _NOTHING
+    return get_current_span(context).get_span_context()
+
+
+def _of_record(record: Record, group: str) -> Mapping[str, str | int | bool]:
+    found = {**_of_place(record, group), "messaging.kafka.offset": record.offset}
+    return found if record.value is not None else {**found, "messaging.kafka.message.tombstone": True}
+
+
+def _of_batch(records: tuple[Record, ...], group: str) -> Mapping[str, str | int | bool]:
+    return {**_of_place(records[0], group), "messaging.batch.message_count": len(records)}
+
+
+def _of_place(record: Record, group: str) -> Mapping[str, str | int | bool]:
+    return {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": record.topic,
+        "messaging.destination.partition.id": str(record.partition),
+        "messaging.consumer.group.name": group,
+    }
+
+
+def _note(span: Span, error: BaseException) -> None:
+    """The call has failed."""
+    if not span.is_recording():
+        return
+    kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    span.set_attribute("error.type", kind)
+    span.set_status(StatusCode.ERROR, kind)
+    span.add_event(
+        "exception",
+        {
+            "exception.type": kind,
+            "exception.message": redacted(_text(error)),
+            "exception.stacktrace": redacted("".join(traceback.format_exception(error))),
+        },
+    )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  the user's own __str__
+        return ""

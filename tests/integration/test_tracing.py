@@ -1,0 +1,152 @@
+"""A span for each call of a handler: what it is called, what it says, and whose child it is."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.model.records import Record
+from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
+from tidegate_adapters.kafka import Undecodable, Worker
+from tidegate_adapters.runtime import Runtime
+
+TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
+PARENT: Final = (f"00-{TRACE:032x}-{SPAN:016x}-01").encode()
+
+
+def spans(handle: Callable[[Any], object], *records: Record, **told: Any) -> tuple[ReadableSpan, ...]:
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    worker = Worker(["orders"], handle, bootstrap="", group="shipping", tracer_provider=provider, **told)
+    asyncio.run(EmbeddedRun(worker, EmbeddedLog(records)).run())
+    return exporter.get_finished_spans()
+
+
+async def nothing(_: object) -> None: ...
+
+
+def test_a_span_says_which_record_it_is_about() -> None:
+    """By the conventions of OpenTelemetry; of the record itself nothing is said but that it has no value."""
+    some = (Record("orders", 3, 0, b"secret-key", b"secret", (("a", b"secret"),)), Record("orders", 3, 0))
+    first, second = spans(nothing, *some)
+
+    assert (first.name, first.kind, first.parent, first.links) == ("process orders", SpanKind.CONSUMER, None, ())
+    assert first.attributes == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": "3",
+        "messaging.consumer.group.name": "shipping",
+        "messaging.kafka.offset": 0,
+    }
+    assert second.attributes == {
+        **first.attributes,
+        "messaging.kafka.offset": 1,
+        "messaging.kafka.message.tombstone": True,
+    }
+    assert first.status.status_code is StatusCode.UNSET
+
+
+def test_a_span_is_the_child_of_whoever_has_sent_its_record() -> None:
+    """And links to it; a header that is none, and one of any bytes, begins a trace."""
+    headers = [
+        (("traceparent", PARENT),),
+        (("Traceparent", PARENT),),
+        (("traceparent", b"\xff00"),),
+        (("traceparent", None),),
+    ]
+    found = spans(nothing, *(Record("orders", 0, 0, None, b"", each) for each in headers))
+
+    assert [each.parent and (each.parent.trace_id, each.parent.span_id) for each in found] == [
+        *[(TRACE, SPAN)] * 2,
+        *[None] * 2,
+    ]
+    assert [[link.context.span_id for link in each.links] for each in found] == [[SPAN], [SPAN], [], []]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_span_is_current_in_its_handler(*, is_async: bool) -> None:
+    """In a thread as well; and not beyond it."""
+    seen: list[int] = []
+
+    def look(_: object) -> None:
+        seen.append(trace.get_current_span().get_span_context().span_id)
+
+    async def handle(given: object) -> None:
+        await asyncio.sleep(0)
+        look(given)
+
+    found = spans(handle if is_async else look, *(Record("orders", 0, 0) for _ in range(3)))
+
+    assert sorted(seen) == sorted(each.context.span_id for each in found if each.context is not None)
+    assert trace.get_current_span().get_span_context().span_id == 0
+
+
+def test_what_a_handler_raises_is_an_event_of_its_span() -> None:
+    """Without what looks like a secret."""
+
+    async def handle(_: object) -> None:
+        raise ValueError("no access with password=hunter2")
+
+    (found,) = spans(handle, Record("orders", 0, 0))
+    (event,) = found.events
+    assert found.attributes is not None
+    assert event.attributes is not None
+
+    assert (found.status.status_code, found.attributes["error.type"]) == (StatusCode.ERROR, "ValueError")
+    assert (event.name, event.attributes["exception.type"]) == ("exception", "ValueError")
+    assert str(event.attributes["exception.message"]).startswith("no access with")
+    assert "ValueError" in str(event.attributes["exception.stacktrace"])
+    assert "hunter2" not in f"{event.attributes}{found.status.description}"
+
+
+def test_what_cannot_be_decoded_is_an_event_as_well() -> None:
+    """Though it counts as done."""
+
+    def decode(_: Record) -> object:
+        raise KeyError("total")
+
+    (found,) = spans(nothing, Record("orders", 0, 0), decode=decode, undecodable=Undecodable.SKIP)
+
+    assert [each.name for each in found.events] == ["exception"]
+
+
+def test_a_runner_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A span leaves no context variable behind: another runner for each record would take its time."""
+    made = 0
+    run = Runtime._run  # noqa: SLF001  it is counted how many runners there are
+
+    def counted(self: Any, runner: Any) -> Any:
+        nonlocal made
+        made += 1
+        return run(self, runner)
+
+    monkeypatch.setattr(Runtime, "_run", counted)
+    found = spans(nothing, *(Record("orders", 0, 0) for _ in range(50)), consumer=ConsumerRules(executors=1))
+
+    assert len(found) == 50
+    assert made < 5
+
+
+def test_without_the_extra_it_is_said_what_to_install() -> None:
+    """Tracing is an extra."""
+    program = (
+        'import sys; sys.modules["opentelemetry"] = None\n'
+        "from tidegate_adapters.kafka import Worker\n"
+        'Worker(["orders"], print, bootstrap="", group="g", tracer_provider=object())'
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+
+    assert "pip install 'tidegate[tracing]'" in done.stderr
