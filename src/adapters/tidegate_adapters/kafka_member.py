@@ -163,7 +163,9 @@ class Member:
             *([self._note] if code.record else []),
         ]
         self._runtime: Runtime[WorkerState, ShutdownEvent, ShutdownCommand]
-        self._runtime = Runtime(rules, WorkerState(), self._begin, self._event_for, merge=merged, observers=observers)
+        self._runtime = Runtime(
+            rules, WorkerState(), self._begin, self._event_for, merge=merged, observers=observers, fields=_fields_of
+        )
         self._generations: dict[TopicPartition, int] = {}
         """Of the partitions that are assigned, by our count."""
         self._count = 0
@@ -761,6 +763,17 @@ def _ours(error: BaseException) -> BaseException:
     found = TidegateError("the Kafka client has failed", why=_named(error))
     found.__cause__ = error
     return found
+
+
+def _fields_of(command: ShutdownCommand, given: object) -> Mapping[str, object]:
+    """Where it stands what a command is about; of a call, the record that it was given."""
+    match command:
+        case Work(partition, _, request, offsets):
+            return _placed(partition, given.offset if isinstance(given, Record) else offsets, _attempt_of(request))
+        case Commit(partition, _, position):
+            return _placed(partition, position)
+        case _:
+            return {}
 
 
 def _attempt_of(request: Request) -> int | None:

@@ -39,7 +39,7 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, assert_never, final, get_args
 
@@ -233,6 +233,7 @@ class Runtime(Generic[S, E, C]):
         merge: What makes fewer events of those of one turn; the reducer must take either for the same. All of them have been
             made by then, so that it may hear of what it withdraws in that very turn.
         observers: Called after each step.
+        fields: What a line of the log has as fields (`extra`) that is about a command, and about what its code was given.
         observer_failures_max: After so many failures in a row an observer is no longer called; None for never.
 
     Attributes:
@@ -249,13 +250,14 @@ class Runtime(Generic[S, E, C]):
         *,
         merge: Callable[[Sequence[E]], Iterable[E]] | None = None,
         observers: Iterable[Observer[E, S, C]] = (),
+        fields: Callable[[Any, object], Mapping[str, object]] | None = None,
         observer_failures_max: int | None = None,
     ) -> None:
         self.state = state
         self.observer_failures = 0
         self._rules, self._begin, self._event_for, self._merge = rules, begin, event_for, merge
         self._observers = list(map(_Observing, observers))
-        self._observer_failures_max = observer_failures_max
+        self._fields, self._observer_failures_max = fields, observer_failures_max
         self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         self._told: list[E | _Work[C]] = []  # in this turn: events, and work of which something has ended
         self._is_due = self._is_closed = False
@@ -335,7 +337,7 @@ class Runtime(Generic[S, E, C]):
         if tasks:
             await asyncio.wait(tasks, timeout=_PATIENCE_S)
         for each in self.working():
-            self._say(logging.WARNING, "%s will not be cancelled, and is left behind", each.command)
+            self._say_of(each.command, each.given, logging.WARNING, "%s will not be cancelled, and is left behind")
 
     # --- turns ---
 
@@ -391,7 +393,7 @@ class Runtime(Generic[S, E, C]):
         try:
             return self._event_for(command, reply)
         except Exception as error:  # noqa: BLE001  of the user's answer, or of what looks at it
-            self._say(logging.ERROR, "no answer to %s", command, error=error)
+            self._say_of(command, None, logging.ERROR, "no answer to %s", error)
             return self._event_for(command, error)
 
     def _step_merged(self, merge: Callable[[Sequence[E]], Iterable[E]], told: list[E | _Work[C]]) -> None:
@@ -418,7 +420,7 @@ class Runtime(Generic[S, E, C]):
         except Exception as error:
             if command is None:
                 raise
-            self._say(logging.ERROR, "no answer to %s", command, error=error)
+            self._say_of(command, None, logging.ERROR, "no answer to %s", error)
             instead = self._event_for(command, error)
             if instead is None:
                 return
@@ -602,3 +604,11 @@ class Runtime(Generic[S, E, C]):
     def _say(self, level: int, text: str, *about: object, error: BaseException | None = None) -> None:
         with suppress(BaseException):  # a log that raises loses no command
             log.log(level, text, *about, exc_info=error)
+
+    def _say_of(
+        self, command: object, given: object, level: int, text: str, error: BaseException | None = None
+    ) -> None:
+        """The same of a command, with the fields that are known of it."""
+        with suppress(BaseException):
+            fields = None if self._fields is None else self._fields(command, given)
+            log.log(level, text, command, exc_info=error, extra=fields)

@@ -1,0 +1,129 @@
+"""Each line of a worker's log that is about a record says which one, and which attempt, as fields; none shows what it carries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from tidegate.consumer.commands import Handle, Work
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.fanout import Rules
+from tidegate.consumer.partition import FailurePolicy, PartitionRules
+from tidegate.model.instants import MILLISECOND
+from tidegate.model.records import Record
+from tidegate.retries.backoff import Fixed
+from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
+from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
+
+RETRY_ONCE = Rules(1, 0, task_delivery=False, record_delivery=False, window_delivery=False)
+AT_ONCE = Budget(40 * MILLISECOND, cancel=20 * MILLISECOND, commit=10 * MILLISECOND)
+
+
+def run(handle: Any, rules: PartitionRules, *values: bytes, **told: Any) -> None:
+    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=ConsumerRules(partition=rules), **told)
+    log = EmbeddedLog(Record("orders", 3, 0, b"secret-key", value) for value in values)
+    asyncio.run(EmbeddedRun(worker, log).run())
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[object, ...]]:
+    """The first word of each line, and its fields; of another logger there is none."""
+    lines = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert "secret" not in caplog.text
+    return [
+        (
+            each.getMessage().partition(" ")[0],
+            *(vars(each).get(name) for name in ("topic", "partition", "offset", "attempt")),
+        )
+        for each in lines
+    ]
+
+
+def test_failures_and_what_is_skipped_are_told_with_their_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    """The first attempt, the second, and that there is no third."""
+
+    async def handle(record: Record) -> None:
+        if record.offset == 1:
+            raise ValueError
+
+    run(handle, PartitionRules(fanout=RETRY_ONCE, backoff=Fixed(1)), b"secret", b"secret", on_failure=OnFailure.SKIP)
+
+    assert told(caplog) == [
+        ("handler", "orders", 3, 1, 1),
+        ("handler", "orders", 3, 1, 2),
+        ("skipped", "orders", 3, 1, 2),
+    ]
+
+
+def test_what_cannot_be_decoded_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Which is told where its attempt is known."""
+
+    async def handle(_: object) -> None: ...
+
+    def decode(_: Record) -> object:
+        raise KeyError("total")
+
+    run(handle, PartitionRules(), b"secret", decode=decode, undecodable=Undecodable.SKIP)
+
+    assert told(caplog) == [("skipped", "orders", 3, 0, 1)]
+
+
+def test_batches_are_told_with_all_their_records(caplog: pytest.LogCaptureFixture) -> None:
+    """A batch fails as a whole."""
+
+    async def handle(_: list[Record]) -> None:
+        raise ValueError
+
+    run(handle, PartitionRules(), b"secret", b"secret", batch=2)
+
+    assert told(caplog) == [("handler", "orders", 3, (0, 1), 1)]
+
+
+def test_hooks_that_fail_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """They answer for a record that has failed."""
+
+    async def handle(_: Record) -> None:
+        raise ValueError
+
+    async def hooks(work: Work, _: object) -> None:
+        assert not isinstance(work.request, Handle)
+        raise OSError
+
+    run(handle, PartitionRules(failure_policy=FailurePolicy.SKIP), b"secret", hooks=hooks)
+
+    assert told(caplog) == [("handler", "orders", 3, 0, 1), ("hook", "orders", 3, (0,), None)]
+
+
+def test_what_is_interrupted_or_left_behind_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """One lets itself be cancelled; the other one does not for a while."""
+    begun, stop = asyncio.Semaphore(0), asyncio.Event()
+
+    async def handle(record: Record) -> None:
+        begun.release()
+        if record.offset == 0:
+            await asyncio.Event().wait()
+        while not stop.is_set():
+            try:
+                await stop.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def scenario() -> None:
+        rules = PartitionRules(drain=AT_ONCE)
+        worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=ConsumerRules(partition=rules))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(worker.run(EmbeddedLog(Record("orders", 3, 0) for _ in range(2)).connect))
+            await begun.acquire()
+            await begun.acquire()
+            worker.stop()
+        stop.set()
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+
+    assert {line[1:] for line in told(caplog)} == {("orders", 3, 0, 1), ("orders", 3, 1, 1)}
+    assert "left behind" in caplog.text
+    assert "interrupted" in caplog.text
