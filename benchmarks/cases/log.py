@@ -29,6 +29,7 @@ from tidegate.consumer import (
     explanation,
     fanout,
     handling,
+    health,
     holding,
     order,
     partition,
@@ -37,10 +38,10 @@ from tidegate.consumer import (
     worker,
 )
 from tidegate.model.effects import Ambiguous, Sleep
-from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND
-from tidegate.model.records import Record, TopicPartition
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Instant
+from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries import backoff, failures, pauses, polling
-from tidegate.sinks import circuit_breaker, dead_letters, delivery, outbox
+from tidegate.sinks import circuit_breaker, dead_letters, dead_records, delivery, outbox
 
 table: Final = Table("A partition of a log")
 
@@ -332,6 +333,17 @@ def polling_them(size: int) -> Made[backpressure.Plan[TopicPartition]]:
     return lambda: rules.polling(state, ()), lambda plan: len(plan.poll) == size
 
 
+@table.case(health, "a look at a consumer", PARTITIONS)
+def looking(size: int) -> Made[health.Watch]:
+    _, state, _ = consuming(size)
+    assigned = {part.partition: part.generation for part in state.partitions}
+    watch = health.looked(health.Watch(), health.sights(state, assigned), Instant(0))
+    return (
+        lambda: health.looked(watch, health.sights(state, assigned), Instant(1)),
+        lambda after: len(after.stands) == size,
+    )
+
+
 @table.case(worker, "asked to stop", PARTITIONS)
 def stopping(size: int) -> Made[worker.ShutdownStep]:
     its_rules, its_state, _ = consuming(size)
@@ -414,6 +426,16 @@ def digging_up(size: int) -> Made[dead_letters.DeadLetter | dead_letters.Undecod
     letter = dead(size // 2)
     data = dead_letters.encode(letter)
     return lambda: dead_letters.decode(data), lambda answer: answer == letter
+
+
+@table.case(dead_records, "a record for the dead-letter topic")
+def giving_up(_: int) -> Made[Send]:
+    record = Record("topic", 0, 1, value=b"v" * 100, key=b"k")
+    why = dead_records.GivenUp(group="group", attempts=3, error="ValueError", message="no", at=NOW)
+    return (
+        lambda: dead_records.dead_record(record, why, "topic.dead"),
+        lambda letter: letter.value == record.value,
+    )
 
 
 @table.case(pauses, "how long after the third attempt?")

@@ -70,3 +70,14 @@ def test_what_looking_twice_costs_is_measured() -> None:
 
     assert [row[0] for row in rows] == ["recovery.no_message", "triggers.all_conditions", "all"]
     assert all(float(row[-3]) > 0 < float(row[-2]) for row in rows)
+
+
+def test_the_core_of_a_worker_is_measured_by_itself() -> None:
+    """A row for each way to work, told at once and singly, and what a state takes."""
+    said = run("-m", "benchmarks.consumer", "--records", "100", "windows of 1,000", "memory").stdout
+
+    assert re.search(r"^  windows of 1,000 +[\d.]+ us +[\d.]+ us +\d+ +\d+$", said, re.MULTILINE)
+    assert re.search(r"^  \d+ in work: \d+ bytes a record", said, re.MULTILINE)
+    assert re.search(
+        r"^  \d,\d{3} offsets beyond a stuck head: [\d.]+ MB, their bit set [\d.]+ MB$", said, re.MULTILINE
+    )

@@ -55,7 +55,7 @@ async def semaphore(consumer: Any, handle: Handle, tally: Tally) -> None:
                 task = asyncio.create_task(one(partition, record))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
-        if committing is None or committing.done():
+        if ends and (committing is None or committing.done()):
             safe = {partition: min(open_offsets[partition], default=end) for partition, end in ends.items()}
             committing = asyncio.create_task(consumer.commit(safe))
 
