@@ -108,6 +108,8 @@ _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
 _SEARCH_S: Final = 5.0
 """How long it looks for a record that cannot be decoded."""
+_BETWEEN_COMMITS_S: Final = 0.1
+"""How long a partition waits at least from one commit to the next, unless it is to be given back."""
 _ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """How long it waits before it asks again what is committed."""
 _LOOP: Final = ClockName("loop")
@@ -181,6 +183,8 @@ class Member:
         """Questions for what is committed, and the loop of polls."""
         self._starting: asyncio.Task[None] | None = None
         self._called_off = asyncio.Event()
+        self._hurries = asyncio.Event()
+        """Set while partitions are given back."""
         self._is_started = False
         self._owed: BaseException | None = None
         """What `run` raises in the end."""
@@ -238,6 +242,7 @@ class Member:
             if self._starting is not None:
                 self._starting.cancel()
             return
+        self._hurries.set()
         known = tuple(Revoked(part.partition, self._in_flight(part.partition)) for part in self.state.partitions)
         self._runtime.tell(StopRequested(known))
 
@@ -412,6 +417,7 @@ class Member:
 
     async def _revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Drain and commit, then let go; where the group has taken them already, only the latter."""
+        self._hurries.set()
         waits = {partition: asyncio.Event() for partition in revoked}
         is_lost = ports.generation_of(self._client) == ports.NO_GENERATION
         for partition, wait in waits.items():
@@ -440,6 +446,8 @@ class Member:
 
     async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Begin a new generation; each partition is held until it is known where it begins."""
+        if self._is_working:
+            self._hurries.clear()
         self._count += 1
         self._granted = {
             **{each: self._granted[each] for each in self._generations.values() if each in self._granted},
@@ -717,6 +725,9 @@ class Member:
             if found.ends and self._is_working:
                 self._end_with(TidegateError(f"the position of {partition} may not be committed", why=_named(error)))
             return found.reply
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BETWEEN_COMMITS_S):
+                await self._hurries.wait()
         return None
 
     async def _left(self) -> None:
