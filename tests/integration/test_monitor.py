@@ -11,7 +11,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 import pytest
@@ -20,6 +21,7 @@ from prometheus_client import CollectorRegistry
 
 from tidegate.consumer.backpressure import Thresholds
 from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Rules
 from tidegate.consumer.health import Healthy, Unhealthy
 from tidegate.consumer.partition import PartitionRules
@@ -121,6 +123,52 @@ def test_a_registry_shows_what_has_happened_and_what_is() -> None:
     run(worker, log, meanwhile)
 
     assert list(registry.collect()) == []  # which another worker may have now
+
+
+def test_batches_are_counted_by_their_records() -> None:
+    """And by their calls where they fail."""
+    registry = CollectorRegistry()
+
+    async def handle(given: list[Record]) -> None:
+        if given[0].partition:
+            raise ValueError
+
+    log = EmbeddedLog([*records(b"a", b"b", b"c"), *records(b"a", b"b", partition=1)])
+    worker = Worker(["orders"], handle, bootstrap="", group="g", batch=5, metrics=registry)
+
+    async def meanwhile() -> None:
+        await until(lambda: shown(registry, "handler_failures_total", partition="1") == 1)
+        await until(lambda: shown(registry, "handled_records_total", partition="0") == 3)
+        assert shown(registry, "handled_records_total", partition="1") == 0
+        assert shown(registry, "handler_seconds_count") == 2
+
+    run(worker, log, meanwhile)
+
+
+def test_what_is_interrupted_has_not_failed() -> None:
+    """The end of a worker is no alarm."""
+    registry, counts = CollectorRegistry(), list[float | None]()
+
+    async def handle(_: Record) -> None:
+        await asyncio.Event().wait()
+
+    @asynccontextmanager
+    async def lifespan(_: Worker) -> AsyncIterator[None]:
+        yield
+        counts.append(shown(registry, "handler_failures_total", partition="0"))
+
+    rules = ConsumerRules(partition=PartitionRules(drain=Budget(30 * MILLISECOND, 10 * MILLISECOND, 10 * MILLISECOND)))
+    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=rules, metrics=registry, lifespan=lifespan)
+
+    async def scenario() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(worker.run(EmbeddedLog(records(b"a")).connect))
+            await until(lambda: shown(registry, "in_flight_records", partition="0", stage="running") == 1)
+            worker.stop()
+
+    asyncio.run(scenario())
+
+    assert counts == [0]
 
 
 def test_no_label_is_made_of_what_records_carry() -> None:

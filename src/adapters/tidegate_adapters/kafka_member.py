@@ -574,12 +574,15 @@ class Member:
             case Judge():
                 return Report.RETRIED
             case Start(attempt=attempt):
-                began_s, is_done = self._loop.time(), False
+                began_s, done, failed = self._loop.time(), 0, 0
                 try:
                     await self._ended(attempt, given, await self._code.handle(given))
-                    is_done = True
+                    done = len(given)
+                except Exception:
+                    failed = 1
+                    raise
                 finally:
-                    self._tally(work, is_done * len(given), not is_done, [self._loop.time() - began_s])
+                    self._tally(work, done, failed, [self._loop.time() - began_s])
                 return None
             case _:
                 raise AssertionError(work)
@@ -653,7 +656,7 @@ class Member:
                 done.append(record.offset)
         self._done(work, done)
         if self._tallies is not None:
-            self._tally(work, len(done), len(failed), [*map(_SECONDS, ended)])
+            self._tally(work, len(done), _raised(ended) if failed else 0, [*map(_SECONDS, ended)])
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
         return WorkReported(work.partition, work.generation, what)
 
@@ -670,8 +673,8 @@ class Member:
             else:
                 self._done(work, (record.offset,))
             reported.setdefault(Report.FAILED if has_failed else Report.SUCCEEDED, []).append(numbers[record.offset])
-        failed = len(reported.get(Report.FAILED, ()))
-        self._tally(work, len(ended) - failed, failed, [*map(_SECONDS, ended)])
+        done = len(reported.get(Report.SUCCEEDED, ()))
+        self._tally(work, done, _raised(ended), [*map(_SECONDS, ended)])
         first, *others = (
             WorkReported(
                 work.partition, work.generation, TasksReported(start.window, tuple(places), start.attempt, report)
@@ -765,6 +768,11 @@ def _first(records: Mapping[int, _Undone]) -> _Undone | None:
 
 
 _SECONDS: Final = attrgetter("seconds")
+
+
+def _raised(ended: Iterable[Ended]) -> int:
+    """How many of the calls have raised, but for those that were interrupted."""
+    return sum(isinstance(each.reply, BaseException) and not isinstance(each.reply, Refused) for each in ended)
 
 
 def _ours(error: BaseException) -> BaseException:

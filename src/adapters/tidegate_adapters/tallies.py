@@ -76,14 +76,14 @@ class Handled:
         self.counts = [0] * (len(BOUNDS_S) + 1)
 
     def add(self, done: int, failed: int, seconds: Sequence[float]) -> None:
-        """Calls have ended: so many records are done, so many calls have failed, and how long each took.
+        """Calls have ended, at least one: so many records are done, so many calls have failed, and how long each took.
 
         Where all are below the first bound, there is no look at each.
         """
         self.done += done
         self.failed += failed
         self.total_s += sum(seconds)
-        if max(seconds, default=0.0) <= _FIRST_S:
+        if max(seconds) <= _FIRST_S:
             self.counts[0] += len(seconds)
             return
         for each in seconds:
