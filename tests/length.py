@@ -73,7 +73,7 @@ KAFKA_TABLE_STEP: Final = _either(3, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
 KAFKA_RUNS: Final = _either(400, 10_000)
 """Short runs of workers on the simulated Kafka, by seed, spread over the kinds of faults: rarer interleavings."""
-PLANTED_RUNS: Final = 100
+PLANTED_RUNS: Final = 200
 """Among so many seeds each bug that is planted in a worker is found."""
 
 # On a real broker.

@@ -20,6 +20,12 @@ Judges, after the laws of `tidegate.consumer`:
     J8  Whatever struck is over by the end of the first part: all is finished and committed by then, but for records that
         user code failed, or holds, and what their partitions hold back for them.
     J9  No member is put out because it has not let go in time (DR2), whatever user code does.
+    J10 What ends in the time to drain is not interrupted (DR3).
+    J11 Whoever ends has stopped its client, whatever has failed.
+    J12 Whoever goes on keeps no records of partitions that are not its own.
+    J13 Commits that fail are sent again ever more slowly, and not at once (P12).
+    J14 The record that cannot be decoded is named.
+    J15 What is told as committed is.
 """
 
 from __future__ import annotations
@@ -38,15 +44,15 @@ import attrs
 import pytest
 
 from tidegate.consumer import laws
-from tidegate.consumer.commands import Work
-from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.commands import Committed, Event, Work
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported
 from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, Duration
-from tidegate.model.records import Record, Send
+from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.sim.log import CONTROL
 from tidegate_adapters import testing
 from tidegate_adapters.kafka import OnFailure, Worker
@@ -91,6 +97,10 @@ UNHEARD: Final = ("request", "requests", "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
+CALM: Final = ("nothing", "stop", "cancel", "rebalance", "observer", "recorder", "gaps")
+"""Faults under which all that is begun ends in the time to drain."""
+COMMITS_MAX: Final = 10 * PARTITIONS
+"""How many commits that fail a member may send in a second: the client's own wait between two is a tenth of one."""
 OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial", "poison")
 """Faults that a partition may wait for until it comes to somebody else."""
 
@@ -161,6 +171,8 @@ class Story:
         self.finished: set[Record_] = set()
         self.committed: dict[int, tuple[int, str, int]] = {}
         """The position, and by whom and in which generation it was committed."""
+        self.taken: set[tuple[int, int]] = set()
+        """Each position that was ever committed."""
         self.struck: set[Record_] = set()
         """Records whose handling was struck already."""
         self.all_done = asyncio.Event()
@@ -201,8 +213,7 @@ class Member:
             more |= {"batch": 3}
         if kind == "letters":
             more |= {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"}
-        if kind == "observer":
-            more["observe"] = self._observed
+        more["observe"] = self._observed
         self.recorder = None if run_.folder is None else Recorder(run_.folder / f"{name}.jsonl", name, kind="reducer")
         if kind == "recorder":
             more["record"] = self._recorded
@@ -266,6 +277,10 @@ class Member:
         self.in_work += 1
         try:
             yield
+        except asyncio.CancelledError:
+            if story.course.kind in CALM and not self.is_stopped_at_once and self.name not in self.run.dead:
+                story.accuse("J10", f"{self.name} is interrupted at {at}, with time left")
+            raise
         finally:
             self.in_work -= 1
             working[self.name] -= 1
@@ -321,7 +336,9 @@ class Member:
             case _:
                 return None
 
-    def _observed(self, *_: object) -> None:
+    def _observed(self, event: Event, _: ConsumerState) -> None:
+        if isinstance(event, Committed) and (event.partition.partition, event.position) not in self.run.story.taken:
+            self.run.story.accuse("J15", f"{self.name} is told {event}")
         self._fail("observer")
 
     def _recorded(self, event: Any, commands: Any) -> None:
@@ -355,8 +372,13 @@ class Member:
             self.client.kill()
         self.task.cancel()
 
+    def kept(self) -> set[TopicPartition]:
+        """The partitions of which it keeps records."""
+        inner = self.worker._member  # noqa: SLF001  it tells nobody
+        return set() if inner is None else {partition for (partition, _), each in inner._records.items() if each}  # noqa: SLF001
+
     async def ended(self) -> None:
-        """J5."""
+        """J5, J11 and J14."""
         story = self.run.story
         rules = WorkerRules(self.rules)
         began = self.stopped_s if self.stopped_s is not None else asyncio.get_running_loop().time()
@@ -368,6 +390,8 @@ class Member:
             story.accuse("J5", f"{self.name} has not ended {limit:g} s after {began:.3f}")
             self.task.cancel()
             return
+        if self.client is not None and not self.client.is_closed:
+            story.accuse("J11", f"{self.name} has ended, and its client has not")
         if self.task.cancelled():
             if self.run.course.kind != "cancel":
                 story.accuse("J5", f"run of {self.name} was cancelled by nobody")
@@ -375,6 +399,9 @@ class Member:
         error = self.task.exception()
         if error is not None and not isinstance(error, TidegateError):
             story.accuse("J5", f"run of {self.name} raised {error!r}")
+        partition, offset = self.run.course.record
+        if error is not None and self.run.course.kind == "poison" and f"t-{partition} at {offset}" not in str(error):
+            story.accuse("J14", f"{self.name} says {str(error)!r}")
 
 
 @final
@@ -432,6 +459,8 @@ class Run:
         self._sent = 0
         self._struck: type[Request] | None = None
         self.begun_s = 0.0
+        self._failed_commits: list[float] = []
+        """When commits were sent that failed."""
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
         """The offsets that have a record."""
 
@@ -457,6 +486,10 @@ class Run:
         if self._struck is None and self._sent == told.number + 1:
             self._struck, self.begun_s = type(request), now
         is_struck = self._struck is type(request) and now - self.begun_s <= told.lasts_s
+        if is_struck and isinstance(request, OffsetCommit):
+            self._failed_commits = [*(each for each in self._failed_commits if now - each < 1.0), now]
+            if len(self._failed_commits) == COMMITS_MAX + 1:
+                self.story.accuse("J13", f"{client} has sent {len(self._failed_commits)} commits in a second, in vain")
         return self._drawn(request) if is_struck else None
 
     def _drawn(self, request: Request) -> Answer:
@@ -482,6 +515,7 @@ class Run:
         is_late = by == [request.member_id, request.generation] and request.member_id
         if not laws.partition.committed_never_falls(before, after) and not is_late:
             story.accuse("J3", f"the position of {number} falls from {before} to {after}, by {client}")
+        story.taken.add((number, after))
         story.committed[number] = (after, request.member_id, request.generation)
         if not self.left():
             story.all_done.set()
@@ -532,7 +566,7 @@ class Run:
         return 20.0 if self.course.kind in ("hangs", "raises", "partial", "poison") else ENOUGH_S
 
     def _judge_the_rest(self, members: Iterable[Member]) -> None:
-        """J6, J8 and J9."""
+        """J6, J8, J9 and J12."""
         late = [each for each in self.broker.group("g").late if each.partition("-")[0] not in self.dead]
         if late and self.course.kind not in UNHEARD:
             self.story.accuse("J9", f"{late} had not let go in time, and were put out")
@@ -540,6 +574,9 @@ class Run:
         for member in alive:
             if member.stopped_s is None and (running := member.worker.state.running) > member.in_work:
                 self.story.accuse("J6", f"{member.name} takes {running} to be in work, and {member.in_work} are")
+            own = {part.partition for part in member.worker.state.partitions}
+            if self.course.kind not in UNHEARD and (kept := member.kept() - own):
+                self.story.accuse("J12", f"{member.name} keeps records of {sorted(map(str, kept))}")
         ended = [member for member in members if not member.is_dead and member.task.done() and member.stopped_s is None]
         excused = bool(ended) or not alive or self.course.kind in ("poison", "cancel")
         held = {self.course.record[0]} if self.course.kind in OF_USERS else set()

@@ -320,7 +320,8 @@ class Member:
             try:
                 await self._poll()
             except UnicodeDecodeError as error:
-                raise await self._place_of(error) from error
+                if (found := await self._place_of(error)) is not None:
+                    raise found from error
             except ports.KAFKA_ERROR as error:
                 if not error.retriable:
                     raise TidegateError("the Kafka client has failed", why=_named(error)) from error
@@ -387,30 +388,43 @@ class Member:
                 oldest = min((each.came_s for each in records.values()), default=now)
                 self._runtime.tell(Measured(part.partition, part.generation, size, round((now - oldest) * SECOND)))
 
-    async def _place_of(self, error: UnicodeDecodeError) -> TidegateError:
-        """Which record it is that the client cannot decode: each partition is polled once more, one record at a time."""
+    async def _place_of(self, error: UnicodeDecodeError) -> TidegateError | None:
+        """Which record it is that the client cannot decode: each partition is polled once more, one record at a time.
+
+        None where it is of a partition that was revoked meanwhile: whoever has that then will find it.
+        """
         with suppress(TimeoutError, ports.KAFKA_ERROR):
             async with asyncio.timeout(_SEARCH_S):
                 for partition in tuple(self._generations):
-                    if await self._is_undecodable(theirs(partition), await ports.end(self._client, partition)):
-                        return TidegateError(
-                            f"the record of {partition} at {await self._client.position(theirs(partition))} cannot be decoded",
-                            why=f"a name of a header is not UTF-8 ({error.reason}), and aiokafka decodes no other",
-                            todo="have its producer mended, and commit the position behind it for the group",
-                        )
+                    with suppress(ports.NOT_ASSIGNED):
+                        if await self._is_undecodable(partition):
+                            return TidegateError(
+                                f"the record of {partition} at {await self._client.position(theirs(partition))} cannot be"
+                                " decoded",
+                                why=f"a name of a header is not UTF-8 ({error.reason}), and aiokafka decodes no other",
+                                todo="have its producer mended, and commit the position behind it for the group",
+                            )
+                return None
         return TidegateError(
             "a record cannot be decoded", why=error.reason, todo="poll one record at a time to find it"
         )
 
-    async def _is_undecodable(self, partition: object, log_end: int) -> bool:
-        """Tell whether a record of the partition cannot be decoded; then the position is its offset."""
-        self._client.seek(partition, await self._client.position(partition))
-        self._client.resume(partition)
+    async def _is_undecodable(self, partition: TopicPartition) -> bool:
+        """Tell whether a record of the partition cannot be decoded; then the position is its offset, else as before."""
+        generation, at = self._generations.get(partition), theirs(partition)
+        part, log_end = self.state[partition], await ports.end(self._client, partition)
+        if not isinstance(part, Owned) or part.generation != generation:
+            return False  # it is not polled yet
+        began = await self._client.position(at)
+        self._client.seek(at, began)
+        self._client.resume(at)
         try:
-            while await self._client.position(partition) < log_end:
-                _ = await self._client.getmany(partition, timeout_ms=_POLL_MS, max_records=1)
+            while self._generations.get(partition) == generation and await self._client.position(at) < log_end:
+                _ = await self._client.getmany(at, timeout_ms=_POLL_MS, max_records=1)
         except UnicodeDecodeError:
             return True
+        if self._generations.get(partition) == generation:
+            self._client.seek(at, began)
         return False
 
     # --- what the group says ---

@@ -29,7 +29,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "brokers",
+    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "theirs",
 ]  # fmt: skip
@@ -427,4 +427,5 @@ def commit_failure(error: BaseException) -> CommitFailure:
 
 KAFKA_ERROR = errors.KafkaError
 CONNECTION_ERROR = errors.KafkaConnectionError
+NOT_ASSIGNED = errors.IllegalStateError
 TIMED_OUT = errors.KafkaTimeoutError

@@ -112,6 +112,11 @@ class SimulatedConsumer:
         if self._subscription.topics is not None:
             await self._subscription.assigned()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was stopped, or killed."""
+        return self._is_closed
+
     async def stop(self) -> None:
         """Leave, once what the group is told is over; the listener, too."""
         if self._is_closed:
