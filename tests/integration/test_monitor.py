@@ -25,7 +25,7 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Rules
 from tidegate.consumer.health import Healthy, Unhealthy
 from tidegate.consumer.partition import PartitionRules
-from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Fixed
@@ -284,7 +284,7 @@ def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         worker = Worker(["orders"], handle, bootstrap="", group="g", metrics_port=port)
-        with pytest.raises(TidegateError, match=f"nothing can listen on port {port}"):
+        with pytest.raises(Misuse, match=f"nothing can listen on port {port}"):
             asyncio.run(worker.run(EmbeddedLog([]).connect))
 
 

@@ -255,7 +255,8 @@ class Worker:
             produce: Makes the producer of what is sent, once there is something to send.
 
         Raises:
-            Misuse: an option has a value that the client does not take, or it is called twice.
+            Misuse: an option has a value that the client does not take, the port of `metrics_port` is taken, its registry shows
+                another worker, or it is called twice.
             TidegateError: the broker cannot be reached at the start, or the client has failed for good.
             Exception: what `lifespan` raises.
             CancelledError, SystemExit, KeyboardInterrupt: as the task was cancelled or user code raised it, after the rest.

@@ -669,7 +669,7 @@ class Member:
             else:
                 done.append(record.offset)
         self._done(work, done)
-        if self._tallies is not None:
+        if self._tallies is not None:  # it is on the way of each record
             self._tally(work, len(done), _raised(ended) if failed else 0, [*map(_SECONDS, ended)])
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
         return WorkReported(work.partition, work.generation, what)
@@ -701,7 +701,7 @@ class Member:
 
     def _tally(self, work: Work, done: int, failed: int, seconds: Sequence[float]) -> None:
         """Calls of handlers have ended: so many records are done, so many calls have failed."""
-        if self._tallies is not None:
+        if self._tallies is not None and seconds:
             self._tallies.handled[work.partition].add(done, failed, seconds)
 
     def _note_failure(self, work: Work, offsets: Iterable[int], error: object, attempt: int) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, final
 from urllib.parse import urlsplit
 
 from tidegate.consumer.health import Health, Unhealthy
-from tidegate.model.errors import MissingExtra, TidegateError
+from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import SECOND
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.tallies import Tallies
@@ -76,8 +76,7 @@ class Monitor:
         """Show a worker until the block ends.
 
         Raises:
-            Misuse: The registry shows another worker.
-            TidegateError: Nobody can listen at the port.
+            Misuse: The registry shows another worker, or nobody can listen at the port.
         """
         if self.tallies is None:
             yield
@@ -143,7 +142,7 @@ def served(port: int, pages: Mapping[str, Page]) -> Iterator[int]:
         The port.
 
     Raises:
-        TidegateError: Nobody can listen there.
+        Misuse: Nobody can listen there.
     """
 
     class Asked(BaseHTTPRequestHandler):
@@ -170,7 +169,7 @@ def served(port: int, pages: Mapping[str, Page]) -> Iterator[int]:
     try:
         server = _Server((_HOST, port), Asked)
     except OSError as error:
-        raise TidegateError(
+        raise Misuse(
             f"nothing can listen on port {port} of {_HOST}",
             why=error.strerror or "",
             todo="set metrics_port to a free one",
