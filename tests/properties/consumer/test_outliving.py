@@ -1,0 +1,124 @@
+"""User code that was given up counts until it ends, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.consumer.commands import Assigned, Event, Handle, RecordsHandled, Work, WorkFailed, WorkReported
+from tidegate.consumer.outliving import AllOutliving, given_up, handlers_of, records_of, without_ended
+from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.partition_state import Owned, Unassigned
+from tidegate.model.effects import Cancel
+from tidegate.model.records import TopicPartition
+
+TP: Final = TopicPartition("t", 0)
+Course: TypeAlias = tuple[AllOutliving, list[Event]]
+Step: TypeAlias = Callable[[AllOutliving, Event], AllOutliving]
+
+
+def owned() -> Owned:
+    state = PartitionRules().step(Unassigned(), Assigned(TP, 1, 0)).state
+    assert isinstance(state, Owned)
+    return state
+
+
+OWNED: Final = owned()
+
+
+@st.composite
+def courses(draw: st.DrawFn) -> Course:
+    """Handlers of two generations and attempts that were given up, and events about these and others, some of them twice."""
+    offsets = st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True).map(lambda found: tuple(sorted(found)))
+    generations, attempts = st.integers(1, 2), st.integers(1, 2)
+    taken: set[tuple[int, int, int]] = set()
+    works: list[Work] = []
+    for generation, attempt, some in draw(st.lists(st.tuples(generations, attempts, offsets), min_size=1, max_size=4)):
+        mine = tuple(each for each in some if (generation, attempt, each) not in taken)
+        taken |= {(generation, attempt, each) for each in mine}
+        if mine:
+            works.append(Work(TP, generation, Handle(mine, attempt), mine))
+    reported = st.builds(
+        lambda generation, attempt, some, half: WorkReported(
+            TP, generation, RecordsHandled(some[:half], some[half:], attempt)
+        ),
+        *(generations, attempts, offsets, st.integers(0, 5)),
+    )
+    failed = st.builds(
+        lambda generation, attempt, some: WorkFailed(TP, generation, Handle(some, attempt)),
+        *(generations, attempts, offsets),
+    )
+    return given_up((), OWNED, [Cancel(each) for each in works]), draw(st.lists(reported | failed, max_size=8))
+
+
+def told(event: Event) -> set[tuple[int, int, int]]:
+    """The generation, attempt and offset of each handler that the event tells to have ended."""
+    if isinstance(event, WorkFailed) and isinstance(event.request, Handle):
+        return {(event.generation, event.request.attempt, offset) for offset in event.request.offsets}
+    assert isinstance(event, WorkReported)
+    assert isinstance(event.what, RecordsHandled)
+    return {(event.generation, event.what.attempt, offset) for offset in (*event.what.done, *event.what.failed)}
+
+
+def running(outliving: AllOutliving) -> set[tuple[int, int, int]]:
+    return {
+        (each.work.generation, each.work.request.attempt, offset)
+        for each in outliving
+        if isinstance(each.work.request, Handle)
+        for offset in each.work.request.offsets
+    }
+
+
+def counts_what_has_not_ended(course: Course, step: Step = without_ended) -> bool:
+    """Law OL1."""
+    state, left = course[0], running(course[0])
+    for event in course[1]:
+        state, left = step(state, event), left - told(event)
+        records = len({(generation, offset) for generation, _, offset in left})
+        if (running(state), handlers_of(state), records_of(state)) != (left, len(left), records):
+            return False
+    return True
+
+
+def takes_only_its_own(course: Course, step: Step = without_ended) -> bool:
+    """Law OL2."""
+    state = course[0]
+    for event in course[1]:
+        before, state = state, step(state, event)
+        if state != before and running(before).isdisjoint(told(event)):
+            return False
+    return True
+
+
+@given(courses())
+def test_what_has_not_ended_counts(course: Course) -> None:
+    """Laws OL1 and OL2, over events of several generations and attempts, and of what nobody gave up."""
+    assert counts_what_has_not_ended(course)
+    assert takes_only_its_own(course)
+
+
+HERE: Final = Work(TP, 1, Handle((3, 4), 2), (3, 4))
+WRONG: Final[dict[str, Step]] = {
+    "all of a batch ends with one of it": lambda state, event: () if without_ended(state, event) != state else state,
+    "nothing ever ends": lambda state, _: state,
+    "any generation's will do": lambda state, event: without_ended(
+        state, WorkReported(TP, 1, event.what) if isinstance(event, WorkReported) else event
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
+def test_each_law_is_broken_by_a_planted_bug(wrong: Step) -> None:
+    """Laws OL1 and OL2 see what counts too little, too much, and for others."""
+    state = given_up((), OWNED, [Cancel(HERE)])
+    events: list[Event] = [
+        WorkReported(TP, 2, RecordsHandled((3,), (), 2)),
+        WorkReported(TP, 1, RecordsHandled((3,), (), 2)),
+    ]
+
+    assert counts_what_has_not_ended((state, events))
+    assert not (counts_what_has_not_ended((state, events), wrong) and takes_only_its_own((state, events), wrong))
