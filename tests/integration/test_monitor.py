@@ -20,11 +20,12 @@ from aiokafka import AIOKafkaProducer
 from prometheus_client import CollectorRegistry
 
 from tidegate.consumer.backpressure import Thresholds
+from tidegate.consumer.commands import Work
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Rules
 from tidegate.consumer.health import Healthy, Unhealthy
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.records import Record, TopicPartition
@@ -123,6 +124,30 @@ def test_a_registry_shows_what_has_happened_and_what_is() -> None:
     run(worker, log, meanwhile)
 
     assert list(registry.collect()) == []  # which another worker may have now
+
+
+def test_a_dead_letter_counts_when_it_is_written() -> None:
+    """Once, and not when somebody was asked to; the other one cannot be, and stands."""
+    registry = CollectorRegistry()
+
+    async def handle(_: Record) -> None:
+        raise ValueError
+
+    async def hooks(work: Work, _: object) -> None:
+        if work.partition == P0:
+            raise OSError
+
+    rules = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
+    log = EmbeddedLog([*records(b"a"), *records(b"a", b"b", partition=1)])
+    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=rules, hooks=hooks, metrics=registry)
+
+    async def meanwhile() -> None:
+        await until(lambda: shown(registry, "failed_records", partition="0") == 1)
+        await until(lambda: shown(registry, "commits_total", partition="1", outcome="committed") == 1)
+        assert shown(registry, "dead_letters_total", partition="1") == 2
+        assert shown(registry, "dead_letters_total", partition="0") is None
+
+    run(worker, log, meanwhile)
 
 
 def test_batches_are_counted_by_their_records() -> None:

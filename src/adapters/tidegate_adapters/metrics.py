@@ -8,7 +8,7 @@
     handled_records_total        whose handler has returned
     handler_failures_total       calls of handlers that have raised
     retries_total                attempts that are made again after a failure
-    dead_letters_total           records that have failed for good, and that somebody was asked to answer for
+    dead_letters_total           records that have failed for good, and that were answered for: skipped, or written elsewhere
     commits_total                by outcome
     handler_seconds              how long handlers took, by topic, as a histogram
 
@@ -87,7 +87,7 @@ class WorkerCollector(Collector):
         yield _counted("handled_records", "Records whose handler has returned.", done)
         yield _counted("handler_failures", "Calls of handlers that have raised.", failed)
         yield _counted("retries", "Attempts that are made again after a failure.", tallies.retried)
-        dead_letters = "Records that have failed for good, and that somebody was asked to answer for."
+        dead_letters = "Records that have failed for good, and that were answered for."
         yield _counted("dead_letters", dead_letters, tallies.dead_letters)
         commits = CounterMetricFamily(f"{_PREFIX}commits", "Commits, by outcome.", labels=(*_PLACE, "outcome"))
         for (partition, outcome), count in list(tallies.commits.items()):

@@ -22,10 +22,10 @@ from tidegate.consumer.commands import (
     Handle,
     MetadataRefused,
     StartRetryTimer,
-    Work,
+    WorkReported,
 )
 from tidegate.consumer.consumer import ConsumerState
-from tidegate.consumer.fanout import DeliverRecords, Start
+from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Start
 from tidegate.consumer.health import Sight
 from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent
 from tidegate.model.records import TopicPartition
@@ -100,7 +100,7 @@ class Tallies:
     Attributes:
         handled: What handlers have come to.
         retried: Attempts that are made again after a failure.
-        dead_letters: Records that have failed for good, and that somebody was asked to answer for.
+        dead_letters: Records that have failed for good, and that were answered for.
         commits: By outcome.
     """
 
@@ -113,15 +113,18 @@ class Tallies:
     def follow(self, event: ShutdownEvent, _: object, commands: Sequence[ShutdownCommand]) -> None:
         """Count what a step of the worker tells: for its runtime, as an observer."""
         for each in event.events if type(event) is Batch else (event,):
-            if isinstance(each, Committed | CommitRefused | MetadataRefused | CommitUnknown):
-                self.commits[each.partition, OUTCOMES[type(each)]] += 1
+            match each:
+                case Committed() | CommitRefused() | MetadataRefused() | CommitUnknown():
+                    self.commits[each.partition, OUTCOMES[type(each)]] += 1
+                case WorkReported(partition, _, RecordsDelivered(offsets=told), DeliverRecords(to_dead_letter=failed)):
+                    self.dead_letters[partition] += len({*told} & {*failed})
+                case _:
+                    pass
         for command in commands:
             match command:
                 case StartRetryTimer(partition, start=Handle(offsets)):
                     self.retried[partition] += len(offsets)
                 case StartRetryTimer(partition, start=Start(numbers=numbers)):
                     self.retried[partition] += len(numbers)
-                case Work(partition, request=DeliverRecords(to_dead_letter=offsets)) if offsets:
-                    self.dead_letters[partition] += len(offsets)
                 case _:
                     pass
