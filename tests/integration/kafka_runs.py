@@ -55,7 +55,7 @@ from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.sim.log import CONTROL
 from tidegate_adapters import testing
-from tidegate_adapters.kafka import OnFailure, Worker
+from tidegate_adapters.kafka import Later, OnFailure, Worker
 from tidegate_adapters.kafka_ports import Client, Producer
 from tidegate_adapters.recorder import Recorder
 from tidegate_adapters.simulated_kafka import CODES, Network, Outcome, SimulatedBroker, SimulatedConsumer
@@ -91,7 +91,7 @@ class Boom(BaseException):
 
 KINDS: Final = (
     "nothing", "request", "requests", "stall", "stop", "stop_twice", "cancel", "kill", "evicted", "rebalance", "raises",
-    "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps", "sends", "letters", "batches",
+    "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps", "sends", "letters", "batches", "parks",
 )  # fmt: skip
 UNHEARD: Final = ("request", "requests", "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
@@ -175,6 +175,8 @@ class Story:
         """Each position that was ever committed."""
         self.struck: set[Record_] = set()
         """Records whose handling was struck already."""
+        self.parked: dict[Record_, int] = {}
+        """How often each was parked."""
         self.all_done = asyncio.Event()
 
     def tell(self, line: str) -> None:
@@ -254,6 +256,9 @@ class Member:
             if not laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(self.in_work))):
                 story.accuse("J7", f"{self.name} has {self.in_work} records in work")
             story.tell(f"{self.name} has handled {at}")
+            if told.kind == "parks" and story.parked.setdefault(at, 0) < sum(at) % 3:
+                story.parked[at] += 1
+                raise Later(Duration(round(self.run.random.random() * SECOND)))
             if told.kind == "letters" and sum(at) % 2:
                 raise RuntimeError("to the dead letters")
             if told.kind in ("sends", "batches"):

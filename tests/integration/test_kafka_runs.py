@@ -93,6 +93,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "an acknowledgement is not waited for": Bug(Sender.send, "await asyncio.gather(*sent)", "asyncio.gather(*sent)", ("sends", "letters")),
     "a send that fails counts": Bug(Sender.send, "raise", "pass", ("sends",)),
     "what a batch is answered with is not waited for": Bug(Member._of_batches, "await self._ended(attempt, given, await self._code.handle(given))", "asyncio.ensure_future(self._ended(attempt, given, await self._code.handle(given)))", ("batches",)),
+    "what is parked is told as done": Bug(Member._handled_event, "parked.setdefault(reply.delay, []).append(record.offset)", "done.append(record.offset)", ("parks",)),
+    "what is parked is not told": Bug(Member._handled_event, "self._runtime.tell(", "id(", ("parks",)),
     "a dead letter is not waited for": Bug(Member._answered_for, "await self._dead_letters.write(record, failed)", "asyncio.ensure_future(self._dead_letters.write(record, failed))", ("letters",)),
     "a dead letter that fails counts": Bug(DeadLetters.write, "await asyncio.sleep(delay / SECOND)", "return", ("letters",)),
     "what fails is skipped": Bug(Member._answered_for, "is not None", "is None", ("letters",)),

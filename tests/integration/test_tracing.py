@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.model.records import Record
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
-from tidegate_adapters.kafka import Undecodable, Worker
+from tidegate_adapters.kafka import Later, Undecodable, Worker
 from tidegate_adapters.runtime import Runtime
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
@@ -110,6 +110,19 @@ def test_what_a_handler_raises_is_an_event_of_its_span() -> None:
     assert str(event.attributes["exception.message"]).startswith("no access with")
     assert "ValueError" in str(event.attributes["exception.stacktrace"])
     assert "hunter2" not in f"{event.attributes}{found.status.description}"
+
+
+def test_to_park_a_record_is_no_error_of_its_span() -> None:
+    calls = 0
+
+    async def handle(_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise Later(1)
+
+    found = spans(handle, Record("orders", 0, 0))
+    assert [(each.status.status_code, each.events) for each in found] == [(StatusCode.UNSET, ())] * 2
 
 
 def test_what_cannot_be_decoded_is_an_event_as_well() -> None:

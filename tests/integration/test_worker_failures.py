@@ -22,7 +22,7 @@ from tidegate.retries.backoff import Exponential, Fixed
 from tidegate_adapters import sending
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome
 from tidegate_adapters.handlers import Undecodable, unread_and_sends
-from tidegate_adapters.kafka import OnFailure, Worker
+from tidegate_adapters.kafka import Later, OnFailure, Worker
 from tidegate_adapters.kafka_ports import Producer, producer, theirs
 from tidegate_adapters.sending import DeadLetters, Failed, Sender, failed_by
 
@@ -249,6 +249,73 @@ def test_none_and_no_records_are_the_same() -> None:
 
 def number(record: Record) -> int:
     return int(record.value or b"")
+
+
+# --- what is parked -----------------------------------------------------------------------------------------------------
+
+
+@final
+class Parks:
+    """Asks to be called again with what is early, so many times; keeps what it was called with."""
+
+    def __init__(self, times: int = 2) -> None:
+        self.times, self.seen = times, list[bytes]()
+
+    async def __call__(self, record: Record) -> None:
+        value = record.value or b""
+        self.seen.append(value)
+        if value == b"early" and self.seen.count(value) <= self.times:
+            raise Later(30 * MILLISECOND)
+
+
+def test_what_is_parked_is_no_failure_and_others_go_on() -> None:
+    handle = Parks()
+    outcome = on_log(worker(handle), b"early", b"a", b"b")
+
+    assert outcome.is_whole
+    assert (outcome.handled, outcome.failed) == (3, 0)
+    assert handle.seen == [b"early", b"a", b"b", b"early", b"early"]
+
+
+def test_the_key_of_what_is_parked_waits_and_other_keys_go_on() -> None:
+    handle = Parks()
+    assert on_log(worker(handle, consumer=BY_KEY), b"early", b"a", b"b", keys=[b"x", b"x", b"y"]).is_whole
+    assert handle.seen == [b"early", b"b", b"early", b"early", b"a"]
+
+
+def test_a_plain_function_may_park_and_an_embedded_run_waits_for_it() -> None:
+    """Longer than nothing may move otherwise."""
+    seen: list[bytes | None] = []
+
+    def handle(record: Record) -> None:
+        seen.append(record.value)
+        if len(seen) == 1:
+            raise Later(2 * SECOND + 200 * MILLISECOND)
+
+    assert on_log(worker(handle), b"a").is_whole
+    assert seen == [b"a", b"a"]
+
+
+def test_to_park_does_not_use_up_what_may_be_tried_again() -> None:
+    """A dead letter tells of the attempts that failed."""
+    count = 0
+
+    async def handle(_: Record) -> None:
+        nonlocal count
+        count += 1
+        if count in (1, 2, 4):
+            raise Later(MILLISECOND)
+        raise ValueError
+
+    made = worker(handle, retries=1, backoff=SOON, on_failure=OnFailure.DEAD_LETTER, dead_letter="dead")
+    [sent] = on_log(made, b"a").sent
+    assert (count, headers_of(sent)["attempts"]) == (5, "2")
+
+
+@pytest.mark.parametrize("delay", [-1, 0.5, "5 s"])
+def test_only_a_length_of_time_can_be_waited_for(delay: Any) -> None:
+    with pytest.raises(Misuse, match="a delay in microseconds"):
+        Later(delay)
 
 
 # --- batches ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ simulator's business. What the worker sends is kept, and nobody consumes it. Eac
 `{"base64": "/9j/4A=="}` for any other bytes, or null.
 
 A run ends once all is committed, or once nothing moves any more: no user code is in work, and what has failed is not tried
-again within the longest delay of the rules.
+again within the longest delay of the rules, and the longest for which something was parked.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Final, ParamSpec, Protocol, TypeVar, cast, final
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND
+from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
-from tidegate_adapters.handlers import Called, pattern_of
+from tidegate_adapters.handlers import Called, Later, pattern_of
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import Client, Producer, Received, ours, theirs
 
@@ -312,6 +312,7 @@ class EmbeddedRun:
         hooks = None if worker.hooks is None else self._counted(worker.hooks)
         self.worker: Final = worker.configured(worker.settings, self._handled(worker.handle), hooks)
         self._log, self._running, self._began, self._failed, self._done = log, 0, 0, 0, 0
+        self._parked: Duration = 0
 
     async def run(self) -> Outcome:
         """Run it.
@@ -332,7 +333,8 @@ class EmbeddedRun:
     @property
     def _patience_s(self) -> float:
         rules = self.worker.settings.consumer.partition
-        return (delay_after(rules.backoff, rules.fanout.retries_max + 1) + _MORE) / SECOND
+        longest = max(self._parked, delay_after(rules.backoff, rules.fanout.retries_max + 1))
+        return (longest + _MORE) / SECOND
 
     def _moves(self) -> tuple[int, int]:
         """What changes with all that happens."""
@@ -354,6 +356,9 @@ class EmbeddedRun:
             self._running += 1
             try:
                 return await code(*args, **kwargs)
+            except Later as later:
+                self._parked = max(self._parked, later.delay)
+                raise
             except Exception:
                 self._failed += 1
                 raise

@@ -26,7 +26,7 @@ from contextvars import copy_context
 from enum import Enum, unique
 from functools import cache
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, TypeAlias, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 
@@ -34,9 +34,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate.model.values import check_callable
+from tidegate.retries.backoff import check_delay
 
 __all__ = [
-    "Called", "Decode", "Handlers", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "pattern_of",
+    "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "pattern_of",
     "unread_and_sends",
 ]  # fmt: skip
 
@@ -60,6 +61,23 @@ class Undecodable(Enum):
     SKIP = "it is logged, and counts as done"
     RAW = "its handler gets the record as it came"
     DEAD_LETTER = "it goes to the dead-letter topic, and counts as done"
+
+
+@final
+class Later(Exception):  # noqa: N818  it is no error
+    """What a handler raises to be called again with its record: that is no failure, and no attempt.
+
+    Args:
+        delay: How long to wait until then, in microseconds.
+
+    Raises:
+        Misuse: It is no length of time.
+    """
+
+    def __init__(self, delay: Duration) -> None:
+        check_delay(delay, "a delay in microseconds", 0)
+        super().__init__(f"again in {seconds(delay)}")
+        self.delay: Final = delay
 
 
 @final

@@ -37,7 +37,7 @@ from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
 from tidegate.model.records import Send, TopicPartition
 from tidegate.model.values import check_type
 from tidegate.retries.backoff import Delays
-from tidegate_adapters.handlers import Called, Decode, Handlers, Undecodable, UserHandler, called
+from tidegate_adapters.handlers import Called, Decode, Handlers, Later, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Code, Estimate, Hooks, Member, Observer, Recording
 from tidegate_adapters.kafka_ports import Connect, Produce, check_options, client, producer
 from tidegate_adapters.monitor import Monitor
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tidegate_adapters.tracing import TracerProvider
 
 __all__ = [
-    "Decode", "Estimate", "Handlers", "Hooks", "Lifespan", "Observer", "OnFailure", "Recording", "Send", "Undecodable",
+    "Decode", "Estimate", "Handlers", "Hooks", "Later", "Lifespan", "Observer", "OnFailure", "Recording", "Send", "Undecodable",
     "UserHandler", "Worker",
 ]  # fmt: skip
 
@@ -88,8 +88,9 @@ class Worker:
         topics: What to consume: names, and patterns that begin with `^`, for which new topics are looked for every
             `metadata_max_age_ms`. Or the handler of each: `{"orders": ship, "^audit[.].*": keep}`.
         handle: The user's code, called with each record at least once: an async function, or a plain one, which runs in a
-            thread. It answers None, or what is to be sent before the record counts as done: a `Send`, or several. When it
-            raises, `on_failure` says what follows; by default the record's partition stops. One for all topics, or one
+            thread. It answers None, or what is to be sent before the record counts as done: a `Send`, or several. Where it
+            raises `Later`, it is called again after a while; where it raises anything else, `on_failure` says what follows: by
+            default the record's partition stops. One for all topics, or one
             by topic.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.

@@ -53,6 +53,7 @@ from tidegate.consumer.commands import (
     Lost,
     Measured,
     RecordsHandled,
+    RecordsParked,
     Release,
     Request,
     Revoked,
@@ -83,11 +84,11 @@ from tidegate.consumer.worker import (
 )
 from tidegate.model.effects import Cancel, Failure, Refused
 from tidegate.model.errors import TidegateError
-from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, jittered
+from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, jittered, seconds
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
-from tidegate_adapters.handlers import Called, Undecodable, Unread, is_pattern, pattern_of, unread_and_sends
+from tidegate_adapters.handlers import Called, Later, Undecodable, Unread, is_pattern, pattern_of, unread_and_sends
 from tidegate_adapters.kafka_ports import Client, Received, ours, record_of, theirs
 from tidegate_adapters.runtime import After, Call, CallEach, Ended, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
@@ -660,15 +661,23 @@ class Member:
         """What the handlers of some records have come to."""
         done: list[int] = []
         failed: list[int] = []
+        parked: dict[Duration, list[int]] = {}
         for record, reply, _ in ended:
             assert isinstance(record, Record)
-            if isinstance(reply, BaseException):
+            if isinstance(reply, Later):
+                parked.setdefault(reply.delay, []).append(record.offset)
+            elif isinstance(reply, BaseException):
                 self._log_failure(work, record.offset, reply, handle.attempt)
                 self._note_failure(work, (record.offset,), reply, handle.attempt)
                 failed.append(record.offset)
             else:
                 done.append(record.offset)
         self._done(work, done)
+        for delay, offsets in parked.items():
+            placed = _placed(work.partition, tuple(offsets), handle.attempt)
+            log.info("%s of %s are parked for %s", offsets, work.partition, seconds(delay), extra=placed)
+            put_off = RecordsParked(tuple(offsets), delay, handle.attempt)
+            self._runtime.tell(WorkReported(work.partition, work.generation, put_off))
         if self._tallies is not None:  # it is on the way of each record
             self._tally(work, len(done), _raised(ended) if failed else 0, [*map(_SECONDS, ended)])
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
@@ -785,8 +794,8 @@ _SECONDS: Final = attrgetter("seconds")
 
 
 def _raised(ended: Iterable[Ended]) -> int:
-    """How many of the calls have raised, but for those that were interrupted."""
-    return sum(isinstance(each.reply, BaseException) and not isinstance(each.reply, Refused) for each in ended)
+    """How many of the calls have raised, but for those that were interrupted, or ask to be called again."""
+    return sum(isinstance(each.reply, BaseException) and not isinstance(each.reply, Refused | Later) for each in ended)
 
 
 def _ours(error: BaseException) -> BaseException:

@@ -20,7 +20,7 @@ from typing import Final
 from tidegate import __version__
 from tidegate.model.errors import MissingExtra
 from tidegate.model.records import Record
-from tidegate_adapters.handlers import Called, Unread
+from tidegate_adapters.handlers import Called, Later, Unread
 from tidegate_adapters.printable import redacted
 
 try:
@@ -91,7 +91,9 @@ def traced(call: Called, provider: TracerProvider, group: str) -> Called:
             try:
                 reply = await call(given)
             except BaseException as error:
-                _note(span, error)
+                is_parked = isinstance(error, Later) and isinstance(given, Record)
+                if not is_parked:
+                    _note(span, error)
                 raise
             for each in reply if isinstance(reply, tuple) else (reply,):
                 if isinstance(each, Unread):

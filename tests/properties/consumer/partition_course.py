@@ -39,6 +39,7 @@ from tidegate.consumer.commands import (
     Measured,
     MetadataRefused,
     RecordsHandled,
+    RecordsParked,
     Release,
     Request,
     RetryTimerFired,
@@ -88,6 +89,7 @@ from tidegate.consumer.strategies import partition as drawn
 from tidegate.consumer.watermark import done_offsets, open_offsets
 from tidegate.consumer.windowed import Windowed
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, Refused
+from tidegate.model.instants import Duration
 from tidegate.retries.backoff import delay_after
 
 MOVE_BYTES: Final = 8
@@ -125,6 +127,7 @@ class Course:
     delivered: set[int] = attrs.field(factory=set)
     begun: set[int] = attrs.field(factory=set)
     runs: set[tuple[int, int, int]] = attrs.field(factory=set)
+    put_off: dict[Handle, Duration] = attrs.field(factory=dict)
     unanswered: set[int] = attrs.field(factory=set)
     diverted: set[bytes] = attrs.field(factory=set)
     interrupted: set[tuple[Work, int]] = attrs.field(factory=set)
@@ -152,6 +155,17 @@ class Course:
         self.state = step.state
         if is_left and isinstance(before, Owned) and isinstance(step.state, Owned):
             self.must("P11", laws.is_left_to_the_next_owner(before, step.state))
+        match event:
+            case WorkReported(_, _, RecordsParked(offsets, _, attempt)) if is_news and isinstance(before, Owned):
+                ran = {
+                    each.work.offsets[0]
+                    for each in before.asked
+                    if each.work.request == Handle(each.work.offsets, attempt)
+                }
+                if isinstance(step.state, Owned):
+                    self.must("P15", laws.is_put_off(before, step.state, ran & {*offsets}))
+            case _:
+                pass
         commands = [*step.commands]
         if is_news and isinstance(event, Assigned):
             while commands and isinstance(commands[0], Cancel | Release):
@@ -200,14 +214,14 @@ class Course:
             case asked, _:
                 return self.asked[work] if asked == request else set()
 
-    def parts(self, work: Work, what: FanoutEvent | RecordsHandled) -> set[int]:
+    def parts(self, work: Work, what: FanoutEvent | RecordsHandled | RecordsParked) -> set[int]:
         """Which parts of the work it tells of."""
         left, request = self.asked[work], work.request
         if isinstance(request, Handle):
-            if not isinstance(what, RecordsHandled) or what.attempt != request.attempt:
+            if not isinstance(what, RecordsHandled | RecordsParked) or what.attempt != request.attempt:
                 return set()
-            return left & {*what.done, *what.failed}
-        if isinstance(what, RecordsHandled):
+            return left & ({*what.done, *what.failed} if isinstance(what, RecordsHandled) else {*what.offsets})
+        if isinstance(what, RecordsHandled | RecordsParked):
             return set()
         if isinstance(what, WindowOpened) or what.window != request.window:
             return set()
@@ -226,7 +240,9 @@ class Course:
     def is_left(self, event: Event) -> bool:
         """Whether it tells that work has ended which was interrupted, or has failed after it was revoked."""
         match event:
-            case WorkFailed() | WorkReported(_, _, TasksReported(_, _, _, Report.FAILED | Report.UNDELIVERED)):
+            case WorkFailed() | WorkReported(
+                _, _, TasksReported(_, _, _, Report.FAILED | Report.UNDELIVERED) | RecordsParked()
+            ):
                 return self.is_revoked
             case _:
                 return False
@@ -265,7 +281,7 @@ class Course:
         if not self.asked[work]:
             del self.asked[work]
 
-    def reported(self, what: FanoutEvent | RecordsHandled) -> None:
+    def reported(self, what: FanoutEvent | RecordsHandled | RecordsParked) -> None:
         for work in tuple(self.asked):
             parts = self.parts(work, what)
             if not parts:
@@ -275,6 +291,9 @@ class Course:
                     self.processed |= parts & {*done}
                     if attempt > self.rules.fanout.retries_max:
                         self.unanswered |= parts - {*done}
+                case RecordsParked(_, delay, attempt):
+                    self.runs -= {(each, 0, attempt) for each in parts}
+                    self.put_off |= {Handle((each,), attempt): delay for each in parts}
                 case TasksReported(_, _, _, Report.SUCCEEDED):
                     self.processed |= self.about(work, parts)
                 case TasksReported(_, _, attempt, Report.RETRIED) if attempt <= self.rules.fanout.retries_max:
@@ -363,7 +382,9 @@ class Course:
             case StartDrainTimer():
                 self.agrees(self.is_revoked and isinstance(event, Revoked | DrainTimerFired))
             case StartRetryTimer(_, _, start, duration):
-                self.agrees(duration >= delay_after(self.rules.backoff, 1))
+                least = delay_after(self.rules.backoff, 1)
+                put_off = self.put_off.pop(start, None) if isinstance(start, Handle) else None
+                self.agrees(duration >= least if put_off is None else duration == put_off)
                 self.agrees(start is None or not self.is_revoked)
             case _:
                 assert_never(command)
@@ -475,6 +496,7 @@ class Course:
             self.delivered,
             self.begun,
             self.runs,
+            self.put_off,
             self.unanswered,
             self.diverted,
             self.interrupted,
@@ -617,6 +639,10 @@ class Course:
         same = {each for each in same if (each, 0, request.attempt) in self.runs} if how % 6 == 5 else set()
         ended = [*dict.fromkeys((*request.offsets[: 1 + how // 8 % len(request.offsets)], *sorted(same)))]
         bad = {offset for at, offset in enumerate(ended) if how % 6 == 1 and rest[0] >> at % 8 & 1}
+        if how % 6 == 4 and rest[1] % 2:
+            parked = RecordsParked(tuple(ended), Duration(rest[2]), request.attempt)
+            self.happens(WorkReported(TP, work.generation, parked))
+            return
         done = tuple(offset for offset in reversed(ended) if offset not in bad)
         what = RecordsHandled(done, tuple(sorted(bad)), request.attempt)
         self.happens(WorkReported(TP, work.generation, what))
@@ -673,6 +699,7 @@ class Course:
         handled = (
             RecordsHandled((number,), (number + 1,), attempt),
             RecordsHandled((number + 1, number), (), attempt),
+            RecordsParked((number, number + 1), Duration(number), attempt),
         )
         events: tuple[Event, ...] = (
             *(WorkReported(TP, generation, what) for what in (*whats, *handled)),

@@ -32,7 +32,7 @@ TP: Final = TopicPartition("t", 0)
 FLAT: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
 RETRIED: Final = Rules(1, 0, task_delivery=True, record_delivery=False, window_delivery=False)
 SLOW: Final = Budget(4, cancel=1, commit=1)
-ALL: Final = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12")
+ALL: Final = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15")
 
 
 def succeeded(generation: int, offset: int) -> Event:

@@ -24,6 +24,7 @@ from tidegate.consumer.commands import (
     Interrupt,
     MetadataRefused,
     RecordsHandled,
+    RecordsParked,
     Release,
     Request,
     RetryTimerFired,
@@ -84,6 +85,7 @@ REPLIES: Final = (
     RecordsDelivered(0, (5,)),
     WindowDelivered(0),
     RecordsHandled((5,), (7,)),
+    RecordsParked((5,), 1),
 )
 
 

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.commands import Assigned, Event, Handle, RecordsHandled, Work, WorkFailed, WorkReported
+from tidegate.consumer.commands import (
+    Assigned,
+    Event,
+    Handle,
+    RecordsHandled,
+    RecordsParked,
+    Work,
+    WorkFailed,
+    WorkReported,
+)
 from tidegate.consumer.outliving import AllOutliving, given_up, handlers_of, records_of, without_ended
 from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.partition_state import Owned, Unassigned
@@ -48,11 +57,15 @@ def courses(draw: st.DrawFn) -> Course:
         ),
         *(generations, attempts, offsets, st.integers(0, 5)),
     )
+    parked = st.builds(
+        lambda generation, attempt, some: WorkReported(TP, generation, RecordsParked(some, 1, attempt)),
+        *(generations, attempts, offsets),
+    )
     failed = st.builds(
         lambda generation, attempt, some: WorkFailed(TP, generation, Handle(some, attempt)),
         *(generations, attempts, offsets),
     )
-    return given_up((), OWNED, [Cancel(each) for each in works]), draw(st.lists(reported | failed, max_size=8))
+    return given_up((), OWNED, [Cancel(each) for each in works]), draw(st.lists(reported | parked | failed, max_size=8))
 
 
 def told(event: Event) -> set[tuple[int, int, int]]:
@@ -60,6 +73,8 @@ def told(event: Event) -> set[tuple[int, int, int]]:
     if isinstance(event, WorkFailed) and isinstance(event.request, Handle):
         return {(event.generation, event.request.attempt, offset) for offset in event.request.offsets}
     assert isinstance(event, WorkReported)
+    if isinstance(event.what, RecordsParked):
+        return {(event.generation, event.what.attempt, offset) for offset in event.what.offsets}
     assert isinstance(event.what, RecordsHandled)
     return {(event.generation, event.what.attempt, offset) for offset in (*event.what.done, *event.what.failed)}
 

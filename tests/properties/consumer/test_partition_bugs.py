@@ -20,6 +20,8 @@ from tidegate.consumer.commands import (
     Event,
     Handle,
     Lost,
+    RecordsHandled,
+    RecordsParked,
     Release,
     Request,
     RetryTimerFired,
@@ -27,6 +29,7 @@ from tidegate.consumer.commands import (
     SlotFreed,
     StartRetryTimer,
     WorkFailed,
+    WorkReported,
 )
 from tidegate.consumer.commit_metadata import encoded, surveyed
 from tidegate.consumer.commits import Commits
@@ -164,6 +167,24 @@ def takes_interrupted_for_failed(rules: PartitionRules, state: PartitionState, e
             return rules.step(state, event)
 
 
+def takes_parked_for_failed(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: to be called again later is a failed attempt."""
+    match event:
+        case WorkReported(partition, generation, RecordsParked(offsets, _, attempt)):
+            return rules.step(state, WorkReported(partition, generation, RecordsHandled((), offsets, attempt)))
+        case _:
+            return rules.step(state, event)
+
+
+def takes_parked_for_done(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted bug: a handler that has ended has handled its record."""
+    match event:
+        case WorkReported(partition, generation, RecordsParked(offsets, _, attempt)):
+            return rules.step(state, WorkReported(partition, generation, RecordsHandled(offsets, (), attempt)))
+        case _:
+            return rules.step(state, event)
+
+
 def does_not_back_off(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
     """Planted bug: whatever is to be tried again after a while is tried at once."""
     step = rules.step(state, event)
@@ -261,6 +282,12 @@ IN_SOME_MODE: Final[Mapping[str, tuple[Machine, str, Mapping[str, object]]]] = {
         "P12",
         {"hooks": False, "fanout": RETRIED, "running_max": 3, "metadata_max": 0, "replay_max": 9},
     ),
+    "takes parked for failed": (
+        steps(takes_parked_for_failed),
+        "P15",
+        {"hooks": False, "fanout": FLAT, "running_max": 3},
+    ),
+    "takes parked for done": (steps(takes_parked_for_done), "P15", {"hooks": False, "fanout": FLAT, "running_max": 3}),
     "takes interrupted for failed": (steps(takes_interrupted_for_failed), "P11", {"drain": SLOW}),
 }
 
@@ -273,5 +300,5 @@ def test_a_planted_bug_breaks_the_law_in_some_mode(machine: Machine, law: str, m
 
 
 def test_each_law_is_broken_by_something() -> None:
-    """P1 to P12."""
+    """P1 to P12, and P15."""
     assert {law for _, law, _ in IN_SOME_MODE.values()} == {*ALL}

@@ -24,12 +24,15 @@ from tidegate.consumer.commands import (
     Fetch,
     Fetched,
     Handle,
+    RecordsParked,
     Release,
     RetryTimerFired,
     Revoked,
     StartRetryTimer,
     Work,
     WorkFailed,
+    WorkReported,
+    WorkUnanswered,
 )
 from tidegate.consumer.fanout import (
     ArrangeFailed,
@@ -173,6 +176,58 @@ def test_without_hooks_a_failure_is_tried_again_after_a_while() -> None:
         (Work(TP, 1, again, (0,)),),
     ]
     assert after(rules, *happened).failed == (0,)
+
+
+def test_what_is_parked_is_handled_again_at_the_same_attempt_after_its_time() -> None:
+    """Law P15: nothing else waits for it, it may be parked again, and a failure counts as the first."""
+    rules = PartitionRules(2, fanout=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
+    parked = WorkReported(TP, 1, RecordsParked((0,), 7 * SECOND))
+    happened = (
+        *(Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), parked, RetryTimerFired(TP, 1, Handle((0,)))),
+        *(succeeded(1, 1), parked, RetryTimerFired(TP, 1, Handle((0,))), failed(1, 0)),
+    )
+    commands = course(rules, *happened)
+    timer = StartRetryTimer(TP, 1, Handle((0,)), 7 * SECOND)
+
+    assert commands[2] == (timer, handle(1, 2))
+    assert commands[3] == ()
+    assert commands[4] == (handle(1, 0),)
+    assert commands[5] == (timer,)
+    assert commands[7] == (StartRetryTimer(TP, 1, Handle((0,), 2), SECOND // 10),)
+
+
+@pytest.mark.parametrize("ordering", [Ordering.BY_KEY, Ordering.BY_OFFSET])
+def test_what_waits_for_a_parked_record_waits(ordering: Ordering) -> None:
+    """Laws P8 and P15: with an order by key, other keys go on."""
+    rules = PartitionRules(3, ordering=ordering, metadata_max=0)
+    parked = WorkReported(TP, 1, RecordsParked((0,), SECOND))
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2), (b"k", b"k", b"l")), parked)
+    begun = [each for step in course(rules, *happened) for each in step if isinstance(each, Work)]
+
+    assert [each.offsets for each in begun] == [(0, 2) if ordering is Ordering.BY_KEY else (0,)]
+
+
+def test_what_is_parked_is_left_to_the_next_owner() -> None:
+    """Laws P11 and P15: a revocation does not wait for it, whether it was parked before or after, and its timer is cancelled."""
+    rules = PartitionRules(2, metadata_max=0)
+    parked = WorkReported(TP, 1, RecordsParked((0,), SECOND))
+    before = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), parked, Revoked(TP))
+    behind = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP), parked)
+
+    assert {Cancel(StartRetryTimer(TP, 1, Handle((0,)), SECOND)), Release(TP)} <= {*before[3]}
+    assert Release(TP) in behind[3]
+    assert not any(isinstance(each, StartRetryTimer) for each in behind[3])
+
+
+def test_what_a_command_ends_with_beside_what_is_parked_has_failed() -> None:
+    """Laws P14 and P15."""
+    rules = PartitionRules(2, metadata_max=0)
+    ended = WorkReported(TP, 1, RecordsParked((0,), SECOND), Handle((0, 1)))
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), ended)
+
+    said = {StartRetryTimer(TP, 1, Handle((0,)), SECOND), WorkUnanswered(TP, 1, Handle((1,)))}
+    assert said <= {*course(rules, *happened)[2]}
+    assert after(rules, *happened).failed == (1,)
 
 
 def test_replacements_are_ever_further_apart() -> None:

@@ -26,6 +26,7 @@ from tidegate.consumer.commands import (
     Measured,
     MetadataRefused,
     RecordsHandled,
+    RecordsParked,
     RetryTimerFired,
     Revoked,
     SlotFreed,
@@ -129,6 +130,8 @@ def test_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
         lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsHandled((-1,)))),
         lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsHandled((1,), (1,)))),
         lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsHandled((1,), attempt=0))),
+        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsParked((1,), -1))),
+        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsParked((-1,), 1))),
         lambda: PartitionRules().step(Unassigned(), WorkFailed(TP, 1, Handle((1.5,)))),  # type: ignore[arg-type]
     ],
 )
@@ -170,6 +173,10 @@ def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
         (Fetched(TP, 3, (5, 7)), "fetched t-0 [5, 7] (generation 3)"),
         (WorkReported(TP, 3, WindowDelivered(1)), "t-0 reports WindowDelivered(window=1) (generation 3)"),
         (WorkReported(TP, 3, RecordsHandled((2, 1), (3,))), "t-0 reports handled 1-2, failed 3 (generation 3)"),
+        (
+            WorkReported(TP, 3, RecordsParked((2, 1), SECOND, 2)),
+            "t-0 reports parked 1-2 for 1 s (attempt 2) (generation 3)",
+        ),
         (WorkReported(TP, 3, RecordsHandled(attempt=2)), "t-0 reports nothing (attempt 2) (generation 3)"),
         (WorkFailed(TP, 3, Handle((1, 2), 2)), "t-0 raised at handle 1-2 (attempt 2) (generation 3)"),
         (Batch((Revoked(TP), Lost(TP))), "revoked t-0; lost t-0"),

@@ -13,7 +13,8 @@ A `Handle` of several records is the same as one for each, and a `RecordsHandled
 commands out keeps account of records, and not of commands: an `Interrupt` or a `Cancel` names records as they are in work by
 then, in other batches than those in which they were begun.
 
-    Work of Handle    call the handler with each record             RecordsHandled: of any of them, as they end, in any batches
+    Work of Handle    call the handler with each record             RecordsHandled: of any of them, as they end, in any batches;
+                                                                    or RecordsParked, in the same way
     Work of the rest  ask user code once                            WorkReported with `ended`, or WorkFailed: once; before that,
                                                                     as many WorkReported without `ended` as it likes
     Interrupt         cancel what user code does there              the event of the work itself, once it has ended
@@ -60,6 +61,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_tuple, check_type
+from tidegate.retries.backoff import check_delay
 
 __all__ = [
     "ANSWERS",
@@ -86,6 +88,7 @@ __all__ = [
     "MetadataRefused",
     "Records",
     "RecordsHandled",
+    "RecordsParked",
     "Release",
     "Request",
     "RetryTimerFired",
@@ -397,6 +400,26 @@ class RecordsHandled:
 
 @final
 @attrs.frozen(cache_hash=True)
+class RecordsParked:
+    """The handlers of these records have ended, and ask to be called again later: neither well nor badly.
+
+    Attributes:
+        offsets: The records, in any order.
+        delay: How long to wait until then, in microseconds.
+        attempt: Which attempt it was, and will be again.
+    """
+
+    offsets: tuple[int, ...]
+    delay: Duration
+    attempt: int = 1
+
+    def __str__(self) -> str:
+        again = f" (attempt {self.attempt})" if self.attempt > 1 else ""
+        return f"parked {ranges(sorted(self.offsets))} for {seconds(self.delay)}{again}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
 class WorkReported(_OfAssignment):
     """User code has reported something of its records, or of a window.
 
@@ -407,7 +430,7 @@ class WorkReported(_OfAssignment):
         ended: What was asked for, where that has ended with this: whatever of it is not answered by now has failed.
     """
 
-    what: FanoutEvent | RecordsHandled
+    what: FanoutEvent | RecordsHandled | RecordsParked
     ended: Request | None = None
 
     def __str__(self) -> str:
@@ -572,7 +595,7 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
     Args:
         command: What was to be done.
         reply: What the world answered, a Failure included. User code that was asked to arrange answers `Tasks`, that was
-            asked to judge answers a `Report`; it may answer `RecordsHandled`, any event of `tidegate.consumer.fanout`, or
+            asked to judge answers a `Report`; it may answer `RecordsHandled`, `RecordsParked`, any event of `tidegate.consumer.fanout`, or
             None: done.
 
     Raises:
@@ -608,7 +631,7 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
             raise Misuse(f"a {type(command).__name__} is not a command of a partition")
 
 
-def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled:
+def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled | RecordsParked:
     """What user code has reported by its reply."""
     match work.request, reply:
         case (
@@ -619,7 +642,8 @@ def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled:
             | TaskReplaced()
             | RecordsDelivered()
             | WindowDelivered()
-            | RecordsHandled(),
+            | RecordsHandled()
+            | RecordsParked(),
         ):
             return reply
         case Handle(offsets, attempt), None:
@@ -675,6 +699,10 @@ def check_event(event: Event) -> None:
         case WorkReported(_, _, what, ended):
             if type(what) is RecordsHandled:
                 _check_handled(what)
+            elif type(what) is RecordsParked:
+                check_numbers(what.offsets, "offsets", OFFSET_MAX)
+                check_delay(what.delay, "a delay in microseconds", 0)
+                check_int(what.attempt, "the number of an attempt", 1)
             else:
                 fanout.check_event(what)
             if ended is not None:

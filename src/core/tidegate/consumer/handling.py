@@ -7,7 +7,7 @@ for good, or was left to the next owner. So a step costs what it is told, and wh
 
     runs -- handled --> done, and gone from here
      |  ^ .
-   failed   ' - READY <- BACKING_OFF: tried again, as often as it may be
+   failed   ' - READY <- BACKING_OFF: tried again, as often as it may be; or as it was parked, at the same attempt
      |
      '--> has failed for good, and the partition says what follows: ANSWERED_FOR, or FAILED
     in a drain: LEFT
@@ -30,6 +30,7 @@ import attrs
 from tidegate.consumer.backpressure import Load
 from tidegate.consumer.order import Order
 from tidegate.consumer.watermark import OffsetTracker, is_open
+from tidegate.model.instants import Duration
 from tidegate.model.sealed import sealed
 
 __all__ = [
@@ -65,12 +66,14 @@ class Deviation:
         phase: How it is doing.
         attempt: Which attempt at it runs, is to come, or was the last.
         is_interrupted: Whether its handler was asked to end.
+        delay: How long it waits where it was parked; None where the back-off says so.
     """
 
     offset: int
     phase: RecordPhase
     attempt: int = 1
     is_interrupted: bool = False
+    delay: Duration | None = None
 
 
 @final
@@ -171,11 +174,15 @@ class Handling:
         entries = {offset: Deviation(offset, phase, attempt) for offset, (phase, attempt) in failures.items()}
         return self.changed(entries, running=-len(entries))
 
+    def parked(self, offsets: Collection[int], attempt: int, delay: Duration) -> Handling:
+        """These ran, and wait to be called again at the same attempt."""
+        waits = {each: Deviation(each, RecordPhase.BACKING_OFF, attempt, delay=delay) for each in offsets}
+        return self.changed(waits, running=-len(waits))
+
     def rested(self, offset: int) -> Handling:
         """What backed off is ready."""
-        return self.changed(
-            {offset: attrs.evolve(self._known(offset), phase=RecordPhase.READY)}, ready=(*self.ready, offset)
-        )
+        now = Deviation(offset, RecordPhase.READY, self._known(offset).attempt)
+        return self.changed({offset: now}, ready=(*self.ready, offset))
 
     def _known(self, offset: int) -> Deviation:
         known = self.of(offset)

@@ -19,7 +19,17 @@ from typing import TypeAlias, final
 
 import attrs
 
-from tidegate.consumer.commands import ANSWERS, Event, Handle, RecordsHandled, Request, Work, WorkFailed, WorkReported
+from tidegate.consumer.commands import (
+    ANSWERS,
+    Event,
+    Handle,
+    RecordsHandled,
+    RecordsParked,
+    Request,
+    Work,
+    WorkFailed,
+    WorkReported,
+)
 from tidegate.consumer.fanout import Start, TasksReported
 from tidegate.consumer.partition_state import Owned
 from tidegate.model.effects import Cancel, Effect
@@ -107,6 +117,8 @@ def _without(each: Outliving, event: WorkReported | WorkFailed) -> Outliving | N
         offsets = {*(told.offsets if isinstance(told, Handle) and told.attempt == request.attempt else ())}
         if isinstance(event, WorkReported) and isinstance(what := event.what, RecordsHandled):
             offsets |= {*what.done, *what.failed} if what.attempt == request.attempt else set()
+        if isinstance(event, WorkReported) and isinstance(parked := event.what, RecordsParked):
+            offsets |= {*parked.offsets} if parked.attempt == request.attempt else set()
         rest = tuple([offset for offset in request.offsets if offset not in offsets])
         if not rest or len(rest) == len(request.offsets):
             return each if rest else None

@@ -52,10 +52,12 @@ Laws
         or its failure stands and is seen, and nothing else waits for it.
     P11 Work that is interrupted or abandoned, or fails once the partition is revoked, is not taken for failed, nor for
         done: the next owner does it again.
-    P12 What has failed is not tried again before its time: neither its tasks, nor those that replace them, nor a commit.
+    P12 What has failed, or was parked, is not tried again before its time: neither its tasks, nor those that replace them, nor a commit.
     P13 A report of many records is the same as a report of each, in any order, where executors are given out after all of
         them: the same is done, failed, in work and waiting then, and the same is begun. Commits may be fewer.
     P14 Work that ends without an answer for all it was asked for has failed as far as that goes, and people are told.
+    P15 What user code parks has neither failed nor is it done: it is handled again at the same attempt, once its time has come,
+        and only what waits for it in the order of work waits. Where the partition is revoked, it is left to the next owner.
 
 Known not to work
     - User code that neither ends nor can be interrupted goes on after the time to drain is over. The new owner then works
@@ -67,6 +69,7 @@ Known not to work
     - Records without a key have no order, and no rest.
     - Which keys are held back or diverted is forgotten with the assignment: the next owner runs the rest of a key that was
       diverted.
+    - In a window nothing can be parked: who asks for that has failed.
     - Where a window has a delivery of its own, its records are settled together. So a failure that stands holds up all of
       them, and the rest of all their keys.
     - To stop behind a failure, or to drop what waits, costs what waits in lines of keys.
@@ -111,6 +114,7 @@ from tidegate.consumer.commands import (
     Measured,
     MetadataRefused,
     RecordsHandled,
+    RecordsParked,
     Release,
     Request,
     RetryTimerFired,
@@ -364,6 +368,8 @@ class PartitionRules:
                     return self._window_reported(part, work, what, ended)
                 if isinstance(what, RecordsHandled) and (ended is None or isinstance(ended, Handle)):
                     return self._handled(part, work, what, ended)
+                if isinstance(what, RecordsParked):
+                    return self._parked(part, work, what, ended)
                 return self._answer_reported(part, work, what, ended)
             case WorkFailed(_, _, request):
                 return self._work_failed(part, request)
@@ -476,6 +482,22 @@ class PartitionRules:
             return Step(part)
         return self._moved(part, after, order.settled(count, done), work.ended(count, done), count)
 
+    def _parked(self, part: Owned, work: Handling, what: RecordsParked, ended: Request | None) -> PartitionStep:
+        """Handlers have ended, and are to be called again."""
+        offsets = sorted(work.running_of(part.order, part.tracker, what.offsets, what.attempt))
+        commands: tuple[Command, ...] = ()
+        if offsets and part.phase is Phase.DRAINING:
+            work = work.failed(dict.fromkeys(offsets, (RecordPhase.LEFT, what.attempt)))
+        elif offsets:
+            work = work.parked(offsets, what.attempt, what.delay)
+        part = attrs.evolve(part, work=work)
+        if part.phase is not Phase.DRAINING:
+            commands = tuple([self._retry_timer(part, Handle((each,), what.attempt)) for each in offsets])
+        if isinstance(ended, Handle):  # what else it was asked for has failed
+            rest = self._handled(part, work, RecordsHandled(attempt=ended.attempt), ended)
+            return Step(rest.state, (*commands, *rest.commands))
+        return self._moved(part, commands=commands) if offsets else Step(part)
+
     def _failed(self, part: Owned, offsets: Sequence[int], attempt: int) -> tuple[Owned, tuple[Command, ...]]:
         """These records have failed at this attempt: they are tried again, or have failed for good."""
         assert isinstance(part.work, Handling)
@@ -510,7 +532,7 @@ class PartitionRules:
         return self._moved(part if is_left else self.parts.stopped_at(part, (offset,)), commands=notes)
 
     def _answer_reported(
-        self, part: Owned, work: Handling, what: FanoutEvent | RecordsHandled, ended: Request | None
+        self, part: Owned, work: Handling, what: FanoutEvent | RecordsHandled | RecordsParked, ended: Request | None
     ) -> PartitionStep:
         """User code has answered for a record, or something that it was not asked for."""
         if isinstance(what, RecordsDelivered):
@@ -542,10 +564,10 @@ class PartitionRules:
     # --- work: windows ---
 
     def _window_reported(
-        self, part: Owned, work: Windowed, what: FanoutEvent | RecordsHandled, ended: Request | None
+        self, part: Owned, work: Windowed, what: FanoutEvent | RecordsHandled | RecordsParked, ended: Request | None
     ) -> PartitionStep:
         """What was asked for is followed; what has ended without an answer has failed."""
-        named = None if isinstance(what, RecordsHandled) else self.parts.answer(work.asked, what)
+        named = None if isinstance(what, RecordsHandled | RecordsParked) else self.parts.answer(work.asked, what)
         commands: tuple[Command, ...] = ()
         done = 0
         if named is not None:
@@ -802,6 +824,10 @@ class PartitionRules:
     def _retry_timer(self, part: Owned, start: Handle | Start) -> StartRetryTimer:
         """Until these records or tasks are tried again."""
         if isinstance(start, Handle):
+            assert isinstance(part.work, Handling)
+            known = part.work.of(start.offsets[0])
+            if known is not None and known.delay is not None:
+                return StartRetryTimer(part.partition, part.generation, start, known.delay)
             failures = start.attempt - 1
         else:
             assert isinstance(part.work, Windowed)

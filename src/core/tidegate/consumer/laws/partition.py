@@ -17,7 +17,7 @@ from tidegate.model.effects import Effect
 __all__ = [
     "all_is_processed", "batch_is_its_parts", "changes_nothing", "committed_is_finished", "committed_never_falls",
     "failures_are_not_committed", "fetches_what_is_free", "has_backed_off", "has_nothing_to_start",
-    "is_committed_up_to_a_failure", "is_failed_and_told", "is_left_to_the_next_owner", "is_not_run", "is_released", "nothing_else_waits", "one_commit_in_flight",
+    "is_committed_up_to_a_failure", "is_failed_and_told", "is_left_to_the_next_owner", "is_not_run", "is_put_off", "is_released", "nothing_else_waits", "one_commit_in_flight",
     "only_the_owner_handles", "passes_nothing_unfinished", "starts_nothing", "takes_nothing_behind",
     "tasks_are_bounded", "waits_its_turn",
 ]  # fmt: skip
@@ -167,6 +167,19 @@ def is_failed_and_told(work: Request, asked: Iterable[Work], commands: Iterable[
     """
     is_told = any(isinstance(command, WorkUnanswered) for command in commands)
     return is_told and all(each.request != work for each in asked)
+
+
+def is_put_off(before: Owned, after: Owned, offsets: Collection[int]) -> bool:
+    """Law P15: what is parked has neither failed nor is it done, it does not run, and what else runs goes on.
+
+    Args:
+        before: The partition when the handlers of these ran.
+        after: The same when they were parked.
+        offsets: Those.
+    """
+    others = {each for each in before.asked if each.work.offsets[0] not in offsets}
+    runs = {each.work.offsets[0] for each in after.asked}
+    return is_left_to_the_next_owner(before, after) and others <= {*after.asked} and runs.isdisjoint(offsets)
 
 
 def has_backed_off(command: Effect[object], timers: Iterable[StartRetryTimer]) -> bool:
