@@ -71,7 +71,7 @@ KAFKA_SCRIPTS: Final = _either(20, 200)
 """Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
 KAFKA_TABLE_STEP: Final = _either(3, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
-KAFKA_RUNS: Final = _either(400, 10_000)
+KAFKA_RUNS: Final = _either(1_000, 100_000)
 """Short runs of workers on the simulated Kafka, by seed, spread over the kinds of faults: rarer interleavings."""
 PLANTED_RUNS: Final = 200
 """Among so many seeds each bug that is planted in a worker is found."""

@@ -112,11 +112,11 @@ def stall(seconds: float) -> None:
 class _Future(asyncio.Future[Any]):
     """A future whose place in a set is its loop's to choose."""
 
-    def __init__(self, loop: _SeededLoop) -> None:
-        self._place = loop.random.getrandbits(60)
-        super().__init__(loop=loop)
+    _place: int | None = None
 
     def __hash__(self) -> int:
+        if self._place is None:  # few are ever in a set
+            self._place = cast("_SeededLoop", self.get_loop()).random.getrandbits(60)
         return self._place
 
 
@@ -153,10 +153,10 @@ class _SeededLoop(asyncio.AbstractEventLoop):
 
     def _turn(self) -> None:
         """Do what is ready; where nothing is, move on to the earliest timer."""
-        timers = self._timers
-        while timers and timers[0][-1].cancelled():
+        timers, ready = self._timers, self._ready
+        while timers and timers[0][-1]._cancelled:  # noqa: SLF001  for each turn, a call less
             heapq.heappop(timers)
-        if not self._ready:
+        if not ready:
             if not timers:
                 raise Deadlock(
                     f"nothing is ready and no timer runs, {self.now:g} s after the start",
@@ -165,24 +165,24 @@ class _SeededLoop(asyncio.AbstractEventLoop):
                 )
             self.now = max(self.now, timers[0][0])
         while timers and timers[0][0] <= self.now:
-            self._ready.append(heapq.heappop(timers)[-1])
-        turn, self._ready = self._in_order(self._ready), []
-        turn.reverse()
+            ready.append(heapq.heappop(timers)[-1])
+        turn, self._ready = ready if len(ready) == 1 else self._in_order(ready), []
+        begun = 0
         try:
-            while turn:
-                handle = turn.pop()
-                if not handle.cancelled():
+            for handle in turn:
+                begun += 1
+                if not handle._cancelled:  # noqa: SLF001
                     handle._run()  # noqa: SLF001  the loop's part of a handle
         finally:
-            self._ready[:0] = reversed(turn)  # where SystemExit or KeyboardInterrupt came out
+            if begun < len(turn):  # SystemExit or KeyboardInterrupt came out
+                self._ready[:0] = turn[begun:]
 
     def _in_order(self, handles: list[asyncio.Handle]) -> list[asyncio.Handle]:
         """Any order of the tasks' steps; plain callbacks keep theirs (L3)."""
-        if len(handles) < 2:
-            return handles
-        plain = iter([each for each in handles if not _is_step(each)])
-        self.random.shuffle(handles)
-        return [each if _is_step(each) else next(plain) for each in handles]
+        drawn = [(each, _is_step(each)) for each in handles]
+        plain = iter([each for each, is_step in drawn if not is_step])
+        self.random.shuffle(drawn)
+        return [each if is_step else next(plain) for each, is_step in drawn]
 
     def run_forever(self) -> None:
         if self._thread is not None or self._is_closed:
@@ -312,7 +312,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         """A timer that is cancelled stays where it is until it is the earliest."""
 
     def create_future(self) -> asyncio.Future[Any]:
-        return _Future(self)
+        return _Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, **more: Any) -> asyncio.Task[Any]:
         if self._factory is None:

@@ -76,6 +76,16 @@ def test_commits_without_an_answer_are_ever_further_apart() -> None:
     assert waits == [100_000, 200_000, 400_000, 800_000, SECOND, SECOND, 100_000]
 
 
+def test_a_commit_without_metadata_that_is_refused_for_it_backs_off() -> None:
+    """Law P12: there is nothing to leave out. It was sent again at once, some hundred times a second."""
+    rules = PartitionRules(2, metadata_max=0)
+    begun = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0))
+    refused, again = course(rules, *begun, MetadataRefused(TP, 1, 1), RetryTimerFired(TP, 1, None))[3:]
+
+    assert refused == (StartRetryTimer(TP, 1, None, SECOND // 10),)
+    assert again == (Commit(TP, 1, 1),)
+
+
 def test_a_commit_that_backs_off_is_made_before_the_partition_is_released() -> None:
     """Laws P5 and P12; what comes meanwhile is committed with it."""
     rules = PartitionRules(2, metadata_max=0)

@@ -141,8 +141,9 @@ class Connection:
             self._begin()
 
     def _give_up(self, answer: asyncio.Future[object]) -> None:
-        if self._waits(answer) and not answer.done():
-            answer.set_exception(errors.RequestTimedOutError())
+        if self._waits(answer):  # whoever asked may have gone, and what waits behind it gives up all the same
+            if not answer.done():
+                answer.set_exception(errors.RequestTimedOutError())
             self._break(answer)
 
     def _break(self, answer: asyncio.Future[object]) -> None:

@@ -382,7 +382,9 @@ class PartitionRules:
             case Assigned():  # the group forgot to revoke it: a new life all the same
                 again = self._moved(self._assigned(event))
                 return Step(again.state, (*self._given_up(part), *again.commands))
-            case CommitUnknown(_, _, position) if position == part.committing:
+            case MetadataRefused(_, _, position) if position == part.committing and part.commits.alphabet is not None:
+                return self._moved(part, commits=part.commits.refused_text(self.replay_max))
+            case CommitUnknown(_, _, position) | MetadataRefused(_, _, position) if position == part.committing:
                 commits = part.commits.unknown(self.replay_max)
                 note = CommitsUnanswered(part.partition, part.generation, position, commits.failures)
                 notes = (note,) if commits.is_noteworthy else ()
@@ -391,8 +393,6 @@ class PartitionRules:
                 return self._moved(part, commits=attrs.evolve(part.commits, backs_off=False))
             case RetryTimerFired(_, _, Handle() | Start() as start):
                 return self._rested(part, start)
-            case MetadataRefused(_, _, position) if position == part.committing:
-                return self._moved(part, commits=part.commits.refused_text(self.replay_max))
             case CommitRefused(_, _, position) if position == part.committing:
                 return Step(Unassigned(), self._given_up(part))
             case Lost():
