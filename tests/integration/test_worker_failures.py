@@ -426,6 +426,21 @@ def test_a_batch_of_which_nothing_can_be_decoded_is_done_without_its_handler() -
     assert handle.seen == []
 
 
+def test_to_park_a_batch_is_a_failure_of_it() -> None:
+    """A window is tried again by its attempts alone."""
+    seen: list[int] = []
+
+    async def handle(records: list[Record]) -> None:
+        seen.append(len(records))
+        if len(seen) == 1:
+            raise Later(MILLISECOND)
+
+    assert not on_log(worker(handle, batch=2), b"a", b"b").is_whole
+    seen.clear()
+    assert on_log(worker(handle, batch=2, retries=1, backoff=SOON), b"a", b"b").is_whole
+    assert seen == [2, 2]
+
+
 def test_how_large_a_batch_is_can_be_told_from_outside() -> None:
     handle = Batches()
     made = worker(handle, batch=100)
