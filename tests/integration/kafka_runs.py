@@ -651,6 +651,8 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
         folder: Where the decisions of the members are recorded, if anywhere.
     """
     told = course(seed, kinds)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     kept: list[Story] = []
 
     async def main(random: Random) -> Story:

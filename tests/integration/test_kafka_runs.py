@@ -15,6 +15,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
@@ -25,7 +26,9 @@ from tests.length import KAFKA_RUNS, PLANTED_RUNS
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import PartitionRules
+from tidegate.sim.recording import Same, read
 from tidegate_adapters import kafka_member, kafka_ports
+from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.runtime import Runtime
@@ -131,6 +134,19 @@ BUGS: Final[Mapping[str, Bug]] = {
 }  # fmt: skip
 
 
+MEMBER: Final = """
+from tests.integration.kafka_runs import CLIENT, DRAIN, EXECUTORS, ConsumerRules, PartitionRules, Worker
+
+async def handle(record): ...
+
+worker, other = (
+    Worker(["t"], handle, bootstrap="here:9092", group="g", **CLIENT,
+           consumer=ConsumerRules(executors, partition=PartitionRules(drain=DRAIN)))
+    for executors in (EXECUTORS, 1)
+)
+"""
+
+
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
     """The function is as the bug has it."""
@@ -170,6 +186,18 @@ def test_no_run_is_wrong(kind: str) -> None:
 def test_a_seed_tells_the_same_story(seed: int) -> None:
     """Or no line could run it again."""
     assert judged(seed).lines == judged(seed).lines
+
+
+def test_what_a_member_recorded_is_decided_again(tmp_path: Path) -> None:
+    """By the worker that it was, as `tidegate replay` does it; by other rules it is another."""
+    assert judged(17, ("nothing",), tmp_path / "17").wrong == []
+    (tmp_path / "member.py").write_text(MEMBER)
+    recording = read((tmp_path / "17" / "a.jsonl").read_text("utf-8"))
+
+    same = again(recording, f"{tmp_path}/member.py:worker")
+    assert isinstance(same, Same)
+    assert same.steps > 20
+    assert not isinstance(again(recording, f"{tmp_path}/member.py:other"), Same)
 
 
 def test_every_kind_of_fault_is_drawn() -> None:

@@ -28,6 +28,7 @@ from tidegate.sim.tagged import named_classes
 from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.targets import attribute, takes_nothing
+from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = ["again", "execute_again"]
 
@@ -101,8 +102,7 @@ def again(recording: Recording, target: str) -> Executed:
     value, module = attribute(target)
     classes = named_classes(each for space in (*_OURS, module) for each in vars(space).values())
     try:
-        if isinstance(value, ConsumerRules | WorkerRules):
-            rules = value if isinstance(value, WorkerRules) else WorkerRules(value)
+        if (rules := _rules_of(value)) is not None:
             return stepped(recording, WorkerState(), _of(rules), classes)
         return executed(recording, _run_of(value, target, module), classes)
     except TidegateError as error:
@@ -110,6 +110,18 @@ def again(recording: Recording, target: str) -> Executed:
         raise
     except Exception as error:
         raise raised(error, f"{target} raised an error") from error
+
+
+def _rules_of(value: object) -> WorkerRules | None:
+    """The rules of a worker, or of what says them; None if it is neither."""
+    match value:
+        case WorkerRules():
+            return value
+        case ConsumerRules():
+            return WorkerRules(value)
+        case _:
+            told = getattr(value, "settings", None)  # a Worker, which needs the driver of Kafka
+            return WorkerRules(told.consumer, told.leave) if isinstance(told, WorkerSettings) else None
 
 
 def _of(rules: WorkerRules) -> Callable[[WorkerState, object], ShutdownStep]:
@@ -123,7 +135,7 @@ def _of(rules: WorkerRules) -> Callable[[WorkerState, object], ShutdownStep]:
 
 def _run_of(make: object, target: str, module: ModuleType) -> Program[object]:
     """A new run of the program."""
-    todo = "name a function without arguments that returns program(...), or a ConsumerRules or WorkerRules"
+    todo = "name a function without arguments that returns program(...), or a Worker, a ConsumerRules or WorkerRules"
     if callable(make) and not takes_nothing(make):
         raise Misuse(f"{target} takes arguments, and a recording holds a digest of them only", todo=todo)
     made: object = make() if callable(make) else make
