@@ -620,3 +620,23 @@ def test_what_a_call_ends_with_has_ended_before_it_is_told() -> None:
         await runtime.close()
 
     asyncio.run(scenario())
+
+
+def test_calls_with_nothing_have_ended_at_once() -> None:
+    """Law RT1: whoever asks for none is told so, and waits for nobody."""
+
+    @attrs.frozen
+    class Asks:
+        def step(self, state: tuple[object, ...], event: object) -> Step[tuple[object, ...], object]:
+            return Step(state, (event,)) if event == "asked" else Step((*state, event))
+
+    async def scenario() -> None:
+        async def code(_: object) -> None: ...
+
+        runtime: Runtime[tuple[object, ...], object, object]
+        runtime = Runtime(Asks(), (), lambda _: CallEach(code, ()), lambda _, reply: reply)
+        runtime.tell("asked")
+        assert await asyncio.wait_for(runtime.until(lambda state: state != ()), 10) == ((),)
+        await runtime.close()
+
+    asyncio.run(scenario())
