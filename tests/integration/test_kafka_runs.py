@@ -8,6 +8,7 @@ of each member, which `tidegate replay` executes again.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import logging
@@ -16,23 +17,30 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, final
+from random import Random
+from typing import Any, Final, cast, final
 
 import attrs
 import pytest
-from tests.integration.kafka_runs import KINDS, course, found, judged, line
+from tests.integration.kafka_runs import DRAIN, KINDS, course, found, judged, line
 from tests.length import KAFKA_RUNS, PLANTED_RUNS
 
+from tidegate.consumer.backpressure import PartitionLimits, Thresholds
+from tidegate.consumer.commands import Event, Measured
 from tidegate.consumer.commits import Commits
-from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
+from tidegate.model.records import Record
 from tidegate.sim.recording import Same, read
 from tidegate_adapters import kafka_member, kafka_ports
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_member import Member
+from tidegate_adapters.kafka_ports import Client
 from tidegate_adapters.runtime import Runtime
 from tidegate_adapters.sending import DeadLetters, Sender
+from tidegate_adapters.simulated_kafka import Network, SimulatedBroker, SimulatedConsumer
+from tidegate_adapters.testing import run
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """Who is killed leaves coroutines behind that never end, and say so when they are collected."""
@@ -219,3 +227,39 @@ def first(bug: Bug) -> int | None:
         if is_wrong and not judged(seed, bug.kinds).wrong:
             return seed
     return None
+
+
+def test_what_is_held_up_is_measured_in_bytes() -> None:
+    """Keys and values, of what is not done."""
+    sizes: set[int] = set()
+
+    async def main(random: Random) -> None:
+        broker = SimulatedBroker({"t": 1})
+        for _ in range(3):
+            broker.append("t", 0, b"key")  # with a value of one byte
+        network = Network(broker, random)
+
+        async def handle(_: Record) -> None:
+            await asyncio.sleep(1)
+
+        def observe(event: Event, _: ConsumerState) -> None:
+            if isinstance(event, Measured):
+                sizes.add(event.size)
+
+        bounded = PartitionRules(drain=DRAIN, limits=PartitionLimits(size=Thresholds(high=1_000, low=1)))
+        rules = ConsumerRules(partition=bounded)
+        worker = Worker(["t"], handle, bootstrap="simulated", group="g", consumer=rules, observe=observe)
+        running = asyncio.get_running_loop().create_task(
+            worker.run(
+                lambda *_: cast(
+                    "Client",
+                    SimulatedConsumer(network, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False),
+                )
+            )
+        )
+        await asyncio.sleep(5)
+        worker.stop()
+        await running
+
+    run(main, 1)
+    assert sizes == {0, 12}
