@@ -23,7 +23,7 @@ SUFFIXES: Final = {
     "tidegate": {".py", ".typed"},
     "tidegate_adapters": {".py", ".typed", ".js", ".css", ".html"},
 }
-EXTRAS: Final = {"mongo", "kafka", "cli", "hypothesis", "pytest", "dask", "worker", "yaml"}
+EXTRAS: Final = {"mongo", "kafka", "cli", "hypothesis", "pytest", "dask", "worker", "yaml", "metrics", "tracing"}
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from tidegate.consumer.commands import (
     Assigned,
     Command,
     Commit,
+    CommitsUnanswered,
     Event,
     Fetch,
     Handle,
@@ -191,6 +192,8 @@ class Partition(RuleBasedStateMachine):
                     self.released()
                 case Interrupt(work):
                     self.interrupts(work)
+                case CommitsUnanswered(_, _, _, failures):  # nobody answers that
+                    self.agrees(self.life is not None and failures == self.life.commit_failures >= 4)
                 case _:
                     self.commanded(command)
                     self.commands.append(command)
