@@ -2,7 +2,8 @@
 
 A consumer (`tidegate.consumer.consumer`) is driven as the adapter drives it: polled, told of what has ended, and told that its
 commits are done with the next poll. It keeps as many records in work as it is allowed, and the first that began ends first. A row varies one
-thing of the first row of its table. Rows take turns, and the best of five counts, in processor time, driver included.
+thing of the first row of its table. Rows take turns, and the best of five counts, in processor time, driver included. The aims are 1 us a record told at once in
+batches of 500, and 6 us told singly.
 
     told at once    what has ended is one event for a batch of the client: handlers that do not wait
     told singly     each record that has ended is an event of its own: handlers that wait, and end at different times
@@ -46,8 +47,6 @@ from tidegate.model.records import TopicPartition
 ROUNDS: Final = 5
 POLLED: Final = 500
 """How many records the client hands over at once, at most."""
-MOST_AT_ONCE_US, MOST_SINGLY_US = 1.0, 6.0
-"""What is allowed for a record, told at once in batches of 500, and told singly with 1,000 in work."""
 
 
 @attrs.frozen

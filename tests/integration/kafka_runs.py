@@ -100,7 +100,7 @@ NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
 CALM: Final = ("nothing", "stop", "cancel", "rebalance", "observer", "recorder", "gaps")
 """Faults under which all that is begun ends in the time to drain."""
-COMMITS_MAX: Final = 20 * PARTITIONS
+COMMITS_MAX: Final = 10 * PARTITIONS
 """How many commits that fail a member may send in a second: twice what it is where the client waits a tenth between two."""
 OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial", "poison")
 """Faults that a partition may wait for until it comes to somebody else."""

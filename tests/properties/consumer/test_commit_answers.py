@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import pytest
 from hypothesis import example, given
@@ -17,7 +18,8 @@ from tidegate.consumer.commands import (
     MetadataRefused,
     event_for,
 )
-from tidegate.consumer.commit_answers import CommitFailure, verdict
+from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict, verdict
+from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 
@@ -25,40 +27,79 @@ COMMIT: Final = Commit(TopicPartition("t", 0), 1, 7)
 SAID: Final = st.text()
 
 
-def follows(failure: CommitFailure, said: str) -> Event | None:
-    return event_for(COMMIT, verdict(failure, said).reply)
+Verdict: TypeAlias = Callable[[CommitFailure, str], CommitVerdict]
+EVENTS: Final = {
+    CommitFailure.FENCED: CommitRefused,
+    CommitFailure.FORBIDDEN: CommitRefused,
+    CommitFailure.TOO_LARGE: MetadataRefused,
+    CommitFailure.UNKNOWN: CommitUnknown,
+}
 
 
-@pytest.mark.parametrize("failure", CommitFailure)
-def test_each_cause_has_an_event(failure: CommitFailure) -> None:
-    """Law CA1: what follows for the partition."""
-    expected = {
-        CommitFailure.FENCED: CommitRefused,
-        CommitFailure.FORBIDDEN: CommitRefused,
-        CommitFailure.TOO_LARGE: MetadataRefused,
-        CommitFailure.UNKNOWN: CommitUnknown,
-    }
+def follows(failure: CommitFailure, said: str, decide: Verdict) -> Event | None:
+    return event_for(COMMIT, decide(failure, said).reply)
 
-    assert type(follows(failure, "said")) is expected[failure]
+
+def ends_for_what_is_forbidden_only(failure: CommitFailure, said: str, decide: Verdict = verdict) -> bool:
+    """Law CA1."""
+    return decide(failure, said).ends == (failure is CommitFailure.FORBIDDEN)
+
+
+def refuses_only_what_is_known(failure: CommitFailure, said: str, decide: Verdict = verdict) -> bool:
+    """Law CA2."""
+    is_refused = isinstance(follows(failure, said, decide), CommitRefused)
+    return is_refused == (failure in (CommitFailure.FENCED, CommitFailure.FORBIDDEN))
+
+
+def writes_less_only_for_a_text_too_large(failure: CommitFailure, said: str, decide: Verdict = verdict) -> bool:
+    """Law CA3: or a generation that is over would commit for ever."""
+    return isinstance(follows(failure, said, decide), MetadataRefused) == (failure is CommitFailure.TOO_LARGE)
+
+
+LAWS: Final = (ends_for_what_is_forbidden_only, refuses_only_what_is_known, writes_less_only_for_a_text_too_large)
 
 
 @given(st.sampled_from(CommitFailure), SAID)
-def test_a_worker_ends_for_what_is_forbidden_only(failure: CommitFailure, said: str) -> None:
-    """Law CA1."""
-    assert verdict(failure, said).ends == (failure is CommitFailure.FORBIDDEN)
-
-
-@given(SAID)
-def test_what_nobody_knows_stays_unknown(said: str) -> None:
-    """Law CA2."""
-    assert isinstance(follows(CommitFailure.UNKNOWN, said), CommitUnknown)
-
-
-@given(st.sampled_from([CommitFailure.FENCED, CommitFailure.FORBIDDEN]), SAID)
 @example(CommitFailure.FENCED, METADATA_REFUSED.reason)
-def test_no_word_of_the_broker_passes_for_a_text_that_is_too_large(failure: CommitFailure, said: str) -> None:
-    """Law CA3: or a generation that is over would commit for ever."""
-    assert isinstance(follows(failure, said), CommitRefused)
+def test_each_cause_has_its_answer(failure: CommitFailure, said: str) -> None:
+    """Laws CA1 to CA3, whatever the broker has said."""
+    assert isinstance(follows(failure, said, verdict), EVENTS[failure])
+    assert all(law(failure, said) for law in LAWS)
+
+
+def planted(cause: CommitFailure, reply: Failure, *, ends: bool = False) -> Verdict:
+    """The table with another row for this cause."""
+    return lambda failure, said: CommitVerdict(reply, ends) if failure is cause else verdict(failure, said)
+
+
+WRONG: Final[dict[str, tuple[Callable[..., bool], CommitFailure, str, Verdict]]] = {
+    "what is forbidden is tried for ever": (
+        LAWS[0], CommitFailure.FORBIDDEN, "", planted(CommitFailure.FORBIDDEN, Refused("forbidden")),
+    ),
+    "no answer ends the worker": (
+        LAWS[0], CommitFailure.UNKNOWN, "", planted(CommitFailure.UNKNOWN, Ambiguous("nothing"), ends=True),
+    ),
+    "no answer gives the partition up": (
+        LAWS[1], CommitFailure.UNKNOWN, "", planted(CommitFailure.UNKNOWN, Refused("nothing")),
+    ),
+    "the broker's word is taken for ours": (
+        LAWS[2],
+        CommitFailure.FENCED,
+        METADATA_REFUSED.reason,
+        lambda failure, said: (
+            CommitVerdict(METADATA_REFUSED) if said == METADATA_REFUSED.reason else verdict(failure, said)
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("law", "failure", "said", "wrong"), WRONG.values(), ids=list(WRONG))
+def test_each_law_is_broken_by_a_planted_bug(
+    law: Callable[..., bool], failure: CommitFailure, said: str, wrong: Verdict
+) -> None:
+    """Laws CA1 to CA3."""
+    assert law(failure, said)
+    assert not law(failure, said, wrong)
 
 
 def test_bad_input_is_refused() -> None:
