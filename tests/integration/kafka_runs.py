@@ -382,7 +382,7 @@ class Member:
     def kept(self) -> set[TopicPartition]:
         """The partitions of which it keeps records."""
         inner = self.worker._member  # noqa: SLF001  it tells nobody
-        return set() if inner is None else {partition for (partition, _), each in inner._records.items() if each}  # noqa: SLF001
+        return set() if inner is None else {partition for (partition, _), each in inner._records._lives.items() if each}  # noqa: SLF001
 
     async def ended(self) -> None:
         """J5, J11 and J14."""

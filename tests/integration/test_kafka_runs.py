@@ -41,6 +41,8 @@ from tidegate_adapters.runtime import Runtime
 from tidegate_adapters.sending import DeadLetters, Sender
 from tidegate_adapters.simulated_kafka import Network, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.testing import run
+from tidegate_adapters.undone import Records
+from tidegate_adapters.user_code import UserCode
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """Who is killed leaves coroutines behind that never end, and say so when they are collected."""
@@ -86,10 +88,10 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a commit is one too high": Bug(Member._committed, "partition, position = commit.partition, commit.position", "partition, position = commit.partition, commit.position + 1"),
     "nothing is drained": Bug(Member._revoked, "await wait.wait()", "pass", (*AGAIN, "slow", "hangs")),
     "paused partitions stay so": Bug(Member._poll, "for each in plan.resume if", "for each in () if"),
-    "a failure is told as a success": Bug(Member._handled_event, "failed.append(", "done.append(", ("raises",)),
+    "a failure is told as a success": Bug(UserCode._handled_event, "failed.append(", "done.append(", ("raises",)),
     "a stop is not told": Bug(Member.stop, "self._runtime.tell(StopRequested(known))", "pass"),
     "a release is not told": Bug(Member._begin, "wait.set()", "pass"),
-    "one record is handled for all of a batch": Bug(Member._given, "for offset in work.offsets", "for offset in work.offsets[:1] * len(work.offsets)", ("expected",)),
+    "one record is handled for all of a batch": Bug(Records.given, "for offset in work.offsets", "for offset in work.offsets[:1] * len(work.offsets)", ("expected",)),
     "a BaseException of user code ends its runner": Bug(Runtime._run, "except BaseException as error", "except Exception as error", ("raises",)),
     "an observer may raise": Bug(Runtime._observe, "except BaseException as error", "except KeyError as error", ("observer", "recorder")),
     "of what came in one turn only the first is told": Bug(Runtime._turn, "= self._told, []", "= self._told[:1], []"),
@@ -100,17 +102,17 @@ BUGS: Final[Mapping[str, Bug]] = {
     "assignments are not told": Bug(kafka_ports.listener, "await on_assigned(sorted(map(ours, assigned)))", "pass"),
     "each call is made twice": Bug(Runtime._enqueue, "for each in given)", "for each in given for _ in range(2))"),
     "what a handler answers with is sent after it is told": Bug(Runtime._run, "reply = await work.then(", "asyncio.ensure_future(work.then(runner.given, reply)) if work.then else (", ("sends",)),
-    "what a handler answers with is not sent": Bug(Member._ended, "await self._sender.send(sends)", "pass", ("sends",)),
+    "what a handler answers with is not sent": Bug(UserCode._ended, "await self._sender.send(sends)", "pass", ("sends",)),
     "an acknowledgement is not waited for": Bug(Sender.send, "await asyncio.gather(*sent)", "asyncio.gather(*sent)", ("sends", "letters")),
     "a send that fails counts": Bug(Sender.send, "raise", "pass", ("sends",)),
-    "what a batch is answered with is not waited for": Bug(Member._of_batches, "await self._ended(attempt, given, await self._code.handle(given))", "asyncio.ensure_future(self._ended(attempt, given, await self._code.handle(given)))", ("batches",)),
-    "what is parked is told as done": Bug(Member._handled_event, "parked.setdefault(reply.delay, []).append(record.offset)", "done.append(record.offset)", ("parks",)),
-    "what is parked is not told": Bug(Member._handled_event, "self._runtime.tell(", "id(", ("parks",)),
-    "a dead letter is not waited for": Bug(Member._answered_for, "await self._dead_letters.write(record, failed)", "asyncio.ensure_future(self._dead_letters.write(record, failed))", ("letters",)),
+    "what a batch is answered with is not waited for": Bug(UserCode._of_batches, "await self._ended(attempt, given, await self._code.handle(given))", "asyncio.ensure_future(self._ended(attempt, given, await self._code.handle(given)))", ("batches",)),
+    "what is parked is told as done": Bug(UserCode._handled_event, "parked.setdefault(reply.delay, []).append(record.offset)", "done.append(record.offset)", ("parks",)),
+    "what is parked is not told": Bug(UserCode._handled_event, "self._tell(", "id(", ("parks",)),
+    "a dead letter is not waited for": Bug(UserCode._answered_for, "await self._dead_letters.write(record, failed)", "asyncio.ensure_future(self._dead_letters.write(record, failed))", ("letters",)),
     "a dead letter that fails counts": Bug(DeadLetters.write, "await asyncio.sleep(delay / SECOND)", "return", ("letters",)),
-    "what fails is skipped": Bug(Member._answered_for, "is not None", "is None", ("letters",)),
+    "what fails is skipped": Bug(UserCode._answered_for, "is not None", "is None", ("letters",)),
     "a partition that begins nowhere is told to nobody": Bug(
-        Member._resumed, 'raise TidegateError(f"nobody says what is committed for {partition}", why=_named(error)) from error', "return", ("requests", "request"), 150
+        Member._resumed, 'raise TidegateError(f"nobody says what is committed for {partition}", why=named(error)) from error', "return", ("requests", "request"), 150
     ),
     "what a hook leaves unanswered is waited for": Bug(
         PartitionRules._window_reported, "if ended is not None and isinstance(part.work, Windowed):", "if False:", ("partial",)
@@ -118,7 +120,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "of a window a record is taken for all": Bug(
         Member._in_flight, "(each.given if isinstance(each.given, tuple) else (each.given,))", "each.given", ("expected",)
     ),
-    "what cannot be decoded is not named": Bug(Member._poll_on, "if (found := await self._place_of(error)) is not None:", "if (found := await self._place_of(error)) is not None and not str(found):", ("poison",)),
+    "what cannot be decoded is not named": Bug(Member._poll_on, "if (found := await place_of(error, self._client, self._polled)) is not None:", "if (found := await place_of(error, self._client, self._polled)) is not None and not str(found):", ("poison",)),
     "the group does not wait for the drain": Bug(
         Worker.run, "(told.consumer.partition.drain.total + 2 * _ON_THE_WAY)", "(10 * _ON_THE_WAY)", ("slow", "hangs", "stubborn"), 45
     ),

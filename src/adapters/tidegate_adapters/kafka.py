@@ -5,8 +5,8 @@ background, along with what is done beyond the position; polling never waits for
 is in work has ended and is committed, or until the time to drain is over, and only then lets go. At least once is what it
 promises: user code must bear repetition.
 
-Here is what a worker is told, and its life from without; what it does in its group, `tidegate_adapters.kafka_member` has, how
-the user's handlers are called, `tidegate_adapters.handlers`, and what it sends, `tidegate_adapters.sending`.
+Here is what a worker is told, and its life from without; what it does in its group, `tidegate_adapters.kafka_member` has, what
+user code is called with and what its answers mean, `user_code`, how handlers are called, `handlers`, and what is sent, `sending`.
 
 User code may raise whatever it likes. CancelledError and other exceptions that are no `Exception` count as failures of their
 record; after SystemExit and KeyboardInterrupt the worker drains, commits, leaves its group, and raises them. Observers and
@@ -38,10 +38,11 @@ from tidegate.model.records import Send, TopicPartition
 from tidegate.model.values import check_type
 from tidegate.retries.backoff import Delays
 from tidegate_adapters.handlers import Called, Decode, Handlers, Later, Undecodable, UserHandler, called
-from tidegate_adapters.kafka_member import Code, Estimate, Hooks, Member, Observer, Recording
+from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import Connect, Produce, check_options, client, producer
 from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.sending import Sender
+from tidegate_adapters.user_code import Code, Estimate, Hooks, Observer, Recording
 from tidegate_adapters.worker_settings import GRACE, STALLED_AFTER, ClientOptions, WorkerSettings
 
 if TYPE_CHECKING:

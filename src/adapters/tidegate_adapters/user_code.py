@@ -1,0 +1,259 @@
+"""The user's code: what it is called with, and what its answers mean to the worker.
+
+    work                 what is called                              what is told
+    Handle               the handler, with each record               all that ended in one turn, as one event; what is parked, apart
+    Start, no hooks      the same, for a window without order        the same: what failed behind what did not
+    Start, batches       the handler, with all records of a window   that the window's one task is done, or has failed
+    DeliverRecords       the writing of dead letters, or a line      that they are answered for
+                         of the log, where nobody else answers
+    anything             the user's hooks                            what they answer, by `tidegate.consumer.worker`
+
+What a handler answers with is sent before it is told that the handler has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeAlias, final
+
+from tidegate.consumer.commands import Event, Handle, RecordsHandled, RecordsParked, Work, WorkReported
+from tidegate.consumer.consumer import ConsumerState
+from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Start, Tasks, TasksReported
+from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent, event_for
+from tidegate.model.effects import Refused
+from tidegate.model.instants import Duration, seconds
+from tidegate.model.records import Record
+from tidegate_adapters.handlers import Called, Later, Undecodable, Unread, unread_and_sends
+from tidegate_adapters.record_fields import attempt_of, placed
+from tidegate_adapters.runtime import Call, CallEach, Ended, Job
+from tidegate_adapters.sending import DeadLetters, Sender, failed_by
+from tidegate_adapters.tallies import Tallies
+from tidegate_adapters.undone import Records
+from tidegate_adapters.worker_settings import WorkerSettings
+
+__all__ = ["Code", "Estimate", "Hooks", "Observer", "Recording", "UserCode"]
+
+log: Final = logging.getLogger("tidegate_adapters.kafka")
+
+Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
+Observer: TypeAlias = Callable[[Event, ConsumerState], None]
+Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None]
+Estimate: TypeAlias = Callable[[Record], Duration | None]
+
+
+@final
+class Code(NamedTuple):
+    """The user's code; `is_batch` says that it handles the records of a window together."""
+
+    handle: Called
+    hooks: Hooks | None
+    expected: Estimate | None
+    observe: Observer | None
+    record: Recording | None
+    is_batch: bool = False
+
+
+@final
+class UserCode:
+    """Calls it for a member.
+
+    Args:
+        code: The user's.
+        settings: What the worker was told.
+        records: What the member was handed.
+        sender: Sends what handlers answer with.
+        tallies: Where it is counted how calls end, if anywhere.
+        tell: Tells the worker of an event that is no answer to what was asked.
+    """
+
+    def __init__(  # noqa: PLR0917  they are what it stands between
+        self,
+        code: Code,
+        settings: WorkerSettings,
+        records: Records,
+        sender: Sender,
+        tallies: Tallies | None,
+        tell: Callable[[ShutdownEvent], None],
+    ) -> None:
+        self._code, self._settings, self._records, self._sender = code, settings, records, sender
+        self._rules, self._tallies, self._tell = settings.consumer.partition, tallies, tell
+        self._loop = asyncio.get_running_loop()
+        topic = settings.dead_letter
+        self._dead_letters = None if topic is None else DeadLetters(sender, topic, settings.group)
+
+    def job(self, work: Work) -> Job:
+        """What is to be called for this."""
+        given = partial(self._records.given, work)
+        match work.request:
+            case Handle(attempt=attempt):
+                return CallEach(self._code.handle, given(), partial(self._ended, attempt))
+            case DeliverRecords(to_dead_letter=failed) if failed and self._answers_itself:
+                return Call(lambda: self._answered_for(work))
+            case Start(attempt=attempt) if not self._rules.hooks:
+                return CallEach(self._code.handle, given(), partial(self._ended, attempt))
+            case _:
+                hooks, records = self._of_batches if self._code.is_batch else self._code.hooks, given()
+                assert hooks is not None, "the rules need none"
+                return Call(lambda: hooks(work, records))
+
+    def event(self, work: Work, reply: object) -> ShutdownEvent | None:
+        """What is told of what it came to."""
+        match work.request:
+            case Start() as start if not self._rules.hooks and isinstance(reply, tuple):
+                return self._tasks_event(work, start, reply)
+            case Handle() as handle if isinstance(reply, tuple):
+                return self._handled_event(work, handle, reply)
+            case request if isinstance(reply, BaseException):
+                self._log_failure(work, work.offsets, reply, attempt_of(request))
+                if isinstance(request, Start):
+                    self._note_failure(work, work.offsets, reply, request.attempt)
+            case DeliverRecords() if reply is None:
+                self._done(work, work.offsets)
+        return event_for(work, reply)
+
+    async def _ended(self, attempt: int, _: object, reply: object) -> None:
+        """What a handler has answered with is done before its record is."""
+        unread, sends = unread_and_sends(reply)
+        for each in unread:
+            await self._put_aside(each, attempt)
+        await self._sender.send(sends)
+
+    async def _put_aside(self, unread: Unread, attempt: int) -> None:
+        """Skip or dead-letter what cannot be decoded."""
+        record = unread.record
+        if self._settings.undecodable is Undecodable.DEAD_LETTER:
+            assert self._dead_letters is not None, "it was checked"
+            await self._dead_letters.write(record, failed_by(unread.error, 0))
+            return
+        where = placed(record.of, record.offset, attempt)
+        log.error(
+            "skipped %s @%s, which cannot be decoded", record.of, record.offset, exc_info=unread.error, extra=where
+        )
+
+    async def _of_batches(self, work: Work, given: tuple[Record, ...]) -> object:
+        """A window is one task, which is tried again as often as it may be."""
+        match work.request:
+            case Arrange(_, offsets):
+                return Tasks((offsets,))
+            case Judge():
+                return Report.RETRIED
+            case Start(attempt=attempt):
+                began_s, done, failed = self._loop.time(), 0, 0
+                try:
+                    await self._ended(attempt, given, await self._code.handle(given))
+                    done = len(given)
+                except Exception:
+                    failed = 1
+                    raise
+                finally:
+                    self._tally(work, done, failed, [self._loop.time() - began_s])
+                return None
+            case _:
+                raise AssertionError(work)
+
+    @property
+    def _answers_itself(self) -> bool:
+        """Whether it answers for records that have failed, and no hook does."""
+        return self._dead_letters is not None or self._code.hooks is None
+
+    async def _answered_for(self, work: Work) -> None:
+        """Write the dead letters of records that have failed, or skip them."""
+        records = self._records.of(work.partition, work.generation)
+        undone = [records[offset] for offset in work.offsets]
+        for record, (_, _, failed) in zip(self._records.given(work), undone, strict=True):
+            if self._dead_letters is not None:
+                await self._dead_letters.write(record, failed)
+            else:
+                where = placed(work.partition, record.offset, failed.attempts)
+                log.error(
+                    "skipped %s, which has failed %s times: %s", record, failed.attempts, failed.error, extra=where
+                )
+
+    def _done(self, work: Work, offsets: Iterable[int]) -> None:
+        """Forget these; where there is more to records than to handle them, the member finds out that they are done."""
+        if self._rules.is_plain:
+            self._records.done(work, offsets)
+
+    def _handled_event(self, work: Work, handle: Handle, ended: tuple[Ended, ...]) -> ShutdownEvent:
+        """What the handlers of some records have come to."""
+        done: list[int] = []
+        failed: list[int] = []
+        parked: dict[Duration, list[int]] = {}
+        for record, reply, _ in ended:
+            assert isinstance(record, Record)
+            if isinstance(reply, Later):
+                parked.setdefault(reply.delay, []).append(record.offset)
+            elif isinstance(reply, BaseException):
+                self._log_failure(work, record.offset, reply, handle.attempt)
+                self._note_failure(work, (record.offset,), reply, handle.attempt)
+                failed.append(record.offset)
+            else:
+                done.append(record.offset)
+        self._done(work, done)
+        for delay, offsets in parked.items():
+            where = placed(work.partition, tuple(offsets), handle.attempt)
+            log.info("%s of %s are parked for %s", offsets, work.partition, seconds(delay), extra=where)
+            put_off = RecordsParked(tuple(offsets), delay, handle.attempt)
+            self._tell(WorkReported(work.partition, work.generation, put_off))
+        if self._tallies is not None:  # it is on the way of each record
+            self._tally(work, len(done), _raised(ended) if failed else 0, [*map(_SECONDS, ended)])
+        what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
+        return WorkReported(work.partition, work.generation, what)
+
+    def _tasks_event(self, work: Work, start: Start, ended: tuple[Ended, ...]) -> ShutdownEvent:
+        """What the handlers of some records have come to; what failed is told behind what did not."""
+        numbers = dict(zip(work.offsets, start.numbers, strict=True))
+        reported: dict[Report, list[int]] = {}
+        for record, reply, _ in ended:
+            assert isinstance(record, Record)
+            report = Report.SUCCEEDED
+            if isinstance(reply, BaseException):
+                self._log_failure(work, record.offset, reply, start.attempt)
+                self._note_failure(work, (record.offset,), reply, start.attempt)
+                report = Report.FAILED
+            else:
+                self._done(work, (record.offset,))
+            reported.setdefault(report, []).append(numbers[record.offset])
+        done = len(reported.get(Report.SUCCEEDED, ()))
+        self._tally(work, done, _raised(ended), [*map(_SECONDS, ended)])
+        first, *others = (
+            WorkReported(
+                work.partition, work.generation, TasksReported(start.window, tuple(places), start.attempt, report)
+            )
+            for report, places in sorted(reported.items(), key=lambda each: each[0] is Report.FAILED)
+        )
+        for event in others:
+            self._tell(event)
+        return first
+
+    def _tally(self, work: Work, done: int, failed: int, seconds: Sequence[float]) -> None:
+        """Calls of handlers have ended: so many records are done, so many calls have failed."""
+        if self._tallies is not None and seconds:
+            self._tallies.handled[work.partition].add(done, failed, seconds)
+
+    def _note_failure(self, work: Work, offsets: Iterable[int], error: BaseException, attempt: int) -> None:
+        """Keep what was raised, for whoever answers for the records."""
+        if self._rules.needs_hooks and not isinstance(error, Refused):
+            self._records.failed(work, offsets, failed_by(error, attempt))
+
+    def _log_failure(
+        self, work: Work, offset: int | tuple[int, ...], error: BaseException, attempt: int | None = None
+    ) -> None:
+        where = placed(work.partition, offset, attempt)
+        if isinstance(error, Refused):
+            log.warning("interrupted: %s", work, extra=where)
+            return
+        what = "handler failed at %s @%s" if isinstance(work.request, Handle | Start) else "hook failed for %s @%s"
+        log.error(what, work.partition, offset, exc_info=error, extra=where)
+
+
+_SECONDS: Final = attrgetter("seconds")
+
+
+def _raised(ended: Iterable[Ended]) -> int:
+    """How many of the calls have raised, but for those that were interrupted, or ask to be called again."""
+    return sum(isinstance(each.reply, BaseException) and not isinstance(each.reply, Refused | Later) for each in ended)
