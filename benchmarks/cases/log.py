@@ -23,6 +23,7 @@ from tidegate.consumer import (
     backpressure,
     commands,
     commit_metadata,
+    commit_pacing,
     commits,
     consumer,
     drain,
@@ -341,6 +342,18 @@ def looking(size: int) -> Made[health.Watch]:
     return (
         lambda: health.looked(watch, health.sights(state, assigned), Instant(1)),
         lambda after: len(after.stands) == size,
+    )
+
+
+@table.case(commit_pacing, "commits of all partitions are due", PARTITIONS)
+def pacing(size: int) -> Made[commit_pacing.Turn]:
+    _, state, _ = consuming(size)
+    pace = commit_pacing.Pace()
+    for part in state.partitions:
+        pace = commit_pacing.asked(pace, commands.Commit(part.partition, part.generation, 1))
+    return (
+        lambda: commit_pacing.due(pace, Instant(0), 1, hurries=False),
+        lambda turn: len(turn.requests[0]) == size,
     )
 
 

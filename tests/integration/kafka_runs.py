@@ -43,6 +43,7 @@ from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 import pytest
+from aiokafka import errors
 
 from tidegate.consumer import laws
 from tidegate.consumer.commands import Committed, Event, Work
@@ -100,8 +101,8 @@ NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
 CALM: Final = ("nothing", "stop", "cancel", "rebalance", "observer", "recorder", "gaps")
 """Faults under which all that is begun ends in the time to drain."""
-COMMITS_MAX: Final = 10 * PARTITIONS
-"""How many commits that fail a member may send in a second: twice what it is where the client waits a tenth between two."""
+COMMITS_MAX: Final = 2 * 4
+"""How many commits of a partition a member may send in a second, in vain: by its back-off 4, along with others and by itself."""
 OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial", "poison")
 """Faults that a partition may wait for until it comes to somebody else."""
 
@@ -466,8 +467,8 @@ class Run:
         self._sent = 0
         self._struck: type[Request] | None = None
         self.begun_s = 0.0
-        self._failed_commits: list[float] = []
-        """When commits were sent that failed."""
+        self._failed_commits: dict[Partition, list[float]] = {}
+        """When commits were sent of which nobody knows what became."""
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
         """The offsets that have a record."""
 
@@ -493,11 +494,15 @@ class Run:
         if self._struck is None and self._sent == told.number + 1:
             self._struck, self.begun_s = type(request), now
         is_struck = self._struck is type(request) and now - self.begun_s <= told.lasts_s
-        if is_struck and isinstance(request, OffsetCommit):
-            self._failed_commits = [*(each for each in self._failed_commits if now - each < 1.0), now]
-            if len(self._failed_commits) == COMMITS_MAX + 1:
-                self.story.accuse("J13", f"{client} has sent {len(self._failed_commits)} commits in a second, in vain")
-        return self._drawn(request) if is_struck else None
+        drawn = self._drawn(request) if is_struck else None
+        if isinstance(request, OffsetCommit) and isinstance(drawn, type) and issubclass(drawn, errors.UnknownError):
+            for each in request.offsets:
+                self._failed_commits[each] = [*(at for at in self._failed_commits.get(each, ()) if now - at < 1.0), now]
+                if len(self._failed_commits[each]) == COMMITS_MAX + 1:
+                    self.story.accuse(
+                        "J13", f"{client} has sent {COMMITS_MAX + 1} commits of {each} in a second, in vain"
+                    )
+        return drawn
 
     def _drawn(self, request: Request) -> Answer:
         codes = (code for code in CODES[type(request)] if (type(request), code.__name__) not in NOT_GIVEN)

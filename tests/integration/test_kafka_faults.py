@@ -372,10 +372,33 @@ def test_nothing_is_committed_under_another_generation_than_its_own(kafka: str, 
             await consumer.commit({place: 100})
             for generation in (3, kafka_ports.NO_GENERATION):
                 with pytest.raises(CommitFailedError):
-                    await kafka_ports.commit(consumer, named, 6, "", generation)
+                    await kafka_ports.commit(consumer, {named: (6, "")}, generation)
             assert await positions(kafka, topic) == {0: 100}
             await consumer.commit({place: 6})  # the broker would have taken it
             assert await positions(kafka, topic) == {0: 6}
+        finally:
+            await consumer.stop()
+
+    asyncio.run(scenario())
+
+
+def test_what_one_partition_is_answered_is_not_said_of_others(kafka: str, make_topic: Topics) -> None:
+    """The client raises the answer of one, and asks again for all, for ever, where the topic of one has gone."""
+    topic = make_topic(1)
+
+    async def scenario() -> None:
+        consumer = AIOKafkaConsumer(bootstrap_servers=kafka, group_id=f"group-{topic}", enable_auto_commit=False)
+        await consumer.start()
+        there, gone = Partition(topic, 0), Partition(topic, 7)
+        consumer.assign([TopicPartition(each.topic, each.partition) for each in (there, gone)])
+        try:
+            async with asyncio.timeout(20):
+                with pytest.raises(kafka_ports.NOT_OF_ALL):
+                    await kafka_ports.commit(consumer, {gone: (1, ""), there: (5, "")}, None)
+                await kafka_ports.commit(consumer, {there: (6, "")}, None)
+            assert await positions(kafka, topic) == {0: 6}
+            with pytest.raises(kafka_ports.NOT_OF_ALL):  # one that it does not have
+                await kafka_ports.commit(consumer, {there: (7, ""), Partition(topic, 8): (1, "")}, None)
         finally:
             await consumer.stop()
 

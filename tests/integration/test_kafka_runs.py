@@ -34,6 +34,7 @@ from tidegate.model.records import Record
 from tidegate.sim.recording import Same, read
 from tidegate_adapters import kafka_member, kafka_ports
 from tidegate_adapters.cli.recordings import again
+from tidegate_adapters.committing import Committing
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import Client
@@ -82,10 +83,10 @@ BUGS: Final[Mapping[str, Bug]] = {
         kafka_ports.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("requests",), 50
     ),
     "a generation is not asked for": Bug(
-        Member._committed, "self._granted.get(commit.generation, ports.NO_GENERATION)", "None", ("requests",), 50
+        Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("requests",), 50
     ),
     "the next owner begins one too late": Bug(kafka_ports.committed, "else (found.offset,", "else (found.offset + 1,", AGAIN),
-    "a commit is one too high": Bug(Member._committed, "partition, position = commit.partition, commit.position", "partition, position = commit.partition, commit.position + 1"),
+    "a commit is one too high": Bug(Committing._sent, "(each.position, each.metadata)", "(each.position + 1, each.metadata)"),
     "nothing is drained": Bug(Member._revoked, "await wait.wait()", "pass", (*AGAIN, "slow", "hangs")),
     "paused partitions stay so": Bug(Member._poll, "for each in plan.resume if", "for each in () if"),
     "a failure is told as a success": Bug(UserCode._handled_event, "failed.append(", "done.append(", ("raises",)),

@@ -6,7 +6,7 @@ what those two do not know: Kafka's calls for the commands, and the events that 
     command            what is done                                reply -> event
     Work               `user_code`, on a runner                WorkReported, or WorkFailed
     Interrupt          that code is cancelled                      that of the work, once it has ended
-    Commit             `kafka_ports.commit`                        Committed, CommitRefused, MetadataRefused, CommitUnknown
+    Commit             `committing`, with those of others          Committed, CommitRefused, MetadataRefused, CommitUnknown
     Start...Timer      a timer                                     ...TimerFired
     Cancel of Work     the same, and nobody waits for it           the same, so that it counts until then
     Cancel             that timer or call is cancelled             nothing
@@ -77,6 +77,7 @@ from tidegate.model.instants import PPM, SECOND, ClockName, Instant, jittered
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
+from tidegate_adapters.committing import Committing
 from tidegate_adapters.handlers import is_pattern, pattern_of
 from tidegate_adapters.kafka_ports import Client, Received, ours, theirs
 from tidegate_adapters.record_fields import attempt_of, fields_of, named, placed
@@ -95,8 +96,6 @@ log: Final = logging.getLogger("tidegate_adapters.kafka")
 
 _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
-_BETWEEN_COMMITS_S: Final = 0.1
-"""How long a partition waits at least from one commit to the next, unless it is to be given back."""
 _ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """How long it waits before it asks again what is committed."""
 _LOOP: Final = ClockName("loop")
@@ -146,8 +145,7 @@ class Member:
         """Questions for what is committed, and the loop of polls."""
         self._starting: asyncio.Task[None] | None = None
         self._called_off = asyncio.Event()
-        self._hurries = asyncio.Event()
-        """Set while partitions are given back."""
+        self._committing = Committing(client, self._granted)
         self._is_started = False
         self._owed: BaseException | None = None
         """What `run` raises in the end."""
@@ -205,7 +203,7 @@ class Member:
             if self._starting is not None:
                 self._starting.cancel()
             return
-        self._hurries.set()
+        self._committing.hurry(hurries=True)
         known = tuple(Revoked(part.partition, self._in_flight(part.partition)) for part in self.state.partitions)
         self._runtime.tell(StopRequested(known))
 
@@ -251,6 +249,7 @@ class Member:
         for waits in self._releases.values():  # or the client waits for its listener
             for wait in waits:
                 wait.set()
+        await self._committing.close()
         await self._runtime.close()
         with suppress(ports.KAFKA_ERROR, TimeoutError):
             async with asyncio.timeout(self._rules.leave / SECOND):
@@ -356,7 +355,7 @@ class Member:
 
     async def _revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Drain and commit, then let go; where the group has taken them already, only the latter."""
-        self._hurries.set()
+        self._committing.hurry(hurries=True)
         waits = {partition: asyncio.Event() for partition in revoked}
         is_lost = ports.generation_of(self._client) == ports.NO_GENERATION
         for partition, wait in waits.items():
@@ -386,12 +385,11 @@ class Member:
     async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Begin a new generation; each partition is held until it is known where it begins."""
         if self._is_working:
-            self._hurries.clear()
+            self._committing.hurry(hurries=False)
         self._count += 1
-        self._granted = {
-            **{each: self._granted[each] for each in self._generations.values() if each in self._granted},
-            self._count: ports.generation_of(self._client),
-        }
+        for over in self._granted.keys() - self._generations.values():
+            del self._granted[over]
+        self._granted[self._count] = ports.generation_of(self._client)
         self._client.pause(*map(theirs, assigned))
         for partition in assigned:
             self._generations[partition] = self._count
@@ -490,27 +488,17 @@ class Member:
                 return event_for(command, as_failure(reply))
 
     async def _committed(self, commit: Commit) -> Failure | None:
+        error = await self._committing.send(commit)
+        if error is None:
+            return None
+        if not isinstance(error, ports.KAFKA_ERROR):
+            raise error
         partition, position = commit.partition, commit.position
-        try:
-            await ports.commit(
-                self._client,
-                partition,
-                position,
-                commit.metadata,
-                self._granted.get(commit.generation, ports.NO_GENERATION),
-            )
-        except ports.KAFKA_ERROR as error:
-            log.warning(
-                "commit of %s @%s failed: %s", partition, position, named(error), extra=placed(partition, position)
-            )
-            found = verdict(ports.commit_failure(error), type(error).__name__)
-            if found.ends and self._is_working:
-                self._end_with(TidegateError(f"the position of {partition} may not be committed", why=named(error)))
-            return found.reply
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_BETWEEN_COMMITS_S):
-                await self._hurries.wait()
-        return None
+        log.warning("commit of %s @%s failed: %s", partition, position, named(error), extra=placed(partition, position))
+        found = verdict(ports.commit_failure(error), type(error).__name__)
+        if found.ends and self._is_working:
+            self._end_with(TidegateError(f"the position of {partition} may not be committed", why=named(error)))
+        return found.reply
 
     async def _left(self) -> None:
         await self._client.stop()

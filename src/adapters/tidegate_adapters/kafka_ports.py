@@ -29,7 +29,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "brokers",
+    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "theirs",
 ]  # fmt: skip
@@ -285,39 +285,64 @@ def generation_of(consumer: Client) -> int | None:
     return found if isinstance(found, int) else None
 
 
-async def commit(
-    consumer: Client, partition: TopicPartition, position: int, metadata: str, generation: int | None
-) -> None:
+class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # it has no types
+    """A request for several partitions has failed, and it is not said for which."""
+
+
+_OF_ALL: Final = (
+    errors.GroupLoadInProgressError,
+    errors.GroupCoordinatorNotAvailableError,
+    errors.NotCoordinatorForGroupError,
+    errors.UnknownMemberIdError,
+    errors.IllegalGenerationError,
+    errors.RebalanceInProgressError,
+    errors.RequestTimedOutError,
+    errors.KafkaTimeoutError,
+    errors.KafkaConnectionError,
+)
+"""What is never answered for one partition only."""
+
+
+async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int, str]], generation: int | None) -> None:
     """Commit under this generation, or not at all.
 
     The client builds a request with the generation of then, and does so again when it sends again what was not answered. A
     group without members takes a request without a generation from anybody, and its position falls.
 
+    Of several partitions the client raises what one of them was answered, and does not say which; where that may come to be
+    answered otherwise, it asks again for all, for ever where the topic of one has gone.
+
     Args:
-        consumer: Whose partition it is.
-        partition: Which one.
-        position: Everything below it is done.
-        metadata: What is committed along with it.
+        consumer: Whose partitions they are.
+        positions: Everything below is done; with what is committed along with it.
         generation: As `generation_of` said at the assignment; None where it said nothing. `NO_GENERATION` is refused.
 
     Raises:
+        NOT_OF_ALL: Some of several were not committed, and it is not known which: they are to be sent one by one.
         errors.KafkaError: It was not committed, or nobody knows.
     """
     coordinator = getattr(consumer, "_coordinator", None)
     send = getattr(coordinator, "_do_commit_offsets", None)
     if send is not None and not hasattr(send, "is_guarded"):
 
-        async def sent(*arguments: object) -> None:
+        async def sent(assignment: object, offsets: Mapping[object, object]) -> None:
             wanted = _COMMITTING.get()
             if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):
                 raise errors.CommitFailedError("the generation that it belongs to is over")
-            await send(*arguments)
+            try:
+                await send(assignment, offsets)
+            except errors.KafkaError as error:
+                if len(offsets) > 1 and not isinstance(error, _OF_ALL):
+                    raise _NotOfAllError from error
+                raise
 
         sent.is_guarded = True  # type: ignore[attr-defined]
         coordinator._do_commit_offsets = sent  # type: ignore[union-attr]  # noqa: SLF001  where the request is built
     token = _COMMITTING.set(generation)
     try:
-        await consumer.commit({theirs(partition): (position, metadata)})
+        await consumer.commit({theirs(partition): position for partition, position in positions.items()})
+    except errors.IllegalStateError as error:  # one of them is not assigned
+        raise (_NotOfAllError() if len(positions) > 1 else error) from error
     finally:
         _COMMITTING.reset(token)
 
@@ -428,4 +453,5 @@ def commit_failure(error: BaseException) -> CommitFailure:
 KAFKA_ERROR = errors.KafkaError
 CONNECTION_ERROR = errors.KafkaConnectionError
 NOT_ASSIGNED = errors.IllegalStateError
+NOT_OF_ALL = _NotOfAllError
 TIMED_OUT = errors.KafkaTimeoutError

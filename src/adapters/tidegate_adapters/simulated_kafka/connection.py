@@ -18,12 +18,12 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum, unique
 from random import Random
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, cast, final
 
 from aiokafka import errors
 
 from tidegate_adapters.simulated_kafka.broker import SimulatedBroker
-from tidegate_adapters.simulated_kafka.requests import Code, Request, refusal
+from tidegate_adapters.simulated_kafka.requests import OF_ONE, Code, OffsetCommit, Request, refusal
 
 __all__ = ["Connection", "Network", "Outcome", "Strike"]
 
@@ -122,6 +122,12 @@ class Connection:
         elif struck is Outcome.SILENCE:
             broker.handle(request, lambda _: None)
             self._clock.call_later(_PATIENCE_S, self._give_up, answer)
+        elif isinstance(request, OffsetCommit) and struck in OF_ONE and len(request.offsets) > 1:
+            refused, *others = request.offsets
+            rest = request._replace(offsets={each: request.offsets[each] for each in others})
+            broker.handle(
+                rest, lambda codes: self._return(answer, {refused: struck, **cast("dict[object, Code]", codes)})
+            )
         else:
             self._return(answer, refusal(request, struck))
 

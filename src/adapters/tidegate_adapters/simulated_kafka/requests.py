@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from aiokafka import errors
 
 __all__ = [
-    "BEGINNING", "CODES", "END", "NOWHERE", "Code", "Fetch", "FindCoordinator", "Heartbeat", "JoinGroup", "Joined",
+    "BEGINNING", "CODES", "END", "NOWHERE", "OF_ONE", "Code", "Fetch", "FindCoordinator", "Heartbeat", "JoinGroup", "Joined",
     "LeaveGroup", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "Partition", "Position", "Read", "Request",
     "SyncGroup", "refusal",
 ]  # fmt: skip
@@ -218,6 +218,15 @@ CODES: Final[Mapping[type[Request], tuple[Code, ...]]] = {
     ),
     Metadata: (),
 }
+
+OF_ONE: Final = (
+    errors.TopicAuthorizationFailedError,
+    errors.OffsetMetadataTooLargeError,
+    errors.InvalidCommitOffsetSizeError,
+    errors.UnknownTopicOrPartitionError,
+    *_STRANGE,
+)
+"""What a commit is answered for one partition, while others are taken."""
 
 
 def refusal(request: Request, code: Code) -> object:

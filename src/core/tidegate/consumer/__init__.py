@@ -13,6 +13,7 @@ Read the questions first, then the machines that put the answers together:
     `outstanding`      What was user code asked for about windows, and has not answered?
     `windowed`         Which windows are in work?
     `commits`          Which position is committed now, and with which text?
+    `commit_pacing`    When are the commits of all partitions sent, and which of them together?
     `holding`          Is the partition held on its own account?
     `partition_state`  What is known of a partition.
     `partition`        One partition, from its assignment to its release.

@@ -1,0 +1,90 @@
+"""How the commits of a member are sent: when, and which of them together, `tidegate.consumer.commit_pacing` says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Final, final
+
+from tidegate.consumer.commands import Commit
+from tidegate.consumer.commit_pacing import Pace, asked, due
+from tidegate.model.instants import SECOND, ClockName, Duration, Instant
+from tidegate_adapters import kafka_ports as ports
+from tidegate_adapters.kafka_ports import Client
+
+__all__ = [
+    "Committing",
+]  # fmt: skip
+
+_GAP: Final[Duration] = SECOND // 10
+"""How long it waits from one request to the next."""
+_LOOP: Final = ClockName("loop")
+
+
+@final
+class Committing:
+    """The commits of one member.
+
+    Args:
+        client: What sends them.
+        granted: The client's generation, by the member's.
+    """
+
+    def __init__(self, client: Client, granted: Mapping[int, int | None]) -> None:
+        self._client, self._granted, self._loop = client, granted, asyncio.get_running_loop()
+        self._pace, self._hurries = Pace(), False
+        self._answers: dict[Commit, asyncio.Future[BaseException | None]] = {}
+        self._next_look: asyncio.Handle | None = None
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    async def send(self, commit: Commit) -> BaseException | None:
+        """Send it, when its time has come; return what the client has raised, if anything."""
+        if (answer := self._answers.get(commit)) is None:
+            answer = self._answers[commit] = self._loop.create_future()
+            self._pace = asked(self._pace, commit)
+            if self._next_look is None:
+                self._next_look = self._loop.call_soon(self._look)  # others of this turn go along
+        return await answer
+
+    def hurry(self, *, hurries: bool) -> None:
+        """Whether partitions are being given back."""
+        self._hurries = hurries
+        if hurries and self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = self._loop.call_soon(self._look)
+
+    async def close(self) -> None:
+        """Send nothing more."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _look(self) -> None:
+        turn = due(self._pace, Instant(round(self._loop.time() * SECOND), _LOOP), _GAP, hurries=self._hurries)
+        self._pace = turn.pace
+        self._next_look = None if turn.wait is None else self._loop.call_later(turn.wait / SECOND, self._look)
+        for request in turn.requests:
+            self._spawn(self._sent(request))
+
+    async def _sent(self, request: tuple[Commit, ...]) -> None:
+        positions = {each.partition: (each.position, each.metadata) for each in request}
+        error: BaseException | None = None
+        try:
+            await ports.commit(self._client, positions, self._granted.get(request[0].generation, ports.NO_GENERATION))
+        except ports.NOT_OF_ALL:
+            for each in request:
+                self._spawn(self._sent((each,)))
+            return
+        except BaseException as raised:  # noqa: BLE001  whoever waits says what it means
+            error = raised
+        for each in request:
+            answer = self._answers.pop(each)
+            if not answer.done():
+                answer.set_result(error)
+
+    def _spawn(self, code: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(code)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,217 @@
+"""When commits are sent, and which of them together: courses of partitions that ask, and somebody who looks in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain, pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tidegate.consumer.commands import Commit
+from tidegate.consumer.commit_pacing import Pace, Requests, Turn, asked, due
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Duration, Instant
+from tidegate.model.records import TopicPartition
+
+GAP: Final = 10
+
+Due: TypeAlias = Callable[[Pace, Instant, Duration, bool], Turn]
+Course: TypeAlias = "list[tuple[int, Commit | bool]]"
+"""After so many microseconds a commit is asked for, or there is a hurry from now on, or none."""
+
+
+class Sent(NamedTuple):
+    """What was sent, when, and whether there was a hurry."""
+
+    at: int
+    hurries: bool
+    requests: Requests
+
+
+def real(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
+    return due(pace, now, gap, hurries=hurries)
+
+
+def played(course: Course, decide: Due) -> list[Sent]:
+    """What is sent if somebody looks after each event, and whenever there is something to wait for."""
+    pace, now, wait, hurries = Pace(), 0, None, False
+    found: list[Sent] = []
+
+    def look() -> None:
+        nonlocal pace, wait
+        turn = decide(pace, Instant(now), GAP, hurries)
+        pace, wait = turn.pace, turn.wait
+        found.extend([Sent(now, hurries, turn.requests)] if turn.requests else [])
+
+    for after, event in [*course, (10 * GAP, True)]:
+        then = now + after
+        while wait is not None and now + wait <= then:
+            now += wait
+            look()
+        wait, now = None if wait is None else wait - (then - now), then
+        if isinstance(event, bool):
+            hurries = event
+        else:
+            pace = asked(pace, event)
+        look()
+    return found
+
+
+def asked_at(course: Course) -> list[tuple[int, Commit]]:
+    at, found = 0, []
+    for after, event in course:
+        at += after
+        found.extend([] if isinstance(event, bool) else [(at, event)])
+    return found
+
+
+def each_is_sent_once(course: Course, sent: list[Sent]) -> bool:
+    """Law PC1."""
+    commits = [each for one in sent for request in one.requests for each in request]
+    wanted = [each for _, each in asked_at(course)]
+    by_life = {(each.partition, each.generation) for each in wanted}
+    return len(commits) == len(wanted) and all(
+        [each for each in commits if (each.partition, each.generation) == life]
+        == [each for each in wanted if (each.partition, each.generation) == life]
+        for life in by_life
+    )
+
+
+def hurries_of(course: Course) -> list[tuple[int, int]]:
+    """From when to when there is one."""
+    at, began, found = 0, None, list[tuple[int, int]]()
+    for after, event in [*course, (10 * GAP, False)]:
+        at += after
+        if event is True and began is None:
+            began = at
+        elif event is False and began is not None:
+            found.append((began, at))
+            began = None
+    return found
+
+
+def none_waits_for_longer(course: Course, sent: list[Sent]) -> bool:
+    """Law PC2."""
+    left, hurries = asked_at(course), hurries_of(course)
+    before: int | None = None
+    for at, _, requests in sent:
+        for each in chain(*requests):
+            since = next((when for when, commit in left if commit == each), at)
+            rest = since if before is None else max(since, before + GAP)
+            if at > min([rest, *(max(since, began) for began, ended in hurries if since < ended or since == began)]):
+                return False
+            left = [one for one in left if one != (since, each)]
+        before = at
+    return True
+
+
+def nothing_is_sent_within_a_gap(_: Course, sent: list[Sent]) -> bool:
+    """Law PC3."""
+    return all(later.hurries or later.at >= before.at + GAP for before, later in pairwise(sent))
+
+
+def a_request_is_of_one_generation(_: Course, sent: list[Sent]) -> bool:
+    """Law PC4."""
+    requests = [request for one in sent for request in one.requests]
+    return all(
+        len({each.generation for each in request}) == 1 and len({each.partition for each in request}) == len(request)
+        for request in requests
+    )
+
+
+LAWS: Final = {
+    "PC1": each_is_sent_once,
+    "PC2": none_waits_for_longer,
+    "PC3": nothing_is_sent_within_a_gap,
+    "PC4": a_request_is_of_one_generation,
+}
+
+
+def commit(partition: int, generation: int, position: int) -> Commit:
+    return Commit(TopicPartition("t", partition), generation, position)
+
+
+COMMITS: Final = st.builds(commit, st.integers(0, 2), st.integers(1, 2), st.integers(0, 3))
+COURSES: Final = st.lists(st.tuples(st.integers(0, GAP + 2), COMMITS | st.booleans()), max_size=12)
+A, B, LATER, NEXT = commit(0, 1, 5), commit(1, 1, 6), commit(0, 1, 7), commit(1, 2, 6)
+SPECIAL: Final[list[Course]] = [
+    [(0, A), (0, B), (0, LATER), (0, NEXT)],
+    [(0, A), (1, B), (1, LATER), (30, NEXT)],
+    [(0, A), (1, B), (1, True), (0, LATER), (0, False), (1, B)],
+    [(0, A), (1, LATER), (1, LATER)],
+]
+
+
+@given(COURSES)
+@example(SPECIAL[0])
+@example(SPECIAL[1])
+@example(SPECIAL[2])
+@example(SPECIAL[3])
+def test_commits_wait_for_one_another_and_not_for_long(course: Course) -> None:
+    """Laws PC1 to PC4."""
+    sent = played(course, real)
+    for name, law in LAWS.items():
+        assert law(course, sent), f"{name}: {sent}"
+
+
+def first_only(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
+    turn = real(pace, now, gap, hurries)
+    return Turn(turn.pace, turn.requests[:1], turn.wait)
+
+
+def twice(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
+    turn = real(pace, now, gap, hurries)
+    return Turn(Pace(pace.waiting, turn.pace.sent), turn.requests, turn.wait) if pace.sent is None else turn
+
+
+def twice_as_long(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
+    return real(pace, now, 2 * gap, hurries)
+
+
+def never_hurried(pace: Pace, now: Instant, gap: Duration, _: bool) -> Turn:
+    return real(pace, now, gap, False)
+
+
+def always_hurried(pace: Pace, now: Instant, gap: Duration, _: bool) -> Turn:
+    return real(pace, now, gap, True)
+
+
+def all_in_one(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
+    turn = real(pace, now, gap, hurries)
+    return Turn(turn.pace, (tuple(chain(*turn.requests)),) if turn.requests else (), turn.wait)
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("PC1", first_only),
+        ("PC1", twice),
+        ("PC2", twice_as_long),
+        ("PC2", never_hurried),
+        ("PC3", always_hurried),
+        ("PC4", all_in_one),
+    ],
+)
+def test_planted_bugs_break_the_law(law: str, planted: Due) -> None:
+    """Each law has one that breaks it."""
+    assert not all(LAWS[law](course, played(course, planted)) for course in SPECIAL)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: asked(Pace(), "t-0@5"),  # type: ignore[arg-type]
+        lambda: asked(A, A),  # type: ignore[arg-type]
+        lambda: due(Pace(), Instant(0), -1, hurries=False),
+        lambda: due(Pace(), 0, GAP, hurries=False),  # type: ignore[arg-type]
+        lambda: due(Pace(), Instant(0), GAP, hurries=1),  # type: ignore[arg-type]
+        lambda: due(A, Instant(0), GAP, hurries=True),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_input_is_an_error(call: Callable[[], object]) -> None:
+    """At once, and of ours."""
+    with pytest.raises(Misuse):
+        call()
