@@ -14,6 +14,7 @@ from tidegate import laws
 from tidegate.consumer.backpressure import Flow, Free, GateReason, PartitionLimits, Plan, Thresholds
 from tidegate.consumer.commands import (
     Assigned,
+    Batch,
     Commit,
     Event,
     Fetch,
@@ -153,6 +154,8 @@ def holds(check: Check, machine: Machine) -> None:
     @example(
         [("assign", 0, 0), ("command", 0, 3), ("assign", 1, 0), ("command", 2, 1), ("command", 0, 0)]
     )  # to the other one
+    @example([("assign", 0, 0), *(("command", *each) for each in ((0, 1), (0, 1), (1, 1), (0, 0), (0, 0)))])
+    @example([("assign", 0, 0), *(("command", *each) for each in ((0, 1), (0, 1), (1, 2), (0, 0), (0, 0)))])
     def played(script: list[tuple[str, int, int]]) -> None:
         World(machine, check).play(script)
 
@@ -197,13 +200,22 @@ def as8(machine: Machine, before: ConsumerState, after: ConsumerState, event: Ev
     return (after.running, after.load) == (counted.running, counted.load)
 
 
-LAWS = {"AS1": as1, "AS2": as2, "AS3": as3, "AS4": as4, "AS5": as5, "AS6": as6, "AS8": as8}
+def as9(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+    del after
+    alone = machine.step(machine.rules, before, event)
+    among_others = machine.rules.step(before, Batch((event, SlotFreed(event.partition))))
+    return alone == among_others and attrs.astuple(alone.state, recurse=False) == attrs.astuple(
+        among_others.state, recurse=False
+    )
+
+
+LAWS = {"AS1": as1, "AS2": as2, "AS3": as3, "AS4": as4, "AS5": as5, "AS6": as6, "AS8": as8, "AS9": as9}
 
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("each", [EACH, IN_ORDER])
 def test_whatever_happens_the_laws_hold(law: str, each: PartitionRules) -> None:
-    """Laws AS1 to AS6 and AS8, over random scripts of the group, of records and of user code."""
+    """Laws AS1 to AS6, AS8 and AS9, over random scripts of the group, of records and of user code."""
     holds(LAWS[law], Machine(attrs.evolve(RULES, partition=each)))
 
 
@@ -272,6 +284,17 @@ def forgets_what_it_gave_up(rules: ConsumerRules, state: ConsumerState, event: E
     return Step(ConsumerState(done.state.partitions, done.state.verdict), done.commands)
 
 
+def forgets_one_that_ends_alone(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+    """Law AS9: planted."""
+    done = rules.step(state, event)
+    if rules._shortly(state, event) is None:  # noqa: SLF001  where it would be forgotten
+        return done
+    parts = tuple(
+        attrs.evolve(part, commits=attrs.evolve(part.commits, unrecorded=0)) for part in done.state.partitions
+    )
+    return Step(attrs.evolve(done.state, partitions=parts), done.commands)
+
+
 SPECIMENS = {
     "AS1": Machine(step=runs_twice_as_many),
     "AS2": Machine(polling=polls_through_the_gate),
@@ -281,6 +304,7 @@ SPECIMENS = {
     "AS5 of those that wait": Machine(polling=polls_who_asks_for_nothing),
     "AS6": Machine(step=keeps_its_slot),
     "AS8": Machine(step=forgets_what_it_gave_up),
+    "AS9": Machine(step=forgets_one_that_ends_alone),
 }
 
 

@@ -24,6 +24,8 @@ Laws (AS: what a consumer has is its assignment)
     AS7  A batch is the same as its events one after the other, where executors are given out after the last.
     AS8  What user code was given and has not ended counts among the running and in the load, also when its partition is
          released, lost or assigned anew.
+    AS9  An event by itself is the same as in a batch with an event of which nothing follows: one handler that ends by itself
+         has a short way (`_one_record`), which leads to where the long one does.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
+from tidegate.consumer._one_record import one_begun, one_done
 from tidegate.consumer.backpressure import (
     Flow,
     GateReason,
@@ -46,7 +49,17 @@ from tidegate.consumer.backpressure import (
     for_executors,
     plan,
 )
-from tidegate.consumer.commands import EVENTS, Batch, Command, ConsumerEvent, Event, check_event
+from tidegate.consumer.commands import (
+    EVENTS,
+    Batch,
+    Command,
+    ConsumerEvent,
+    Event,
+    Handle,
+    RecordsHandled,
+    WorkReported,
+    check_event,
+)
 from tidegate.consumer.outliving import AllOutliving, given_up, handlers_of, records_of, without_ended
 from tidegate.consumer.partition import RUNNING_MAX, Owned, PartitionRules, PartitionState, Phase, Unassigned
 from tidegate.model.errors import Misuse
@@ -172,8 +185,40 @@ class ConsumerRules:
             return Step(state)
         return self._stepped(state, events)
 
+    def _shortly(self, state: ConsumerState, event: Event) -> ConsumerStep | None:
+        """The step where one handler has ended well and nothing is to be decided but whose turn it is; None for any other."""
+        if type(event) is not WorkReported or state.outliving:
+            return None
+        what, ended = event.what, event.ended
+        if type(what) is not RecordsHandled or what.failed or len(what.done) != 1 or what.attempt != 1:
+            return None
+        if ended is not None and (type(ended) is not Handle or ended.offsets != what.done):
+            return None
+        at, is_ours = _place(state.partitions, event.partition)
+        if not is_ours or state.partitions[at].generation != event.generation:
+            return None
+        done = one_done(state.partitions[at], what.done[0])
+        if done is None:
+            return None
+        partitions, running, startable = [*state.partitions], state.running - 1, state.startable
+        partitions[at] = done
+        commands: tuple[Command, ...] = ()
+        if startable and running < self.executors:
+            in_turn = startable >> at + 1 << at + 1 or startable
+            at = (in_turn & -in_turn).bit_length() - 1
+            begun = one_begun(partitions[at]) if running + 1 == self.executors else None
+            if begun is None:
+                return None
+            partitions[at], work = begun
+            running, commands = running + 1, (work,)
+            startable = startable if begun[0].order.waiting else startable & ~(1 << at)
+        verdict = _judged(self.thresholds, state.verdict, state.load - 1)
+        return Step(ConsumerState(tuple(partitions), verdict, (), running, state.load - 1, startable), commands)
+
     def _stepped(self, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
         """As `step`, for a worker, which has checked the events; there is at least one."""
+        if len(events) == 1 and (short := self._shortly(state, events[0])) is not None:
+            return short
         partitions, running, load, startable = [*state.partitions], state.running, state.load, state.startable
         outliving = state.outliving
         commands: tuple[Command, ...] = ()

@@ -1,0 +1,79 @@
+"""The step that most steps are: a handler has ended well, and the next record takes its place.
+
+Handlers that wait end one by one, and each is told by itself. By the stages of a partition (`tidegate.consumer.partition`) that
+is a hundred calls; here it is a tenth of them, for whoever finds that none of the stages has anything to decide: the record
+was in work and nothing deviates, a commit is in flight already, a fetch, too, and nothing is held. Where more is to be decided
+there is no answer, and the stages give it.
+"""
+
+from __future__ import annotations
+
+from tidegate.consumer._pages import PAGE, PAGE_BITS, ended
+from tidegate.consumer.backpressure import Free
+from tidegate.consumer.commands import Handle, Work
+from tidegate.consumer.commits import Commits
+from tidegate.consumer.handling import Handling
+from tidegate.consumer.order import Queue
+from tidegate.consumer.partition_state import Owned, Phase
+from tidegate.consumer.watermark import OffsetTracker
+
+__all__ = ["one_begun", "one_done"]
+
+_LAST = PAGE - 1
+
+
+def one_done(part: Owned, offset: int) -> Owned | None:
+    """The partition after a handler of this record has ended well at its first attempt; None if more follows from that."""
+    order, work, commits, holding, tracker = part.order, part.work, part.commits, part.holding, part.tracker
+    if (
+        part.phase is not Phase.FLOWING
+        or type(work) is not Handling
+        or work.deviations
+        or type(order) is not Queue
+        or order.is_line
+        or order.late
+        or offset >= order.cursor
+        or commits.committing is None
+        or commits.backs_off
+        or holding.fetching is None
+        or type(holding.hold) is not Free
+    ):
+        return None
+    pages, count = ended(tracker.pages, offset >> PAGE_BITS, 1 << (offset & _LAST))
+    if not count:
+        return None
+    if commits.alphabet is not None:
+        commits = Commits(
+            commits.alphabet,
+            commits.committing,
+            commits.failures,
+            False,
+            commits.unrecorded + 1,
+            commits.length,
+            commits.survey,
+        )
+    return Owned(
+        part.partition, part.generation, Phase.FLOWING, OffsetTracker(tracker.floor, tracker.frontier, pages), order,
+        Handling(work.running - 1), part.failed, commits, holding, part.revocation,
+    )  # fmt: skip
+
+
+def one_begun(part: Owned) -> tuple[Owned, Work] | None:
+    """The partition with its next record in work, and the call for it; None if it is not simply the next of the log."""
+    order, work = part.order, part.work
+    if (
+        type(work) is not Handling
+        or work.deviations
+        or type(order) is not Queue
+        or order.is_line
+        or order.late
+        or order.cursor >= order.until
+    ):
+        return None
+    offset = order.cursor
+    taken = Queue(offset + 1, order.waiting - 1, (), order.stop, False, order.busy + 1, order.is_closed, order.until)
+    after = Owned(
+        part.partition, part.generation, part.phase, part.tracker, taken, Handling(work.running + 1), part.failed, part.commits,
+        part.holding, part.revocation,
+    )  # fmt: skip
+    return after, Work(part.partition, part.generation, Handle((offset,), 1), (offset,))
