@@ -299,13 +299,15 @@ class Member:
         state = (await self._runtime.stepped()).consumer
         self._look(state)
         self._measure(state)
-        if not self._plan(state).poll:
+        plan = self._plan(state)
+        if not plan.poll:
             self._may_poll = asyncio.Event()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_S):
                     await self._may_poll.wait()
             self._may_poll = None
-        plan, assigned = self._plan(self.state), set(map(ours, self._client.assignment()))
+            plan = self._plan(self.state)
+        assigned = set(map(ours, self._client.assignment())) if plan.pause or plan.resume else ()
         self._client.pause(*(theirs(each) for each in plan.pause if each in assigned))
         self._client.resume(*(theirs(each) for each in plan.resume if each in assigned))
         asked = plan.poll or tuple(map(ours, self._client.paused()))

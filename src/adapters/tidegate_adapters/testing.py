@@ -22,8 +22,8 @@ Not controlled: clocks that are read past the loop (`time.monotonic`), random nu
 Looked at first: async-solipsism (virtual time and simulated sockets, no seeded order), looptime and aiotools' virtual clock
 (time alone, on a loop that is real otherwise), simloop (all of it, from Python 3.12 on; here it is 3.11), seedloop (four
 commits old), trio's autojump clock (not asyncio). This one stands on the public `AbstractEventLoop`; of what asyncio keeps to
-itself it uses `Handle._run` and `_timer_handle_cancelled`, as every loop that is not asyncio's own has to. After the schedulers
-of trio's tests and of FoundationDB's simulation (Zhou et al., SIGMOD 2021).
+itself it uses the parts of a `Handle`, and `_timer_handle_cancelled`, as every loop that is not asyncio's own has to. After the
+schedulers of trio's tests and of FoundationDB's simulation (Zhou et al., SIGMOD 2021).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
-from contextvars import Context
+from contextvars import Context, copy_context
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -131,6 +131,29 @@ class _Task(asyncio.Task[Any]):
         return self._place
 
 
+class _Handle(asyncio.Handle):
+    """A callback, made in one call where asyncio's makes three: most of what a loop does is to make these."""
+
+    __slots__ = ()
+    _repr = _source_traceback = None  # there is no debug mode
+
+    def __init__(self, callback: Any, args: Any, loop: _SeededLoop, context: Context | None) -> None:
+        self._callback, self._args, self._loop, self._cancelled = callback, args, loop, False
+        self._context = copy_context() if context is None else context
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    """The same at an instant."""
+
+    __slots__ = ()
+    _repr = _source_traceback = None
+    _scheduled = False  # how asyncio's own loop counts those that were cancelled
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: _SeededLoop, context: Context | None) -> None:
+        self._when, self._callback, self._args, self._loop, self._cancelled = when, callback, args, loop, False
+        self._context = copy_context() if context is None else context
+
+
 class _SeededLoop(asyncio.AbstractEventLoop):
     """The loop of one run."""
 
@@ -167,22 +190,31 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         while timers and timers[0][0] <= self.now:
             ready.append(heapq.heappop(timers)[-1])
         turn, self._ready = ready if len(ready) == 1 else self._in_order(ready), []
-        begun = 0
-        try:
-            for handle in turn:
-                begun += 1
-                if not handle._cancelled:  # noqa: SLF001
-                    handle._run()  # noqa: SLF001  the loop's part of a handle
-        finally:
-            if begun < len(turn):  # SystemExit or KeyboardInterrupt came out
-                self._ready[:0] = turn[begun:]
+        for number, handle in enumerate(turn):
+            if handle._cancelled:  # noqa: SLF001
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]  # noqa: SLF001  the loop's part of it
+            except (SystemExit, KeyboardInterrupt):
+                self._ready[:0] = turn[number + 1 :]
+                raise
+            except BaseException as error:  # noqa: BLE001  whoever handles the loop's exceptions gets it
+                context = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+                self.call_exception_handler(context)
 
     def _in_order(self, handles: list[asyncio.Handle]) -> list[asyncio.Handle]:
         """Any order of the tasks' steps; plain callbacks keep theirs (L3)."""
-        drawn = [(each, _is_step(each)) for each in handles]
-        plain = iter([each for each, is_step in drawn if not is_step])
-        self.random.shuffle(drawn)
-        return [each if is_step else next(plain) for each, is_step in drawn]
+        plain = [each for each in handles if not _is_step(each)]
+        if len(plain) == len(handles):
+            return plain
+        random, order = self.random.random, handles
+        for last in range(len(order) - 1, 0, -1):  # as `shuffle` does it, in half the time
+            drawn = int(random() * (last + 1))
+            order[last], order[drawn] = order[drawn], order[last]
+        if plain:
+            kept = iter(plain)
+            order = [each if _is_step(each) else next(kept) for each in order]
+        return order
 
     def run_forever(self) -> None:
         if self._thread is not None or self._is_closed:
@@ -279,7 +311,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         if self._is_closed:
             raise RuntimeError("Event loop is closed")  # asyncio's own words: code looks for them
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
@@ -297,14 +329,17 @@ class _SeededLoop(asyncio.AbstractEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        return self._timer(self.now + delay, callback, args, context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
+        return self._timer(when, callback, args, context)
+
+    def _timer(self, when: float, callback: Any, args: Any, context: Context | None) -> asyncio.TimerHandle:
         if self._is_closed:
             raise RuntimeError("Event loop is closed")
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = _TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, self.random.random(), next(self.numbers), handle))
         return handle
 

@@ -17,6 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, unique
+from functools import partial
 from random import Random
 from typing import Final, TypeAlias, cast, final
 
@@ -113,7 +114,7 @@ class Connection:
     def _arrive(self, request: Request, answer: asyncio.Future[object], struck: Outcome | Code | None) -> None:
         broker = self._network.broker
         if struck is None:
-            broker.handle(request, lambda reply: self._return(answer, reply))
+            broker.handle(request, partial(self._return, answer))
         elif struck is Outcome.UNSENT:
             self._break(answer)
         elif struck is Outcome.LOST_REPLY:

@@ -179,7 +179,7 @@ class SimulatedConsumer:
         """
         for partition in partitions:
             self._assigned(partition).is_paused = False
-        if self._fetcher is not None:
+        if partitions and self._fetcher is not None:
             self._fetcher.go_on()
 
     async def getmany(

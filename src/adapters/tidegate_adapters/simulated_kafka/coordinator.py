@@ -103,7 +103,7 @@ class Coordinator:
         self._error: Exception | None = None
         self._told: asyncio.Future[None] | None = None
         """Done when the user has taken the error."""
-        self.waiters: set[asyncio.Future[None]] = set()
+        self.waiters: set[asyncio.Future[bool]] = set()
         """Polls that wait, and hear of errors."""
         self._task = self._loop.create_task(self._run(), name=f"coordination of {member.client_id}")
 

@@ -169,7 +169,7 @@ class Fetcher:
     def _wake(self) -> None:
         for waiter in self._coordinator.waiters:
             if not waiter.done():
-                waiter.set_result(None)
+                waiter.set_result(True)
 
     # --- where to begin -------------------------------------------------------------------------------------------------
 
@@ -223,15 +223,24 @@ class Fetcher:
             found = self._taken(partitions, most)
             if found or not timeout_s:
                 return found
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self._coordinator.waiters.add(waiter)
-            waiter.add_done_callback(self._coordinator.waiters.discard)
-            done, _ = await asyncio.wait([waiter], timeout=timeout_s)
-            if not done or self.is_closed:
-                waiter.cancel()
+            if not await self._woken(timeout_s) or self.is_closed:
                 return {}
-            waiter.result()
             timeout_s = max(0.0, timeout_s - (self._loop.time() - began))
+
+    async def _woken(self, timeout_s: float) -> bool:
+        """Wait until something has come, for so long at most; tell whether it has.
+
+        Raises:
+            errors.KafkaError: What the coordinator has to tell.
+        """
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        timer = self._loop.call_later(timeout_s, _is_over, waiter)
+        self._coordinator.waiters.add(waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            self._coordinator.waiters.discard(waiter)
 
     def _taken(self, partitions: Collection[Partition], most: int | None) -> dict[Partition, list[SimulatedRecord]]:
         found: dict[Partition, list[SimulatedRecord]] = {}
@@ -280,6 +289,12 @@ class Fetcher:
         """What waits of it is of no use any more."""
         self._waiting.pop(partition, None)
         self.go_on()
+
+
+def _is_over(waiter: asyncio.Future[bool]) -> None:
+    """Nothing has come in time."""
+    if not waiter.done():
+        waiter.set_result(False)
 
 
 async def listed(connection: Connection, partitions: Mapping[Partition, int]) -> Mapping[Partition, int]:

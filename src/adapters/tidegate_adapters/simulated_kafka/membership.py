@@ -23,7 +23,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from enum import Enum, unique
-from typing import Final, TypeAlias, TypeVarTuple, final
+from functools import partial
+from typing import Final, TypeAlias, final
 
 import attrs
 from aiokafka import errors
@@ -59,24 +60,14 @@ class GroupPhase(Enum):
     STABLE = "stable"
 
 
-_Arguments = TypeVarTuple("_Arguments")
-
-
 @final
 class BrokerClock:
     """The timers of a broker: they go off in its own context, so that they go on while a client stands still."""
 
     def __init__(self) -> None:
-        self._loop, self._context = asyncio.get_running_loop(), copy_context()
-
-    def time(self) -> float:
-        """Seconds of the loop."""
-        return self._loop.time()
-
-    def call_later(
-        self, delay_s: float, call: Callable[[*_Arguments], object], *arguments: *_Arguments
-    ) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_s, call, *arguments, context=self._context)
+        loop = asyncio.get_running_loop()
+        self.time = loop.time
+        self.call_later = partial(loop.call_later, context=copy_context())
 
 
 @final
