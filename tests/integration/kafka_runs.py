@@ -67,8 +67,14 @@ from tidegate_adapters.testing import stall
 PARTITIONS, RECORDS, EXECUTORS = 4, 10, 4
 TURNS_MAX: Final = 50_000
 """Of the loop in a run: ten times what the longest takes."""
+PACES: Final = 4
+"""How many paces records have: those that begin at once often end at once, in one turn of the event loop."""
 ENOUGH_S: Final = 60.0
 """The longest first part, and the longest third."""
+ENOUGH_FOR_USERS_S: Final = 20.0
+"""The same where user code may keep records for ever."""
+QUIET_S: Final = 2.0
+"""And if nothing is told for so long, and the time to drain, nothing will be."""
 _LATE_S: Final = 12.0
 """What the client takes to leave, at most, beyond what the rules say: a poll, and a session that is lost meanwhile."""
 _FATAL: Final = (
@@ -118,7 +124,8 @@ class Course:
         whom: Which member it strikes, "a" or "b".
         at_s: When, in seconds after the start of the first member.
         lasts_s: For how long, where it lasts.
-        number: Which request it strikes, of those that the member sends.
+        request: The kind of request that it strikes, of those that a member sends.
+        number: Which one of those.
         outcome: What becomes of that request; drawn anew among those that it may have.
         record: Which record's handling is struck.
         error: What user code raises.
@@ -132,6 +139,7 @@ class Course:
     whom: str
     at_s: float
     lasts_s: float
+    request: type[Request]
     number: int
     outcome: float
     record: Record_
@@ -150,7 +158,8 @@ def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
         random.choice("ab"),
         random.random() * 1.5,
         random.choice((0.5, 2.0, 7.0, 12.0)),
-        random.randrange(40),
+        random.choice((*CODES,)),
+        random.randrange(4) * random.randrange(4),
         random.random(),
         (random.randrange(PARTITIONS), random.randrange(RECORDS)),
         random.choice((RuntimeError, asyncio.CancelledError, Boom)),
@@ -180,9 +189,12 @@ class Story:
         self.parked: dict[Record_, int] = {}
         """How often each was parked."""
         self.all_done = asyncio.Event()
+        self.told_s = 0.0
+        """When the last line was."""
 
     def tell(self, line: str) -> None:
-        self.lines.append(f"{asyncio.get_running_loop().time():8.3f} {line}")
+        self.told_s = asyncio.get_running_loop().time()
+        self.lines.append(f"{self.told_s:8.3f} {line}")
 
     def accuse(self, law: str, what: str) -> None:
         self.tell(f"{law}: {what}  <- wrong")
@@ -251,7 +263,7 @@ class Member:
         at = (record.partition, record.offset)
         story, told = self.run.story, self.run.course
         with self._at_work(at):
-            await self._alive(asyncio.sleep(self.run.random.random() * story.course.pace_s))
+            await self._alive(asyncio.sleep(self.run.random.randrange(PACES) / (PACES - 1) * told.pace_s))
             if at == told.record and at not in story.struck and told.kind in OF_USERS:
                 story.struck.add(at)
                 await self._struck(at)
@@ -465,7 +477,7 @@ class Run:
         self.network = Network(self.broker, random, strike=self._strike)
         self.dead: set[str] = set()
         self._sent = 0
-        self._struck: type[Request] | None = None
+        """How many requests of the kind that is struck."""
         self.begun_s = 0.0
         self._failed_commits: dict[Partition, list[float]] = {}
         """When commits were sent of which nobody knows what became."""
@@ -486,14 +498,14 @@ class Run:
         if client in self.dead:
             return Outcome.SILENCE
         told, now = self.course, asyncio.get_running_loop().time()
-        if client != told.whom or told.kind not in ("request", "requests"):
+        if client != told.whom or told.kind not in ("request", "requests") or type(request) is not told.request:
             return None
         self._sent += 1
+        if self._sent == told.number + 1:
+            self.begun_s = now
         if told.kind == "request":
             return self._drawn(request) if self._sent == told.number + 1 else None
-        if self._struck is None and self._sent == told.number + 1:
-            self._struck, self.begun_s = type(request), now
-        is_struck = self._struck is type(request) and now - self.begun_s <= told.lasts_s
+        is_struck = self._sent > told.number and now - self.begun_s <= told.lasts_s
         drawn = self._drawn(request) if is_struck else None
         if isinstance(request, OffsetCommit) and isinstance(drawn, type) and issubclass(drawn, errors.UnknownError):
             for each in request.offsets:
@@ -568,14 +580,22 @@ class Run:
         tasks = {member.task for member in members if not member.is_dead}
         everyone: asyncio.Future[Any] = asyncio.gather(*(asyncio.wait({task}) for task in tasks))
         both: set[asyncio.Future[Any]] = {waits, everyone}
-        await asyncio.wait(both, timeout=self._enough_s(), return_when=asyncio.FIRST_COMPLETED)
+        loop, done = asyncio.get_running_loop(), set[asyncio.Future[Any]]()
+        enough_s, quiet_s = self._enough_s()
+        enough_s += loop.time()
+        while not done and (left_s := min(enough_s, self.story.told_s + quiet_s) - loop.time()) > 0:
+            done, _ = await asyncio.wait(both, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
         waits.cancel()
         everyone.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await everyone
 
-    def _enough_s(self) -> float:
-        return 20.0 if self.course.kind in ("hangs", "raises", "partial", "poison") else ENOUGH_S
+    def _enough_s(self) -> tuple[float, float]:
+        """How long it may take until all is committed, and how long until anything is told."""
+        if self.course.kind not in ("hangs", "raises", "partial", "poison"):
+            return ENOUGH_S, ENOUGH_S
+        drain = PartitionRules().drain if self.course.default else DRAIN
+        return ENOUGH_FOR_USERS_S, QUIET_S + drain.total / SECOND
 
     def _judge_the_rest(self, members: Iterable[Member]) -> None:
         """J6, J8, J9 and J12."""
