@@ -98,10 +98,12 @@ class Boom(BaseException):
 
 
 KINDS: Final = (
-    "nothing", "request", "requests", "stall", "stop", "stop_twice", "cancel", "kill", "evicted", "rebalance", "raises",
+    "nothing", "request", "requests", "commits", "stall", "stop", "stop_twice", "cancel", "kill", "evicted", "rebalance", "raises",
     "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps", "sends", "letters", "batches", "parks",
 )  # fmt: skip
-UNHEARD: Final = ("request", "requests", "stall", "evicted")
+OF_REQUESTS: Final = ("request", "requests", "commits")
+"""Faults that strike requests: one, all of a kind for a while, all commits for a while."""
+UNHEARD: Final = (*OF_REQUESTS, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
@@ -152,13 +154,14 @@ class Course:
 def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
     """The course of a run."""
     random = Random(f"course {seed}")
+    kind = random.choice(kinds)
     return Course(
         seed,
-        random.choice(kinds),
+        kind,
         random.choice("ab"),
         random.random() * 1.5,
         random.choice((0.5, 2.0, 7.0, 12.0)),
-        random.choice((*CODES,)),
+        OffsetCommit if kind == "commits" else random.choice((*CODES,)),
         random.randrange(4) * random.randrange(4),
         random.random(),
         (random.randrange(PARTITIONS), random.randrange(RECORDS)),
@@ -498,7 +501,7 @@ class Run:
         if client in self.dead:
             return Outcome.SILENCE
         told, now = self.course, asyncio.get_running_loop().time()
-        if client != told.whom or told.kind not in ("request", "requests") or type(request) is not told.request:
+        if client != told.whom or told.kind not in OF_REQUESTS or type(request) is not told.request:
             return None
         self._sent += 1
         if self._sent == told.number + 1:

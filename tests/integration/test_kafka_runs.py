@@ -135,7 +135,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "records of what was let go are kept": Bug(Member._begin, "self._forget(partition)", "pass", AGAIN),
     "a client that does not start is not stopped": Bug(Member._finish, "await self._client.stop()", "pass", ("requests", "request")),
-    "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("requests",)),
+    "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("commits",)),
     "a commit that is refused is told as committed": Bug(Member._committed, "return found.reply", "return None", ("requests", "request", "evicted")),
     "runners are not woken": Bug(Runtime._call_in, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
