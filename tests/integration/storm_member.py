@@ -4,6 +4,7 @@ It writes a line a fact into LOG, each with one system call, so that a kill lose
 machine's monotonic clock in nanoseconds, which all processes share:
 
     assigned P COMMITTED      delivered P OFFSET...      began P OFFSET INSTANT      ended P OFFSET INSTANT
+                                                                                     left P OFFSET INSTANT, undone
 """
 
 from __future__ import annotations
@@ -39,8 +40,12 @@ async def main() -> None:
 
     async def handle(record: Record) -> None:
         write("began", record.partition, record.offset, time.monotonic_ns())
-        await asyncio.sleep(pauses.expovariate(1 / 0.01))
-        write("ended", record.partition, record.offset, time.monotonic_ns())
+        how = "left"
+        try:
+            await asyncio.sleep(pauses.expovariate(1 / 0.01))
+            how = "ended"
+        finally:
+            write(how, record.partition, record.offset, time.monotonic_ns())
 
     def observe(event: Event, _: ConsumerState) -> None:
         match event:

@@ -146,6 +146,8 @@ class Member:
         self._starting: asyncio.Task[None] | None = None
         self._called_off = asyncio.Event()
         self._committing = Committing(client, self._granted)
+        self._absent = frozenset[str]()
+        """Topics that were not there at the last assignment."""
         self._is_started = False
         self._owed: BaseException | None = None
         """What `run` raises in the end."""
@@ -397,6 +399,16 @@ class Member:
             self._generations[partition] = self._count
             self._records.begin(partition, self._count)
             self._spawn(self._resumed(partition, self._count))
+        self._note_absent()
+
+    def _note_absent(self) -> None:
+        """Say which topics are not there; whether they are is seen before partitions are assigned, which they are then."""
+        absent = ports.absent(self._client, [each for each in self._settings.topics if not is_pattern(each)])
+        for topic in sorted(absent - self._absent):
+            log.warning("there is no topic %s; it is consumed as soon as it is there", topic, extra={"topic": topic})
+        for topic in sorted(self._absent - absent):
+            log.info("there is a topic %s now", topic, extra={"topic": topic})
+        self._absent = absent
 
     async def _resumed(self, partition: TopicPartition, generation: int) -> None:
         """Begin where the group has committed, with what it knows to be done beyond; ask until that is answered.
@@ -497,7 +509,8 @@ class Member:
             raise error
         partition, position = commit.partition, commit.position
         log.warning("commit of %s @%s failed: %s", partition, position, named(error), extra=placed(partition, position))
-        found = verdict(ports.commit_failure(error), type(error).__name__)
+        is_given_back = not self._is_working or self._generations.get(partition) != commit.generation
+        found = verdict(ports.commit_failure(error), type(error).__name__, is_given_back=is_given_back)
         if found.ends and self._is_working:
             self._end_with(TidegateError(f"the position of {partition} may not be committed", why=named(error)))
         return found.reply

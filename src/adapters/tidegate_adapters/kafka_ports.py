@@ -29,7 +29,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "brokers",
+    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "absent", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "theirs",
 ]  # fmt: skip
@@ -334,6 +334,8 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
             except errors.KafkaError as error:
                 if len(offsets) > 1 and not isinstance(error, _OF_ALL):
                     raise _NotOfAllError from error
+                if isinstance(error, errors.UnknownTopicOrPartitionError):  # which the client would send again for ever
+                    raise _NoPartitionError("there is no such partition") from error
                 raise
 
         sent.is_guarded = True  # type: ignore[attr-defined]
@@ -366,6 +368,12 @@ async def offset_at(consumer: Client, partition: TopicPartition, time: datetime)
     asked = {theirs(partition): round(time.timestamp() * 1_000)}
     found = (await consumer.offsets_for_times(asked)).get(theirs(partition))
     return await end(consumer, partition) if found is None else found.offset
+
+
+def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
+    """Which of these topics the cluster does not have, as the client has last seen it; none where it has no word of it."""
+    seen = getattr(consumer, "partitions_for_topic", None)
+    return frozenset(each for each in topics if seen is not None and not seen(each))
 
 
 def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:
@@ -433,7 +441,14 @@ def _plain_record(received: Received) -> Record:
 
 
 _LOG_APPEND_TIME = 1
+
+
+class _NoPartitionError(errors.KafkaError):  # type: ignore[misc]  # it has no types
+    """There is no such partition, the broker says."""
+
+
 _FAILURES: Final = {
+    _NoPartitionError: CommitFailure.GONE,
     errors.GroupAuthorizationFailedError: CommitFailure.FORBIDDEN,
     errors.TopicAuthorizationFailedError: CommitFailure.FORBIDDEN,
     errors.CommitFailedError: CommitFailure.FENCED,

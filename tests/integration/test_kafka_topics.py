@@ -1,0 +1,245 @@
+"""A worker while topics come, grow and go, and with records of any bytes, on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.partition import PartitionRules
+from tidegate.model.instants import SECOND
+from tidegate.model.records import Record
+from tidegate_adapters.kafka import Worker
+
+IN_TIME_S = 30.0
+IN_TIME = 30 * SECOND
+SOON_MS = 200
+"""How old what is known of the cluster may be."""
+MEGABYTE = 1_000_000
+Place = tuple[str, int, int]
+
+
+class World:
+    """A broker's topics, and what workers have handled."""
+
+    def __init__(self, bootstrap: str, admin: Any, producer: Any) -> None:
+        self.bootstrap, self._admin, self._producer = bootstrap, admin, producer
+        self.begun: list[Place] = []
+        self.handled: list[Place] = []
+        self.goes_on = asyncio.Event()
+        """What waits for it is handled from then on."""
+        self.waits = ""
+        """Records of this topic wait."""
+
+    async def handle(self, record: Record) -> None:
+        place = record.topic, record.partition, record.offset
+        self.begun.append(place)
+        if record.topic == self.waits:
+            await self.goes_on.wait()
+        self.handled.append(place)
+
+    @asynccontextmanager
+    async def worker(self, *topics: str) -> AsyncGenerator[str, None]:
+        """A worker on these; the name of its group."""
+        group = f"group-{uuid.uuid4().hex}"
+        rules = ConsumerRules(partition=PartitionRules(drain=Budget(2 * IN_TIME, SECOND, SECOND)))
+        worker = Worker(
+            topics, self.handle, bootstrap=self.bootstrap, group=group, consumer=rules, grace=3 * IN_TIME,
+            metadata_max_age_ms=SOON_MS,
+        )  # fmt: skip
+        run = asyncio.create_task(worker.run())
+        try:
+            yield group
+        finally:
+            worker.stop()
+            await run
+
+    async def create(self, topic: str, partitions: int) -> None:
+        """Once the name is free."""
+        async with asyncio.timeout(IN_TIME_S):
+            while not await self._is_created(topic, partitions):  # noqa: ASYNC110  it is the broker's state
+                await asyncio.sleep(0.05)
+
+    async def _is_created(self, topic: str, partitions: int) -> bool:
+        answer = await self._admin.create_topics([NewTopic(topic, partitions, 1)])
+        return all(code == 0 for _, code, _ in answer.topic_errors)
+
+    async def grow(self, topic: str, partitions: int) -> None:
+        await self._admin.create_partitions({topic: NewPartitions(partitions)})
+
+    async def delete(self, topic: str) -> None:
+        await self._admin.delete_topics([topic])
+
+    async def send(self, topic: str, partitions: int, count: int = 5) -> None:
+        """So many to each partition, as soon as it is there."""
+        async with asyncio.timeout(IN_TIME_S):
+            while len(await self._producer.partitions_for(topic)) < partitions:
+                await self._producer.client.force_metadata_update()
+        sent = [
+            await self._producer.send(topic, b"x", partition=each) for each in range(partitions) for _ in range(count)
+        ]
+        await asyncio.gather(*sent)
+
+    async def until(self, handled: int) -> None:
+        await until(lambda: len(self.handled) >= handled)
+
+    async def committed(self, group: str) -> dict[tuple[str, int], int]:
+        found = await self._admin.list_consumer_group_offsets(group)
+        return {tuple(partition): entry.offset for partition, entry in found.items()}
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(IN_TIME_S):
+        while not is_so():  # noqa: ASYNC110  it is the broker's state
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def world(bootstrap: str) -> AsyncGenerator[World, None]:
+    admin, producer = AIOKafkaAdminClient(bootstrap_servers=bootstrap), AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await admin.start()
+    await producer.start()
+    try:
+        yield World(bootstrap, admin, producer)
+    finally:
+        await producer.stop()
+        await admin.close()
+
+
+def places(topic: str, partitions: int, records: int) -> list[Place]:
+    return [(topic, partition, offset) for partition in range(partitions) for offset in range(records)]
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "tidegate_adapters.kafka"]
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """The client says more than once that a topic is not there."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    caplog.set_level(logging.INFO, "tidegate_adapters.kafka")
+
+
+@pytest.mark.parametrize("is_pattern", [False, True], ids=["name", "pattern"])
+def test_a_topic_that_is_not_there_is_consumed_once_it_is(
+    kafka: str, caplog: pytest.LogCaptureFixture, *, is_pattern: bool
+) -> None:
+    """From its beginning; of a name it is said that it is not there, and then that it is."""
+    topic = f"later-{uuid.uuid4().hex}"
+
+    async def scenario() -> None:
+        async with world(kafka) as there, there.worker(f"^{topic}.*" if is_pattern else topic):
+            await asyncio.sleep(3 * SOON_MS / 1_000)
+            await there.create(topic, 2)
+            await there.send(topic, 2)
+            await there.until(10)
+            assert sorted(there.handled) == places(topic, 2, 5)
+
+    asyncio.run(scenario())
+    expected = [f"there is no topic {topic}; it is consumed as soon as it is there", f"there is a topic {topic} now"]
+    assert [each for each in said(caplog) if each.startswith("there is")] == ([] if is_pattern else expected)
+
+
+def test_records_of_new_partitions_are_consumed_from_their_beginning(kafka: str) -> None:
+    """Those that were written before the worker knew of the partition as well; what was handled before is not handled again."""
+    topic = f"grows-{uuid.uuid4().hex}"
+
+    async def scenario() -> None:
+        async with world(kafka) as there:
+            await there.create(topic, 1)
+            await there.send(topic, 1)
+            async with there.worker(topic) as group:
+                await there.until(5)
+                await there.grow(topic, 3)
+                await there.send(topic, 3)
+                await there.until(20)
+            assert sorted(there.handled) == sorted(
+                [*places(topic, 3, 5), *((topic, 0, offset) for offset in range(5, 10))]
+            )
+            assert await there.committed(group) == {(topic, 0): 10, (topic, 1): 5, (topic, 2): 5}
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_is_deleted_holds_up_no_other(kafka: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its records are in work then, and are to end; once they have, nobody waits for a commit that cannot be, though a drain
+    may take longer than this test. When it is there again, it is consumed from its new beginning.
+    """
+    gone, stays = (f"{name}-{uuid.uuid4().hex}" for name in ("gone", "stays"))
+
+    async def scenario() -> None:
+        async with world(kafka) as there:
+            there.waits = gone
+            for topic in (gone, stays):
+                await there.create(topic, 2)
+                await there.send(topic, 2)
+            async with there.worker(gone, stays) as group:
+                await there.until(10)
+                await there.delete(gone)
+                await asyncio.sleep(3 * SOON_MS / 1_000)
+                there.goes_on.set()
+                await there.send(stays, 2)
+                await there.until(30)
+                assert sorted(there.handled) == sorted([*places(gone, 2, 5), *places(stays, 2, 10)])
+                await there.create(gone, 1)
+                await there.send(gone, 1, 3)
+                await there.until(33)
+            assert sorted(there.handled[30:]) == places(gone, 1, 3)
+            assert await there.committed(group) == {(gone, 0): 3, (stays, 0): 10, (stays, 1): 10}
+
+    asyncio.run(scenario())
+    assert f"there is no topic {gone}; it is consumed as soon as it is there" in said(caplog)
+
+
+KEYS_AND_VALUES: Sequence[tuple[bytes | None, bytes | None]] = (
+    (None, b""), (b"", None), (b"", b""), (b"key", None), (None, b"value"), (b"\x00\xff\xfe", bytes(range(256))),
+    (bytes(MEGABYTE // 4), bytes(MEGABYTE // 2)), (None, bytes(MEGABYTE)),
+)  # fmt: skip
+HEADERS: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
+    (), (("", None),), (("", b""), ("", b"")), (("é\x00\U0001f980", bytes(range(256))),), (("n" * 10_000, b"v"),),
+)  # fmt: skip
+
+
+def test_keys_values_and_headers_of_any_bytes_and_a_megabyte_are_handed_over(
+    kafka: str, make_topic: Callable[[int], str]
+) -> None:
+    """And committed."""
+    topic = make_topic(2)
+    seen: dict[tuple[int, int], Record] = {}
+    sent: dict[tuple[int, int], Record] = {}
+
+    async def handle(record: Record) -> None:
+        seen[record.partition, record.offset] = record
+
+    async def scenario() -> None:
+        async with world(kafka) as there:
+            producer = AIOKafkaProducer(bootstrap_servers=kafka, max_request_size=2 * MEGABYTE)
+            await producer.start()
+            for number, headers in enumerate(HEADERS * 2):
+                for key, value in KEYS_AND_VALUES:
+                    if key is None and value is None:
+                        continue
+                    done = await producer.send_and_wait(topic, value, key, partition=number % 2, headers=list(headers))
+                    sent[done.partition, done.offset] = Record(topic, done.partition, done.offset, key, value, headers)
+            await producer.stop()
+            worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}")
+            run = asyncio.create_task(worker.run())
+            await until(lambda: len(seen) == len(sent))
+            worker.stop()
+            await run
+            assert await there.committed(f"group-{topic}") == {(topic, each): len(sent) // 2 for each in (0, 1)}
+
+    asyncio.run(scenario())
+    for place, record in sent.items():
+        found = seen[place]
+        assert (found.key, found.value, found.headers) == (record.key, record.value, record.headers)
