@@ -16,6 +16,7 @@ class Storm(NamedTuple):
         records: How many there are to handle.
         members: How many processes handle them.
         strikes: How often one is killed, ended or stopped.
+        rebalances: How many there are to be, at least.
         pause_s: How long it is calm between two of those at most.
         outages: The broker's, spread over the strikes: how long it stands still; 0 for a restart.
     """
@@ -23,6 +24,7 @@ class Storm(NamedTuple):
     records: int
     members: int
     strikes: int
+    rebalances: int
     pause_s: float
     outages: tuple[float, ...]
 
@@ -77,5 +79,5 @@ PLANTED_RUNS: Final = 200
 """Among so many seeds each bug that is planted in a worker is found."""
 
 # On a real broker.
-STORM: Final = _either(Storm(30_000, 3, 8, 1.0, (0.0, 4.0)), Storm(200_000, 4, 60, 2.0, (0.0, 20.0, 0.0)))
+STORM: Final = _either(Storm(30_000, 3, 8, 4, 1.0, (0.0, 4.0)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
 """A storm over a group: rarer strikes at rarer moments, and outages of the broker beyond all sessions."""

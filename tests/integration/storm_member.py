@@ -3,7 +3,7 @@
 It writes a line a fact into LOG, each with one system call, so that a kill loses nothing that was done; instants are the
 machine's monotonic clock in nanoseconds, which all processes share:
 
-    assigned P COMMITTED      delivered P OFFSET...      began P OFFSET INSTANT      ended P OFFSET INSTANT
+    assigned P COMMITTED COUNT      delivered P OFFSET...      began P OFFSET INSTANT      ended P OFFSET INSTANT
                                                                                      left P OFFSET INSTANT, undone
 """
 
@@ -49,8 +49,8 @@ async def main() -> None:
 
     def observe(event: Event, _: ConsumerState) -> None:
         match event:
-            case Assigned(partition, _, committed):
-                write("assigned", partition.partition, committed)
+            case Assigned(partition, generation, committed):
+                write("assigned", partition.partition, committed, generation)
             case Fetched(partition, _, offsets):
                 write("delivered", partition.partition, *offsets)
             case _:
