@@ -13,6 +13,7 @@ from tidegate.consumer.laws import (
     fanout,
     health,
     partition,
+    transactions,
     watermark,
     worker,
 )
@@ -41,6 +42,6 @@ __all__ = [
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "dead_records",
     "debounce", "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
     "firing", "health", "history", "lease", "membership", "orphans", "outbox", "partition", "pauses", "payload_records", "polling",
-    "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transition",
+    "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transactions", "transition",
     "trigger", "watermark", "worker",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ Read the questions first, then the machines that put the answers together:
     `partition_state`  What is known of a partition.
     `partition`        One partition, from its assignment to its release.
     `commit_answers`   What follows from a commit that has failed?
+    `transactions`     How do the position and what handlers answer with come about together?
     `outliving`        User code that was given up, and has not ended.
     `consumer`         One consumer: its partitions, executors and gate.
     `worker`           The machine that runs: a consumer, until it is asked to stop and has left its group.

@@ -9,10 +9,12 @@ from tidegate.consumer.laws import (
     fanout,
     health,
     partition,
+    transactions,
     watermark,
     worker,
 )
 
 __all__ = [
-    "backpressure", "commit_metadata", "consumer", "drain", "explanation", "fanout", "health", "partition", "watermark", "worker",
+    "backpressure", "commit_metadata", "consumer", "drain", "explanation", "fanout", "health", "partition", "transactions", "watermark",
+    "worker",
 ]  # fmt: skip

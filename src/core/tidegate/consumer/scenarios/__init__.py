@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.consumer.scenarios import partition, shutdown
+from tidegate.consumer.scenarios import partition, shutdown, transactions
 from tidegate.sim.shipping import Shipped
 
 __all__ = ["SCENARIOS"]
@@ -10,4 +10,5 @@ __all__ = ["SCENARIOS"]
 SCENARIOS: Final[tuple[Shipped, ...]] = (
     *partition.SCENARIOS,
     *shutdown.SCENARIOS,
+    *transactions.SCENARIOS,
 )

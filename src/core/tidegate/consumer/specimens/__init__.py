@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.consumer.specimens import partition, shutdown
+from tidegate.consumer.specimens import partition, shutdown, transactions
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -10,4 +10,5 @@ __all__ = ["SPECIMENS"]
 SPECIMENS: Final[tuple[Specimen, ...]] = (
     *partition.SPECIMENS,
     *shutdown.SPECIMENS,
+    *transactions.SPECIMENS,
 )
