@@ -120,19 +120,21 @@ def test_it_is_left_until_every_part_is_answered() -> None:
     state = Fanout()
     for event in (WindowOpened((1, 2, 3)), WindowArranged(0, Tasks(((1,), (2,), (3,)))), WindowOpened((4,))):
         state = fanout.step(state, event, rules).state
-    first = ask((), state, [work(Start(0, (0, 1, 2), 1)), work(Arrange(1, (4,)))])
+    first, more = ask((), state, [work(Start(0, (0, 1, 2), 1)), work(Arrange(1, (4,)))])
     assert [each.left for each in first] == [3, 1]
-    assert running(first) == 3
+    assert running(first) == more == 3
 
     first = (Asked(first[0].work, 3, is_interrupted=True), first[1])
-    assert answered(first, state, 0) == first
-    state = fanout.step(state, reported(Report.SUCCEEDED, 1, window=0), rules).state
-    second = answered(first, state, 0)
+    none = reported(Report.SUCCEEDED, 1, window=0)
+    assert answered(first, state, none) == (first, 0)
+    state = fanout.step(state, none, rules).state
+    second, fewer = answered(first, state, none)
     assert second == (Asked(first[0].work, 2, is_interrupted=True), first[1])
-    assert running(second) == 2
+    assert (running(second), fewer) == (2, 1)
 
-    state = fanout.step(state, reported(Report.SUCCEEDED, 0, 2, window=0), rules).state
-    assert answered(second, state, 0) == first[1:]
+    rest = reported(Report.SUCCEEDED, 0, 2, window=0)
+    state = fanout.step(state, rest, rules).state
+    assert answered(second, state, rest) == (first[1:], 2)
     assert running(first[1:]) == 0
 
 
@@ -143,6 +145,7 @@ def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: Rules, moves: l
     """
     state, player = Fanout(), Player()
     left: AllAsked = ()
+    runs = 0
     for move in moves:
         event = player.says(move)
         done = fanout.step(state, event, rules)
@@ -151,9 +154,12 @@ def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: Rules, moves: l
         assert not is_taken or answer(left, event) is not None
         state = done.state
         if not isinstance(event, WindowOpened):
-            left = answered(left, state, event.window)
+            left, fewer = answered(left, state, event)
+            runs -= fewer
         requests = [output for output in done.commands if isinstance(output, UserRequest)]
-        left = ask(left, state, map(work, requests))
+        left, more = ask(left, state, map(work, requests))
+        runs += more
+        assert runs == running(left)
 
         assert all(each.left == fanout.outstanding(state, each.request) > 0 for each in left)
 

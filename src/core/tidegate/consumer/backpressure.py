@@ -104,6 +104,15 @@ class Load:
             delivering=self.delivering + other.delivering,
         )
 
+    def __sub__(self, other: Load) -> Load:
+        return Load(
+            waiting=self.waiting - other.waiting,
+            arranging=self.arranging - other.arranging,
+            running=self.running - other.running,
+            in_hooks=self.in_hooks - other.in_hooks,
+            delivering=self.delivering - other.delivering,
+        )
+
     @property
     def records(self) -> int:
         """How many there are: the load that is judged."""

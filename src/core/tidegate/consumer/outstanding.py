@@ -13,8 +13,10 @@ Only `partition` and `windowed` call this, with what it has checked, so nothing 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
-from typing import TypeAlias, TypeVar, assert_never, final
+from operator import attrgetter
+from typing import Final, TypeAlias, TypeVar, assert_never, final
 
 import attrs
 
@@ -24,6 +26,7 @@ from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
     DeliverRecords,
+    DeliverTasks,
     DeliverWindow,
     Fanout,
     Judge,
@@ -38,10 +41,11 @@ from tidegate.consumer.fanout import (
 )
 
 __all__ = [
-    "AllAsked", "Asked", "answer", "answered", "ask", "running",
+    "AllAsked", "Asked", "answer", "answered", "ask", "is_asked", "of_window", "running",
 ]  # fmt: skip
 
 T = TypeVar("T", bound=UserRequest)
+_Answer: TypeAlias = WindowArranged | ArrangeFailed | WindowDelivered | TaskReplaced | TasksReported | RecordsDelivered
 
 
 @final
@@ -68,12 +72,32 @@ class Asked:
 
 
 AllAsked: TypeAlias = tuple[Asked, ...]
-"""In the order in which it was asked for."""
+"""By window, and in the order in which it was asked for."""
+
+_WINDOW: Final = attrgetter("work.request.window")
 
 
-def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> AllAsked:
-    """User code is asked for these, too, all of which are under way in the windows."""
-    return (*asked, *(Asked(work, fanout.outstanding(windows, Asked(work, 0).request)) for work in works))
+def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> tuple[AllAsked, int]:
+    """User code is asked for these, too, all of which are under way in the windows; and how many tasks more run."""
+    every, more = [*asked], 0
+    for work in works:
+        request = Asked(work, 0).request
+        left = fanout.outstanding(windows, request)
+        every.insert(bisect_right(every, request.window, key=_WINDOW), Asked(work, left))
+        more += left if type(request) is Start else 0
+    return tuple(every), more
+
+
+def of_window(asked: AllAsked, window: int) -> AllAsked:
+    """What was asked for in this window."""
+    began = bisect_left(asked, window, key=_WINDOW)
+    return asked[began : bisect_right(asked, window, began, key=_WINDOW)]
+
+
+def is_asked(asked: AllAsked, window: int) -> bool:
+    """Whether anything was asked for in this window."""
+    at = bisect_left(asked, window, key=_WINDOW)
+    return at < len(asked) and asked[at].request.window == window
 
 
 def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | None:
@@ -101,25 +125,33 @@ def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | N
             assert_never(event)
 
 
-def answered(asked: AllAsked, windows: Fanout, window: int) -> AllAsked:
-    """What is left, now that something of the window was answered."""
+def answered(asked: AllAsked, windows: Fanout, event: _Answer) -> tuple[AllAsked, int]:
+    """What is left, now that this was answered of a window; and how many tasks fewer run."""
+    began = bisect_left(asked, event.window, key=_WINDOW)
+    ended = bisect_right(asked, event.window, began, key=_WINDOW)
     left: list[Asked] = []
-    for each in asked:
-        if each.request.window != window:
-            left.append(each)
-        elif count := fanout.outstanding(windows, each.request):
+    fewer = 0
+    numbers = {*event.numbers} if isinstance(event, TasksReported) else None
+    for each in asked[began:ended]:
+        request = each.request
+        if numbers and isinstance(request, Start | Judge | DeliverTasks) and numbers.isdisjoint(request.numbers):
+            left.append(each)  # nothing of it was answered
+            continue
+        count = fanout.outstanding(windows, request)
+        if count:
             left.append(each if count == each.left else Asked(each.work, count, each.is_interrupted))
-    return tuple(left)
+        fewer += each.left - count if type(request) is Start else 0
+    return (*asked[:began], *left, *asked[ended:]), fewer
 
 
-def running(asked: AllAsked) -> int:
+def running(asked: Iterable[Asked]) -> int:
     """How many tasks run."""
     return sum([each.left for each in asked if type(each.request) is Start])
 
 
 def _requests(asked: AllAsked, kind: type[T], window: int) -> list[T]:
     """What is asked for of that kind, in that window."""
-    return [request for each in asked if isinstance(request := each.request, kind) and request.window == window]
+    return [request for each in of_window(asked, window) if isinstance(request := each.work.request, kind)]
 
 
 def _named_in(reported: tuple[int, ...], tasks: Collection[tuple[int, ...]]) -> tuple[int, ...]:

@@ -966,7 +966,7 @@ def _backing_off(part: Owned) -> tuple[Handle | Start, ...]:
 def _not_ready(work: Handling | Windowed) -> Handling | Windowed:
     """Without what waits for an executor, which is left to the next owner."""
     if isinstance(work, Windowed):
-        return attrs.evolve(work, ready=())
+        return work.not_ready()
     return work.changed({each: Deviation(each, RecordPhase.LEFT) for each in work.ready}, ready=())
 
 
@@ -974,7 +974,7 @@ def _without_retries(part: Owned) -> Owned:
     """Without what backs off, which is left to the next owner."""
     work = part.work
     if isinstance(work, Windowed):
-        return attrs.evolve(part, work=attrs.evolve(work, backing_off=()))
+        return attrs.evolve(part, work=work.without_retries())
     waits = work.those(RecordPhase.BACKING_OFF)
     return attrs.evolve(
         part, work=work.changed({each.offset: Deviation(each.offset, RecordPhase.LEFT) for each in waits})
@@ -985,8 +985,7 @@ def _ending(part: Owned, stop: Collection[Asked], abandoned: Collection[Asked]) 
     """With these interrupted, and nothing expected of those any more."""
     work = part.work
     if isinstance(work, Windowed):
-        asked = tuple(attrs.evolve(each, is_interrupted=True) if each in stop else each for each in work.asked)
-        return attrs.evolve(part, work=attrs.evolve(work, asked=asked).without(abandoned))
+        return attrs.evolve(part, work=work.interrupted(stop).without(abandoned))
     entries: dict[int, Deviation | None] = {}
     ended = 0
     for each in (*stop, *abandoned):

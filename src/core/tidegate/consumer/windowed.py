@@ -5,7 +5,8 @@ failures, or delivers. `tidegate.consumer.fanout` keeps the accounts of windows;
 which tasks were given to executors, which wait for one or back off, and what is asked for and not answered
 (`tidegate.consumer.outstanding`). Where there are no hooks, what they would be asked is answered here.
 
-A step costs what it is told, and a look at each window that is in flight.
+A step costs what it is told, a look at what is asked for in the same window, and at the tasks that wait; where windows wait for
+tasks of each other, a look at each window.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import attrs
 
 from tidegate.consumer import fanout
 from tidegate.consumer.backpressure import Load
-from tidegate.consumer.commands import Work
+from tidegate.consumer.commands import Handle, Work
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
@@ -38,24 +39,24 @@ from tidegate.consumer.fanout import (
     WindowArranged,
     WindowOpened,
 )
-from tidegate.consumer.outstanding import AllAsked, Asked, answered, ask, running
+from tidegate.consumer.outstanding import AllAsked, Asked, answered, ask, is_asked, running
+from tidegate.model.sealed import sealed
 
 __all__ = [
     "Followed", "Windowed", "what_fails",
 ]  # fmt: skip
 
 
-def _load(work: Windowed) -> Load:
-    """Where the records are in whose windows something is asked for, waits or backs off."""
+def _active(work: Windowed) -> set[int]:
+    """The windows in which something is asked for, waits or backs off."""
     waiting = (*work.ready, *work.backing_off)
-    active = {each.request.window for each in work.asked} | {start.window for start in waiting}
-    return fanout.load(work.windows, active)
+    return {each.request.window for each in work.asked} | {start.window for start in waiting}
 
 
 @final
-@attrs.frozen
+@sealed
 class Windowed:
-    """What is in work.
+    """What is in work. Invariants: `running` and `load` follow from the rest.
 
     Attributes:
         windows: Those in flight.
@@ -70,8 +71,29 @@ class Windowed:
     ready: tuple[Start, ...] = ()
     backing_off: tuple[Start, ...] = ()
     asked: AllAsked = ()
-    running: int = attrs.field(default=attrs.Factory(lambda self: running(self.asked), takes_self=True), init=False)
-    load: Load = attrs.field(default=attrs.Factory(_load, takes_self=True), init=False)
+    running: int = attrs.field(default=attrs.Factory(lambda self: running(self.asked), takes_self=True), eq=False)
+    load: Load = attrs.field(
+        default=attrs.Factory(lambda self: fanout.load(self.windows, _active(self)), takes_self=True), eq=False
+    )
+
+    def _after(  # noqa: PLR0917  they are its fields
+        self,
+        touched: Collection[int],
+        windows: Fanout,
+        ready: tuple[Start, ...],
+        backing_off: tuple[Start, ...],
+        asked: AllAsked,
+        running: int,
+    ) -> Windowed:
+        """With these in the place of its own, which differ in what concerns these windows only."""
+        load = self.load
+        for each in touched:
+            if not (fanout.waits_alone(self.windows, each) and fanout.waits_alone(windows, each)):
+                return Windowed(windows, ready, backing_off, asked)
+            was = _load_in(each, self.windows, self.ready, self.backing_off, self.asked)
+            now = _load_in(each, windows, ready, backing_off, asked)
+            load = load if was == now else load + now - was
+        return Windowed(windows, ready, backing_off, asked, running, load)
 
     @property
     def is_idle(self) -> bool:
@@ -90,11 +112,29 @@ class Windowed:
 
     def asking(self, works: Sequence[Work]) -> Windowed:
         """With user code asked for these, too."""
-        return attrs.evolve(self, asked=ask(self.asked, self.windows, works)) if works else self
+        touched = {work.request.window for work in works if not isinstance(work.request, Handle)}
+        asked, more = ask(self.asked, self.windows, works)
+        return self._after(touched, self.windows, self.ready, self.backing_off, asked, self.running + more)
 
     def without(self, these: Collection[Asked]) -> Windowed:
         """Without these in work; nothing is expected of them any more."""
-        return attrs.evolve(self, asked=tuple(each for each in self.asked if each not in these))
+        if not these:
+            return self
+        asked = tuple(each for each in self.asked if each not in these)
+        return Windowed(self.windows, self.ready, self.backing_off, asked)
+
+    def interrupted(self, these: Collection[Asked]) -> Windowed:
+        """With these asked to end."""
+        asked = tuple(attrs.evolve(each, is_interrupted=True) if each in these else each for each in self.asked)
+        return Windowed(self.windows, self.ready, self.backing_off, asked)
+
+    def not_ready(self) -> Windowed:
+        """Without what waits for an executor."""
+        return Windowed(self.windows, (), self.backing_off, self.asked)
+
+    def without_retries(self) -> Windowed:
+        """Without what backs off."""
+        return Windowed(self.windows, self.ready, (), self.asked)
 
     def started(self, most: int) -> tuple[Windowed, tuple[Start, ...]]:
         """What is ready is given to executors, at most so many tasks; which."""
@@ -106,12 +146,13 @@ class Windowed:
             ready = (attrs.evolve(first, numbers=later), *others) if later else tuple(others)
             begun.append(attrs.evolve(first, numbers=now) if later else first)
             most -= len(now)
-        return attrs.evolve(self, ready=ready), tuple(begun)
+        touched = {each.window for each in begun}
+        return self._after(touched, self.windows, ready, self.backing_off, self.asked, self.running), tuple(begun)
 
     def rested(self, start: Start) -> Windowed:
         """What backed off is ready."""
         rest = tuple(each for each in self.backing_off if each != start)
-        return attrs.evolve(self, backing_off=rest, ready=(*self.ready, start))
+        return Windowed(self.windows, (*self.ready, start), rest, self.asked, self.running, self.load)
 
     def undelivered(self, offsets: tuple[int, ...]) -> tuple[int, ...]:
         """Those of the records whose own delivery is still on its way."""
@@ -164,12 +205,14 @@ class Windowed:
                         requests.append(output)
                     case _:
                         pass  # nothing follows
-        after = Windowed(
-            windows,
-            () if drains else tuple(ready),
-            () if drains else tuple(backing_off),
-            self.asked if isinstance(event, WindowOpened) else answered(self.asked, windows, event.window),
-        )
+        if isinstance(event, WindowOpened):
+            touched, (asked, fewer) = windows.opened - 1, (self.asked, 0)
+        else:
+            touched, (asked, fewer) = event.window, answered(self.asked, windows, event)
+        waiting = ((), ()) if drains else (tuple(ready), tuple(backing_off))
+        after = self._after((touched,), windows, *waiting, asked, self.running - fewer)
+        if drains and (self.ready or self.backing_off):
+            after = Windowed(after.windows, (), (), after.asked)
         waits = after.backing_off[len(self.backing_off) :]
         return Followed(after, tuple(done), () if drains else tuple(failed), tuple(requests), waits)
 
@@ -192,6 +235,14 @@ class Followed:
     failed: tuple[DeliverRecords, ...]
     requests: tuple[UserRequest, ...]
     backing_off: tuple[Start, ...]
+
+
+def _load_in(
+    window: int, windows: Fanout, ready: tuple[Start, ...], backing_off: tuple[Start, ...], asked: AllAsked
+) -> Load:
+    """Where the records of one window are, if something is under way for it."""
+    is_active = is_asked(asked, window) or any(each.window == window for each in (*ready, *backing_off))
+    return fanout.load_in(windows, window, (window,)) if is_active else Load()
 
 
 def what_fails(request: Arrange | Start | Judge | DeliverTasks) -> FanoutEvent:

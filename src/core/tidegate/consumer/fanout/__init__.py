@@ -68,10 +68,12 @@ from tidegate.consumer.fanout.queries import (
     failures_before,
     in_flight,
     load,
+    load_in,
     offsets_of,
     outstanding,
     record_status,
     records,
+    waits_alone,
 )
 from tidegate.consumer.fanout.state import (
     MOVES,
@@ -117,6 +119,6 @@ __all__ = [
     "FanoutEvent", "FanoutStep", "Ignored", "Judge", "Output", "Reason", "RecordStatus", "RecordsDelivered",
     "RecordsSettled", "Report", "Rules", "Start", "Tally", "TaskGivenUp", "TaskId", "TaskPhase", "TaskReplaced",
     "Tasks", "TasksReported", "UserRequest", "Waits", "WindowArranged", "WindowDelivered", "WindowOpened",
-    "WindowSettled", "check_event", "failures_before", "in_flight", "load", "offsets_of", "outstanding",
-    "record_status", "records", "step",
+    "WindowSettled", "check_event", "failures_before", "in_flight", "load", "load_in", "offsets_of", "outstanding",
+    "record_status", "records", "step", "waits_alone",
 ]  # fmt: skip

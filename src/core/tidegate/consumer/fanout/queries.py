@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum, unique
 from itertools import chain
 from typing import Final, assert_never, final, get_args
@@ -29,7 +29,7 @@ from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.values import check_type, check_types
 
 __all__ = [
-    "RecordStatus", "Waits", "failures_before", "in_flight", "load", "offsets_of", "outstanding", "record_status", "records",
+    "RecordStatus", "Waits", "failures_before", "in_flight", "load", "load_in", "offsets_of", "outstanding", "record_status", "records", "waits_alone",
 ]  # fmt: skip
 
 
@@ -95,9 +95,46 @@ def load(state: Fanout, active: Collection[int]) -> Load:
     """
     check_type(state, Fanout, "a state of windows")
     check_types(active, int, "the number of a window")
+    return _load(state, state.windows, active)
+
+
+def load_in(state: Fanout, number: int, active: Collection[int]) -> Load:
+    """The same of the records in one window.
+
+    Args:
+        state: The windows in flight.
+        number: That of the window; where it is not in flight, there are none.
+        active: The numbers of the windows in which something is under way, as far as it or those that it waits for are.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    check_type(state, Fanout, "a state of windows")
+    check_types((number, *active), int, "the number of a window")
+    window = window_of(state, number)
+    return _load(state, () if window is None else (window,), active)
+
+
+def waits_alone(state: Fanout, number: int) -> bool:
+    """Whether nothing in this window waits for a task of another, and nothing elsewhere for one of its own.
+
+    Args:
+        state: The windows in flight.
+        number: That of the window.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    check_type(state, Fanout, "a state of windows")
+    check_type(number, int, "the number of a window")
+    window = window_of(state, number)
+    return window is None or not (window.loans or window.roll.lent)
+
+
+def _load(state: Fanout, windows: Iterable[Window], active: Collection[int]) -> Load:
     arranging = delivering = 0
     waiting = dict.fromkeys((_RUNNING, _FAILING, _DELIVERING), 0)
-    for window in state.windows:
+    for window in windows:
         lenders = {loan.window for loan in window.loans if loan.outcome is None}
         if window.roll.number not in active and lenders.isdisjoint(active):
             continue
