@@ -63,6 +63,15 @@ OURS: Final = Contender("tidegate", "ours", "default")
 OURS_SEEN: Final = Contender("tidegate, metrics on", "ours", "metrics")
 OURS_1000: Final = Contender("tidegate, 1,000 at once", "ours", "thousand")
 OURS_BY_KEY: Final = Contender("tidegate, order by key", "ours", "by_key")
+OTHERS_OF_OURS: Final = tuple(
+    Contender(f"tidegate, {name}", "ours", variant)
+    for name, variant in (
+        ("windows of 100", "windows"),
+        ("1 % fail once", "retries"),
+        ("a stuck head", "stuck"),
+        ("recorded", "recorded"),
+    )
+)
 _FASTSTREAM: Final = ("faststream[kafka]==0.7.8", "faststream-concurrent-aiokafka==0.7.2")
 FASTSTREAM: Final = Contender("FastStream as it comes", "faststream_", "as_it_comes", _FASTSTREAM)
 SILENCED: Final = Contender("FastStream silenced", "faststream_", "silenced", _FASTSTREAM)
@@ -72,7 +81,10 @@ PYRALLEL: Final = Contender("pyrallel-consumer", "pyrallel", "", ("pyrallel-cons
 TABLE: Final[dict[str, tuple[str, tuple[Contender, ...]]]] = {
     "empty handler": (
         "empty",
-        (OURS, OURS_SEEN, OURS_BY_KEY, BACKGROUND, AWAITED, SEMAPHORE, FASTSTREAM, SILENCED, CONCURRENT, PYRALLEL),
+        (
+            *(OURS, OURS_SEEN, OURS_BY_KEY, *OTHERS_OF_OURS, BACKGROUND, AWAITED, SEMAPHORE),
+            *(FASTSTREAM, SILENCED, CONCURRENT, PYRALLEL),
+        ),
     ),
     "handler sleeps 1 ms": ("sleep:0.001", (OURS_1000, SEMAPHORE, SILENCED, CONCURRENT, PYRALLEL)),
     "handler sleeps 10 ms": ("sleep:0.01", (OURS_1000, SEMAPHORE, SILENCED, CONCURRENT, PYRALLEL)),

@@ -1,43 +1,98 @@
-"""tidegate's worker, in its default rules or others."""
+"""tidegate's worker, in its default rules or others.
+
+windows    handlers get up to 100 records at a time
+retries    one of a hundred records fails once, and is tried again
+stuck      the handler of the first record of a partition does not end, and nothing holds that partition for it
+recorded   a recording is written
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from prometheus_client import CollectorRegistry
-from tally import Tally, arguments, say
+from tally import Handle, Tally, arguments, say
 
+from tidegate.consumer.backpressure import PartitionLimits
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import Ordering, PartitionRules
+from tidegate.model.instants import MILLISECOND
+from tidegate.retries.backoff import Fixed
 from tidegate_adapters.kafka import Worker
+from tidegate_adapters.recorder import Recorder
 
 RULES = {
-    "default": ConsumerRules(),
     "thousand": ConsumerRules(executors=1_000),
     "by_key": ConsumerRules(partition=PartitionRules(ordering=Ordering.BY_KEY)),
-    "metrics": ConsumerRules(),
+    "stuck": ConsumerRules(partition=PartitionRules(limits=PartitionLimits(span=None, metadata=None))),
 }
+
+
+def of_batches(handle: Handle) -> Handle:
+    async def handle_all(records: list[Any]) -> None:
+        for each in records:
+            await handle(each)
+
+    return handle_all
+
+
+def failing(handle: Handle) -> Handle:
+    tried: set[tuple[int, int]] = set()
+
+    async def handle_or_fail(record: Any) -> None:
+        place = (record.partition, record.offset)
+        if record.offset % 100 == 0 and place not in tried:
+            tried.add(place)
+            raise ValueError(place)
+        await handle(record)
+
+    return handle_or_fail
+
+
+def stuck(handle: Handle) -> Handle:
+    async def handle_or_hang(record: Any) -> None:
+        if (record.partition, record.offset) == (0, 0):
+            await asyncio.Event().wait()
+        await handle(record)
+
+    return handle_or_hang
+
+
+CHANGED = {"windows": of_batches, "retries": failing, "stuck": stuck}
 
 
 async def main() -> None:
     told = arguments()
-    tally = Tally(told.count, told.seconds)
-    worker = Worker(
-        [told.topic],
-        tally.handler(told.workload),
-        bootstrap=told.bootstrap,
-        group=told.group,
-        consumer=RULES[told.variant],
-        metrics=CollectorRegistry() if told.variant == "metrics" else None,
-    )
-    running = asyncio.create_task(worker.run())
-    say(await tally.told())
-    worker.stop()
-    await running
+    tally = Tally(told.count - (told.variant == "stuck"), told.seconds)
+    handle = CHANGED.get(told.variant, lambda same: same)(tally.handler(told.workload))
+    with (
+        TemporaryDirectory() as folder,
+        Recorder(Path(folder) / "recording.jsonl", "bench", kind="reducer") as recorder,
+    ):
+        worker = Worker(
+            [told.topic],
+            handle,
+            bootstrap=told.bootstrap,
+            group=told.group,
+            consumer=RULES.get(told.variant, ConsumerRules()),
+            metrics=CollectorRegistry() if told.variant == "metrics" else None,
+            batch=100 if told.variant == "windows" else None,
+            retries=1 if told.variant == "retries" else None,
+            backoff=Fixed(10 * MILLISECOND) if told.variant == "retries" else None,
+            record=recorder.stepped if told.variant == "recorded" else None,
+        )
+        running = asyncio.create_task(worker.run())
+        say(await tally.told())
+        worker.stop()
+        if told.variant == "stuck":
+            worker.stop()
+        await running
 
 
 asyncio.run(main())

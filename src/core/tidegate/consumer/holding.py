@@ -38,6 +38,10 @@ class Holding:
     size: int = 0
     age: Duration = 0
 
+    def at(self, fetching: int | None) -> Holding:
+        """With the fetch in flight at this position."""
+        return Holding(self.hold, fetching, self.size, self.age)
+
     def decided(self, limits: PartitionLimits, tracker: OffsetTracker, metadata: int) -> Holding:
         """Held or free, now that this is undone, and its metadata takes so many units."""
         hold: PartitionHold

@@ -142,6 +142,7 @@ from tidegate.consumer.fanout import (
     WindowOpened,
 )
 from tidegate.consumer.handling import Deviation, Handling, RecordPhase
+from tidegate.consumer.holding import Holding
 from tidegate.consumer.order import Lines, Order, Queue
 from tidegate.consumer.outstanding import AllAsked, Asked, answer
 from tidegate.consumer.partition_state import Owned, PartitionState, PartitionStep, Phase, Revocation, Unassigned
@@ -402,7 +403,7 @@ class PartitionRules:
             case DrainTimerFired(_, _, during) if part.phase is Phase.DRAINING and during is part.revocation.stage:
                 return self._draining(part, self._began(during) + self._timer(part).duration)
             case Measured(_, _, size, age):
-                return self._moved(attrs.evolve(part, holding=attrs.evolve(part.holding, size=size, age=age)))
+                return self._moved(part, holding=Holding(part.holding.hold, part.holding.fetching, size, age))
             case (
                 Revoked()
                 | Fetched()
@@ -433,8 +434,7 @@ class PartitionRules:
             of = dict(zip(offsets, keys, strict=True))
             lines = [of[offset] for offset in new]
         order = part.order.came(new, lines, drops=self.failure_policy is FailurePolicy.BLOCK_KEY)
-        answered = attrs.evolve(part, holding=attrs.evolve(part.holding, fetching=None))
-        return self._moved(answered, delivered(part.tracker, offsets), order)
+        return self._moved(part, delivered(part.tracker, offsets), order, holding=part.holding.at(None))
 
     def next_taken(self, part: Owned, room: int | None = None) -> tuple[int, ...]:
         """The records to take now: in order, and of each key none before the one before it is settled.
@@ -674,6 +674,7 @@ class PartitionRules:
         done: int = 0,
         *,
         commits: Commits | None = None,
+        holding: Holding | None = None,
         commands: tuple[Command, ...] = (),
     ) -> PartitionStep:
         """The partition with this in its place, and so many records done since; then it commits, is held or fetches.
@@ -692,15 +693,15 @@ class PartitionRules:
             if position is not None:
                 commits, text = commits.made(position, tracker, self.metadata_max)
                 commands = (*commands, Commit(part.partition, part.generation, position, text))
-        holding = part.holding.decided(self.limits, tracker, commits.length)
+        holding = (part.holding if holding is None else holding).decided(self.limits, tracker, commits.length)
         if phase is not Phase.FLOWING:
             if holding.fetching is not None:
                 commands = (*commands, *map(Cancel, _fetches(part)))
-                holding = attrs.evolve(holding, fetching=None)
+                holding = holding.at(None)
             if phase is Phase.DRAINING and work.is_idle and not commits.backs_off and commits.committing is None:
                 return Step(Unassigned(), (*commands, *self._let_go(part)))
         elif holding.fetching is None and isinstance(holding.hold, Free):
-            holding = attrs.evolve(holding, fetching=tracker.frontier)
+            holding = holding.at(tracker.frontier)
             commands = (*commands, Fetch(part.partition, part.generation, tracker.frontier))
         after = Owned(
             part.partition,
