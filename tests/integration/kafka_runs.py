@@ -25,7 +25,7 @@ Judges, after the laws of `tidegate.consumer`:
     J11 Whoever ends has stopped its client, whatever has failed.
     J12 Whoever goes on keeps no records of partitions that are not its own.
     J13 Commits that fail are sent again ever more slowly, and not at once (P12).
-    J14 The record that cannot be decoded is named.
+    J14 The record that cannot be decoded is handed over in its place.
     J15 What is told as committed is.
 """
 
@@ -57,7 +57,8 @@ from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.sim.log import CONTROL
 from tidegate_adapters import testing
-from tidegate_adapters.kafka import Later, OnFailure, Worker
+from tidegate_adapters.handlers import undecoded
+from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
 from tidegate_adapters.kafka_ports import Client, Producer
 from tidegate_adapters.recorder import Recorder
 from tidegate_adapters.simulated_kafka import CODES, Network, Outcome, SimulatedBroker, SimulatedConsumer
@@ -111,7 +112,7 @@ CALM: Final = ("nothing", "stop", "cancel", "rebalance", "observer", "recorder",
 """Faults under which all that is begun ends in the time to drain."""
 COMMITS_MAX: Final = 2 * 4
 """How many commits of a partition a member may send in a second, in vain: by its back-off 4, along with others and by itself."""
-OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial", "poison")
+OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial")
 """Faults that a partition may wait for until it comes to somebody else."""
 
 
@@ -222,6 +223,8 @@ class Member:
         if kind == "expected":
             rules = attrs.evolve(rules, window_max=3)
             more["expected"] = lambda _record: Duration(SECOND // 50)
+        if kind == "poison":
+            more["undecodable"] = Undecodable.RAW
         if kind == "partial":
             plain = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
             rules = attrs.evolve(rules, hooks=True, window_max=2, fanout=plain)
@@ -281,6 +284,8 @@ class Member:
                 raise RuntimeError("to the dead letters")
             if told.kind in ("sends", "batches"):
                 return Send("out", b"%d %d" % at)
+            if told.kind == "poison" and (undecoded(record) is not None) != (at == told.record):
+                story.accuse("J14", f"{self.name} has handled {at} as if it were another")
             self.run.finish(at)
             return None
 
@@ -401,7 +406,7 @@ class Member:
         return set() if inner is None else {partition for (partition, _), each in inner._records._lives.items() if each}  # noqa: SLF001
 
     async def ended(self) -> None:
-        """J5, J11 and J14."""
+        """J5 and J11."""
         story = self.run.story
         rules = WorkerRules(self.rules)
         began = self.stopped_s if self.stopped_s is not None else asyncio.get_running_loop().time()
@@ -422,9 +427,6 @@ class Member:
         error = self.task.exception()
         if error is not None and not isinstance(error, TidegateError):
             story.accuse("J5", f"run of {self.name} raised {error!r}")
-        partition, offset = self.run.course.record
-        if error is not None and self.run.course.kind == "poison" and f"t-{partition} at {offset}" not in str(error):
-            story.accuse("J14", f"{self.name} says {str(error)!r}")
 
 
 @final
@@ -613,7 +615,7 @@ class Run:
             if self.course.kind not in UNHEARD and (kept := member.kept() - own):
                 self.story.accuse("J12", f"{member.name} keeps records of {sorted(map(str, kept))}")
         ended = [member for member in members if not member.is_dead and member.task.done() and member.stopped_s is None]
-        excused = bool(ended) or not alive or self.course.kind in ("poison", "cancel")
+        excused = bool(ended) or not alive or self.course.kind == "cancel"
         held = {self.course.record[0]} if self.course.kind in OF_USERS else set()
         left = [at for at in self.left() if at[0] not in held]
         if left and not excused:
@@ -621,8 +623,6 @@ class Run:
 
     async def _last(self) -> None:
         """J1."""
-        if self.course.kind == "poison":
-            return
         self.story.all_done.clear()
         if self.left():
             last = Member("z", self)

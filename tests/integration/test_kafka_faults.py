@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import aiokafka.producer.producer
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -16,8 +15,6 @@ from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     KafkaTimeoutError,
 )
-from aiokafka.producer import message_accumulator
-from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
 from tidegate.consumer.commands import Assigned, Committed, Event, Fetched, WorkReported
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
@@ -221,39 +218,6 @@ def test_how_long_a_record_may_take_is_asked_of_those_in_work_alone(kafka: str, 
 
     asyncio.run(scenario())
     assert asked == [3]
-
-
-class Bytes(str):
-    """A name that encodes itself as what is not UTF-8."""
-
-    __slots__ = ()
-
-    def encode(self, *_: object) -> bytes:
-        return b"\xff\xfe"
-
-
-def test_a_record_that_cannot_be_decoded_is_named(
-    kafka: str, make_topic: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is before it is done and committed."""
-    topic, seen = make_topic(2), list[int]()
-
-    async def handle(record: Record) -> None:
-        seen.append(record.offset)
-
-    async def scenario() -> None:
-        await filled(kafka, topic, 3)
-        with monkeypatch.context() as patched:
-            for module in (message_accumulator, aiokafka.producer.producer):
-                patched.setattr(module, "DefaultRecordBatchBuilder", _DefaultRecordBatchBuilderPy)
-            producer = AIOKafkaProducer(bootstrap_servers=kafka)
-            await producer.start()
-            await producer.send_and_wait(topic, b"3", partition=0, headers=[(Bytes("x"), b"")])
-            await producer.stop()
-        await Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}").run()
-
-    with pytest.raises(TidegateError, match=f"the record of {topic}-0 at 3 cannot be decoded"):
-        asyncio.run(scenario())
 
 
 def test_a_drain_that_takes_longer_than_the_group_waits_is_refused() -> None:

@@ -119,7 +119,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "of a window a record is taken for all": Bug(
         Member._in_flight, "(each.given if isinstance(each.given, tuple) else (each.given,))", "each.given", ("expected",)
     ),
-    "what cannot be decoded is not named": Bug(Member._poll_on, "if (found := await place_of(error, self._client, self._polled)) is not None:", "if (found := await place_of(error, self._client, self._polled)) is not None and not str(found):", ("poison",)),
+    "what is polled along with what cannot be decoded is lost": Bug(Member._read_on, "self._client.seek(theirs(partition), self._stands.get(partition, 0))", "pass", ("poison",)),
+    "what cannot be decoded is left out": Bug(Member._read_on, "self._hand_over(partition, found.records)", "pass", ("poison",)),
     "the group does not wait for the drain": Bug(
         Worker.run, "(told.consumer.partition.drain.total + 2 * _ON_THE_WAY)", "(10 * _ON_THE_WAY)", ("slow", "hangs", "stubborn")
     ),

@@ -240,6 +240,9 @@ class EmbeddedLog(Client):
         """Where its log ends."""
         return self.ends[ours(partition)]
 
+    async def beginning_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]:
+        return dict.fromkeys(partitions, 0)
+
     async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]:
         return {each: self.ends[ours(each)] for each in partitions}
 

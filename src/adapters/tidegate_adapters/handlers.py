@@ -37,8 +37,8 @@ from tidegate.model.values import check_callable
 from tidegate.retries.backoff import check_delay
 
 __all__ = [
-    "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "pattern_of",
-    "unread_and_sends",
+    "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "pattern_of", "undecoded",
+    "unread", "unread_and_sends",
 ]  # fmt: skip
 
 UserHandler: TypeAlias = Callable[[Any], object]
@@ -55,7 +55,10 @@ Called: TypeAlias = Callable[[Any], Awaitable[object]]
 @final
 @unique
 class Undecodable(Enum):
-    """What becomes of a record that `decode` raises at."""
+    """What becomes of a record that `decode` raises at, or that has a header whose name is not UTF-8.
+
+    Who gets such a record has the bytes of that name as `os.fsdecode` would: `name.encode(errors="surrogateescape")`.
+    """
 
     FAIL = "it has failed, and what follows is as for a handler that raises"
     SKIP = "it is logged, and counts as done"
@@ -87,6 +90,39 @@ class Unread:
 
     record: Record
     error: Exception
+
+
+def undecoded(record: Record | Send) -> UnicodeDecodeError | None:
+    """What is wrong with the first name of a header that is not UTF-8; None where all are."""
+    for name, _ in record.headers:
+        try:
+            _ = name.encode()
+        except UnicodeEncodeError:
+            try:
+                _ = name.encode(errors="surrogateescape").decode()
+            except UnicodeDecodeError as error:
+                return error
+    return None
+
+
+def unread(record: Record, error: Exception, undecodable: Undecodable) -> Unread | None:
+    """What a record that cannot be decoded is put aside as; None where its handler gets it.
+
+    Args:
+        record: It.
+        error: What is wrong with it.
+        undecodable: What becomes of such records.
+
+    Raises:
+        Exception: That error, where it is a failure.
+    """
+    match undecodable:
+        case Undecodable.FAIL:
+            raise error
+        case Undecodable.RAW:
+            return None
+        case Undecodable.SKIP | Undecodable.DEAD_LETTER:
+            return Unread(record, error)
 
 
 def unread_and_sends(reply: object) -> tuple[tuple[Unread, ...], tuple[Send, ...]]:
@@ -268,19 +304,15 @@ class _Given:
 
 async def _read(record: Record, around: _Around) -> _Given | Unread:
     """What a handler gets, if it gets anything."""
+    if (error := undecoded(record)) is not None:
+        return unread(record, error, around.undecodable) or _Given(record)
     if around.decode is None:
         return _Given(record)
     try:
         given = around.decode(record)
         return _Given(await given if isawaitable(given) else given)
-    except Exception as error:
-        match around.undecodable:
-            case Undecodable.FAIL:
-                raise
-            case Undecodable.RAW:
-                return _Given(record)
-            case Undecodable.SKIP | Undecodable.DEAD_LETTER:
-                return Unread(record, error)
+    except Exception as raised:  # noqa: BLE001  it is the user's
+        return unread(record, raised, around.undecodable) or _Given(record)
 
 
 def _limited(call: Callable[[Any], Awaitable[object]], timeout: Duration) -> Callable[[Any], Awaitable[object]]:

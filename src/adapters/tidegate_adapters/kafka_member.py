@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from contextlib import suppress
 from random import randint
 from typing import Final, final
@@ -85,7 +85,7 @@ from tidegate_adapters.runtime import After, Call, InterruptEach, Job, Runtime, 
 from tidegate_adapters.runtime import Interrupt as EndCode
 from tidegate_adapters.sending import Sender
 from tidegate_adapters.tallies import Glance, Tallies
-from tidegate_adapters.undecodable import place_of
+from tidegate_adapters.undecodable import is_undecodable, read
 from tidegate_adapters.undone import Records
 from tidegate_adapters.user_code import Code, UserCode
 from tidegate_adapters.worker_settings import WorkerSettings
@@ -96,6 +96,8 @@ log: Final = logging.getLogger("tidegate_adapters.kafka")
 
 _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
+_PARSED_AT_ONCE: Final = 5_000
+"""Records, which take some hundredths of a second; a megabyte of each partition may take longer than a session."""
 _ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """How long it waits before it asks again what is committed."""
 _LOOP: Final = ClockName("loop")
@@ -132,6 +134,8 @@ class Member:
         )
         self._generations: dict[TopicPartition, int] = {}
         """Of the partitions that are assigned, by our count."""
+        self._stands: dict[TopicPartition, int] = {}
+        """Where each of them is read on."""
         self._count = 0
         self._granted: dict[int, int | None] = {}
         """By our generation, the client's."""
@@ -283,9 +287,6 @@ class Member:
             await asyncio.sleep(0)  # where nobody waits, others come to their turn
             try:
                 await self._poll()
-            except UnicodeDecodeError as error:
-                if (found := await place_of(error, self._client, self._polled)) is not None:
-                    raise found from error
             except ports.KAFKA_ERROR as error:
                 if not error.retriable:
                     raise TidegateError("the Kafka client has failed", why=named(error)) from error
@@ -313,14 +314,58 @@ class Member:
         self._client.pause(*(theirs(each) for each in plan.pause if each in assigned))
         self._client.resume(*(theirs(each) for each in plan.resume if each in assigned))
         asked = plan.poll or tuple(map(ours, self._client.paused()))
-        fetched = await self._client.getmany(*map(theirs, asked), timeout_ms=_POLL_MS if plan.poll else 0)
+        lives, fetched = dict(self._generations), dict[TopicPartition, list[Received]]()
+        try:
+            await self._fetch(asked, _POLL_MS if plan.poll else 0, fetched)
+        except (UnicodeDecodeError, ports.KAFKA_ERROR) as error:
+            if is_undecodable(error):
+                await self._read_on(plan.poll, error)
+                return
+            for partition, received in fetched.items():
+                self._hand_over(partition, received)
+            raise
         for partition, received in fetched.items():
-            self._hand_over(ours(partition), received)
+            if self._generations.get(partition) == lives.get(partition):
+                self._hand_over(partition, received)
+                if len(received) >= _PARSED_AT_ONCE:
+                    await asyncio.sleep(0)
 
-    def _polled(self) -> Mapping[TopicPartition, int]:
-        """The generation of each partition that is polled."""
-        parts = ((partition, self.state[partition], now) for partition, now in self._generations.items())
-        return {partition: now for partition, part, now in parts if isinstance(part, Owned) and part.generation == now}
+    async def _fetch(
+        self, asked: Sequence[TopicPartition], timeout_ms: int, found: dict[TopicPartition, list[Received]]
+    ) -> None:
+        """Poll what the client has; nothing else goes on while it parses records, so it is asked for a part at a time."""
+        most = None if "max_poll_records" in self._settings.options else _PARSED_AT_ONCE
+        while True:
+            some = await self._client.getmany(*map(theirs, asked), timeout_ms=timeout_ms, max_records=most)
+            for partition, received in some.items():
+                found.setdefault(ours(partition), []).extend(received)
+            if most is None or sum(map(len, some.values())) < most:
+                return
+            timeout_ms = 0
+            await asyncio.sleep(0)
+
+    async def _read_on(self, polled: Sequence[TopicPartition], error: Exception) -> None:
+        """Hand over what the client cannot decode, of one partition; others are read again.
+
+        Raises:
+            TidegateError: It cannot be read otherwise either.
+        """
+        self._user_code.beware()
+        lives = dict(self._generations)
+        for partition in polled:
+            with suppress(ports.NOT_ASSIGNED):
+                self._client.seek(theirs(partition), self._stands.get(partition, 0))
+        for partition in polled:
+            position = max(self._stands.get(partition, 0), await ports.beginning(self._client, partition))
+            found = await read(self._client, partition, position)
+            if self._generations != lives or partition not in self._plan(self.state).poll:
+                return  # whoever polls it finds it again
+            if found is not None:
+                self._hand_over(partition, found.records)
+                self._stands[partition] = found.stop
+                self._client.seek(theirs(partition), found.stop)
+                return
+        raise TidegateError("the Kafka client cannot decode a record", why=named(error)) from error
 
     def _look(self, state: ConsumerState) -> None:
         """Note which partitions stand, and that they are polled."""
@@ -339,6 +384,7 @@ class Member:
         if not isinstance(part, Owned) or part.generation != generation:
             self._client.seek(theirs(partition), received[0].offset)
             return
+        self._stands[partition] = received[-1].offset + 1
         self._records.came(partition, generation, received, self._loop.time())
         keys = tuple(each.key for each in received)
         self._runtime.tell(Fetched(partition, generation, tuple(each.offset for each in received), keys))
@@ -364,6 +410,7 @@ class Member:
         is_lost = ports.generation_of(self._client) == ports.NO_GENERATION
         for partition, wait in waits.items():
             self._generations.pop(partition, None)
+            self._stands.pop(partition, None)
             if is_lost:
                 self._runtime.tell(Lost(partition))
             else:
@@ -429,6 +476,7 @@ class Member:
                 await asyncio.sleep(delay_after(_ASK_AGAIN, failures) / SECOND)
                 continue
             if self._generations.get(partition) == generation:
+                self._stands[partition] = position
                 self._runtime.tell(Assigned(partition, generation, position, metadata, log_end))
             return
 
@@ -437,6 +485,8 @@ class Member:
         time, position = self._settings.start_time, self._settings.start_offsets.get(partition)
         if position is None and time is not None:
             position = await ports.offset_at(self._client, partition, time)
+        if position is None and self._settings.options.get("auto_offset_reset") == "latest":
+            position = await ports.end(self._client, partition)
         if position is None:
             return 0, ""
         self._client.seek(theirs(partition), position)

@@ -1,9 +1,10 @@
-"""The calls of aiokafka that are used here, typed: aiokafka ships no types, so this is the one module that knows it."""
+"""The calls of aiokafka that are used here, typed: aiokafka ships no types, so this is the one module that knows it, but for
+`undecodable` and `raw_records`, which know what it does with records that it cannot decode.
+"""
 
 from __future__ import annotations
 
 import inspect
-import random
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from tidegate.consumer.commit_answers import CommitFailure
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
+from tidegate_adapters.handlers import undecoded
 from tidegate_adapters.printable import redacted
 
 try:
@@ -25,11 +27,14 @@ try:
     import aiokafka.helpers
     from aiokafka import errors
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.partitioner import DefaultPartitioner
+
+    from tidegate_adapters.raw_records import batch_of
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "absent", "brokers",
+    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "absent", "beginning", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "theirs",
 ]  # fmt: skip
@@ -78,12 +83,12 @@ class Client(Protocol):
     def pause(self, *partitions: object) -> None: ...
     def resume(self, *partitions: object) -> None: ...
     def seek(self, partition: object, offset: int) -> None: ...
-    async def position(self, partition: object) -> int: ...
     async def getmany(
         self, *partitions: object, timeout_ms: int, max_records: int | None = None
     ) -> Mapping[TopicPartition, Sequence[Received]]: ...
     async def commit(self, offsets: Mapping[object, object]) -> None: ...
     async def committed(self, partition: object) -> int | None: ...
+    async def beginning_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]: ...
     async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]: ...
     async def offsets_for_times(
         self, timestamps_ms: Mapping[object, int]
@@ -213,15 +218,14 @@ class _Producing(Producer):
         known = sorted(await self._producer.partitions_for(topic))
         if partition is not None and partition not in known:
             raise Misuse(f"{topic} has no partition {partition}", todo=f"it has {len(known)}, counted from 0")
-        if record.key is not None or record.value is not None:
+        has_something = record.key is not None or record.value is not None
+        if has_something and undecoded(record) is None:  # `send` refuses others
             return cast(
                 "Awaitable[object]",
                 await self._producer.send(topic, record.value, record.key, partition, headers=list(record.headers)),
             )
-        batch = self._producer.create_batch()  # `send` refuses what has neither a key nor a value
-        batch.append(timestamp=None, key=None, value=None, headers=list(record.headers))
-        where = random.choice(known) if partition is None else partition  # noqa: S311  it scatters
-        return cast("Awaitable[object]", await self._producer.send_batch(batch, topic, partition=where))
+        where = DefaultPartitioner()(record.key, known, known) if partition is None else partition
+        return cast("Awaitable[object]", await self._producer.send_batch(batch_of(record), topic, partition=where))
 
 
 def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
@@ -347,6 +351,11 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
         raise (_NotOfAllError() if len(positions) > 1 else error) from error
     finally:
         _COMMITTING.reset(token)
+
+
+async def beginning(consumer: Client, partition: TopicPartition) -> int:
+    """The first offset of the log."""
+    return (await consumer.beginning_offsets([theirs(partition)]))[theirs(partition)]
 
 
 async def end(consumer: Client, partition: TopicPartition) -> int:

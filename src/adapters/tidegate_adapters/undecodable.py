@@ -1,67 +1,82 @@
-"""Which record is it that the client cannot decode?
+"""How to read on where the client cannot decode a record.
 
-Aiokafka decodes the names of headers as UTF-8 and raises where one is none, and does not say at which record it was. Each
-partition is polled once more, one record at a time, until it raises again: then the position is that of the record.
+Aiokafka raises at a name of a header that is not UTF-8, does not say at which record, and hands out nothing of what came
+along; of other partitions in that poll it takes for handed out what it was about to hand out. So whoever polls seeks all of
+them back, and reads the partition that holds such a record here: the same request for it alone, parsed by `raw_records`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import Any, NamedTuple, cast
 
-from tidegate.model.errors import TidegateError
+from aiokafka import errors
+from aiokafka.consumer.fetcher import PartitionRecords
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.record.memory_records import MemoryRecords
+
 from tidegate.model.records import TopicPartition
-from tidegate_adapters import kafka_ports as ports
-from tidegate_adapters.kafka_ports import Client, theirs
+from tidegate_adapters.kafka_ports import Client, Received, theirs
+from tidegate_adapters.raw_records import RawBatches
 
 __all__ = [
-    "place_of",
+    "Found", "is_undecodable", "read",
 ]  # fmt: skip
 
-_SEARCH_S: Final = 5.0
-"""How long it looks."""
-_POLL_MS: Final = 100
-_Polled: TypeAlias = Callable[[], Mapping[TopicPartition, int]]
-"""The generation of each partition that is polled."""
+
+class Found(NamedTuple):
+    """What was read.
+
+    Attributes:
+        records: From the position on, in order; among them some that the client does not decode.
+        stop: Where to read on.
+    """
+
+    records: tuple[Received, ...]
+    stop: int
 
 
-async def place_of(error: UnicodeDecodeError, client: Client, polled: _Polled) -> TidegateError | None:
-    """What to say of the record; None where it is of a partition that was revoked meanwhile: whoever has that then finds it.
+def is_undecodable(error: BaseException) -> bool:
+    """Whether the client raises this at such a record; in pure Python it takes it for a corrupt one."""
+    return isinstance(error, UnicodeDecodeError) or (
+        isinstance(error, errors.CorruptRecordException) and isinstance(error.__cause__, UnicodeDecodeError)
+    )
+
+
+async def read(consumer: Client, partition: TopicPartition, position: int) -> Found | None:
+    """What a poll of this partition would find, where it would raise; None where it would not.
 
     Args:
-        error: What the client has raised.
-        client: It.
-        polled: Answers the generation of each partition that is polled now.
+        consumer: The client of the member that the partition is assigned to.
+        partition: Which one.
+        position: From where on.
+
+    Raises:
+        errors.KafkaError: It cannot be read now.
     """
-    with suppress(TimeoutError, ports.KAFKA_ERROR):
-        async with asyncio.timeout(_SEARCH_S):
-            for partition in tuple(polled()):
-                with suppress(ports.NOT_ASSIGNED):
-                    if await _is_undecodable(client, partition, polled):
-                        return TidegateError(
-                            f"the record of {partition} at {await client.position(theirs(partition))} cannot be decoded",
-                            why=f"a name of a header is not UTF-8 ({error.reason}), and aiokafka decodes no other",
-                            todo="have its producer mended, and commit the position behind it for the group",
-                        )
-            return None
-    return TidegateError("a record cannot be decoded", why=error.reason, todo="poll one record at a time to find it")
+    if (own := getattr(consumer, "read_raw", None)) is not None:
+        return cast("Found | None", await own(partition, position))
+    place, private = theirs(partition), cast("Any", consumer)
+    fetcher, client = private._fetcher, private._client  # noqa: SLF001  there is no public way
+    isolation, size = fetcher._isolation_level, fetcher._max_partition_fetch_bytes  # noqa: SLF001  likewise
+    node = client.cluster.leader_for_partition(place)
+    if node is None or node < 0:
+        raise errors.LeaderNotAvailableError(place)
+    asked = [(partition.topic, [(partition.partition, position, size)])]
+    answer = await client.send(node, FetchRequest(0, 0, size, isolation, asked))
+    [(_, [(_, code, _, *rest)])] = answer.topics
+    if (kind := errors.for_code(code)) is not errors.NoError:
+        raise kind(place)
+    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2] if answer.API_VERSION >= 4 else None
 
+    def parsed(batches: object) -> Any:
+        return PartitionRecords(place, batches, aborted, position, None, None, False, isolation)
 
-async def _is_undecodable(client: Client, partition: TopicPartition, polled: _Polled) -> bool:
-    """Tell whether a record of the partition cannot be decoded; then the position is its offset, else as before."""
-    at, generation, log_end = theirs(partition), polled().get(partition), await ports.end(client, partition)
-    if generation is None:
-        return False
-    began = await client.position(at)
-    client.seek(at, began)
-    client.resume(at)
     try:
-        while polled().get(partition) == generation and await client.position(at) < log_end:
-            _ = await client.getmany(at, timeout_ms=_POLL_MS, max_records=1)
-    except UnicodeDecodeError:
-        return True
-    if polled().get(partition) == generation:
-        client.seek(at, began)
-    return False
+        for _ in parsed(MemoryRecords(rest[-1])):
+            pass
+    except (UnicodeDecodeError, errors.CorruptRecordException) as error:
+        if not is_undecodable(error):
+            raise
+        lenient = parsed(RawBatches(rest[-1]))
+        return Found(tuple(lenient), lenient.next_fetch_offset)
+    return None

@@ -27,7 +27,7 @@ from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent, event_for
 from tidegate.model.effects import Refused
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import Record
-from tidegate_adapters.handlers import Called, Later, Undecodable, Unread, unread_and_sends
+from tidegate_adapters.handlers import Called, Later, Undecodable, Unread, undecoded, unread, unread_and_sends
 from tidegate_adapters.record_fields import attempt_of, placed
 from tidegate_adapters.runtime import Call, CallEach, Ended, Job
 from tidegate_adapters.sending import DeadLetters, Sender, failed_by
@@ -84,17 +84,27 @@ class UserCode:
         self._loop = asyncio.get_running_loop()
         topic = settings.dead_letter
         self._dead_letters = None if topic is None else DeadLetters(sender, topic, settings.group)
+        self._handle = code.handle
+
+    def beware(self) -> None:
+        """From now on, look at each record whether the client could decode it."""
+        self._handle = self._looked_at
+
+    async def _looked_at(self, record: Record) -> object:
+        error = undecoded(record)
+        aside = None if error is None else unread(record, error, self._settings.undecodable)
+        return aside or await self._code.handle(record)
 
     def job(self, work: Work) -> Job:
         """What is to be called for this."""
         given = partial(self._records.given, work)
         match work.request:
             case Handle(attempt=attempt):
-                return CallEach(self._code.handle, given(), partial(self._ended, attempt))
+                return CallEach(self._handle, given(), partial(self._ended, attempt))
             case DeliverRecords(to_dead_letter=failed) if failed and self._answers_itself:
                 return Call(lambda: self._answered_for(work))
             case Start(attempt=attempt) if not self._rules.hooks:
-                return CallEach(self._code.handle, given(), partial(self._ended, attempt))
+                return CallEach(self._handle, given(), partial(self._ended, attempt))
             case _:
                 hooks, records = self._of_batches if self._code.is_batch else self._code.hooks, given()
                 assert hooks is not None, "the rules need none"
@@ -117,21 +127,21 @@ class UserCode:
 
     async def _ended(self, attempt: int, _: object, reply: object) -> None:
         """What a handler has answered with is done before its record is."""
-        unread, sends = unread_and_sends(reply)
-        for each in unread:
+        aside, sends = unread_and_sends(reply)
+        for each in aside:
             await self._put_aside(each, attempt)
         await self._sender.send(sends)
 
-    async def _put_aside(self, unread: Unread, attempt: int) -> None:
+    async def _put_aside(self, aside: Unread, attempt: int) -> None:
         """Skip or dead-letter what cannot be decoded."""
-        record = unread.record
+        record = aside.record
         if self._settings.undecodable is Undecodable.DEAD_LETTER:
             assert self._dead_letters is not None, "it was checked"
-            await self._dead_letters.write(record, failed_by(unread.error, 0))
+            await self._dead_letters.write(record, failed_by(aside.error, 0))
             return
         where = placed(record.of, record.offset, attempt)
         log.error(
-            "skipped %s @%s, which cannot be decoded", record.of, record.offset, exc_info=unread.error, extra=where
+            "skipped %s @%s, which cannot be decoded", record.of, record.offset, exc_info=aside.error, extra=where
         )
 
     async def _of_batches(self, work: Work, given: tuple[Record, ...]) -> object:

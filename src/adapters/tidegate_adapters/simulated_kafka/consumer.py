@@ -19,6 +19,7 @@ from tidegate_adapters.simulated_kafka.coordinator import Coordinator, Member
 from tidegate_adapters.simulated_kafka.fetcher import Fetcher, SimulatedRecord, listed
 from tidegate_adapters.simulated_kafka.requests import BEGINNING, END, NOWHERE, Metadata, Partition, Position
 from tidegate_adapters.simulated_kafka.subscription import Assignment, PartitionPosition, Subscription
+from tidegate_adapters.undecodable import Found
 
 __all__ = ["SimulatedConsumer"]
 
@@ -263,6 +264,15 @@ class SimulatedConsumer:
             raise errors.KafkaTimeoutError from error
         assert state.offset is not None
         return state.offset
+
+    async def read_raw(self, partition: Any, position: int) -> Found | None:
+        """What `tidegate_adapters.undecodable.read` finds for a client of aiokafka, which has no such call.
+
+        Raises:
+            errors.KafkaError: That was not answered.
+        """
+        _, fetcher = self._started()
+        return await fetcher.read_raw(Partition(partition.topic, partition.partition), position)
 
     def seek(self, partition: Any, offset: int) -> None:
         """Hand out from that offset on.

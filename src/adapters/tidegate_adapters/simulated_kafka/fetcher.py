@@ -23,6 +23,7 @@ from tidegate_adapters.simulated_kafka.connection import Connection
 from tidegate_adapters.simulated_kafka.coordinator import Coordinator
 from tidegate_adapters.simulated_kafka.requests import NOWHERE, Code, Fetch, ListOffsets, Partition, Read
 from tidegate_adapters.simulated_kafka.subscription import Assignment, Subscription
+from tidegate_adapters.undecodable import Found
 
 __all__ = ["Fetcher", "SimulatedRecord"]
 
@@ -73,7 +74,7 @@ class Fetcher:
         *,
         reset: int,
         backoff_s: float,
-        poison: Callable[[Partition], Collection[int]],
+        poison: Callable[[Partition], frozenset[int]],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._connection, self._subscription, self._coordinator = connection, subscription, coordinator
@@ -284,6 +285,24 @@ class Fetcher:
             state.offset = waiting.stop
             del self._waiting[partition]
         return taken
+
+    async def read_raw(self, partition: Partition, position: int) -> Found | None:
+        """The records from there on, where one of them cannot be decoded.
+
+        Raises:
+            errors.KafkaError: It cannot be read.
+        """
+        answers = cast(
+            "Mapping[Partition, Read | Code]", await self._connection.send(Fetch({partition: position}, 0.0))
+        )
+        found, poison = answers.get(partition), self._poison(partition)
+        if found is None or (isinstance(found, Read) and not poison.intersection(found.offsets)):
+            return None
+        if not isinstance(found, Read):
+            raise found(partition)
+        records = (SimulatedRecord(*partition, *each) for each in zip(found.offsets, found.keys, strict=True))
+        raw = (each._replace(headers=(("\udcff", None),)) if each.offset in poison else each for each in records)
+        return Found(tuple(raw), found.stop)
 
     def forget(self, partition: Partition) -> None:
         """What waits of it is of no use any more."""
