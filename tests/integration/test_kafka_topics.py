@@ -18,7 +18,7 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka import OnFailure, Worker
 
 IN_TIME_S = 30.0
 IN_TIME = 30 * SECOND
@@ -45,16 +45,18 @@ class World:
         self.begun.append(place)
         if record.topic == self.waits:
             await self.goes_on.wait()
+        if record.value == b"fails":
+            raise ValueError("it fails")
         self.handled.append(place)
 
     @asynccontextmanager
-    async def worker(self, *topics: str) -> AsyncGenerator[str, None]:
+    async def worker(self, *topics: str, **more: Any) -> AsyncGenerator[str, None]:
         """A worker on these; the name of its group."""
         group = f"group-{uuid.uuid4().hex}"
         rules = ConsumerRules(partition=PartitionRules(drain=Budget(2 * IN_TIME, SECOND, SECOND)))
         worker = Worker(
             topics, self.handle, bootstrap=self.bootstrap, group=group, consumer=rules, grace=3 * IN_TIME,
-            metadata_max_age_ms=SOON_MS,
+            metadata_max_age_ms=SOON_MS, **more,
         )  # fmt: skip
         run = asyncio.create_task(worker.run())
         try:
@@ -79,13 +81,13 @@ class World:
     async def delete(self, topic: str) -> None:
         await self._admin.delete_topics([topic])
 
-    async def send(self, topic: str, partitions: int, count: int = 5) -> None:
+    async def send(self, topic: str, partitions: int, count: int = 5, value: bytes = b"x") -> None:
         """So many to each partition, as soon as it is there."""
         async with asyncio.timeout(IN_TIME_S):
             while len(await self._producer.partitions_for(topic)) < partitions:
                 await self._producer.client.force_metadata_update()
         sent = [
-            await self._producer.send(topic, b"x", partition=each) for each in range(partitions) for _ in range(count)
+            await self._producer.send(topic, value, partition=each) for each in range(partitions) for _ in range(count)
         ]
         await asyncio.gather(*sent)
 
@@ -199,6 +201,27 @@ def test_a_topic_that_is_deleted_holds_up_no_other(kafka: str, caplog: pytest.Lo
 
     asyncio.run(scenario())
     assert f"there is no topic {gone}; it is consumed as soon as it is there" in said(caplog)
+
+
+def test_a_pattern_matches_neither_its_own_dead_letters_nor_topics_of_the_broker_itself(kafka: str) -> None:
+    """Or a worker would dead-letter its dead letters, without end."""
+    topic = f"orders-{uuid.uuid4().hex}"
+
+    async def scenario() -> None:
+        async with world(kafka) as there:
+            for each in (topic, f"{topic}.dead", f"{topic}.more"):
+                await there.create(each, 1)
+            await there.send(topic, 1, 3, b"fails")
+            patterns = f"^{topic}.*", "^__.*"
+            letters: dict[str, Any] = {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"}
+            async with there.worker(*patterns, **letters) as group:
+                await until(lambda: len(there.begun) == 3)
+                await there.send(f"{topic}.more", 1)
+                await there.until(5)
+            assert await there.committed(group) == {(topic, 0): 3, (f"{topic}.more", 0): 5}
+            assert {name for name, _, _ in there.begun} == {topic, f"{topic}.more"}
+
+    asyncio.run(scenario())
 
 
 KEYS_AND_VALUES: Sequence[tuple[bytes | None, bytes | None]] = (

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Final
 
 import pytest
@@ -32,6 +33,7 @@ from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Fixed
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
+from tidegate_adapters.monitor import Answer, served
 from tidegate_adapters.tallies import BOUNDS_S, Handled
 
 P0: Final = TopicPartition("orders", 0)
@@ -313,6 +315,30 @@ def test_a_port_that_is_taken_is_told() -> None:
             asyncio.run(worker.run(EmbeddedLog([]).connect))
 
 
+@pytest.mark.parametrize(
+    ("host", "asked"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")]  # noqa: S104  it is tried
+)  # fmt: skip
+def test_it_listens_where_it_is_told(host: str, asked: str) -> None:
+    """On one address, or on all of them."""
+    page = {"/": lambda _: Answer(HTTPStatus.OK, "text/plain", b"here")}
+
+    with served(host, 0, page) as port, urllib.request.urlopen(f"http://{asked}:{port}/", timeout=10) as answer:
+        assert answer.read() == b"here"
+
+
+def test_by_default_it_listens_on_loopback() -> None:
+    """And what is no address is refused."""
+
+    async def handle(_: Record) -> None: ...
+
+    assert Worker(["orders"], handle, bootstrap="b", group="g", metrics_port=1).settings.metrics_host == "127.0.0.1"
+    with pytest.raises(Misuse, match="an address to listen on"):
+        Worker(["orders"], handle, bootstrap="b", group="g", metrics_host="")
+    worker = Worker(["orders"], handle, bootstrap="", group="g", metrics_port=0, metrics_host="203.0.113.1")
+    with pytest.raises(Misuse, match=r"nothing can listen on port 0 of 203\.0\.113\.1"):
+        asyncio.run(worker.run(EmbeddedLog([]).connect))
+
+
 @pytest.mark.parametrize("port", [-1, 65_536, True])
 def test_what_is_no_port_is_refused(port: int) -> None:
     """Bad input."""
@@ -383,6 +409,7 @@ import asyncio, sys, urllib.request
 sys.modules["prometheus_client"] = None
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
+from tidegate_adapters.monitor import Answer, served
 
 async def handle(record): ...
 

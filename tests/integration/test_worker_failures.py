@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, final
@@ -25,6 +26,7 @@ from tidegate_adapters.handlers import Undecodable, unread_and_sends
 from tidegate_adapters.kafka import Later, OnFailure, Worker
 from tidegate_adapters.kafka_ports import Producer, producer, theirs
 from tidegate_adapters.sending import DeadLetters, Failed, Sender, failed_by
+from tidegate_adapters.worker_settings import WorkerSettings
 
 SOON: Final = Exponential(MILLISECOND, cap=2 * MILLISECOND)
 BY_KEY: Final = ConsumerRules(partition=PartitionRules(ordering=Ordering.BY_KEY))
@@ -187,6 +189,42 @@ def test_hooks_answer_where_there_is_no_topic_for_dead_letters() -> None:
 def test_what_cannot_be_meant_is_refused(said: Mapping[str, object], why: str) -> None:
     with pytest.raises(Misuse, match=why):
         worker(Poisoned(), **said)
+
+
+@pytest.mark.parametrize(
+    ("topics", "dead_letter", "consumed", "left_out"),
+    [
+        (["^orders.*"], "{topic}.dead", ["orders", "orders.eu", "orders.deadly"], ["orders.dead", "orders.dead.dead", "orders.eu.dead"]),
+        (["^.*"], "dead", ["orders", "deadly"], ["dead"]),
+        (["^.*"], "dead.{topic}.of.{topic}", ["dead", "dead.a"], ["dead.a.of.a"]),
+        (["^(a|b)c$", "d"], "{topic}.dead", ["ac", "bc", "d"], ["ac.dead", "d.dead", "a"]),
+    ],
+)  # fmt: skip
+def test_a_pattern_leaves_out_the_dead_letters_of_what_it_matches(
+    topics: list[str], dead_letter: str, consumed: list[str], left_out: list[str]
+) -> None:
+    """Or they would be dead-lettered again, without end."""
+    told = WorkerSettings(tuple(topics), "b", "g", dead_letter=dead_letter)
+
+    assert all(re.fullmatch(told.pattern, each) for each in consumed)
+    assert not any(re.fullmatch(told.pattern, each) for each in left_out)
+
+
+@pytest.mark.parametrize(
+    ("topics", "dead_letter", "why"),
+    [
+        (["^orders.*", "orders.dead"], "{topic}.dead", "'orders.dead', which the worker consumes"),
+        (["a", "a.dead"], "{topic}.dead", "'a.dead', which the worker consumes"),
+        (["^.*"], "{topic}", "which the worker consumes"),
+        (["^(?P<name>a|b)"], "{topic}.dead", "are to be one pattern"),
+    ],
+)
+def test_dead_letters_that_are_consumed_by_name_are_refused(topics: list[str], dead_letter: str, why: str) -> None:
+    """Bad input: nobody may leave out what is named."""
+    with pytest.raises(Misuse) as refused:
+        _ = WorkerSettings(tuple(topics), "b", "g", dead_letter=dead_letter)
+
+    assert why in str(refused.value)
 
 
 def test_a_worker_that_is_told_something_else_fails_as_before() -> None:

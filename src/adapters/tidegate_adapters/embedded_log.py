@@ -309,7 +309,7 @@ class EmbeddedRun:
     """
 
     def __init__(self, worker: Worker, log: EmbeddedLog) -> None:
-        wanted = pattern_of(worker.settings.topics)
+        wanted = worker.settings.pattern
         for topic in sorted({each.topic for each in log.ends if not re.match(wanted, each.topic)}):
             raise Misuse(f"records of {topic!r}, which the worker does not consume", where="an embedded log")
         hooks = None if worker.hooks is None else self._counted(worker.hooks)

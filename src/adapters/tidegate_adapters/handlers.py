@@ -37,10 +37,12 @@ from tidegate.model.values import check_callable
 from tidegate.retries.backoff import check_delay
 
 __all__ = [
-    "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "pattern_of", "undecoded",
+    "TOPIC", "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "undecoded",
     "unread", "unread_and_sends",
 ]  # fmt: skip
 
+TOPIC: Final = "{topic}"
+"""Stands for the topic of a record in that of its dead letter."""
 UserHandler: TypeAlias = Callable[[Any], object]
 """Called with a record, or with what `decode` made of it, or with a list of those; async or not. It answers None, a `Send`, or
 several."""
@@ -158,13 +160,37 @@ def is_pattern(topic: str) -> bool:
     return topic.startswith("^")
 
 
-def pattern_of(topics: Sequence[str]) -> str:
+def pattern_of(topics: Sequence[str], dead_letter: str | None = None) -> str:
     """A regular expression that matches the whole names of those topics and patterns, and no others.
+
+    Args:
+        topics: Names and patterns.
+        dead_letter: Where the dead letters of these go, which are not consumed by those who have written them.
 
     Raises:
         Misuse: One is no regular expression.
     """
-    return f"^(?:{'|'.join(_expression(each) for each in topics)})$"
+    names = "(?:" + "|".join(_expression(each) for each in topics) + ")"
+    but = "" if dead_letter is None else f"(?!{letters_of(dead_letter, names)}$)"
+    try:
+        _ = re.compile(but + names)
+    except re.error as error:
+        raise Misuse(
+            f"{', '.join(topics)} and dead letters",
+            why=f"they are to be one pattern, and {error}",
+            todo="leave its groups unnamed: (?:...)",
+        ) from None
+    return f"^{but}{names}$"
+
+
+def letters_of(dead_letter: str, names: str) -> str:
+    """A regular expression of the dead-letter topics of those that have these names.
+
+    Args:
+        dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record.
+        names: A regular expression.
+    """
+    return names.join(map(re.escape, dead_letter.split(TOPIC)))
 
 
 def _expression(topic: str) -> str:

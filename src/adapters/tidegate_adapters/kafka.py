@@ -43,7 +43,7 @@ from tidegate_adapters.kafka_ports import Connect, Produce, check_options, clien
 from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.sending import Sender
 from tidegate_adapters.user_code import Code, Estimate, Hooks, Observer, Recording
-from tidegate_adapters.worker_settings import GRACE, STALLED_AFTER, ClientOptions, WorkerSettings
+from tidegate_adapters.worker_settings import GRACE, LOOPBACK, STALLED_AFTER, ClientOptions, WorkerSettings
 
 if TYPE_CHECKING:
     from tidegate_adapters.metrics import CollectorRegistry
@@ -115,7 +115,8 @@ class Worker:
         lifespan: An async context manager, made with the worker, around all that it does: what stands before its `yield` is
             done before the client starts, and what stands behind it when the group has been left.
         metrics: A registry of prometheus_client, which shows the worker while it runs (`tidegate_adapters.metrics`).
-        metrics_port: Where on loopback `/metrics` and `/health` are answered while it runs; 0 for any port that is free.
+        metrics_port: Where `/metrics` and `/health` are answered while it runs; 0 for any port that is free.
+        metrics_host: The address to listen on there, loopback by default; nobody is asked who they are.
         tracer_provider: Makes a span of OpenTelemetry for each call of a handler (`tidegate_adapters.tracing`).
         stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy, in
             microseconds.
@@ -163,6 +164,7 @@ class Worker:
         lifespan: Lifespan | None = None,
         metrics: CollectorRegistry | None = None,
         metrics_port: int | None = None,
+        metrics_host: str = LOOPBACK,
         tracer_provider: TracerProvider | None = None,
         stalled_after: Duration = STALLED_AFTER,
         leave: Duration = LEAVE,
@@ -181,7 +183,7 @@ class Worker:
         handlers = topics if handle is None and isinstance(topics, Mapping) else handle
         self.settings: Final = WorkerSettings(
             tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), handler_timeout, undecodable, start_time,
-            start_offsets or {}, dead_letter, stalled_after, metrics_port, leave, grace,
+            start_offsets or {}, dead_letter, stalled_after, metrics_port, leave, grace, metrics_host,
         )  # fmt: skip
         check_options(options)
         _check_times(consumer.partition.drain, options.get("rebalance_timeout_ms"))
@@ -235,7 +237,7 @@ class Worker:
             batch=settings.consumer.partition.window_max if code.is_batch else None, decode=self._decode, undecodable=settings.undecodable, handler_timeout=settings.handler_timeout,
             start_time=settings.start_time, start_offsets=settings.start_offsets,
             dead_letter=settings.dead_letter, lifespan=self._lifespan,
-            tracer_provider=self._tracer_provider, metrics=self._metrics, metrics_port=settings.metrics_port,
+            tracer_provider=self._tracer_provider, metrics=self._metrics, metrics_port=settings.metrics_port, metrics_host=settings.metrics_host,
             stalled_after=settings.stalled_after,
             leave=settings.leave, grace=settings.grace,
             hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
@@ -268,7 +270,7 @@ class Worker:
         told = self.settings
         patience = {"rebalance_timeout_ms": (told.consumer.partition.drain.total + 2 * _ON_THE_WAY) // MILLISECOND}
         sender = Sender(lambda: produce(told.bootstrap, told.options))
-        monitor = Monitor(self._metrics, told.metrics_port)
+        monitor = Monitor(self._metrics, told.metrics_host, told.metrics_port)
         self._member = Member(
             connect(told.bootstrap, told.group, patience | told.options), told, self._code, sender, monitor.tallies
         )

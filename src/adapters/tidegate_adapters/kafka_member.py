@@ -78,7 +78,7 @@ from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.committing import Committing
-from tidegate_adapters.handlers import is_pattern, pattern_of
+from tidegate_adapters.handlers import is_pattern
 from tidegate_adapters.kafka_ports import Client, Received, ours, theirs
 from tidegate_adapters.record_fields import attempt_of, fields_of, named, placed
 from tidegate_adapters.runtime import After, Call, InterruptEach, Job, Runtime, Withdraw, as_failure
@@ -243,7 +243,7 @@ class Member:
             raise TidegateError("the Kafka client does not start", why=named(error)) from error
         topics, listener = self._settings.topics, ports.listener(self._revoked, self._assigned)
         if any(map(is_pattern, topics)):
-            self._client.subscribe(pattern=pattern_of(topics), listener=listener)
+            self._client.subscribe(pattern=self._settings.pattern, listener=listener)
         else:
             self._client.subscribe(topics, listener=listener)
 

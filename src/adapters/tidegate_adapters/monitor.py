@@ -1,7 +1,8 @@
-"""Shows how a worker is: in a registry of Prometheus, and on loopback, `/metrics` for Prometheus and `/health` for platforms.
+"""Shows how a worker is: in a registry of Prometheus, and where it is told, on loopback by default, `/metrics` for Prometheus
+and `/health` for platforms.
 
 The small server answers from a thread of its own, so also while user code holds up the event loop; what it shows can be read
-from any thread. It listens on 127.0.0.1 only and takes nothing but GET, for whoever reaches it learns the names of topics.
+from any thread. It takes nothing but GET, and asks nobody who they are: whoever reaches it learns the names of topics.
 
     /metrics    what `tidegate_adapters.metrics` names, and whatever else is in the registry; with the extra `metrics`
     /health     200 or 503, and why, as JSON: {"healthy": false, "silent_s": null, "stalled": [{"topic": "orders",
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +36,6 @@ __all__ = ["Answer", "Monitor", "Page", "served"]
 
 log: Final = logging.getLogger(__name__)
 
-_HOST: Final = "127.0.0.1"
 _PATIENCE_S: Final = 10.0
 """How long whoever has connected may take to ask."""
 
@@ -58,7 +59,8 @@ class Monitor:
 
     Args:
         registry: Where its metrics are shown; without one, and with a port, in one of its own.
-        port: Where on loopback it is shown; 0 for any port that is free.
+        host: Where it is shown.
+        port: The port there; 0 for any that is free, None to show it nowhere.
 
     Attributes:
         tallies: Where it is counted what happens; None where nobody wants to see it.
@@ -67,8 +69,8 @@ class Monitor:
         MissingExtra: There is a registry, and not what brings it.
     """
 
-    def __init__(self, registry: CollectorRegistry | None, port: int | None) -> None:
-        self._registry, self._port = registry, port
+    def __init__(self, registry: CollectorRegistry | None, host: str, port: int | None) -> None:
+        self._registry, self._host, self._port = registry, host, port
         self.tallies = None if registry is None and port is None else Tallies()
 
     @contextmanager
@@ -96,8 +98,9 @@ class Monitor:
                 stack.callback(registry.unregister, collector)
                 pages["/metrics"] = lambda accept: Answer(HTTPStatus.OK, *exposed(registry, accept))
             if self._port is not None:
-                port = stack.enter_context(served(self._port, pages))
-                log.info("%s at http://%s:%d", " and ".join(sorted(pages)), _HOST, port, extra={"port": port})
+                port = stack.enter_context(served(self._host, self._port, pages))
+                where = f"[{self._host}]" if ":" in self._host else self._host
+                log.info("%s at http://%s:%d", " and ".join(sorted(pages)), where, port, extra={"port": port})
             yield
 
 
@@ -122,7 +125,6 @@ def of_health(health: Health) -> Answer:
     return Answer(status, "application/json", json.dumps(told).encode())
 
 
-@final
 class _Server(ThreadingHTTPServer):
     """Whoever goes away before the answer is no error."""
 
@@ -130,12 +132,20 @@ class _Server(ThreadingHTTPServer):
         log.debug("no answer to %s, who asked %s", client_address, request, exc_info=sys.exception())
 
 
+@final
+class _Server6(_Server):
+    """One that listens on an address of IPv6."""
+
+    address_family: int = socket.AF_INET6
+
+
 @contextmanager
-def served(port: int, pages: Mapping[str, Page]) -> Iterator[int]:
+def served(host: str, port: int, pages: Mapping[str, Page]) -> Iterator[int]:
     """Serve pages by path, until the block ends.
 
     Args:
-        port: Where; 0 for any that is free.
+        host: Where; "0.0.0.0" or "::" for all addresses of the machine.
+        port: The port there; 0 for any that is free.
         pages: By path.
 
     Returns:
@@ -167,12 +177,12 @@ def served(port: int, pages: Mapping[str, Page]) -> Iterator[int]:
             pass
 
     try:
-        server = _Server((_HOST, port), Asked)
+        server = (_Server6 if ":" in host else _Server)((host, port), Asked)
     except OSError as error:
         raise Misuse(
-            f"nothing can listen on port {port} of {_HOST}",
+            f"nothing can listen on port {port} of {host}",
             why=error.strerror or "",
-            todo="set metrics_port to a free one",
+            todo="set metrics_port to a free one, and metrics_host to an address of this machine",
         ) from error
     with server:
         thread = threading.Thread(target=server.serve_forever, name="tidegate-monitor", args=(0.1,), daemon=True)

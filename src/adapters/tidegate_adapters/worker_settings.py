@@ -19,13 +19,13 @@ from tidegate.consumer.worker import LEAVE, WorkerRules
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Duration, seconds
 from tidegate.model.records import TopicPartition
-from tidegate.model.values import check_int, check_type
-from tidegate_adapters.handlers import Undecodable, is_pattern, pattern_of
+from tidegate.model.values import check_int, check_name, check_type
+from tidegate_adapters.handlers import TOPIC, Undecodable, is_pattern, letters_of, pattern_of
 from tidegate_adapters.printable import Secret
 
-__all__ = ["GRACE", "STALLED_AFTER", "ClientOptions", "WorkerSettings", "letter_topic"]
+__all__ = ["GRACE", "LOOPBACK", "STALLED_AFTER", "ClientOptions", "WorkerSettings", "letter_topic"]
 
-TOPIC: Final = "{topic}"
+LOOPBACK: Final = "127.0.0.1"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -87,7 +87,7 @@ class WorkerSettings:
     """What a worker is told.
 
     Invariants: topics, each with a name; an address without a user; a group; 1 <= handler_timeout, stalled_after; a start in
-    time has a time zone; offsets to start at are not negative; 0 <= metrics_port < 65536; dead letters
+    time has a time zone; offsets to start at are not negative; 0 <= metrics_port < 65536; metrics_host is not empty; dead letters
     go to a topic that the worker does not consume.
 
     Attributes:
@@ -103,7 +103,8 @@ class WorkerSettings:
         start_offsets: The same, at an offset, for some partitions.
         dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record; None for none.
         stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy.
-        metrics_port: Where on loopback metrics and health are shown; 0 for any port that is free, None for nowhere.
+        metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
+        metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
         leave: How long the group may take to answer to the leaving, once all is drained.
         grace: How long whoever stops the worker waits until it is killed; a drain and the leaving are to take less.
     """
@@ -122,11 +123,12 @@ class WorkerSettings:
     metrics_port: int | None = None
     leave: Duration = LEAVE
     grace: Duration = GRACE
+    metrics_host: str = LOOPBACK
 
     def __attrs_post_init__(self) -> None:
         if not self.topics or not all(self.topics):
             raise Misuse(f"{self.topics!r} are not topics", todo="pass a list of names")
-        pattern_of(self.topics)
+        _ = self.pattern
         if "@" in self.bootstrap:
             raise Misuse(
                 "the address of a broker with a user in it",
@@ -143,6 +145,7 @@ class WorkerSettings:
         self._check_times()
         if self.metrics_port is not None:
             check_int(self.metrics_port, "a port", 0, 65_535)
+        check_name(self.metrics_host, "an address to listen on")
         if self.start_time is not None:
             check_type(self.start_time, datetime, "a time to start at")
             if self.start_time.tzinfo is None:
@@ -152,6 +155,11 @@ class WorkerSettings:
             check_int(offset, "an offset to start at", 0)
         if self.dead_letter is not None:
             self._check_dead_letter(self.dead_letter)
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression of the names of what is consumed: patterns match no topic of the worker's own dead letters."""
+        return pattern_of(self.topics, self.dead_letter)
 
     def _check_times(self) -> None:
         check_int(self.grace, "a time until the kill in microseconds", 1)
@@ -169,5 +177,9 @@ class WorkerSettings:
             letters = letter_topic(pattern, "topic" if is_pattern(topic) else topic)
             if not _TOPIC.fullmatch(letters):
                 raise Misuse(f"{letters!r} cannot name a topic", todo="write a name, or one with {topic} in it")
-            if (TOPIC not in pattern or not is_pattern(topic)) and re.fullmatch(pattern_of(self.topics), letters):
-                raise Misuse(f"dead letters go to {letters!r}, which the worker consumes", todo="name another topic")
+        consumed = pattern_of(self.topics)
+        named = [topic for topic in self.topics if not is_pattern(topic)]
+        of_these = letters_of(pattern, f"(?:{consumed.removeprefix('^').removesuffix('$')})")
+        both = [pattern] if pattern == TOPIC else [topic for topic in named if re.fullmatch(of_these, topic)]
+        if both:
+            raise Misuse(f"dead letters go to {both[0]!r}, which the worker consumes", todo="name another topic")
