@@ -3,7 +3,7 @@
 It writes a line a fact into LOG, each with one system call, so that a kill loses nothing that was done; instants are the
 machine's monotonic clock in nanoseconds, which all processes share:
 
-    assigned P COMMITTED COUNT      delivered P OFFSET...      began P OFFSET INSTANT      ended P OFFSET INSTANT
+    assigned P COMMITTED GENERATION      delivered P OFFSET...      began P OFFSET INSTANT      ended P OFFSET INSTANT
                                                                                      left P OFFSET INSTANT, undone
 """
 
@@ -15,6 +15,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Mapping
 
 from tidegate.consumer.commands import Assigned, Event, Fetched
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
@@ -23,6 +24,7 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
 from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka_ports import Client, client, generation_of
 
 RULES = ConsumerRules(executors=64, partition=PartitionRules(drain=Budget(4 * SECOND, SECOND, SECOND)))
 
@@ -49,12 +51,18 @@ async def main() -> None:
 
     def observe(event: Event, _: ConsumerState) -> None:
         match event:
-            case Assigned(partition, generation, committed):
-                write("assigned", partition.partition, committed, generation)
+            case Assigned(partition, _, committed):
+                write("assigned", partition.partition, committed, generation_of(clients[0]))
             case Fetched(partition, _, offsets):
                 write("delivered", partition.partition, *offsets)
             case _:
                 pass
+
+    clients: list[Client] = []
+
+    def connect(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
+        clients.append(client(bootstrap, group, options))
+        return clients[0]
 
     worker = Worker(
         [topic], handle, bootstrap=bootstrap, group=group, consumer=RULES, observe=observe,
@@ -62,7 +70,7 @@ async def main() -> None:
     )  # fmt: skip
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     if not ends.is_set():
-        await worker.run()
+        await worker.run(connect)
 
 
 if __name__ == "__main__":
