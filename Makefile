@@ -19,6 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_snapshot.py \
 	tests/integration/test_mongo_transition.py tests/integration/test_pythons.py \
 	tests/integration/test_kafka_agreement.py tests/integration/test_kafka_runs.py tests/integration/test_kafka_storm.py \
+	tests/integration/test_kafka_soak.py \
 	tests/properties/test_scenarios.py tests/properties/sim/test_search.py tests/properties/sim/test_independent.py
 # Tests that compare with what is on record.
 GOLDEN := tests/properties/test_public.py tests/properties/test_specimens.py tests/properties/test_scenarios.py \

@@ -29,6 +29,22 @@ class Storm(NamedTuple):
     outages: tuple[float, ...]
 
 
+class Soak(NamedTuple):
+    """How long it is looked at what a worker takes.
+
+    Attributes:
+        seconds: So long.
+        rate: How many records there are in a second.
+        sample_s: How long from one look to the next.
+        visits_s: How long another member stays in the group, and away from it.
+    """
+
+    seconds: float
+    rate: int
+    sample_s: float
+    visits_s: float
+
+
 def _either(in_part: T, at_length: T) -> T:
     return at_length if _AT_LENGTH else in_part
 
@@ -81,3 +97,6 @@ PLANTED_RUNS: Final = 200
 # On a real broker.
 STORM: Final = _either(Storm(30_000, 3, 8, 4, 1.0, (0.0, 4.0)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
 """A storm over a group: rarer strikes at rarer moments, and outages of the broker beyond all sessions."""
+BRIEF_SOAK: Final = Soak(20.0, 1_000, 0.25, 3.0)
+SOAK: Final = _either(BRIEF_SOAK, Soak(1_200.0, 500, 2.0, 15.0))
+"""What a worker takes: slower leaks."""

@@ -1,0 +1,105 @@
+"""A worker that writes down what it takes, as a process of its own: `soak_member.py BOOTSTRAP TOPIC EVERY_S LEAK...`.
+
+Its records fail now and then, are tried again, answered with others and dead-lettered, in the event loop and in threads, in the
+order of their keys. Every so many seconds it prints a line: how many records it has handled, then the `MEASURES`, once what is
+not referred to was collected. Each leak named is planted: a handler keeps what it should not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.partition import Ordering, PartitionRules
+from tidegate.model.instants import SECOND
+from tidegate.model.records import Record
+from tidegate.retries.backoff import Fixed
+from tidegate_adapters.kafka import Later, OnFailure, Send, Worker
+
+MEASURES: Final = ("bytes", "blocks", "descriptors", "tasks", "threads")
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+EVERY: Final = 100
+"""So many records leave behind a descriptor, a task and a thread, where these are to leak."""
+
+
+def measured() -> tuple[int, ...]:
+    """The MEASURES, now: memory as the system has it, and as Python has it."""
+    _ = gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    return (
+        pages * PAGE, sys.getallocatedblocks(), descriptors, len(asyncio.all_tasks()), threading.active_count(),
+    )  # fmt: skip
+
+
+class Handler:
+    """Fails, parks, sends and leaks."""
+
+    def __init__(self, topic: str, leaks: frozenset[str]) -> None:
+        self.topic, self.leaks = topic, leaks
+        self.count = 0
+        self.kept: list[object] = []
+        self.is_over = threading.Event()
+        self._failed: set[tuple[int, int]] = set()
+
+    async def __call__(self, record: Record) -> Send | None:
+        if "tasks" in self.leaks and self.count % EVERY == 0:
+            self.kept.append(asyncio.create_task(asyncio.Event().wait()))
+        return self.handle(record)
+
+    def handle(self, record: Record) -> Send | None:
+        """Also in a thread."""
+        self.count += 1
+        if "blocks" in self.leaks or "bytes" in self.leaks:
+            self.kept.append(bytearray(2_000))
+        if self.count % EVERY == 0 and "descriptors" in self.leaks:
+            self.kept.append(os.open(os.devnull, os.O_RDONLY))
+        if self.count % EVERY == 0 and "threads" in self.leaks:
+            threading.Thread(target=self.is_over.wait, daemon=True).start()
+        place, number = (record.partition, record.offset), record.offset
+        if number % 101 == 0 and place not in self._failed:
+            self._failed.add(place)
+            raise ValueError("once") if number % 2 else Later(SECOND // 100)
+        self._failed.discard(place)
+        if number % 503 == 0:
+            raise ValueError("always")
+        return Send(f"{self.topic}.out", b"x") if number % 50 == 0 else None
+
+
+async def main() -> None:
+    """Consume until SIGTERM."""
+    bootstrap, topic, every_s, *leaks = sys.argv[1:]
+    handler = Handler(topic, frozenset(leaks))
+    partition = PartitionRules(ordering=Ordering.BY_KEY)
+    worker = Worker(
+        {f"{topic}.a": handler, f"{topic}.b": handler.handle}, bootstrap=bootstrap, group=f"group-{topic}",
+        consumer=ConsumerRules(executors=32, partition=partition), metrics=CollectorRegistry(), retries=1, backoff=Fixed(SECOND // 100),
+        on_failure=OnFailure.DEAD_LETTER, dead_letter=f"{topic}.out",
+    )  # fmt: skip
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+
+    async def watch() -> None:
+        while True:
+            print(handler.count, *measured(), flush=True)
+            await asyncio.sleep(float(every_s))
+
+    watching = asyncio.create_task(watch())
+    await worker.run()
+    watching.cancel()
+    handler.is_over.set()
+    for each in handler.kept:
+        if isinstance(each, asyncio.Task):
+            each.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
