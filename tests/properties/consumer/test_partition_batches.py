@@ -133,14 +133,18 @@ ROOM: Final = ConsumerRules(executors=9, thresholds=Thresholds(99, 1), partition
 
 
 def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: Sequence[int]) -> None:
-    """Law SD7, of a turn in which handlers of two partitions end, well or badly, and partitions are revoked in between.
+    """Law SD7, of a turn in which handlers of two partitions end, well or badly, more is fetched, and partitions are revoked.
 
-    A number below 12 is a record of one of the partitions, whose handler ends well if it is even; 12 and 13 revoke one.
+    A number below 12 is a record of one of the partitions, whose handler ends well if it is even; 12 and 13 revoke one, and
+    14 and 15 fetch another record.
     """
     events: list[Event] = []
     for number in {each if each >= 12 else each // 2: each for each in turns}.values():  # each record ends once
         partition, offset = (TP, OTHER)[number % 4 // 2], number // 4
         handled = RecordsHandled((offset,)) if number % 2 == 0 else RecordsHandled((), (offset,))
+        if number >= 14:
+            events.append(Fetched((TP, OTHER)[number - 14], 1, (7,)))
+            continue
         events.append(Revoked((TP, OTHER)[number - 12]) if number >= 12 else WorkReported(partition, 1, handled))
     state = ConsumerState()
     for event in (
@@ -154,8 +158,8 @@ def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEve
         state = ROOM.step(state, event).state
 
     parts = state
-    for are_reports, run in groupby(events, key=lambda each: isinstance(each, WorkReported)):
-        for each in (Batch(tuple(run)),) if are_reports else run:
+    for are_together, run in groupby(events, key=lambda each: isinstance(each, WorkReported | Fetched)):
+        for each in (Batch(tuple(run)),) if are_together else run:
             parts = ROOM.step(parts, each).state
     whole = state
     for told in merge(events):
@@ -174,11 +178,16 @@ def merged_without_failures(events: Sequence[ShutdownEvent]) -> Sequence[Shutdow
     return merged([event for event in events if not has_failed(event)])
 
 
+def merged_without_fetches(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
+    """Planted: of what was fetched nothing is told."""
+    return merged([event for event in events if not isinstance(event, Fetched)])
+
+
 def has_failed(event: ShutdownEvent) -> bool:
     return isinstance(event, WorkReported) and isinstance(event.what, RecordsHandled) and bool(event.what.failed)
 
 
-@given(st.lists(st.integers(0, 13), max_size=9))
+@given(st.lists(st.integers(0, 15), max_size=9))
 def test_what_is_merged_comes_to_the_same(turns: list[int]) -> None:
     """Law SD7."""
     check_merged(merged, turns)
@@ -186,8 +195,8 @@ def test_what_is_merged_comes_to_the_same(turns: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("merge", "turns"),
-    [(merged_past_others, [0, 1, 12]), (merged_without_failures, [1])],
-    ids=["past others", "without failures"],
+    [(merged_past_others, [0, 1, 12]), (merged_without_failures, [1]), (merged_without_fetches, [0, 14])],
+    ids=["past others", "without failures", "without fetches"],
 )
 def test_a_wrong_merge_is_caught(
     merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: list[int]

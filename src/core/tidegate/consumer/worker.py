@@ -30,7 +30,7 @@ Laws
     SD5  Each partition that the group wants back is released, also by a worker that drains or leaves.
     SD6  The next owner begins exactly at what was committed.
     SD7  What is `merged` comes to the same as one event after the other, where executors are given out after the last
-         report of a run; no other event changes its place.
+         of a run of reports and fetches; no event changes its place but for reports among themselves.
 
 Known not to work
     User code that cannot be cancelled goes on until the process ends. What it writes must bear repetition, or be fenced.
@@ -146,28 +146,34 @@ ShutdownEvent: TypeAlias = commands.ConsumerEvent | StopRequested | LeaveAnswere
 
 
 def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
-    """Fewer events for those of one turn: what handlers have come to between two events of other kinds is one event.
+    """Fewer events for those of one turn: what was fetched and what handlers have come to is told as a batch.
 
     Args:
         events: In the order in which they happened.
 
     Returns:
-        The others as they were and where they stood, and between them one report a partition and attempt, or a batch of those.
+        The others as they were and where they stood, and between them what was fetched, and between that one report a
+        partition and attempt, together.
 
     Raises:
         Misuse: No events are passed.
     """
     merged: list[ShutdownEvent] = []
+    batch: list[commands.Event] = []
     reports: dict[tuple[TopicPartition, int, int], tuple[list[int], list[int]]] = {}
 
-    def flush() -> None:
-        batch = tuple(
+    def flush_reports() -> None:
+        batch.extend(
             commands.WorkReported(partition, generation, commands.RecordsHandled(tuple(done), tuple(failed), attempt))
             for (partition, generation, attempt), (done, failed) in reports.items()
         )
-        if batch:
-            merged.append(batch[0] if len(batch) == 1 else commands.Batch(batch))
         reports.clear()
+
+    def flush() -> None:
+        flush_reports()
+        if batch:
+            merged.append(batch[0] if len(batch) == 1 else commands.Batch(tuple(batch)))
+        batch.clear()
 
     check_type(events, Sequence, "the events of a turn")
     for event in events:
@@ -176,6 +182,9 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
                 all_done, all_failed = reports.setdefault((partition, generation, attempt), ([], []))
                 all_done += done
                 all_failed += failed
+            case commands.Fetched():
+                flush_reports()
+                batch.append(event)
             case _:
                 flush()
                 merged.append(event)
