@@ -32,7 +32,7 @@ from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
 from tidegate_adapters.handlers import Called, Later, pattern_of
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Client, Producer, Received, ours, theirs
+from tidegate_adapters.kafka_ports import Client, Producer, Received, TransactionalProducer, ours, theirs
 
 __all__ = ["EmbeddedLog", "EmbeddedRun", "Outcome", "records_of"]
 
@@ -175,6 +175,10 @@ class EmbeddedLog(Client):
         """The log as the producer of a worker."""
         return _Sent(self.sent)
 
+    def transact(self, bootstrap: str, options: Mapping[str, object], name: str) -> TransactionalProducer:  # noqa: ARG002  there is no broker
+        """The log as the producer of transactions of a worker."""
+        return _Transacting(self)
+
     async def start(self) -> None:
         pass
 
@@ -265,6 +269,36 @@ class _Sent(Producer):
         return asyncio.sleep(0)
 
 
+@final
+class _Transacting(TransactionalProducer):
+    """Keeps what is sent, and takes positions, when it is committed; nothing fails here."""
+
+    def __init__(self, log: EmbeddedLog) -> None:
+        self._log = log
+        self._sent: list[Send] = []
+        self._positions: dict[TopicPartition, int] = {}
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def begin(self) -> None:
+        self._sent, self._positions = [], {}
+
+    async def send(self, record: Send) -> Awaitable[object]:
+        self._sent.append(record)
+        return asyncio.sleep(0)
+
+    async def send_position(self, group: str, partition: TopicPartition, position: int, metadata: str) -> None:  # noqa: ARG002  one group, in memory
+        self._positions[partition] = position
+
+    async def commit(self) -> None:
+        self._log.sent.extend(self._sent)
+        self._log.positions.update(self._positions)
+
+
 # --- a run --------------------------------------------------------------------------------------------------------------
 
 
@@ -323,7 +357,7 @@ class EmbeddedRun:
         Returns:
             What became of the records.
         """
-        run = asyncio.create_task(self.worker.run(self._log.connect, self._log.produce))
+        run = asyncio.create_task(self.worker.run(self._log.connect, self._log.produce, self._log.transact))
         moved, since = self._moves(), monotonic()
         while not run.done() and self._log.positions != self._log.ends and monotonic() < since + self._patience_s:
             await asyncio.wait([run], timeout=_LOOKS_S)

@@ -31,6 +31,7 @@ from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.health import Health, Healthy
 from tidegate.consumer.partition import FailurePolicy, Ordering
+from tidegate.consumer.transactions import transactional_id
 from tidegate.consumer.worker import LEAVE
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
@@ -39,7 +40,15 @@ from tidegate.model.values import check_type
 from tidegate.retries.backoff import Delays
 from tidegate_adapters.handlers import Called, Decode, Handlers, Later, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Member
-from tidegate_adapters.kafka_ports import Connect, Produce, check_options, client, producer
+from tidegate_adapters.kafka_ports import (
+    Connect,
+    Produce,
+    Transact,
+    check_options,
+    client,
+    producer,
+    transactional_producer,
+)
 from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.sending import Sender
 from tidegate_adapters.user_code import Code, Estimate, Hooks, Observer, Recording
@@ -122,6 +131,9 @@ class Worker:
             microseconds.
         leave: How long the group may take to answer to the leaving, once all is drained, in microseconds.
         grace: How long whoever stops the worker waits until it is killed, in microseconds; as in Kubernetes by default.
+        exactly_once: What handlers answer with, and dead letters, go into one transaction of Kafka's with the position that
+            covers their record: a reader with `read_committed` sees the answers of each record once, whatever fails. All
+            members of the group are to have it (`tidegate.consumer.transactions`).
         hooks: The user's code for whatever else the rules ask for: to answer for a failed record where there is no
             `dead_letter`, to deliver, to arrange windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
             answers as `tidegate.consumer.commands.event_for` says.
@@ -169,6 +181,7 @@ class Worker:
         stalled_after: Duration = STALLED_AFTER,
         leave: Duration = LEAVE,
         grace: Duration = GRACE,
+        exactly_once: bool = False,
         hooks: Hooks | None = None,
         expected: Estimate | None = None,
         observe: Observer | None = None,
@@ -180,10 +193,12 @@ class Worker:
         consumer = _with_failures(consumer, on_failure, retries, backoff, jitter_ppm)
         if batch is not None:
             consumer = _with_batches(consumer, batch, hooks)
+        if exactly_once:
+            consumer = _with_transactions(consumer)
         handlers = topics if handle is None and isinstance(topics, Mapping) else handle
         self.settings: Final = WorkerSettings(
             tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), handler_timeout, undecodable, start_time,
-            start_offsets or {}, dead_letter, stalled_after, metrics_port, leave, grace, metrics_host,
+            start_offsets or {}, dead_letter, stalled_after, metrics_port, leave, grace, metrics_host, exactly_once,
         )  # fmt: skip
         check_options(options)
         _check_times(consumer.partition.drain, options.get("rebalance_timeout_ms"))
@@ -239,7 +254,7 @@ class Worker:
             dead_letter=settings.dead_letter, lifespan=self._lifespan,
             tracer_provider=self._tracer_provider, metrics=self._metrics, metrics_port=settings.metrics_port, metrics_host=settings.metrics_host,
             stalled_after=settings.stalled_after,
-            leave=settings.leave, grace=settings.grace,
+            leave=settings.leave, grace=settings.grace, exactly_once=settings.exactly_once,
             hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
         )  # fmt: skip
         if handle is not None:
@@ -251,12 +266,15 @@ class Worker:
         """Its partitions."""
         return ConsumerState() if self._member is None else self._member.state
 
-    async def run(self, connect: Connect = client, produce: Produce = producer) -> None:
+    async def run(
+        self, connect: Connect = client, produce: Produce = producer, transact: Transact = transactional_producer
+    ) -> None:
         """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
 
         Args:
             connect: Makes the client.
             produce: Makes the producer of what is sent, once there is something to send.
+            transact: Makes the producers of transactions, one a partition, where answers are sent in transactions.
 
         Raises:
             Misuse: an option has a value that the client does not take, the port of `metrics_port` is taken, its registry shows
@@ -269,11 +287,13 @@ class Worker:
             raise Misuse(f"{self!r} runs already, or has run", todo="make another one with configured(worker.settings)")
         told = self.settings
         patience = {"rebalance_timeout_ms": (told.consumer.partition.drain.total + 2 * _ON_THE_WAY) // MILLISECOND}
+        isolation = {"isolation_level": "read_committed"} if told.exactly_once else {}
         sender = Sender(lambda: produce(told.bootstrap, told.options))
         monitor = Monitor(self._metrics, told.metrics_host, told.metrics_port)
         self._member = Member(
-            connect(told.bootstrap, told.group, patience | told.options), told, self._code, sender, monitor.tallies
-        )
+            connect(told.bootstrap, told.group, patience | isolation | told.options), told, self._code, sender, monitor.tallies,
+            (lambda each: transact(told.bootstrap, told.options, transactional_id(told.group, each))) if told.exactly_once else None,
+        )  # fmt: skip
         for _ in range(self._stop_calls):
             self._member.stop()
         with monitor.showing(self._member):
@@ -324,6 +344,17 @@ def _with_batches(rules: ConsumerRules, batch: int, hooks: Hooks | None) -> Cons
             todo="leave batch out, or set ordering=Ordering.BY_KEY or UNORDERED",
         )
     return attrs.evolve(rules, partition=attrs.evolve(rules.partition, hooks=True, window_max=batch))
+
+
+def _with_transactions(rules: ConsumerRules) -> ConsumerRules:
+    """The rules with a commit for whatever is done, for answers wait for it."""
+    if not rules.partition.is_plain:
+        raise Misuse(
+            "batches or hooks, and answers that are committed with their records",
+            why="a commit may cover a part of a window, and its records have answers in common",
+            todo="leave one of them out",
+        )
+    return attrs.evolve(rules, partition=attrs.evolve(rules.partition, replay_max=1))
 
 
 def _check_dead_letters(told: WorkerSettings, on_failure: OnFailure | None) -> None:

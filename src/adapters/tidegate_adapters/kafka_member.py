@@ -6,7 +6,8 @@ what those two do not know: Kafka's calls for the commands, and the events that 
     command            what is done                                reply -> event
     Work               `user_code`, on a runner                WorkReported, or WorkFailed
     Interrupt          that code is cancelled                      that of the work, once it has ended
-    Commit             `committing`, with those of others          Committed, CommitRefused, MetadataRefused, CommitUnknown
+    Commit             `committing`, with those of others, or      Committed, CommitRefused, MetadataRefused, CommitUnknown
+                       `exactly_once`, with answers
     Start...Timer      a timer                                     ...TimerFired
     Cancel of Work     the same, and nobody waits for it           the same, so that it counts until then
     Cancel             that timer or call is cancelled             nothing
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from random import randint
 from typing import Final, final
@@ -58,6 +59,7 @@ from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.drain import InFlight
 from tidegate.consumer.health import Health, Watch, judged, looked, polled, sights
 from tidegate.consumer.partition import Owned
+from tidegate.consumer.transactions import FENCED
 from tidegate.consumer.watermark import open_offsets
 from tidegate.consumer.worker import (
     Leave,
@@ -78,8 +80,9 @@ from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.committing import Committing
+from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.handlers import is_pattern
-from tidegate_adapters.kafka_ports import Client, Received, ours, theirs
+from tidegate_adapters.kafka_ports import Client, Received, TransactionalProducer, ours, theirs
 from tidegate_adapters.record_fields import attempt_of, fields_of, named, placed
 from tidegate_adapters.runtime import After, Call, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
@@ -100,6 +103,8 @@ _PARSED_AT_ONCE: Final = 5_000
 """Records, which take some hundredths of a second; a megabyte of each partition may take longer than a session."""
 _ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """How long it waits before it asks again what is committed."""
+_LONG: Final = 5
+"""As many failures as make it wait for about the time between two heartbeats."""
 _LOOP: Final = ClockName("loop")
 """The clock of the event loop, by which it is judged how long something stands."""
 
@@ -114,10 +119,17 @@ class Member:
         code: The user's.
         sender: Sends what the worker has to send.
         tallies: Where it is counted what happens, if anywhere.
+        transact: Makes the producer of a partition, where answers and positions are committed together.
     """
 
-    def __init__(
-        self, client: Client, settings: WorkerSettings, code: Code, sender: Sender, tallies: Tallies | None = None
+    def __init__(  # noqa: PLR0917  they are what it stands between
+        self,
+        client: Client,
+        settings: WorkerSettings,
+        code: Code,
+        sender: Sender,
+        tallies: Tallies | None = None,
+        transact: Callable[[TopicPartition], TransactionalProducer] | None = None,
     ) -> None:
         self._client, self._settings, self._code, self._sender = client, settings, code, sender
         self._rules = rules = WorkerRules(settings.consumer, settings.leave)
@@ -140,7 +152,14 @@ class Member:
         self._granted: dict[int, int | None] = {}
         """By our generation, the client's."""
         self._records = Records()
-        self._user_code = UserCode(code, settings, self._records, sender, tallies, self._runtime.tell)
+        self._transactions = (
+            None if transact is None else Transactions(transact, settings.group, self._known, self._is_current)
+        )
+        self._user_code = UserCode(
+            code, settings, self._records, sender, tallies, self._runtime.tell, self._transactions
+        )
+        self._beginnings: dict[TopicPartition, int] = {}
+        """Where partitions began that the group had committed nothing for."""
         self._may_poll: asyncio.Event | None = None
         """Where the loop of polls waits until something may be polled."""
         self._releases: dict[TopicPartition, list[asyncio.Event]] = {}
@@ -209,9 +228,15 @@ class Member:
             if self._starting is not None:
                 self._starting.cancel()
             return
-        self._committing.hurry(hurries=True)
+        self._hurry(hurries=True)
         known = tuple(Revoked(part.partition, self._in_flight(part.partition)) for part in self.state.partitions)
         self._runtime.tell(StopRequested(known))
+
+    def _hurry(self, *, hurries: bool) -> None:
+        """Whether partitions are being given back."""
+        self._committing.hurry(hurries=hurries)
+        if self._transactions is not None:
+            self._transactions.hurry(hurries=hurries)
 
     def _end_with(self, error: BaseException) -> None:
         """Stop, and raise this in the end."""
@@ -259,8 +284,7 @@ class Member:
         await self._runtime.close()
         with suppress(ports.KAFKA_ERROR, TimeoutError):
             async with asyncio.timeout(self._rules.leave / SECOND):
-                await self._client.stop()
-                await self._sender.stop()
+                await self._left()
 
     def _spawn(self, code: Awaitable[None]) -> None:
         """Do it beside the rest; an error of it ends the worker."""
@@ -405,7 +429,7 @@ class Member:
 
     async def _revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Drain and commit, then let go; where the group has taken them already, only the latter."""
-        self._committing.hurry(hurries=True)
+        self._hurry(hurries=True)
         waits = {partition: asyncio.Event() for partition in revoked}
         is_lost = ports.generation_of(self._client) == ports.NO_GENERATION
         for partition, wait in waits.items():
@@ -436,7 +460,7 @@ class Member:
     async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Begin a new generation; each partition is held until it is known where it begins."""
         if self._is_working:
-            self._committing.hurry(hurries=False)
+            self._hurry(hurries=False)
         self._count += 1
         for over in self._granted.keys() - self._generations.values():
             del self._granted[over]
@@ -466,10 +490,12 @@ class Member:
         failures = 0
         while self._is_working and self._generations.get(partition) == generation:
             try:
-                position, metadata = await ports.committed(self._client, partition) or await self._beginning(partition)
+                position, metadata = await self._begins_at(partition, generation)
                 log_end = await ports.end(self._client, partition) if metadata else position
-            except ports.KAFKA_ERROR as error:
-                if not error.retriable and not isinstance(error, ports.TIMED_OUT):
+            except Failure:
+                return  # the assignment is over
+            except (ports.KAFKA_ERROR, TimeoutError) as error:
+                if not getattr(error, "retriable", True) and not isinstance(error, ports.TIMED_OUT):
                     raise TidegateError(f"nobody says what is committed for {partition}", why=named(error)) from error
                 log.warning("no word of what is committed for %s: %s", partition, named(error), extra=placed(partition))
                 failures += 1
@@ -479,6 +505,31 @@ class Member:
                 self._stands[partition] = position
                 self._runtime.tell(Assigned(partition, generation, position, metadata, log_end))
             return
+
+    async def _begins_at(self, partition: TopicPartition, generation: int) -> tuple[int, str]:
+        """Where it begins; where positions are committed in transactions, once its former owner is fenced."""
+        if self._transactions is None:
+            return await ports.committed(self._client, partition) or await self._beginning(partition)
+        found = await self._transactions.take_over(partition, generation)
+        self._client.seek(theirs(partition), found[0])  # it may have been its own before, and be read beyond that
+        return found
+
+    async def _known(self, partition: TopicPartition) -> tuple[int, str]:
+        """What is committed; where nothing is, where it began when it was first asked for."""
+        found = await ports.committed(self._client, partition)
+        if found is not None:
+            return found
+        if partition not in self._beginnings:
+            position, _ = await self._beginning(partition)
+            if not position and self._settings.options.get("auto_offset_reset") == "latest":
+                position = await ports.end(self._client, partition)
+            self._beginnings[partition] = position
+        return self._beginnings[partition], ""
+
+    def _is_current(self, generation: int) -> bool:
+        """Whether the client is a member of the generation in which something was assigned."""
+        granted, now = self._granted.get(generation, ports.NO_GENERATION), ports.generation_of(self._client)
+        return granted is None or (granted != ports.NO_GENERATION and granted == now)
 
     async def _beginning(self, partition: TopicPartition) -> tuple[int, str]:
         """Where nothing is committed: where the settings say, or where the client finds by itself."""
@@ -541,6 +592,8 @@ class Member:
     def _forget(self, partition: TopicPartition) -> None:
         """Records of its earlier lives."""
         self._records.forget(partition, self._generations.get(partition))
+        if self._transactions is not None:
+            self._transactions.forget(partition, self._generations.get(partition))
 
     def _event_for(self, command: ShutdownCommand, reply: object) -> ShutdownEvent | None:
         match command:
@@ -552,6 +605,8 @@ class Member:
                 return event_for(command, as_failure(reply))
 
     async def _committed(self, commit: Commit) -> Failure | None:
+        if self._transactions is not None:
+            return await self._committed_together(commit, self._transactions)
         error = await self._committing.send(commit)
         if error is None:
             return None
@@ -565,9 +620,30 @@ class Member:
             self._end_with(TidegateError(f"the position of {partition} may not be committed", why=named(error)))
         return found.reply
 
+    async def _committed_together(self, commit: Commit, transactions: Transactions) -> Failure | None:
+        """In a transaction; a partition that was fenced and is still its own is taken over again."""
+        reply = await transactions.commit(commit)
+        partition, position = commit.partition, commit.position
+        if reply is not None:
+            log.warning("commit of %s @%s failed: %s", partition, position, reply, extra=placed(partition, position))
+        if reply == FENCED and self._is_working and self._generations.get(partition) == commit.generation:
+            self._count += 1
+            self._granted[self._count] = self._granted.get(commit.generation, ports.NO_GENERATION)
+            self._generations[partition] = self._count
+            self._records.begin(partition, self._count)
+            self._spawn(self._taken_again(partition, self._count))
+        return reply
+
+    async def _taken_again(self, partition: TopicPartition, generation: int) -> None:
+        """After a while, in which the group may say that it is another's."""
+        await asyncio.sleep(delay_after(_ASK_AGAIN, _LONG) / SECOND)
+        await self._resumed(partition, generation)
+
     async def _left(self) -> None:
         await self._client.stop()
         await self._sender.stop()
+        if self._transactions is not None:
+            await self._transactions.stop()
 
     # --- observers ---
 

@@ -36,7 +36,7 @@ except ImportError as missing:
 __all__ = [
     "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "absent", "beginning", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
-    "record_of", "theirs",
+    "record_of", "theirs", "transaction_failure", "transactional_producer",
 ]  # fmt: skip
 
 
@@ -108,6 +108,17 @@ class Producer(Protocol):
         """Queue it; what is answered has a result once every replica in sync has it, or raises why not."""
         ...
 
+
+class TransactionalProducer(Producer, Protocol):
+    """What answers and positions are sent by, under a transactional id: `start` fences whoever had it before."""
+
+    async def begin(self) -> None: ...
+    async def send_position(self, group: str, partition: TopicPartition, position: int, metadata: str) -> None: ...
+    async def commit(self) -> None: ...
+
+
+Transact: TypeAlias = Callable[[str, Mapping[str, object], str], TransactionalProducer]
+"""Makes a producer of `host:port`, the options of the consumer's client and a transactional id, within a running event loop."""
 
 Produce: TypeAlias = Callable[[str, Mapping[str, object]], Producer]
 """Makes a producer of `host:port` and the options of the consumer's client, within a running event loop."""
@@ -198,8 +209,20 @@ def producer(bootstrap: str, options: Mapping[str, object]) -> Producer:
     return _Producing(bootstrap, kept)
 
 
+def transactional_producer(bootstrap: str, options: Mapping[str, object], name: str) -> TransactionalProducer:
+    """A producer of transactions.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+        options: Those of aiokafka's consumer; the producer has as many of them as it knows.
+        name: The transactional id.
+    """
+    kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
+    return _Producing(bootstrap, {**kept, "transactional_id": name})
+
+
 @final
-class _Producing(Producer):
+class _Producing(TransactionalProducer):
     """A producer of aiokafka."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, object]) -> None:
@@ -212,6 +235,15 @@ class _Producing(Producer):
 
     async def stop(self) -> None:
         await self._producer.stop()
+
+    async def begin(self) -> None:
+        await self._producer.begin_transaction()
+
+    async def send_position(self, group: str, partition: TopicPartition, position: int, metadata: str) -> None:
+        await self._producer.send_offsets_to_transaction({theirs(partition): (position, metadata)}, group)
+
+    async def commit(self) -> None:
+        await self._producer.commit_transaction()
 
     async def send(self, record: Send) -> Awaitable[object]:
         topic, partition = record.topic, record.partition
@@ -479,3 +511,21 @@ CONNECTION_ERROR = errors.KafkaConnectionError
 NOT_ASSIGNED = errors.IllegalStateError
 NOT_OF_ALL = _NotOfAllError
 TIMED_OUT = errors.KafkaTimeoutError
+
+
+_FENCED: Final = (errors.ProducerFenced, errors.InvalidProducerEpoch)
+_FORBIDDEN: Final = (errors.TransactionalIdAuthorizationFailed,)
+
+
+def transaction_failure(error: BaseException) -> CommitFailure:
+    """What the client means by an error of a transaction; what its sender dies of, it wraps into another error."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, _FENCED):
+            return CommitFailure.FENCED
+        if isinstance(at, _FORBIDDEN):
+            return CommitFailure.FORBIDDEN
+        if (found := commit_failure(at)) in (CommitFailure.TOO_LARGE, CommitFailure.FORBIDDEN):
+            return found
+        at = at.__cause__
+    return CommitFailure.UNKNOWN

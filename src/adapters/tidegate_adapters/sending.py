@@ -160,6 +160,19 @@ class DeadLetters:
     def __init__(self, sender: Sender, pattern: str, group: str) -> None:
         self._sender, self._pattern, self._group = sender, pattern, group
 
+    def letter(self, record: Record, failed: Failed) -> Send:
+        """The dead letter of a record.
+
+        Args:
+            record: What could not be handled.
+            failed: What became of the attempts at it.
+        """
+        why = GivenUp(
+            group=self._group, attempts=failed.attempts, error=failed.error, message=failed.message,
+            at=Instant(round(time() * SECOND), WALL),
+        )  # fmt: skip
+        return dead_record(record, why, letter_topic(self._pattern, record.topic))
+
     async def write(self, record: Record, failed: Failed) -> None:
         """Write it, again and again until it is written.
 
@@ -173,12 +186,8 @@ class DeadLetters:
             "offset": record.offset,
             "attempt": failed.attempts,
         }
-        topic = letter_topic(self._pattern, record.topic)
-        why = GivenUp(
-            group=self._group, attempts=failed.attempts, error=failed.error, message=failed.message,
-            at=Instant(round(time() * SECOND), WALL),
-        )  # fmt: skip
-        letter, failures = dead_record(record, why, topic), 0
+        letter, failures = self.letter(record, failed), 0
+        topic = letter.topic
         while True:
             try:
                 await self._sender.send((letter,))

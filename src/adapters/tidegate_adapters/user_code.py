@@ -8,7 +8,8 @@
                          of the log, where nobody else answers
     anything             the user's hooks                            what they answer, by `tidegate.consumer.worker`
 
-What a handler answers with is sent before it is told that the handler has ended.
+What a handler answers with is sent before it is told that the handler has ended; or, where answers are sent in
+transactions, it waits for the one that covers its record, as dead letters do.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Sta
 from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent, event_for
 from tidegate.model.effects import Refused
 from tidegate.model.instants import Duration, seconds
-from tidegate.model.records import Record
+from tidegate.model.records import Record, Send
+from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.handlers import Called, Later, Undecodable, Unread, undecoded, unread, unread_and_sends
 from tidegate_adapters.record_fields import attempt_of, placed
 from tidegate_adapters.runtime import Call, CallEach, Ended, Job
@@ -68,6 +70,7 @@ class UserCode:
         sender: Sends what handlers answer with.
         tallies: Where it is counted how calls end, if anywhere.
         tell: Tells the worker of an event that is no answer to what was asked.
+        transactions: Keeps what handlers answer with until it is committed with their records; None where it is sent at once.
     """
 
     def __init__(  # noqa: PLR0917  they are what it stands between
@@ -78,9 +81,11 @@ class UserCode:
         sender: Sender,
         tallies: Tallies | None,
         tell: Callable[[ShutdownEvent], None],
+        transactions: Transactions | None = None,
     ) -> None:
         self._code, self._settings, self._records, self._sender = code, settings, records, sender
         self._rules, self._tallies, self._tell = settings.consumer.partition, tallies, tell
+        self._transactions = transactions
         self._loop = asyncio.get_running_loop()
         topic = settings.dead_letter
         self._dead_letters = None if topic is None else DeadLetters(sender, topic, settings.group)
@@ -100,11 +105,11 @@ class UserCode:
         given = partial(self._records.given, work)
         match work.request:
             case Handle(attempt=attempt):
-                return CallEach(self._handle, given(), partial(self._ended, attempt))
+                return CallEach(self._handle, given(), partial(self._ended, work, attempt))
             case DeliverRecords(to_dead_letter=failed) if failed and self._answers_itself:
                 return Call(lambda: self._answered_for(work))
             case Start(attempt=attempt) if not self._rules.hooks:
-                return CallEach(self._handle, given(), partial(self._ended, attempt))
+                return CallEach(self._handle, given(), partial(self._ended, work, attempt))
             case _:
                 hooks, records = self._of_batches if self._code.is_batch else self._code.hooks, given()
                 assert hooks is not None, "the rules need none"
@@ -125,24 +130,32 @@ class UserCode:
                 self._done(work, work.offsets)
         return event_for(work, reply)
 
-    async def _ended(self, attempt: int, _: object, reply: object) -> None:
-        """What a handler has answered with is done before its record is."""
+    async def _ended(self, work: Work, attempt: int, given: object, reply: object) -> None:
+        """What a handler has answered with is done before its record is, or waits for the commit that covers it."""
         aside, sends = unread_and_sends(reply)
-        for each in aside:
-            await self._put_aside(each, attempt)
-        await self._sender.send(sends)
+        if self._transactions is None or not isinstance(given, Record):
+            for each in aside:
+                await self._put_aside(each, attempt)
+            await self._sender.send(sends)
+            return
+        letters = [await self._put_aside(each, attempt) for each in aside]
+        answers = (*(each for each in letters if each is not None), *sends)
+        self._transactions.keep(work.partition, work.generation, given.offset, answers)
 
-    async def _put_aside(self, aside: Unread, attempt: int) -> None:
-        """Skip or dead-letter what cannot be decoded."""
+    async def _put_aside(self, aside: Unread, attempt: int) -> Send | None:
+        """Skip or dead-letter what cannot be decoded; the letter, where it is to wait."""
         record = aside.record
         if self._settings.undecodable is Undecodable.DEAD_LETTER:
             assert self._dead_letters is not None, "it was checked"
+            if self._transactions is not None:
+                return self._dead_letters.letter(record, failed_by(aside.error, 0))
             await self._dead_letters.write(record, failed_by(aside.error, 0))
-            return
+            return None
         where = placed(record.of, record.offset, attempt)
         log.error(
             "skipped %s @%s, which cannot be decoded", record.of, record.offset, exc_info=aside.error, extra=where
         )
+        return None
 
     async def _of_batches(self, work: Work, given: tuple[Record, ...]) -> object:
         """A window is one task, which is tried again as often as it may be."""
@@ -154,7 +167,7 @@ class UserCode:
             case Start(attempt=attempt):
                 began_s, done, failed = self._loop.time(), 0, 0
                 try:
-                    await self._ended(attempt, given, await self._code.handle(given))
+                    await self._ended(work, attempt, given, await self._code.handle(given))
                     done = len(given)
                 except Exception:
                     failed = 1
@@ -175,7 +188,10 @@ class UserCode:
         records = self._records.of(work.partition, work.generation)
         undone = [records[offset] for offset in work.offsets]
         for record, (_, _, failed) in zip(self._records.given(work), undone, strict=True):
-            if self._dead_letters is not None:
+            if self._dead_letters is not None and self._transactions is not None:
+                letter = self._dead_letters.letter(record, failed)
+                self._transactions.keep(work.partition, work.generation, record.offset, (letter,))
+            elif self._dead_letters is not None:
                 await self._dead_letters.write(record, failed)
             else:
                 where = placed(work.partition, record.offset, failed.attempts)

@@ -107,6 +107,7 @@ class WorkerSettings:
         metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
         leave: How long the group may take to answer to the leaving, once all is drained.
         grace: How long whoever stops the worker waits until it is killed; a drain and the leaving are to take less.
+        exactly_once: Whether what handlers answer with is committed together with their records.
     """
 
     topics: tuple[str, ...]
@@ -124,6 +125,7 @@ class WorkerSettings:
     leave: Duration = LEAVE
     grace: Duration = GRACE
     metrics_host: str = LOOPBACK
+    exactly_once: bool = False
 
     def __attrs_post_init__(self) -> None:
         if not self.topics or not all(self.topics):
@@ -143,6 +145,7 @@ class WorkerSettings:
             check_int(self.handler_timeout, "a time limit in microseconds", 1)
         check_int(self.stalled_after, "a time in microseconds", 1)
         self._check_times()
+        check_type(self.exactly_once, bool, "whether answers are committed together with their records")
         if self.metrics_port is not None:
             check_int(self.metrics_port, "a port", 0, 65_535)
         check_name(self.metrics_host, "an address to listen on")
