@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import attrs
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -16,9 +17,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tidegate.consumer.consumer import ConsumerRules
-from tidegate.model.records import Record
+from tidegate.model.records import Record, Send
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
-from tidegate_adapters.kafka import Later, Undecodable, Worker
+from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
 from tidegate_adapters.runtime import Runtime
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
@@ -163,3 +164,58 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
 
     assert "pip install 'tidegate[tracing]'" in done.stderr
+
+
+def sent(answer: Callable[[], object], **told: Any) -> tuple[tuple[Send, ...], ReadableSpan]:
+    """What is sent of a record that is answered so, and the span of its handler."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+
+    async def handle(_: object) -> object:
+        return answer()
+
+    worker = Worker(["orders"], handle, bootstrap="", group="shipping", tracer_provider=provider, **told)
+    some = Record("orders", 0, 0, None, b"", (("traceparent", PARENT),))
+    outcome = asyncio.run(EmbeddedRun(worker, EmbeddedLog((some,))).run())
+    [span] = exporter.get_finished_spans()
+    return outcome.sent, span
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_what_is_sent_is_a_child_of_the_span_of_its_handler(*, exactly_once: bool) -> None:
+    """By W3C Trace Context: one answer, several, and a generator of them; other headers stay before it."""
+    first, second = Send("shipped", b"1", headers=(("a", b"b"),)), Send("shipped", None, b"k", partition=0)
+
+    def one_by_one() -> Iterator[Send]:
+        yield first
+        yield second
+
+    for answer, given in (
+        (lambda: first, (first,)),
+        (lambda: [first, second], (first, second)),
+        (one_by_one, (first, second)),
+    ):
+        found, span = sent(answer, exactly_once=exactly_once)
+        assert span.context is not None
+        parent = f"00-{TRACE:032x}-{span.context.span_id:016x}-01".encode()
+
+        assert span.context.trace_id == TRACE
+        assert found == tuple(attrs.evolve(each, headers=(*each.headers, ("traceparent", parent))) for each in given)
+
+
+def test_what_names_a_parent_keeps_it() -> None:
+    """Whoever hands on the header of its record, or has a span of its own, is believed."""
+    named = Send("shipped", b"1", headers=(("Traceparent", PARENT),))
+
+    assert sent(lambda: named)[0] == (named,)
+
+
+def test_a_dead_letter_has_the_parent_of_its_record() -> None:
+    """It is the record as it came; what has failed is in the span."""
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    [letter], _ = sent(fails, on_failure=OnFailure.DEAD_LETTER, dead_letter="dead")
+
+    assert [value for name, value in letter.headers if name == "traceparent"] == [PARENT]

@@ -520,8 +520,9 @@ class Member:
         if found is not None:
             return found
         if partition not in self._beginnings:
-            position, _ = await self._beginning(partition)
-            if not position and self._settings.options.get("auto_offset_reset") == "latest":
+            told, (position, _) = self._settings, await self._beginning(partition)
+            is_said = told.start_time is not None or partition in told.start_offsets
+            if not is_said and told.options.get("auto_offset_reset") == "latest":
                 position = await ports.end(self._client, partition)
             self._beginnings[partition] = position
         return self._beginnings[partition], ""

@@ -6,6 +6,8 @@
     attributes    messaging.system, .operation.name, .operation.type, .destination.name, .destination.partition.id,
                   .consumer.group.name, .kafka.offset, .kafka.message.tombstone; error.type where it has failed
     events        what the handler has raised, or `decode`, as `exception`
+    children      what the handler answers with is sent with a `traceparent` that names the span, behind its other headers;
+                  one that has a `traceparent` keeps it, and dead letters have that of their record
 
 The span is current while the handler runs, so spans of its own are below it. Each attempt has a span. Keys, values and other
 headers of records are in no span; what looks like a secret in an exception is left out of it.
@@ -14,12 +16,14 @@ headers of records are in no span; what looks like a secret in an exception is l
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+import attrs
 
 from tidegate import __version__
 from tidegate.model.errors import MissingExtra
-from tidegate.model.records import Record
+from tidegate.model.records import Record, Send
 from tidegate_adapters.handlers import Called, Later, Unread
 from tidegate_adapters.printable import redacted
 
@@ -45,6 +49,7 @@ __all__ = ["TracerProvider", "traced"]
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _NOTHING: Final = Context()
+_PARENT: Final = "traceparent"
 
 
 class _Headers(Getter[Record]):
@@ -89,7 +94,7 @@ def traced(call: Called, provider: TracerProvider, group: str) -> Called:
             set_status_on_exception=False,
         ) as span:
             try:
-                reply = await call(given)
+                reply = _children(await call(given), span)
             except BaseException as error:
                 is_parked = isinstance(error, Later) and isinstance(given, Record)
                 if not is_parked:
@@ -101,6 +106,20 @@ def traced(call: Called, provider: TracerProvider, group: str) -> Called:
             return reply
 
     return in_span
+
+
+def _children(reply: object, span: Span) -> object:
+    """What a handler has answered with, where what is to be sent names the span as its parent, unless it names another."""
+    carried: dict[str, str] = {}
+    _PROPAGATOR.inject(carried, set_span_in_context(span))
+    added = tuple((name, value.encode("ascii")) for name, value in carried.items())
+
+    def child(each: object) -> object:
+        if not isinstance(each, Send) or any(name.lower() == _PARENT for name, _ in each.headers):
+            return each
+        return attrs.evolve(each, headers=(*each.headers, *added))
+
+    return tuple(map(child, reply)) if isinstance(reply, Iterable) else child(reply)
 
 
 def _creator(record: Record) -> SpanContext:
