@@ -2,6 +2,7 @@
 
     python -m tests.integration.kafka_runs 17               what is wrong with run 17, if anything, and its story
     python -m tests.integration.kafka_runs 17 --record D    the decisions of each member as well, for `tidegate replay`
+    python -m tests.integration.kafka_runs 17 --page D      its trace and its page as well, up to what is wrong
     python -m tests.integration.kafka_runs 0 --runs 10000   so many runs from there on; a line for each that is wrong
 
 The seed draws the course of a run: the fault, when it strikes and whom, how long user code takes; the order of all that
@@ -44,6 +45,7 @@ from typing import Any, Final, TypeAlias, cast, final
 import attrs
 import pytest
 from aiokafka import errors
+from tests.integration.kafka_pages import JUDGE, Told, laws_of, trace_of
 
 from tidegate.consumer import laws
 from tidegate.consumer.commands import Committed, Event, Work
@@ -52,10 +54,12 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported
 from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.worker import WorkerRules
+from tidegate.model.documents import Document, Value
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.sim.log import CONTROL
+from tidegate.sim.trace import StepKind
 from tidegate_adapters import testing
 from tidegate_adapters.handlers import undecoded
 from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
@@ -63,6 +67,7 @@ from tidegate_adapters.kafka_ports import Client, Producer
 from tidegate_adapters.recorder import Recorder
 from tidegate_adapters.simulated_kafka import CODES, Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import Code, OffsetCommit, OffsetFetch, Partition, Position, Request
+from tidegate_adapters.store import Store
 from tidegate_adapters.testing import stall
 
 PARTITIONS, RECORDS, EXECUTORS = 4, 10, 4
@@ -180,7 +185,9 @@ class Story:
     def __init__(self, told: Course) -> None:
         self.course = told
         self.wrong: list[str] = []
-        self.lines: list[str] = []
+        self.told: list[Told] = []
+        self.is_seen = False
+        """Is it looked at each time what can be seen from outside?"""
         self.begun: dict[Record_, dict[str, int]] = {}
         """Who works on each record, and how many of its handlers do."""
         self.finished: set[Record_] = set()
@@ -196,13 +203,43 @@ class Story:
         self.told_s = 0.0
         """When the last line was."""
 
-    def tell(self, line: str) -> None:
+    @property
+    def lines(self) -> list[str]:
+        return [*map(str, self.told)]
+
+    def tell(self, who: str, what: str, kind: StepKind = StepKind.OTHER, fault: str = "", law: str = "") -> None:
         self.told_s = asyncio.get_running_loop().time()
-        self.lines.append(f"{self.told_s:8.3f} {line}")
+        self.told.append(Told(self.told_s, who, what, kind, fault, law, self._seen() if self.is_seen else _NOTHING))
 
     def accuse(self, law: str, what: str) -> None:
-        self.tell(f"{law}: {what}  <- wrong")
+        self.tell(JUDGE, f"{law}: {what}", law=law)
         self.wrong.append(f"{law}: {what}")
+
+    def is_stuck(self, what: str) -> None:
+        """The loop goes on no more."""
+        self.told.append(Told(self.told_s, JUDGE, f"J5: {what}", StepKind.OTHER, "", "J5", self._seen()))
+        self.wrong.append(f"J5: {what}")
+
+    def _seen(self) -> Document:
+        """What can be seen from outside."""
+        finished = {
+            number: tuple(sorted(at for of, at in self.finished if of == number)) for number in range(PARTITIONS)
+        }
+        working = sorted((name, at) for at, names in self.begun.items() for name in names)
+        return Document(
+            (
+                ("committed", _document({f"t-{number}": at for number, (at, *_) in sorted(self.committed.items())})),
+                ("finished", _document({f"t-{number}": offsets for number, offsets in finished.items()})),
+                ("at work", _document({f"t-{at[0]} @{at[1]}": name for name, at in working})),
+            )
+        )
+
+
+_NOTHING: Final = Document()
+
+
+def _document(items: Mapping[str, Value]) -> Document:
+    return Document(tuple(items.items()))
 
 
 @final
@@ -252,7 +289,7 @@ class Member:
             **more,
             **options,
         )
-        run_.story.tell(f"{name} starts")
+        run_.story.tell(name, "starts", StepKind.RESTART)
         self.task = asyncio.get_running_loop().create_task(
             self.worker.run(self._connect, lambda *_: Sends(self)), name=f"run of {name}"
         )
@@ -276,18 +313,20 @@ class Member:
             is_bounded = laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(self.in_work)))
             if not is_bounded and told.kind != "partial":
                 story.accuse("J7", f"{self.name} has {self.in_work} records in work")
-            story.tell(f"{self.name} has handled {at}")
             if told.kind == "parks" and story.parked.setdefault(at, 0) < sum(at) % 3:
                 story.parked[at] += 1
+                story.tell(self.name, f"parks {at}", StepKind.SLEEP)
                 raise Later(Duration(round(self.run.random.random() * SECOND)))
             if told.kind == "letters" and sum(at) % 2:
+                story.tell(self.name, f"fails at {at}", StepKind.CALL)
                 raise RuntimeError("to the dead letters")
-            if told.kind in ("sends", "batches"):
-                return Send("out", b"%d %d" % at)
             if told.kind == "poison" and (undecoded(record) is not None) != (at == told.record):
                 story.accuse("J14", f"{self.name} has handled {at} as if it were another")
-            self.run.finish(at)
-            return None
+            is_sent = told.kind in ("sends", "batches")
+            if not is_sent:
+                self.run.finish(at)
+            story.tell(self.name, f"has handled {at}", StepKind.CALL)
+            return Send("out", b"%d %d" % at) if is_sent else None
 
     async def _handle_batch(self, records: list[Record]) -> list[Send | None]:
         return [await self._handle(record) for record in records]
@@ -303,6 +342,7 @@ class Member:
             story.accuse("J4", f"{self.name} begins {at}, on which {others[0]} works")
         working[self.name] = working.get(self.name, 0) + 1
         self.in_work += 1
+        story.tell(self.name, f"begins {at}", StepKind.CALL)
         try:
             yield
         except asyncio.CancelledError:
@@ -322,7 +362,7 @@ class Member:
 
     async def _struck(self, at: Record_) -> None:
         told = self.run.course
-        self.run.story.tell(f"{self.name} is struck at {at}: {told.kind}")
+        self.run.story.tell(self.name, f"is struck at {at}: {told.kind}", fault=told.kind)
         match told.kind:
             case "raises":
                 raise told.error
@@ -350,7 +390,7 @@ class Member:
                 )
                 if is_part:
                     story.struck.add(told.record)
-                    story.tell(f"{self.name} answers for a part of {[each.offset for each in given]}")
+                    story.tell(self.name, f"answers for a part of {[each.offset for each in given]}", fault="partial")
                 kept = 1 if is_part else len(numbers)
                 for record in given[:kept]:
                     await self._handle(record)
@@ -377,7 +417,7 @@ class Member:
     def _fail(self, who: str) -> None:
         if self._once[who] and self.run.random.random() < 0.1:
             self._once[who] = False
-            self.run.story.tell(f"the {who} of {self.name} raises")
+            self.run.story.tell(self.name, f"has its {who} raise", fault=who)
             raise OSError("no space left on device")
 
     # --- what is done to it ---------------------------------------------------------------------------------------------
@@ -385,13 +425,13 @@ class Member:
     def stop(self) -> None:
         if self.stopped_s is None:
             self.stopped_s = asyncio.get_running_loop().time()
-            self.run.story.tell(f"{self.name} is asked to stop")
+            self.run.story.tell(self.name, "is asked to stop")
         else:
             self.is_stopped_at_once = True
         self.worker.stop()
 
     def kill(self) -> None:
-        self.run.story.tell(f"{self.name} is killed")
+        self.run.story.tell(self.name, "is killed", StepKind.CRASH, "kill")
         self.is_dead = True
         for working in self.run.story.begun.values():
             working.pop(self.name, None)
@@ -455,8 +495,8 @@ class Sends(Producer):
 
         async def sent() -> None:
             await self._late()
-            self.run.story.tell(f"{self.member.name} has sent what {(number, offset)} has come to")
             self.run.finish((number, offset))
+            self.run.story.tell(self.member.name, f"has sent what {(number, offset)} has come to", StepKind.WRITE)
             await self._late()
 
         return sent()
@@ -526,7 +566,7 @@ class Run:
         ways: tuple[Answer, ...] = (*Outcome, *codes)
         drawn = ways[int(self.course.outcome * len(ways))]
         name = getattr(drawn, "__name__", drawn)
-        self.story.tell(f"{type(request).__name__} of {self.course.whom}: {name}")
+        self.story.tell("network", f"answers {type(request).__name__} of {self.course.whom} by {name}", fault=str(name))
         return drawn
 
     def finish(self, at: Record_) -> None:
@@ -535,17 +575,17 @@ class Run:
     def _taken(self, request: OffsetCommit, partition: Partition, position: Position) -> None:
         story, number, after = self.story, partition.partition, position.offset
         client = request.member_id.rpartition("-")[0] or "no member"
-        story.tell(f"{client} has committed {number}@{after} in generation {request.generation}")
+        before, *by = story.committed.get(number, (0, "", 0))
+        story.taken.add((number, after))
+        story.committed[number] = (after, request.member_id, request.generation)
+        story.tell(client, f"has committed {number}@{after} in generation {request.generation}", StepKind.COMMIT)
         processed = {offset for at, offset in story.finished if at == number}
         if not laws.partition.committed_is_finished(after, self.records[number], processed):
             left = [offset for offset in self.records[number] if offset < after and offset not in processed]
             story.accuse("J2", f"{number}@{after} is committed, and {left} are unfinished")
-        before, *by = story.committed.get(number, (0, "", 0))
         is_late = by == [request.member_id, request.generation] and request.member_id
         if not laws.partition.committed_never_falls(before, after) and not is_late:
             story.accuse("J3", f"the position of {number} falls from {before} to {after}, by {client}")
-        story.taken.add((number, after))
-        story.committed[number] = (after, request.member_id, request.generation)
         if not self.left():
             story.all_done.set()
 
@@ -561,7 +601,7 @@ class Run:
     async def played(self) -> Story:
         told, story = self.course, self.story
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-        story.tell(str(told))
+        story.tell("run", f"is {told}")
         members = {"a": Member("a", self)}
         fault = asyncio.get_running_loop().create_task(self._fault(members), name="fault")
         await asyncio.sleep(told.joins_s)
@@ -646,19 +686,19 @@ class Run:
         group = self.broker.group("g")
         match told.kind:
             case "stall":
-                story.tell(f"all stand still for {told.lasts_s} s")
+                story.tell("faults", f"let all stand still for {told.lasts_s} s", StepKind.TIME, "stall")
                 stall(told.lasts_s)
             case "rebalance":
                 group.rebalance()
             case "evicted":
                 for member_id in [each for each in group.members if each.startswith(f"{told.whom}-")]:
-                    story.tell(f"{member_id} is put out")
+                    story.tell("faults", f"put {member_id} out", StepKind.REBALANCE, "evicted")
                     group.put_out(member_id)
             case "stop" | "stop_twice" | "cancel" | "kill":
                 if told.kind == "kill":
                     struck.kill()
                 elif told.kind == "cancel":
-                    story.tell(f"run of {told.whom} is cancelled")
+                    story.tell("faults", f"cancel the run of {told.whom}", fault="cancel")
                     struck.task.cancel()
                 else:
                     struck.stop()
@@ -670,13 +710,14 @@ class Run:
                 pass
 
 
-def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None) -> Story:
+def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None, *, is_seen: bool = False) -> Story:
     """The story of a run; `wrong` in it says what the judges found.
 
     Args:
         seed: Of the run.
         kinds: The kinds of faults to draw from.
         folder: Where the decisions of the members are recorded, if anywhere.
+        is_seen: Whether it is told each time what can be seen from outside.
     """
     told = course(seed, kinds)
     if folder is not None:
@@ -686,6 +727,7 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
     async def main(random: Random) -> Story:
         this = Run(told, random, folder)
         kept.append(this.story)
+        this.story.is_seen = is_seen
         return await this.played()
 
     try:
@@ -694,7 +736,7 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
             return testing.run(main, seed)
     except TidegateError as error:
         [story] = kept
-        story.wrong.append(f"J5: the run is stuck: {str(error)[:300]}")
+        story.is_stuck(f"the run is stuck: {str(error)[:300]}")
         return story
 
 
@@ -702,6 +744,16 @@ def line(seed: int, kinds: tuple[str, ...] = KINDS) -> str:
     """What runs it again."""
     more = "" if kinds == KINDS else f" --kinds {','.join(kinds)}"
     return f"python -m tests.integration.kafka_runs {seed}{more}"
+
+
+def page_of(seed: int, kinds: tuple[str, ...], folder: Path) -> Path:
+    """Run it once more, and write its trace, up to what is wrong, as text, as JSON and as a page; the path of the page."""
+    story = judged(seed, kinds, is_seen=True)
+    trace = trace_of(
+        story.told, laws_of(__doc__ or ""), seed=seed, summary=f"two members, 40 records, {story.course.kind}"
+    )
+    kept = Store(folder).keep(f"kafka-run-{seed}-{story.course.kind}", trace, lambda _: line(seed, kinds))
+    return kept.with_suffix(".html")
 
 
 def found(seeds: Iterable[int], kinds: tuple[str, ...] = KINDS, why: str = "") -> Story | None:
@@ -720,6 +772,7 @@ def main(arguments: Callable[[], argparse.Namespace] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--kinds", type=lambda text: tuple(text.split(",")), default=KINDS)
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--page", type=Path)
     told = arguments() if arguments is not None else parser.parse_args()
     logging.disable(logging.CRITICAL)
     wrong = 0
@@ -728,6 +781,8 @@ def main(arguments: Callable[[], argparse.Namespace] | None = None) -> int:
         wrong += bool(story.wrong)
         if told.runs == 1:
             print("\n".join(story.lines))
+        if told.page is not None and (story.wrong or told.runs == 1):
+            print(page_of(seed, told.kinds, told.page))
         if story.wrong:
             print(f"{seed} ({story.course.kind}): {'; '.join(story.wrong)}\n    {line(seed, told.kinds)}")
     print(f"{wrong} of {told.runs} runs are wrong")

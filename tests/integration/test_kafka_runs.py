@@ -1,7 +1,7 @@
 """Workers on the simulated Kafka, by seed: no judge finds a run wrong, and whatever is planted is found.
 
-`kafka_runs` has the runs and their judges. A failure says the line that runs it again; with `--record` it leaves the decisions
-of each member, which `tidegate replay` executes again.
+`kafka_runs` has the runs and their judges. A failure says the line that runs it again, and the page of its trace, up to what
+is wrong; with `--record` the line leaves the decisions of each member, which `tidegate replay` executes again.
 """
 
 # ruff: noqa: SLF001  bugs are planted in private functions
@@ -22,7 +22,7 @@ from typing import Any, Final, cast, final
 
 import attrs
 import pytest
-from tests.integration.kafka_runs import DRAIN, KINDS, course, found, judged, line
+from tests.integration.kafka_runs import DRAIN, KINDS, course, found, judged, line, page_of
 from tests.length import KAFKA_RUNS, PLANTED_RUNS
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
@@ -30,8 +30,10 @@ from tidegate.consumer.commands import Event, Measured
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
+from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
 from tidegate.sim.recording import Same, read
+from tidegate.sim.trace import Breach, Lane, Mover, Truth
 from tidegate_adapters import kafka_member, kafka_ports
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
@@ -41,6 +43,7 @@ from tidegate_adapters.kafka_ports import Client
 from tidegate_adapters.runtime import Runtime
 from tidegate_adapters.sending import DeadLetters, Sender
 from tidegate_adapters.simulated_kafka import Network, SimulatedBroker, SimulatedConsumer
+from tidegate_adapters.store import read as read_trace
 from tidegate_adapters.testing import run
 from tidegate_adapters.undone import Records
 from tidegate_adapters.user_code import UserCode
@@ -188,13 +191,39 @@ def test_no_run_is_wrong(kind: str) -> None:
     """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
     kinds = (kind,)
     story = found(range(KAFKA_RUNS // len(KINDS)), kinds)
-    assert story is None, f"{story.wrong}\n    {line(story.course.seed, kinds)}"
+    if story is not None:
+        page = page_of(story.course.seed, kinds, Path(".tidegate/failures"))
+        pytest.fail(f"{story.wrong}\n    {line(story.course.seed, kinds)}\n    {page}", pytrace=False)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_seed_tells_the_same_story(seed: int) -> None:
     """Or no line could run it again."""
     assert judged(seed).lines == judged(seed).lines
+
+
+def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
+    """With the law, up to the step that breaks it, and the line that runs it again; without the bug, as a run that is right."""
+    kinds = ("rebalance",)
+    with planted(BUGS["a commit is one too high"]):
+        story = found(range(PLANTED_RUNS), kinds)
+        assert story is not None
+        page = page_of(story.course.seed, kinds, tmp_path)
+    trace = read_trace(page)
+
+    assert trace.law == "J2: No position is committed while a record before it is unfinished (P1)."
+    assert trace.why == story.wrong[0]
+    assert trace.steps[-1].truths == ((trace.law, Truth.BROKEN),)
+    assert [str(step.at) for step in trace.steps] == [
+        str(round(each.at_s * SECOND)) for each in story.told[: len(trace.steps)]
+    ]
+    *_, seen = trace.states()
+    assert {"committed", "finished", "at work"} == {name for name, _ in seen.items}
+    assert Mover("a", Lane.PROCESS) in trace.movers
+    assert f'<code id="command">{line(story.course.seed, kinds)}</code>' in page.read_text("utf-8")
+
+    right = read_trace(page_of(story.course.seed, kinds, tmp_path))
+    assert (right.law, right.breach) == ("", Breach.NONE)
 
 
 def test_what_a_member_recorded_is_decided_again(tmp_path: Path) -> None:

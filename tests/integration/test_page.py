@@ -14,7 +14,11 @@ from typing import Final, cast
 import attrs
 import pytest
 from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
+from tests.integration.kafka_runs import found, line
+from tests.integration.kafka_runs import page_of as page_of_workers
 from tests.integration.page_runs import everything, long
+from tests.integration.test_kafka_runs import BUGS, planted
+from tests.length import PLANTED_RUNS
 
 from tidegate.catalogue import shipped
 from tidegate.model.documents import Document, Value, show
@@ -208,6 +212,24 @@ def test_the_page_tells_how_two_came_to_hold_the_lock(open_page: Open) -> None:
     tab.press("Home", "k")
     assert tab.texts("#detail h2, #detail h3") == ["The beginning", "The first state "]
     tab.picture(PICTURES / "stall.png")
+
+
+def test_the_page_tells_what_a_worker_did_wrong(open_page: Open, tmp_path: Path) -> None:
+    """A short run of workers with a planted bug, up to where a judge finds it, and the line that runs it again."""
+    with planted(BUGS["a commit is one too high"]):
+        story = found(range(PLANTED_RUNS), ("rebalance",))
+        assert story is not None
+        html = page_of_workers(story.course.seed, ("rebalance",), tmp_path)
+
+    tab = open_page(html.read_text("utf-8"), height=1_500)
+
+    assert tab.texts("h1") == ["J2: No position is committed while a record before it is unfinished (P1)."]
+    assert tab.texts(".step.broken .mark") == [f"\u00d7 breaks the law: {tab.texts('h1')[0]}"]
+    assert {"run", "a", "judge"} <= set(tab.texts(".name .text"))
+    assert tab.texts(".replay code") == [line(story.course.seed, ("rebalance",))]
+    tab.press("k")
+    assert "committed" in tab.texts("#detail")[0]
+    tab.picture(PICTURES / "workers.png")
 
 
 def test_a_long_text_is_folded_and_says_how_long_it_is(open_page: Open) -> None:

@@ -38,7 +38,7 @@ from typing import Final
 
 from tidegate.model.documents import one_line
 from tidegate.sim.page import PageData, page_data
-from tidegate.sim.trace import Trace
+from tidegate.sim.trace import PolicyName, Trace
 from tidegate_adapters.page import compact
 
 __all__ = ["MODULES", "page", "page_of", "script", "style"]
@@ -80,13 +80,13 @@ def page(trace: Trace, file: str, also: str = "") -> str:
     Returns:
         An HTML document; it says that it is UTF-8.
     """
-    return page_of(page_data(trace), file, also)
+    return page_of(page_data(trace), file, also, is_recorded=trace.policy is PolicyName.RECORDED)
 
 
-def page_of(data: PageData, file: str, also: str = "") -> str:
-    """The page that shows this."""
-    commands = [("command", f"tidegate replay {_quoted(file)}")]
-    if also:
+def page_of(data: PageData, file: str, also: str = "", *, is_recorded: bool = False) -> str:
+    """The page that shows this; what was recorded elsewhere than in a scenario is run again by the other command alone."""
+    commands = [("command", also if also and is_recorded else f"tidegate replay {_quoted(file)}")]
+    if also and not is_recorded:
         commands.append(("also", also))
     return _frame().substitute(
         policy=_policy(),

@@ -1,0 +1,112 @@
+"""A short run of workers (`kafka_runs`) as a trace, which opens as the page of a counterexample.
+
+Its steps are what the run told, each with who did it, when, and what it changed of what can be seen from outside: what is
+committed, what is finished, who works on what. The last one is what the first judge found wrong. It is recorded, not
+searched for: what else could have happened, and what a step depends on but for the one before it of the same member, nobody
+knows. The seed runs it again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import tidegate
+from tidegate.model.documents import Document
+from tidegate.model.instants import SECOND
+from tidegate.model.patches import difference
+from tidegate.sim.trace import Breach, Lane, LawKind, Mover, NamedLaw, PolicyName, StepKind, Trace, TraceStep, Truth
+
+__all__ = ["AT_ONCE", "JUDGE", "Told", "laws_of", "trace_of"]
+
+JUDGE: Final = "judge"
+AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15")
+"""Laws that are judged whenever something happens; others where a part of the run ends."""
+_LANES: Final = {"network": Lane.NETWORK, "faults": Lane.FAULTS, "run": Lane.CLOCK, JUDGE: Lane.COORDINATOR}
+
+
+class Told(NamedTuple):
+    """What a run told.
+
+    Attributes:
+        at_s: When, in seconds after its start.
+        who: Who did it.
+        what: What it was.
+        kind: Of what kind it was.
+        fault: Which fault it was, if any.
+        law: The judge's law that it broke, by its number, if any.
+        seen: What could be seen from outside then.
+    """
+
+    at_s: float
+    who: str
+    what: str
+    kind: StepKind
+    fault: str
+    law: str
+    seen: Document
+
+    def __str__(self) -> str:
+        """A line of the story."""
+        return f"{self.at_s:8.3f} {self.who} {self.what}{'  <- wrong' if self.law else ''}"
+
+
+def laws_of(text: str) -> dict[str, str]:
+    """The judges' laws in a text, by their numbers, as they stand there: `J1  ...`."""
+    found = re.findall(r"^    (J\d+) +(.*(?:\n {8,}.*)*)", text, re.MULTILINE)
+    return {number: f"{number}: {' '.join(law.split())}" for number, law in found}
+
+
+def trace_of(told: Sequence[Told], laws: dict[str, str], *, seed: int, summary: str) -> Trace:
+    """The run up to the first thing that is wrong, or all of it.
+
+    Args:
+        told: What it told, with what could be seen each time.
+        laws: The judges' laws, by their numbers.
+        seed: Of the run.
+        summary: What happens in it, in a line.
+    """
+    last = next((number for number, each in enumerate(told) if each.law), len(told) - 1)
+    kept = told[: last + 1]
+    broken = laws.get(kept[-1].law, "")
+    return Trace(
+        scenario="a short run of workers",
+        version=tidegate.__version__,
+        law=broken,
+        time="virtual",
+        seed=str(seed),
+        movers=tuple(Mover(who, _LANES.get(who, Lane.PROCESS)) for who in dict.fromkeys(each.who for each in kept)),
+        initial=Document(),
+        steps=tuple(_steps(kept, laws)),
+        breach=Breach.SAFETY if broken else Breach.NONE,
+        laws=tuple(
+            NamedLaw(law, LawKind.ALWAYS if number in AT_ONCE else LawKind.EVENTUALLY) for number, law in laws.items()
+        ),
+        policy=PolicyName.RECORDED,
+        summary=summary,
+        why=kept[-1].what if broken else "",
+    )
+
+
+def _steps(told: Sequence[Told], laws: dict[str, str]) -> Iterator[TraceStep]:
+    before: dict[str, int] = {}
+    seen = (Document(), *(each.seen for each in told))
+    for number, (each, (old, new)) in enumerate(zip(told, pairwise(seen), strict=True), 1):
+        truths = (
+            {law: Truth.HOLDS if name in AT_ONCE else Truth.OPEN for name, law in laws.items()} if number == 1 else {}
+        )
+        if each.law:
+            truths[laws[each.law]] = Truth.BROKEN
+        yield TraceStep(
+            each.who,
+            each.what,
+            each.fault,
+            difference(old, new),
+            round(each.at_s * SECOND),
+            each.kind,
+            truths=tuple(truths.items()),
+            causes=(before[each.who],) if each.who in before else (),
+        )
+        before[each.who] = number
