@@ -17,8 +17,8 @@ Judges, after the laws of `tidegate.consumer`:
     J4  No two members work on one record, but where the first was not heard of, or does not care that it is interrupted.
     J5  `run` ends when it is asked to, in the time to drain and to leave (SD4), by itself or with an error of ours.
     J6  Whatever a member takes to be in work is: no slot is lost.
-    J7  No more handlers run than there are executors (AS1), but for the instant at which some are being interrupted, and
-        where user code has answered for a window that is still in work.
+    J7  No more handlers run than there are executors (AS1), but for the instant at which some are being interrupted; what
+        a hook is at and another has answered for counts no more.
     J8  Whatever struck is over by the end of the first part: all is finished and committed by then, but for records that
         user code failed, or holds, and what their partitions hold back for them.
     J9  No member is put out because it has not let go in time (DR2), whatever user code does.
@@ -56,7 +56,7 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.documents import Document, Value
 from tidegate.model.errors import TidegateError
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import PPM, SECOND, Duration
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.sim.log import CONTROL
 from tidegate.sim.trace import StepKind
@@ -97,6 +97,8 @@ CLIENT: Final[Mapping[str, Any]] = {
 }
 Record_: TypeAlias = tuple[int, int]
 Answer: TypeAlias = Outcome | Code | None
+Hooked: TypeAlias = tuple[TopicPartition, int, int, frozenset[int]]
+"""Partition, generation, window, and the numbers of the tasks."""
 
 
 class Boom(BaseException):
@@ -134,7 +136,7 @@ class Course:
         lasts_s: For how long, where it lasts.
         request: The kind of request that it strikes, of those that a member sends.
         number: Which one of those.
-        outcome: What becomes of that request; drawn anew among those that it may have.
+        outcome: What becomes of that request, of all that may; how an answer of a hook is wrong.
         record: Which record's handling is struck.
         error: What user code raises.
         joins_s: When the second member joins.
@@ -251,6 +253,10 @@ class Member:
         self.is_dead = False
         self.client: SimulatedConsumer | None = None
         self.in_work = 0
+        self.hooked: set[Hooked] = set()
+        """What hooks are at."""
+        self.answered: set[Hooked] = set()
+        """Of that, what has been answered for by another hook."""
         self.stopped_s: float | None = None
         self.is_stopped_at_once = False
         kind, mine = run_.course.kind, name == run_.course.whom
@@ -267,7 +273,7 @@ class Member:
             rules = attrs.evolve(rules, hooks=True, window_max=2, fanout=plain)
             more["hooks"] = self._hooked
         if kind in ("sends", "batches"):
-            more |= {"retries": 100}
+            more |= {"retries": 100, "jitter_ppm": PPM // 2}
         if kind == "batches":
             more |= {"batch": 3}
         if kind == "letters":
@@ -310,9 +316,9 @@ class Member:
             if at == told.record and at not in story.struck and told.kind in OF_USERS:
                 story.struck.add(at)
                 await self._struck(at)
-            is_bounded = laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(self.in_work)))
-            if not is_bounded and told.kind != "partial":
-                story.accuse("J7", f"{self.name} has {self.in_work} records in work")
+            counted = self.in_work - len(self.answered)
+            if not laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(counted))):
+                story.accuse("J7", f"{self.name} has {counted} records in work")
             if told.kind == "parks" and story.parked.setdefault(at, 0) < sum(at) % 3:
                 story.parked[at] += 1
                 story.tell(self.name, f"parks {at}", StepKind.SLEEP)
@@ -392,12 +398,21 @@ class Member:
                     story.struck.add(told.record)
                     story.tell(self.name, f"answers for a part of {[each.offset for each in given]}", fault="partial")
                 kept = 1 if is_part else len(numbers)
-                for record in given[:kept]:
-                    await self._handle(record)
-                match told.number % 3 if is_part else 0:
+                this = (work.partition, work.generation, window, frozenset(numbers))
+                self.hooked.add(this)
+                try:
+                    for record in given[:kept]:
+                        await self._handle(record)
+                finally:
+                    self.hooked.discard(this)
+                    self.answered.discard(this)
+                match int(told.outcome * 3) if is_part else 0:
                     case 0:
                         return TasksReported(window, numbers[:kept], attempt, Report.SUCCEEDED)
                     case 1:
+                        of = (work.partition, work.generation, window + 1)
+                        told_of = frozenset(numbers[:kept])
+                        self.answered |= {each for each in self.hooked if each[:3] == of and each[3] <= told_of}
                         return TasksReported(window + 1, numbers[:kept], attempt, Report.SUCCEEDED)
                     case _:
                         return TasksReported(window, numbers, attempt + 1, Report.SUCCEEDED)

@@ -12,6 +12,7 @@ import asyncio
 import gc
 import inspect
 import logging
+import random
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
@@ -200,6 +201,14 @@ def test_no_run_is_wrong(kind: str) -> None:
 def test_a_seed_tells_the_same_story(seed: int) -> None:
     """Or no line could run it again."""
     assert judged(seed).lines == judged(seed).lines
+
+
+def test_the_jitter_of_retries_is_the_seeds() -> None:
+    """Of sends that fail."""
+    random.seed(1)
+    lines = judged(3, ("sends",)).lines
+    random.seed(2)
+    assert judged(3, ("sends",)).lines == lines
 
 
 def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:

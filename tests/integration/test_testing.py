@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -66,6 +67,20 @@ def test_another_process_runs_the_same() -> None:
         ).stdout
 
     assert printed("1") == printed("2") == f"{run(course, 7)}\n"
+
+
+def test_what_code_draws_is_the_seeds() -> None:
+    """Law L1; and the state of `random` is what it was."""
+
+    async def draws(_: Random) -> list[float]:
+        return [random.random(), random.randint(0, 10**9)]
+
+    random.seed(1)
+    before = random.getstate()
+    first = run(draws, 7)
+    assert random.getstate() == before
+    random.seed(2)
+    assert run(draws, 7) == first != run(draws, 8)
 
 
 def test_seeds_differ() -> None:

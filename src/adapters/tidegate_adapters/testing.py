@@ -6,7 +6,8 @@
 Real asyncio code runs on it, with whatever stands for its network in memory. The same seed gives the same run, so a race is
 found by trying seeds and looked into by trying one again; with pytest the fixture `seeded` does both. What it promises:
 
-    L1  The same seed gives the same run: the order of steps, the instants, and the order of sets of tasks and futures.
+    L1  The same seed gives the same run: the order of steps, the instants, the order of sets of tasks and futures, and what
+        code draws from `random`, whose state is put back at the end.
     L2  Time moves only when nothing is ready, to the earliest timer; or where a test stalls the loop (`stall`).
     L3  Of the tasks that are ready in one turn, each may go first. Plain callbacks keep the order in which they were
         registered, which asyncio documents and code relies on; timers of one instant have none.
@@ -17,7 +18,8 @@ found by trying seeds and looked into by trying one again; with pytest the fixtu
     L6  Nothing comes from outside: sockets, processes, pipes, signals and callbacks of threads are refused. What is handed to
         an executor is called by the loop itself, and takes no time.
 
-Not controlled: clocks that are read past the loop (`time.monotonic`), random numbers, and the order of sets of anything else.
+Not controlled: clocks that are read past the loop (`time.monotonic`), random numbers that do not come from the functions of
+`random`, and the order of sets of anything else.
 
 Looked at first: async-solipsism (virtual time and simulated sockets, no seeded order), looptime and aiotools' virtual clock
 (time alone, on a loop that is real otherwise), simloop (all of it, from Python 3.12 on; here it is 3.11), seedloop (four
@@ -30,6 +32,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import random
 import sys
 import threading
 import weakref
@@ -83,13 +86,18 @@ def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
         Unhandled: L5.
     """
     loop = _SeededLoop(seed)  # type: ignore[abstract]  # what is not there is refused, below
+    drawn = random.getstate()
+    random.seed(seed)
     try:
         result = loop.run_until_complete(main(Random(f"{seed} of main")))  # noqa: S311  it draws workloads
     except BaseException:
         with suppress(Deadlock, Endless):
             loop.end()
         raise
-    loop.end()
+    else:
+        loop.end()
+    finally:
+        random.setstate(drawn)
     loop.check()
     return cast("T", result)
 
@@ -207,9 +215,9 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         plain = [each for each in handles if not _is_step(each)]
         if len(plain) == len(handles):
             return plain
-        random, order = self.random.random, handles
+        draw, order = self.random.random, handles
         for last in range(len(order) - 1, 0, -1):  # as `shuffle` does it, in half the time
-            drawn = int(random() * (last + 1))
+            drawn = int(draw() * (last + 1))
             order[last], order[drawn] = order[drawn], order[last]
         if plain:
             kept = iter(plain)
