@@ -20,7 +20,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import Exponential, Fixed
-from tidegate_adapters import sending
+from tidegate.sinks import letter_writing
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome
 from tidegate_adapters.handlers import Undecodable, unread_and_sends
 from tidegate_adapters.kafka import Later, OnFailure, Worker
@@ -588,7 +588,7 @@ def test_what_could_not_be_sent_is_a_failure_of_its_record() -> None:
 def test_a_dead_letter_that_cannot_be_written_is_written_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sending, "_WRITE_AGAIN", SOON)
+    monkeypatch.setattr(letter_writing, "_BACKOFF", SOON)
 
     async def scenario() -> list[Send]:
         sender, _, kept = faulty("start", "send", "queue")

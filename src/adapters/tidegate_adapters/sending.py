@@ -7,8 +7,8 @@ Each is acknowledged by all replicas in sync before the record that it was made 
 
 Both orders are tried by seed, with sends that are slow and fail (`tests/integration/kafka_runs.py`, the kinds `sends` and
 `letters`). So a record whose worker dies in between is handled again, and sent again: at least once. What cannot be sent is a failure of
-its record. A dead letter that cannot be written is written again, by a back-off, until it is or until its partition goes; the
-record is not done meanwhile, so nothing is lost.
+its record. A dead letter that cannot be written is written again as
+`tidegate.sinks.letter_writing` says, or until its partition goes; the record is not done meanwhile, so nothing is lost.
 
 A producer is made when there is something to send, and another one when something could not be: aiokafka's counts what it has
 not sent among what it has, and is told from then on that it is out of order.
@@ -26,8 +26,8 @@ from typing import Final, NamedTuple, final
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, WALL, Instant, seconds
 from tidegate.model.records import Record, Send
-from tidegate.retries.backoff import Exponential, delay_after
 from tidegate.sinks.dead_records import GivenUp, dead_record
+from tidegate.sinks.letter_writing import Attempt, Settled, after_attempt
 from tidegate_adapters.kafka_ports import Producer
 from tidegate_adapters.worker_settings import letter_topic
 
@@ -37,7 +37,6 @@ log: Final = logging.getLogger("tidegate_adapters.kafka")
 
 _LASTS_S: Final = 120.0
 """The longest that a send takes: three times the client's own limit, for its sender may end without a word."""
-_WRITE_AGAIN: Final = Exponential(SECOND // 10, cap=30 * SECOND)
 
 
 @final
@@ -189,16 +188,22 @@ class DeadLetters:
         letter, failures = self.letter(record, failed), 0
         topic = letter.topic
         while True:
-            try:
-                await self._sender.send((letter,))
-            except Exception as error:  # noqa: BLE001  whatever it is, the record is not done
-                failures += 1
-                delay = delay_after(_WRITE_AGAIN, failures)
-                log.error(  # noqa: TRY400  a traceback each time tells no more
-                    "%s is held, for it cannot be written to %s, again in %s: %s: %s",
-                    record, topic, seconds(delay), type(error).__name__, error, extra=placed,
-                )  # fmt: skip
-                await asyncio.sleep(delay / SECOND)
-            else:
+            error = await self._attempted(letter)
+            then = after_attempt(Attempt.WRITTEN if error is None else Attempt.FAILED, failures)
+            if isinstance(then, Settled):
                 log.warning("%s is written to %s after %s attempts", record, topic, failed.attempts, extra=placed)
                 return
+            failures = then.failures
+            log.error(
+                "%s is held, for it cannot be written to %s, again in %s: %s: %s",
+                record, topic, seconds(then.delay), type(error).__name__, error, extra=placed,
+            )  # fmt: skip
+            await asyncio.sleep(then.delay / SECOND)
+
+    async def _attempted(self, letter: Send) -> Exception | None:
+        """What an attempt to write it has raised, if anything."""
+        try:
+            await self._sender.send((letter,))
+        except Exception as error:  # noqa: BLE001  whatever it is, the record is not done
+            return error
+        return None

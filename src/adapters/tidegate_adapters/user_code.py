@@ -3,9 +3,10 @@
     work                 what is called                              what is told
     Handle               the handler, with each record               all that ended in one turn, as one event; what is parked, apart
     Start, no hooks      the same, for a window without order        the same: what failed behind what did not
-    Start, batches       the handler, with all records of a window   that the window's one task is done, or has failed
     DeliverRecords       the writing of dead letters, or a line      that they are answered for
                          of the log, where nobody else answers
+    anything, batches    the handler with all records of a window,   what `tidegate.consumer.batching` answers
+                         where that says so
     anything             the user's hooks                            what they answer, by `tidegate.consumer.worker`
 
 What a handler answers with is sent before it is told that the handler has ended; or, where answers are sent in
@@ -21,9 +22,10 @@ from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
+from tidegate.consumer.batching import CallEnd, Nothing, RunBatch, batch_answer, counted
 from tidegate.consumer.commands import Event, Handle, RecordsHandled, RecordsParked, Work, WorkReported
 from tidegate.consumer.consumer import ConsumerState
-from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Start, Tasks, TasksReported
+from tidegate.consumer.fanout import DeliverRecords, Report, Start, TasksReported
 from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent, event_for
 from tidegate.model.effects import Refused
 from tidegate.model.instants import Duration, seconds
@@ -158,25 +160,27 @@ class UserCode:
         return None
 
     async def _of_batches(self, work: Work, given: tuple[Record, ...]) -> object:
-        """A window is one task, which is tried again as often as it may be."""
-        match work.request:
-            case Arrange(_, offsets):
-                return Tasks((offsets,))
-            case Judge():
-                return Report.RETRIED
-            case Start(attempt=attempt):
-                began_s, done, failed = self._loop.time(), 0, 0
-                try:
-                    await self._ended(work, attempt, given, await self._code.handle(given))
-                    done = len(given)
-                except Exception:
-                    failed = 1
-                    raise
-                finally:
-                    self._tally(work, done, failed, [self._loop.time() - began_s])
+        """What `batching` answers; where it says so, what the handler does."""
+        assert not isinstance(work.request, Handle), "a batch is a window"
+        match batch_answer(work.request):
+            case RunBatch(attempt):
+                await self._run_batch(work, given, attempt)
                 return None
-            case _:
-                raise AssertionError(work)
+            case Nothing():
+                return None
+            case answer:
+                return answer
+
+    async def _run_batch(self, work: Work, given: tuple[Record, ...], attempt: int) -> None:
+        began_s, end = self._loop.time(), CallEnd.RAISED
+        try:
+            await self._ended(work, attempt, given, await self._code.handle(given))
+            end = CallEnd.RETURNED
+        except asyncio.CancelledError:
+            end = CallEnd.INTERRUPTED
+            raise
+        finally:
+            self._tally(work, *counted(len(given), end), [self._loop.time() - began_s])
 
     @property
     def _answers_itself(self) -> bool:

@@ -8,6 +8,7 @@ Read the questions first, then the machines that put the answers together:
     `drain`            What becomes of work in flight when a partition is revoked?
     `fanout`           When is a record, and when is a window, settled?
     `commands`         The commands of a partition, and its events.
+    `batching`         What is a batch to the windows of a partition?
     `order`            Which record is next?
     `handling`         Which handlers run, and which records are out of the ordinary?
     `outstanding`      What was user code asked for about windows, and has not answered?

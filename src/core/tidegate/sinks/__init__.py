@@ -5,6 +5,7 @@
     outbox           which of the payloads that wait for one sink is tried now
     dead_letters     what is kept of a payload that could not be delivered
     dead_records     what is sent of a record that could not be handled
+    letter_writing   what follows an attempt to write that
 
 Read them in this order. The `__all__` of each module are its public names.
 

@@ -2,6 +2,7 @@
 
 from tidegate.consumer.laws import (
     backpressure,
+    batching,
     commit_metadata,
     consumer,
     drain,
@@ -15,6 +16,6 @@ from tidegate.consumer.laws import (
 )
 
 __all__ = [
-    "backpressure", "commit_metadata", "consumer", "drain", "explanation", "fanout", "health", "partition", "transactions", "watermark",
+    "backpressure", "batching", "commit_metadata", "consumer", "drain", "explanation", "fanout", "health", "partition", "transactions", "watermark",
     "worker",
 ]  # fmt: skip

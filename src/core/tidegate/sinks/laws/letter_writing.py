@@ -1,0 +1,30 @@
+"""The laws of `tidegate.sinks.letter_writing` as predicates over what follows attempts, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tidegate.sinks.letter_writing import LONGEST, Attempt, Settled, WriteAgain, WriteVerdict
+
+__all__ = ["counts_each_failure", "settles_what_is_written", "waits_longer"]
+
+
+def settles_what_is_written(attempts: Sequence[Attempt], verdicts: Sequence[WriteVerdict]) -> bool:
+    """Law LW1: only what is written is settled, however often it has failed."""
+    return all(
+        isinstance(verdict, Settled) == (attempt is Attempt.WRITTEN)
+        for attempt, verdict in zip(attempts, verdicts, strict=True)
+    )
+
+
+def waits_longer(verdicts: Sequence[WriteVerdict]) -> bool:
+    """Law LW2: the longer it fails, the longer it waits, never longer than the longest, and never not at all."""
+    delays = [verdict.delay for verdict in verdicts if isinstance(verdict, WriteAgain)]
+    return all(0 < delay <= LONGEST for delay in delays) and all(one <= other for one, other in pairwise(delays))
+
+
+def counts_each_failure(verdicts: Sequence[WriteVerdict]) -> bool:
+    """Law LW3: each failure counts once."""
+    counted = [verdict.failures for verdict in verdicts if isinstance(verdict, WriteAgain)]
+    return counted == list(range(1, len(counted) + 1))
