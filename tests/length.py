@@ -91,6 +91,8 @@ KAFKA_TABLE_STEP: Final = _either(3, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
 KAFKA_RUNS: Final = _either(1_000, 100_000)
 """Short runs of workers on the simulated Kafka, by seed, spread over the kinds of faults: rarer interleavings."""
+ONCE_RUNS: Final = _either(40, 10_000)
+"""The same with answers in transactions: rarer moments at which one is cut off."""
 PLANTED_RUNS: Final = 200
 """Among so many seeds each bug that is planted in a worker is found."""
 

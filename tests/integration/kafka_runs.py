@@ -28,6 +28,8 @@ Judges, after the laws of `tidegate.consumer`:
     J13 Commits that fail are sent again ever more slowly, and not at once (P12).
     J14 The record that cannot be decoded is handed over in its place.
     J15 What is told as committed is.
+    J16 Where answers are committed together with positions (`--kinds once`), nobody sees those of a record twice (EO1), and in the end those of
+        each record are seen (EO2).
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ import attrs
 import pytest
 from aiokafka import errors
 from tests.integration.kafka_pages import JUDGE, Told, laws_of, trace_of
+from tests.integration.transactional_runs import Ledger, Transacts
 
 from tidegate.consumer import laws
 from tidegate.consumer.commands import Committed, Event, Work
@@ -111,7 +114,10 @@ KINDS: Final = (
 )  # fmt: skip
 OF_REQUESTS: Final = ("request", "requests", "commits")
 """Faults that strike requests: one, all of a kind for a while, all commits for a while."""
-UNHEARD: Final = (*OF_REQUESTS, "stall", "evicted")
+ONCE: Final = ("once",)
+"""Answers and positions in transactions; what strikes besides is one of the following. They have seeds of their own."""
+STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
+UNHEARD: Final = (*ONCE, *OF_REQUESTS, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
@@ -278,6 +284,8 @@ class Member:
             more |= {"batch": 3}
         if kind == "letters":
             more |= {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"}
+        if kind == "once":
+            more |= {"exactly_once": True}
         more["observe"] = self._observed
         self.recorder = None if run_.folder is None else Recorder(run_.folder / f"{name}.jsonl", name, kind="reducer")
         if kind == "recorder":
@@ -297,14 +305,17 @@ class Member:
         )
         run_.story.tell(name, "starts", StepKind.RESTART)
         self.task = asyncio.get_running_loop().create_task(
-            self.worker.run(self._connect, lambda *_: Sends(self)), name=f"run of {name}"
+            self.worker.run(self._connect, lambda *_: Sends(self), self._transact), name=f"run of {name}"
         )
 
     def _connect(self, _bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
         kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
-        kept = {name: value for name, value in kept.items() if value is not None}
+        kept = {name: value for name, value in kept.items() if value is not None and name != "isolation_level"}
         self.client = SimulatedConsumer(self.run.network, group_id=group, client_id=self.name, **cast("Any", kept))
         return cast("Client", self.client)
+
+    def _transact(self, _bootstrap: str, _options: Mapping[str, object], name: str) -> Transacts:
+        return Transacts(self.run.ledger, name, self.run.random, self._alive)
 
     # --- user code ------------------------------------------------------------------------------------------------------
 
@@ -328,7 +339,7 @@ class Member:
                 raise RuntimeError("to the dead letters")
             if told.kind == "poison" and (undecoded(record) is not None) != (at == told.record):
                 story.accuse("J14", f"{self.name} has handled {at} as if it were another")
-            is_sent = told.kind in ("sends", "batches")
+            is_sent = told.kind in ("sends", "batches", "once")
             if not is_sent:
                 self.run.finish(at)
             story.tell(self.name, f"has handled {at}", StepKind.CALL)
@@ -535,8 +546,9 @@ class Run:
         self.broker = SimulatedBroker({"t": PARTITIONS}, fetched_max=random.choice((3, 500)))
         self.broker.taken = self._taken
         self.network = Network(self.broker, random, strike=self._strike)
+        self.ledger = Ledger(random, self._decided, self._taken_together)
         self.dead: set[str] = set()
-        self._sent = 0
+        self._sent = self._count = 0
         """How many requests of the kind that is struck."""
         self.begun_s = 0.0
         self._failed_commits: dict[Partition, list[float]] = {}
@@ -603,6 +615,19 @@ class Run:
             story.accuse("J3", f"the position of {number} falls from {before} to {after}, by {client}")
         if not self.left():
             story.all_done.set()
+
+    def _decided(self, answers: list[Record_], partition: TopicPartition, position: int) -> None:
+        """A transaction is committed; its answers and its position will be seen."""
+        self.story.tell("run", f"{partition}@{position} is committed with the answers of {answers}", StepKind.COMMIT)
+        for at in answers:
+            self.finish(at)
+        self.story.taken.add((partition.partition, position))
+
+    def _taken_together(self, name: str, partition: TopicPartition, position: int, metadata: str) -> None:
+        """The position of a transaction is seen; the fence of its producer orders it, so it is judged as one that never falls."""
+        self._count += 1
+        there = Partition(partition.topic, partition.partition)
+        self.broker.commit(OffsetCommit("g", self._count, name, {there: Position(position, metadata)}))
 
     def left(self) -> list[Record_]:
         """What is not committed."""
@@ -689,6 +714,12 @@ class Run:
         missing = {(number, at) for number, offsets in self.records.items() for at in offsets} - self.story.finished
         if missing:
             self.story.accuse("J1", f"{sorted(missing)} were never finished")
+        if self.course.kind == "once":
+            await asyncio.sleep(1.0)
+            if twice := [at for at, times in self.ledger.seen.items() if times > 1]:
+                self.story.accuse("J16", f"the answers of {sorted(twice)} are seen twice")
+            if unseen := self.story.finished - self.ledger.seen.keys():
+                self.story.accuse("J16", f"the answers of {sorted(unseen)} are not seen")
 
     async def _fault(self, members: dict[str, Member]) -> None:
         """What is done to a member, or to the group."""
@@ -699,10 +730,15 @@ class Run:
             await asyncio.sleep(told.outcome)
         struck = members[told.whom]
         group = self.broker.group("g")
-        match told.kind:
+        kind = STRIKES[told.number % len(STRIKES)] if told.kind == "once" else told.kind
+        match kind:
             case "stall":
                 story.tell("faults", f"let all stand still for {told.lasts_s} s", StepKind.TIME, "stall")
                 stall(told.lasts_s)
+            case "fenced":
+                story.tell("faults", "fence all producers")
+                for number in range(PARTITIONS):
+                    self.ledger.fence(f"g:t:{number}")
             case "rebalance":
                 group.rebalance()
             case "evicted":
@@ -710,14 +746,14 @@ class Run:
                     story.tell("faults", f"put {member_id} out", StepKind.REBALANCE, "evicted")
                     group.put_out(member_id)
             case "stop" | "stop_twice" | "cancel" | "kill":
-                if told.kind == "kill":
+                if kind == "kill":
                     struck.kill()
-                elif told.kind == "cancel":
+                elif kind == "cancel":
                     story.tell("faults", f"cancel the run of {told.whom}", fault="cancel")
                     struck.task.cancel()
                 else:
                     struck.stop()
-                    if told.kind == "stop_twice":
+                    if kind == "stop_twice":
                         await asyncio.sleep(told.outcome)
                         struck.stop()
                 members["c"] = Member("c", self)

@@ -114,6 +114,12 @@ class SimulatedBroker:
         """What the group has committed."""
         return self._committed.get(group, {})
 
+    def commit(self, request: OffsetCommit) -> None:
+        """Take positions whatever the group says of who sends them, as those of transactions are."""
+        for partition, position in request.offsets.items():
+            self.taken(request, partition, position)
+            self._committed.setdefault(request.group, {})[partition] = position
+
     def group(self, name: str) -> Membership:
         """The members of a group, which is there as soon as somebody asks."""
         if name not in self.groups:

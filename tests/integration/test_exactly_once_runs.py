@@ -1,0 +1,77 @@
+"""Workers whose answers go into transactions, on the simulated Kafka, by seed: each answer is seen once, and planted bugs are found."""
+
+# ruff: noqa: SLF001  bugs are planted in private functions
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import pytest
+from tests.integration.kafka_runs import ONCE, found, judged, line
+from tests.integration.test_kafka_runs import Bug, first
+from tests.integration.transactional_runs import Ledger
+from tests.length import ONCE_RUNS
+
+from tidegate_adapters.exactly_once import Transactions
+from tidegate_adapters.kafka_member import Member
+from tidegate_adapters.user_code import UserCode
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""Who is killed leaves coroutines behind that never end, and say so when they are collected."""
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "what was committed is sent again": Bug(Transactions.commit, "life.answers.pop(offset, None)", "pass", ONCE),
+    "what waits is forgotten when a transaction fails": Bug(Transactions.commit, "return together.reply", "life.answers.clear(); return together.reply", ONCE),
+    "answers of what the commit does not cover go along": Bug(Transactions.commit, "answers_due(commit, tuple(life.answers))", "tuple(life.answers)", ONCE),
+    "answers are not kept": Bug(Transactions.keep, "life.answers[offset] = answers", "pass", ONCE),
+    "an answer is sent at once": Bug(UserCode._ended, "if self._transactions is None or", "if True or", ONCE),
+    "who was fenced does not take over again": Bug(Member._committed_together, "if reply == FENCED and", "if False and", ONCE),
+    "who takes over again reads on": Bug(Member._begins_at, "self._client.seek(theirs(partition), found[0])", "pass", ONCE),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _silent() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+    gc.collect()
+
+
+def test_no_run_is_wrong() -> None:
+    """Laws EO1 to EO5 over the real worker: members are put out, killed and stopped, and requests fail."""
+    story = found(range(ONCE_RUNS), ONCE)
+    assert story is None, f"{story.wrong}\n    {line(story.course.seed, ONCE)}"
+
+
+def test_somebody_is_fenced() -> None:
+    """Or nothing was tried."""
+    fenced: list[int] = []
+
+    def fence(self: Ledger, name: str) -> int:
+        epoch = right(self, name)
+        fenced.append(epoch)
+        return epoch
+
+    right: Callable[[Ledger, str], int] = Ledger.fence
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "fence", fence)
+        for seed in range(5):
+            assert judged(seed, ONCE).wrong == []
+    assert max(fenced) > 2
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    """Within so many seeds; the run that finds it is right without it."""
+    assert first(BUGS[name]) is not None
+
+
+def test_producers_with_ids_of_their_own_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the specimen `transactions.fences_nobody`."""
+    epochs = iter(range(1_000_000))
+    monkeypatch.setattr("tidegate_adapters.kafka.transactional_id", lambda _group, _partition: f"{next(epochs)}")
+    assert found(range(100), ONCE) is not None
