@@ -31,6 +31,7 @@ import logging
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_bytes
@@ -64,10 +65,17 @@ def _nothing_more(path: FieldPath, value: object) -> bool:  # noqa: ARG001  the 
     return False
 
 
+@lru_cache(1024)
+def _is_secret_path(path: FieldPath) -> bool:
+    return any(map(is_secret_name, path))
+
+
 def _looks_secret(path: FieldPath, value: object) -> bool:
     """Does the value look like a secret, by the names that lead to it, for want of one, or by what it says?"""
-    if any(map(is_secret_name, path)):
+    if _is_secret_path(path):
         return True
+    if type(value) is int:
+        return False
     if path[-2:] == _BY_POSITION and isinstance(value, str | bytes):
         return True
     if isinstance(value, bytes):

@@ -78,6 +78,8 @@ def tagged(value: object, hide: Hide = nothing_hidden) -> Json:
 def _tagged(value: object, path: FieldPath, hide: Hide) -> Json:
     if len(path) > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where="a recording")
+    if type(value) is int and hide(path, value) is None:  # most of what a worker records are offsets
+        return value
     match value:
         case Enum():
             return {"$name": [name_of(type(value)), value.name]}
@@ -87,7 +89,8 @@ def _tagged(value: object, path: FieldPath, hide: Hide) -> Json:
             plain = {key: _tagged(item, (*path, key), hide) for key, item in items}
             return {"$document": plain} if len(plain) == 1 and next(iter(plain)).startswith("$") else plain
         case tuple():
-            return [_tagged(item, (*path, ""), hide) for item in cast("tuple[object, ...]", value)]
+            within = (*path, "")
+            return [_tagged(item, within, hide) for item in cast("tuple[object, ...]", value)]
         case frozenset():
             return {"$set": sorted((_tagged(item, (*path, ""), hide) for item in value), key=_text)}
         case Failure():
