@@ -17,6 +17,7 @@ from tidegate.model.records import Record, Send
 from tidegate.model.records import TopicPartition as Partition
 from tidegate_adapters.handlers import undecoded
 from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
+from tidegate_adapters.kafka_ports import transactional_producer
 from tidegate_adapters.raw_records import batch_of
 from tidegate_adapters.undecodable import is_undecodable, read
 
@@ -205,6 +206,34 @@ def test_by_default_it_stops_its_partition_like_any_failure(
     failures = [each for each in caplog.records if "handler failed" in each.getMessage()]
     assert (failures[0].topic, failures[0].partition, failures[0].offset) == (topic, 0, POISON[0])  # type: ignore[attr-defined]
     assert "codec can't decode" in (failures[0].exc_text or str(failures[0].exc_info))
+
+
+def test_it_is_sent_in_a_transaction_as_well(kafka: str, make_topic: Topics) -> None:
+    """As is what has neither a key nor a value, which takes the same way: before the commit nobody reads them."""
+    topic = make_topic(1)
+
+    async def scenario() -> None:
+        made = transactional_producer(kafka, {}, f"id-{topic}")
+        consumer = AIOKafkaConsumer(bootstrap_servers=kafka, isolation_level="read_committed")
+        await made.start()
+        await consumer.start()
+        try:
+            consumer.assign([TopicPartition(topic, 0)])
+            _ = await consumer.end_offsets([TopicPartition(topic, 0)])
+            await made.begin()
+            for record in (Send(topic, None), Send(topic, b"poison", b"k", HEADERS)):
+                await (await made.send(record))
+            assert await read(consumer, Partition(topic, 0), 0) is None
+            await made.commit()
+            async with asyncio.timeout(IN_TIME_S):
+                while (found := await read(consumer, Partition(topic, 0), 0)) is None:  # noqa: ASYNC110  the broker's state
+                    await asyncio.sleep(0.05)
+            assert [(each.value, tuple(each.headers)) for each in found.records] == [(None, ()), (b"poison", HEADERS)]
+        finally:
+            await consumer.stop()
+            await made.stop()
+
+    asyncio.run(scenario())
 
 
 def test_of_what_can_be_decoded_nothing_is_found(kafka: str, make_topic: Topics) -> None:

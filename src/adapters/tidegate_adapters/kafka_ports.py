@@ -226,6 +226,7 @@ class _Producing(TransactionalProducer):
     """A producer of aiokafka."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, object]) -> None:
+        self._is_transactional = "transactional_id" in options
         self._producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=_ANY_SIZE, **options
         )
@@ -257,7 +258,8 @@ class _Producing(TransactionalProducer):
                 await self._producer.send(topic, record.value, record.key, partition, headers=list(record.headers)),
             )
         where = DefaultPartitioner()(record.key, known, known) if partition is None else partition
-        return cast("Awaitable[object]", await self._producer.send_batch(batch_of(record), topic, partition=where))
+        batch = batch_of(record, is_transactional=self._is_transactional)
+        return cast("Awaitable[object]", await self._producer.send_batch(batch, topic, partition=where))
 
 
 def _with_tls(options: Mapping[str, object]) -> dict[str, object]:

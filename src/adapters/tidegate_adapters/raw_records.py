@@ -26,11 +26,18 @@ _LENGTH, _MAGIC, _OVERHEAD = slice(8, 12), 16, 12
 _HEADERS_SINCE: Final = 2
 """The format that has headers."""
 _BATCH_SIZE: Final = 16_384
+_PLAIN: Final = 0
+"""Not compressed."""
 
 
-def batch_of(record: Send) -> Any:
-    """A batch for aiokafka's producer with this record, and its names of headers as they were."""
-    batch = _Batch(_BATCH_SIZE, 0)
+def batch_of(record: Send, *, is_transactional: bool = False) -> Any:
+    """A batch for aiokafka's producer with this record, and its names of headers as they were.
+
+    Args:
+        record: What is to be sent.
+        is_transactional: Whether the producer has a transactional id.
+    """
+    batch = _Batch(_BATCH_SIZE, is_transactional=is_transactional)
     headers = [(_Name(name), value) for name, value in record.headers]
     batch.append(timestamp=None, key=record.key, value=record.value, headers=headers)
     return batch
@@ -98,11 +105,11 @@ class _Name(str):
 class _Batch(BatchBuilder):  # type: ignore[misc]  # likewise
     """One that is made in pure Python, which asks a name for its bytes."""
 
-    def __init__(self, size: int, compression: int) -> None:
-        super().__init__(size, compression)
+    def __init__(self, size: int, *, is_transactional: bool) -> None:
+        super().__init__(size, _PLAIN)
         self._builder = _DefaultRecordBatchBuilderPy(
-            2, compression, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=0, batch_size=size
-        )
+            2, _PLAIN, is_transactional=is_transactional, producer_id=-1, producer_epoch=-1, base_sequence=0, batch_size=size
+        )  # fmt: skip
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         self._builder.set_producer_state(producer_id, producer_epoch, base_sequence)
