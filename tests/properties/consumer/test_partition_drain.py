@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.properties.consumer.partition_helpers import (
     FLAT,
     TP,
@@ -19,11 +20,14 @@ from tidegate.consumer.commands import (
     DrainTimerFired,
     Fetch,
     Fetched,
+    Handle,
     Interrupt,
     Lost,
+    RecordsParked,
     Release,
     Revoked,
     StartDrainTimer,
+    WorkReported,
 )
 from tidegate.consumer.drain import Budget, InFlight, Stage
 from tidegate.consumer.fanout import (
@@ -35,9 +39,12 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.partition import (
     FailurePolicy,
     PartitionRules,
+    PartitionState,
+    Unassigned,
 )
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import SECOND
+from tidegate.model.records import TopicPartition
 
 
 def test_a_drain_interrupts_then_abandons_then_commits() -> None:
@@ -124,3 +131,19 @@ def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
         Cancel,
         Release,
     ]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_what_is_parked_while_it_drains_keeps_nobody_waiting(*, is_told: bool) -> None:
+    """Laws P5 and P15: it is left to the next owner, whether or not the report says that its work has ended. Found by the
+    scenario `partition.parks`: where it did, the partition was released only when the time to drain was over.
+    """
+    rules, orders = PartitionRules(metadata_max=0), TopicPartition("orders", 0)
+    state: PartitionState = Unassigned()
+    for event in (Assigned(orders, 1, 0), Fetched(orders, 1, (0,)), Revoked(orders)):
+        state = rules.step(state, event).state
+    ended = Handle((0,)) if is_told else None
+    parked = rules.step(state, WorkReported(orders, 1, RecordsParked((0,), SECOND), ended))
+
+    assert parked.state == Unassigned()
+    assert Release(orders) in parked.commands

@@ -495,7 +495,8 @@ class PartitionRules:
             commands = tuple([self._retry_timer(part, Handle((each,), what.attempt)) for each in offsets])
         if isinstance(ended, Handle):  # what else it was asked for has failed
             rest = self._handled(part, work, RecordsHandled(attempt=ended.attempt), ended)
-            return Step(rest.state, (*commands, *rest.commands))
+            if rest.state is not part:
+                return Step(rest.state, (*commands, *rest.commands))
         return self._moved(part, commands=commands) if offsets else Step(part)
 
     def _failed(self, part: Owned, offsets: Sequence[int], attempt: int) -> tuple[Owned, tuple[Command, ...]]:

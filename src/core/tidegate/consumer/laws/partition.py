@@ -16,7 +16,7 @@ from tidegate.model.effects import Effect
 
 __all__ = [
     "all_is_processed", "batch_is_its_parts", "changes_nothing", "committed_is_finished", "committed_never_falls",
-    "failures_are_not_committed", "fetches_what_is_free", "has_backed_off", "has_nothing_to_start",
+    "failures_are_not_committed", "fetches_what_is_free", "has_backed_off", "has_not_failed", "has_nothing_to_start",
     "is_committed_up_to_a_failure", "is_failed_and_told", "is_left_to_the_next_owner", "is_not_run", "is_put_off", "is_released", "nothing_else_waits", "one_commit_in_flight",
     "only_the_owner_handles", "passes_nothing_unfinished", "starts_nothing", "takes_nothing_behind",
     "tasks_are_bounded", "waits_its_turn",
@@ -180,6 +180,12 @@ def is_put_off(before: Owned, after: Owned, offsets: Collection[int]) -> bool:
     others = {each for each in before.asked if each.work.offsets[0] not in offsets}
     runs = {each.work.offsets[0] for each in after.asked}
     return is_left_to_the_next_owner(before, after) and others <= {*after.asked} and runs.isdisjoint(offsets)
+
+
+def has_not_failed(part: Owned, commands: Iterable[Effect[object]]) -> bool:
+    """Law P15: where nothing is raised, and some is parked, nothing has failed, and nothing is another attempt."""
+    works = (command.request for command in commands if isinstance(command, Work))
+    return not part.failed and all(request.attempt == 1 for request in works if isinstance(request, Handle))
 
 
 def has_backed_off(command: Effect[object], timers: Iterable[StartRetryTimer]) -> bool:

@@ -24,6 +24,7 @@ from tidegate.consumer.commands import (
     Handle,
     Interrupt,
     RecordsHandled,
+    RecordsParked,
     Release,
     StartDrainTimer,
     Work,
@@ -57,6 +58,7 @@ from tidegate.consumer.scenarios.partition_states import (
     NUMBERS,
     ONE_COMMIT,
     OWNER,
+    PARKED,
     TOPIC,
     Commands,
     Polling,
@@ -73,6 +75,7 @@ from tidegate.consumer.scenarios.partition_states import (
     is_held,
     is_in_turn,
     is_loaded_less,
+    is_parked,
     is_removed_in_work,
     is_stuck,
     is_tried_again,
@@ -85,6 +88,7 @@ from tidegate.consumer.scenarios.partition_states import (
     stands_still,
 )
 from tidegate.model.effects import Effect
+from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.sim.actors import Network
 from tidegate.sim.faults import Fault, Faults, Which
@@ -97,7 +101,7 @@ from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
     "BATCHES", "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client", "group",
-    "in_batches", "is_commit", "is_delivery", "is_timer", "is_work", "moves", "one_by_one", "partition", "with_a_sink",
+    "in_batches", "is_commit", "is_delivery", "is_timer", "is_work", "moves", "one_by_one", "parks", "partition", "with_a_sink",
 ]  # fmt: skip
 
 _NOBODY: Final = ("",) * len(NUMBERS)
@@ -221,6 +225,20 @@ def in_batches(means: Meaning) -> Meaning:
     return meaning
 
 
+def parks(means: Meaning) -> Meaning:
+    """User code handles a record, or asks to be called again with it later."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        yield from means(effect, world, who)
+        match effect:
+            case Work(_, _, Handle(offsets, attempt)):
+                yield world, RecordsParked(offsets, SECOND, attempt)
+            case _:
+                pass
+
+    return meaning
+
+
 def one_by_one(means: Meaning) -> Meaning:
     """Records come one by one."""
 
@@ -248,6 +266,10 @@ _MOVES: Final[Mapping[str, Law]] = MappingProxyType({"a partition moves": moves}
 
 def _has_one_commit(part: Owned, commands: Commands) -> bool:
     return laws.partition.one_commit_in_flight(commands, part.generation)
+
+
+def _has_not_failed(part: Owned, commands: Commands) -> bool:
+    return laws.partition.has_not_failed(part, commands)
 
 
 def _has_nothing_to_start(part: Owned, _: Commands) -> bool:
@@ -335,6 +357,7 @@ def partition(
             **({} if evicts else {OWNER: tuple(map(is_handled_by_owner, names))}),
             BOUNDED: tuple(is_bounded(name, rules.running_max) for name in names),
             DRAINS: tuple(of_owned(name, _has_nothing_to_start) for name in names),
+            **({PARKED: tuple(of_owned(name, _has_not_failed) for name in names)} if user is parks else {}),
             **(
                 {}
                 if rules.ordering is Ordering.UNORDERED
@@ -679,6 +702,21 @@ SCENARIOS: Final = (
         ),
         thorough=partial(partition, BATCHES, records=3, rebalances=1, budget=1, user=in_batches, batches=True),
         large=partial(partition, BATCHES, records=5, rebalances=3, budget=3, user=in_batches, batches=True),
+    ),
+    Shipped(
+        "partition.parks",
+        partial(
+            partition,
+            BY_KEY,
+            summary="records are parked, at any time and as often as may be: their keys wait, and others go on",
+            records=2,
+            rebalances=0,
+            budget=1,
+            user=parks,
+            goals={"a record is parked": is_parked},
+        ),
+        thorough=partial(partition, BY_KEY, records=3, rebalances=0, budget=1, user=parks),
+        large=partial(partition, BY_KEY, records=len(KEYS), rebalances=3, budget=3, user=parks),
     ),
     Shipped(
         "partition.held",

@@ -10,7 +10,7 @@ from tidegate.consumer.backpressure import Held, Hold, Plan
 from tidegate.consumer.commands import Request, Work
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import DeliverRecords
-from tidegate.consumer.handling import Handling
+from tidegate.consumer.handling import Handling, RecordPhase
 from tidegate.consumer.partition import Ordering, Owned, Phase, Unassigned
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Effect
@@ -35,6 +35,7 @@ __all__ = [
     "NUMBERS",
     "ONE_COMMIT",
     "OWNER",
+    "PARKED",
     "TOPIC",
     "Commands",
     "Polling",
@@ -51,6 +52,7 @@ __all__ = [
     "is_held",
     "is_in_turn",
     "is_loaded_less",
+    "is_parked",
     "is_removed_in_work",
     "is_stuck",
     "is_tried_again",
@@ -81,6 +83,7 @@ IN_TURN: Final = "each record waits for those before it"
 NOT_RUN: Final = "what is diverted is not run"
 DRAINS: Final = "nothing is left to start once it is revoked"
 FREE: Final = "nothing is fetched while the partition is held"
+PARKED: Final = "what is parked has not failed"
 ALL: Final = "at rest every record is processed and committed"
 
 
@@ -319,6 +322,16 @@ def holds_back(state: State) -> bool:
         for _, _, part in _owned(state)
         for waiting in open_offsets(part.tracker)
         for failed in part.failed
+    )
+
+
+def is_parked(state: State) -> bool:
+    """Waits a record for its time at its first attempt?"""
+    return any(
+        each.attempt == 1
+        for _, _, part in _owned(state)
+        if isinstance(part.work, Handling)
+        for each in part.work.those(RecordPhase.BACKING_OFF)
     )
 
 

@@ -1,4 +1,4 @@
-"""Nineteen ways to get a partition wrong. Each differs from `tidegate.consumer.partition` in one place."""
+"""Twenty-two ways to get a partition wrong. Each differs from `tidegate.consumer.partition` in one place."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from tidegate.consumer.commands import (
     Handle,
     Lost,
     RecordsHandled,
+    RecordsParked,
     Release,
     Revoked,
     SlotFreed,
+    StartRetryTimer,
     WorkFailed,
     WorkReported,
 )
@@ -42,6 +44,7 @@ from tidegate.consumer.partition import (
 )
 from tidegate.consumer.scenarios.partition import (
     BATCHES,
+    BY_KEY,
     FAILS,
     GIVES_UP,
     HOLDS,
@@ -53,6 +56,7 @@ from tidegate.consumer.scenarios.partition import (
     is_commit,
     is_timer,
     one_by_one,
+    parks,
     partition,
     with_a_sink,
 )
@@ -68,6 +72,7 @@ from tidegate.consumer.scenarios.partition_states import (
     NOT_RUN,
     ONE_COMMIT,
     OWNER,
+    PARKED,
 )
 from tidegate.consumer.watermark import OffsetTracker, committable, completed, done_offsets
 from tidegate.model.effects import Effect
@@ -183,6 +188,30 @@ def drops_failures_of_a_batch(rules: PartitionRules, state: PartitionState, even
             return rules.step(state, WorkReported(partition, generation, RecordsHandled(tuple(done), (), attempt)))
         case _:
             return rules.step(state, event)
+
+
+def parking_is_done(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """What is parked counts as done."""
+    match event:
+        case WorkReported(partition, generation, RecordsParked(offsets, _, attempt)):
+            return rules.step(state, WorkReported(partition, generation, RecordsHandled(offsets, (), attempt)))
+        case _:
+            return rules.step(state, event)
+
+
+def parking_is_a_failure(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Who asks to be called again later has failed."""
+    match event:
+        case WorkReported(partition, generation, RecordsParked(offsets, _, attempt)):
+            return rules.step(state, WorkReported(partition, generation, RecordsHandled((), offsets, attempt)))
+        case _:
+            return rules.step(state, event)
+
+
+def forgets_what_is_parked(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Nobody sets a timer for what is parked."""
+    done = rules.step(state, event)
+    return Step(done.state, tuple(each for each in done.commands if not isinstance(each, StartRetryTimer)))
 
 
 def takes_out_of_turn(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
@@ -438,6 +467,30 @@ SPECIMENS: Final = (
         ALL,
         "Planted: whoever takes the result of a batch for that of each record loses the one that failed.",
         of="partition.batches",
+    ),
+    planted(
+        "parking_is_done",
+        parking_is_done,
+        partial(partition, BY_KEY, step=parking_is_done, records=1, rebalances=0, budget=0, user=parks),
+        FINISHED,
+        "Planted: a consumer that commits whatever its handler did not raise at loses what was put off.",
+        of="partition.parks",
+    ),
+    planted(
+        "parking_is_a_failure",
+        parking_is_a_failure,
+        partial(partition, BY_KEY, step=parking_is_a_failure, records=1, rebalances=0, budget=0, user=parks),
+        PARKED,
+        "Planted: where to wait is to raise, attempts are used up by waiting.",
+        of="partition.parks",
+    ),
+    planted(
+        "forgets_what_is_parked",
+        forgets_what_is_parked,
+        partial(partition, BY_KEY, step=forgets_what_is_parked, records=1, rebalances=0, budget=0, user=parks),
+        ALL,
+        "Planted: what is put off waits for a timer, and for nothing else.",
+        of="partition.parks",
     ),
     planted(
         "takes_out_of_turn",
