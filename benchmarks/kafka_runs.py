@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from tests.integration.kafka_runs import judged
+from tests.integration.kafka_runs import KINDS, judged
 
 RUNS = 200
 
@@ -26,6 +26,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     print(f"without a fault  {rate(lambda _: ('nothing',)):6.0f} runs a second")
     print(f"with a request that fails  {rate(lambda _: ('request',)):6.0f} runs a second")
+    print(f"with each kind of fault in turn  {rate(lambda seed: (KINDS[seed % len(KINDS)],)):6.0f} runs a second")
 
 
 if __name__ == "__main__":

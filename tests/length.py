@@ -89,8 +89,9 @@ KAFKA_SCRIPTS: Final = _either(20, 200)
 """Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
 KAFKA_TABLE_STEP: Final = _either(3, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
-KAFKA_RUNS: Final = _either(1_000, 100_000)
-"""Short runs of workers on the simulated Kafka, by seed, spread over the kinds of faults: rarer interleavings."""
+KAFKA_RUNS: Final = _either(1_500, 100_000)
+"""Short runs of workers on the simulated Kafka, by seed, spread over the kinds of faults: rarer interleavings. The first is
+what two slow cores make in 40 s."""
 ONCE_RUNS: Final = _either(40, 10_000)
 """The same with answers in transactions: rarer moments at which one is cut off."""
 PLANTED_RUNS: Final = 200
