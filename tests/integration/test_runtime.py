@@ -640,3 +640,33 @@ def test_calls_with_nothing_have_ended_at_once() -> None:
         await runtime.close()
 
     asyncio.run(scenario())
+
+
+def test_calls_that_do_not_wait_share_a_task() -> None:
+    """A runner that is as good as new is used again; one in which code has set a context variable is not."""
+
+    @attrs.frozen
+    class Asks:
+        def step(self, state: int, event: object) -> Step[int, object]:
+            return Step(state, (event,)) if isinstance(event, str) else Step(state + len(event))  # type: ignore[arg-type]
+
+    async def scenario(*, sets: bool) -> int:
+        tasks: set[int] = set()
+        kept: list[object] = []
+
+        async def code(given: object) -> None:
+            if sets:
+                PLACE.set(given)
+            task = asyncio.current_task()
+            kept.append(task)  # or another may come to have its id
+            tasks.add(id(task))
+
+        runtime: Runtime[int, object, object]
+        runtime = Runtime(Asks(), 0, lambda _: CallEach(code, range(20)), lambda _, reply: reply)
+        runtime.tell("asked")
+        assert await asyncio.wait_for(runtime.until(lambda state: state == 20), 10) == 20
+        await runtime.close()
+        return len(tasks)
+
+    assert asyncio.run(scenario(sets=False)) <= 2
+    assert asyncio.run(scenario(sets=True)) == 20
