@@ -23,11 +23,12 @@ from typing import Any, Final, cast, final
 
 import attrs
 import pytest
+from aiokafka import errors
 from tests.integration.kafka_runs import DRAIN, KINDS, course, found, judged, line, page_of
 from tests.length import KAFKA_RUNS, PLANTED_RUNS
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.commands import Event, Measured
+from tidegate.consumer.commands import CommitRefused, Committed, CommitUnknown, Event, Measured, MetadataRefused
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
@@ -44,6 +45,7 @@ from tidegate_adapters.kafka_ports import Client
 from tidegate_adapters.runtime import Runtime
 from tidegate_adapters.sending import DeadLetters, Sender
 from tidegate_adapters.simulated_kafka import Network, SimulatedBroker, SimulatedConsumer
+from tidegate_adapters.simulated_kafka.requests import OffsetCommit, Request
 from tidegate_adapters.store import read as read_trace
 from tidegate_adapters.testing import run
 from tidegate_adapters.undone import Records
@@ -302,3 +304,49 @@ def test_what_is_held_up_is_measured_in_bytes() -> None:
 
     run(main, 1)
     assert sizes == {0, 12}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (errors.IllegalGenerationError, CommitRefused),
+        (errors.OffsetMetadataTooLargeError, MetadataRefused),
+        (errors.UnknownError, CommitUnknown),
+        (None, Committed),
+    ],
+)
+def test_what_a_commit_is_answered_is_told(code: Any, kind: type[Event]) -> None:
+    """As what it is, and first: refused, refused for what is committed along with it, unknown, taken."""
+    told: list[type[Event]] = []
+
+    async def main(random: Random) -> None:
+        broker = SimulatedBroker({"t": 1})
+        broker.append("t", 0, b"key")
+        answers = [code]
+
+        def strike(_: str, request: Request) -> Any:
+            return answers.pop() if answers and isinstance(request, OffsetCommit) else None
+
+        network = Network(broker, random, strike=strike)
+
+        async def handle(_: Record) -> None: ...
+
+        def observe(event: Event, _: ConsumerState) -> None:
+            if isinstance(event, CommitRefused | MetadataRefused | CommitUnknown | Committed):
+                told.append(type(event))
+
+        worker = Worker(["t"], handle, bootstrap="simulated", group="g", observe=observe)
+        running = asyncio.get_running_loop().create_task(
+            worker.run(
+                lambda *_: cast(
+                    "Client",
+                    SimulatedConsumer(network, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False),
+                )
+            )
+        )
+        await asyncio.sleep(15)
+        worker.stop()
+        await running
+
+    run(main, 1)
+    assert told[:1] == [kind]
