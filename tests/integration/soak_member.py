@@ -27,7 +27,7 @@ from tidegate_adapters.kafka import Later, OnFailure, Send, Worker
 
 MEASURES: Final = ("bytes", "blocks", "descriptors", "tasks", "threads")
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-EVERY: Final = 100
+EVERY: Final = 10
 """So many records leave behind a descriptor, a task and a thread, where these are to leak."""
 
 
@@ -60,7 +60,7 @@ class Handler:
         """Also in a thread."""
         self.count += 1
         if "blocks" in self.leaks or "bytes" in self.leaks:
-            self.kept.append(bytearray(2_000))
+            self.kept.append([bytearray(1_000) for _ in range(8)])
         if self.count % EVERY == 0 and "descriptors" in self.leaks:
             self.kept.append(os.open(os.devnull, os.O_RDONLY))
         if self.count % EVERY == 0 and "threads" in self.leaks:
@@ -82,7 +82,7 @@ async def main() -> None:
     partition = PartitionRules(ordering=Ordering.BY_KEY)
     worker = Worker(
         {f"{topic}.a": handler, f"{topic}.b": handler.handle}, bootstrap=bootstrap, group=f"group-{topic}",
-        consumer=ConsumerRules(executors=32, partition=partition), metrics=CollectorRegistry(), retries=1, backoff=Fixed(SECOND // 100),
+        consumer=ConsumerRules(executors=16, partition=partition), metrics=CollectorRegistry(), retries=1, backoff=Fixed(SECOND // 100),
         on_failure=OnFailure.DEAD_LETTER, dead_letter=f"{topic}.out",
     )  # fmt: skip
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

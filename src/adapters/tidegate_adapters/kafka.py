@@ -96,7 +96,7 @@ class Worker:
 
     Args:
         topics: What to consume: names, and patterns that begin with `^`, for which new topics are looked for every
-            `metadata_max_age_ms`. Or the handler of each: `{"orders": ship, "^audit[.].*": keep}`.
+            `metadata_max_age_ms`; they do not match the dead-letter topics of the worker. Or the handler of each: `{"orders": ship, "^audit[.].*": keep}`.
         handle: The user's code, called with each record at least once: an async function, or a plain one, which runs in a
             thread. It answers None, or what is to be sent before the record counts as done: a `Send`, or several. Where it
             raises `Later`, it is called again after a while; where it raises anything else, `on_failure` says what follows: by
@@ -110,7 +110,7 @@ class Worker:
             or raised is for all of the list, which is tried again, skipped and dead-lettered as a whole. With an order by key
             there is one record of a key in it.
         decode: Makes of a record what its handler gets; async or not.
-        undecodable: What becomes of a record that this raises at.
+        undecodable: What becomes of a record that this raises at, or that has a header whose name is not UTF-8.
         on_failure: What becomes of a record that has failed for good; in the place of the rules' `failure_policy`.
         dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record. What is written there,
             `tidegate.sinks.dead_records` says.
