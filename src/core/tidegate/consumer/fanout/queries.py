@@ -110,7 +110,8 @@ def load_in(state: Fanout, number: int, active: Collection[int]) -> Load:
         Misuse: An argument is of another type.
     """
     check_type(state, Fanout, "a state of windows")
-    check_types((number, *active), int, "the number of a window")
+    check_type(number, int, "the number of a window")
+    check_types(active, int, "the number of a window")
     window = window_of(state, number)
     return _load(state, () if window is None else (window,), active)
 
