@@ -89,7 +89,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a generation is not asked for": Bug(
         Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("requests",)
     ),
-    "the next owner begins one too late": Bug(kafka_ports.committed, "else (found.offset,", "else (found.offset + 1,", AGAIN),
+    "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
     "a commit is one too high": Bug(Committing._sent, "(each.position, each.metadata)", "(each.position + 1, each.metadata)"),
     "nothing is drained": Bug(Member._revoked, "await wait.wait()", "pass", (*AGAIN, "slow", "hangs")),
     "paused partitions stay so": Bug(Member._poll, "for each in plan.resume if", "for each in () if"),
@@ -116,9 +116,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a dead letter is not waited for": Bug(UserCode._answered_for, "await self._dead_letters.write(record, failed)", "asyncio.ensure_future(self._dead_letters.write(record, failed))", ("letters",)),
     "a dead letter that fails counts": Bug(DeadLetters.write, "await asyncio.sleep(then.delay / SECOND)", "return", ("letters",)),
     "what fails is skipped": Bug(UserCode._answered_for, "is not None", "is None", ("letters",)),
-    "a partition that begins nowhere is told to nobody": Bug(
-        Member._resumed, 'raise TidegateError(f"nobody says what is committed for {partition}", why=named(error)) from error', "return", ("requests", "request")
-    ),
     "what a hook leaves unanswered is waited for": Bug(
         PartitionRules._window_reported, "if ended is not None and isinstance(part.work, Windowed):", "if False:", ("partial",)
     ),
@@ -141,7 +138,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         ("requests", "request"),
     ),
     "records of what was let go are kept": Bug(Member._begin, "self._forget(partition)", "pass", AGAIN),
-    "a client that does not start is not stopped": Bug(Member._finish, "await self._client.stop()", "pass", ("requests", "request")),
+    "a client that does not start is not stopped": Bug(Member._left, "await self._client.stop()", "pass", ("requests", "request")),
     "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("commits",)),
     "a commit that is refused is told as committed": Bug(Member._committed, "return found.reply", "return None", ("requests", "request", "evicted")),
     "runners are not woken": Bug(Runtime._call_in, "idle.set_result(None)", "pass"),

@@ -79,6 +79,7 @@ from tidegate.model.instants import PPM, SECOND, ClockName, Instant, jittered
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
+from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.handlers import is_pattern
@@ -152,14 +153,15 @@ class Member:
         self._granted: dict[int, int | None] = {}
         """By our generation, the client's."""
         self._records = Records()
+        self._beginnings = Beginnings(client, settings)
         self._transactions = (
-            None if transact is None else Transactions(transact, settings.group, self._known, self._is_current)
+            None
+            if transact is None
+            else Transactions(transact, settings.group, self._beginnings.known, self._is_current)
         )
         self._user_code = UserCode(
             code, settings, self._records, sender, tallies, self._runtime.tell, self._transactions
         )
-        self._beginnings: dict[TopicPartition, int] = {}
-        """Where partitions began that the group had committed nothing for."""
         self._may_poll: asyncio.Event | None = None
         """Where the loop of polls waits until something may be polled."""
         self._releases: dict[TopicPartition, list[asyncio.Event]] = {}
@@ -280,6 +282,7 @@ class Member:
         for waits in self._releases.values():  # or the client waits for its listener
             for wait in waits:
                 wait.set()
+        await self._beginnings.close()
         await self._committing.close()
         await self._runtime.close()
         with suppress(ports.KAFKA_ERROR, TimeoutError):
@@ -509,40 +512,15 @@ class Member:
     async def _begins_at(self, partition: TopicPartition, generation: int) -> tuple[int, str]:
         """Where it begins; where positions are committed in transactions, once its former owner is fenced."""
         if self._transactions is None:
-            return await ports.committed(self._client, partition) or await self._beginning(partition)
+            return await self._beginnings.at(partition)
         found = await self._transactions.take_over(partition, generation)
         self._client.seek(theirs(partition), found[0])  # it may have been its own before, and be read beyond that
         return found
-
-    async def _known(self, partition: TopicPartition) -> tuple[int, str]:
-        """What is committed; where nothing is, where it began when it was first asked for."""
-        found = await ports.committed(self._client, partition)
-        if found is not None:
-            return found
-        if partition not in self._beginnings:
-            told, (position, _) = self._settings, await self._beginning(partition)
-            is_said = told.start_time is not None or partition in told.start_offsets
-            if not is_said and told.options.get("auto_offset_reset") == "latest":
-                position = await ports.end(self._client, partition)
-            self._beginnings[partition] = position
-        return self._beginnings[partition], ""
 
     def _is_current(self, generation: int) -> bool:
         """Whether the client is a member of the generation in which something was assigned."""
         granted, now = self._granted.get(generation, ports.NO_GENERATION), ports.generation_of(self._client)
         return granted is None or (granted != ports.NO_GENERATION and granted == now)
-
-    async def _beginning(self, partition: TopicPartition) -> tuple[int, str]:
-        """Where nothing is committed: where the settings say, or where the client finds by itself."""
-        time, position = self._settings.start_time, self._settings.start_offsets.get(partition)
-        if position is None and time is not None:
-            position = await ports.offset_at(self._client, partition, time)
-        if position is None and self._settings.options.get("auto_offset_reset") == "latest":
-            position = await ports.end(self._client, partition)
-        if position is None:
-            return 0, ""
-        self._client.seek(theirs(partition), position)
-        return position, ""
 
     # --- commands ---
 

@@ -34,7 +34,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "Client", "Connect", "Produce", "Producer", "Received", "absent", "beginning", "brokers",
+    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "Client", "Committed", "Connect", "Produce", "Producer", "Received", "absent", "beginning", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "theirs", "transaction_failure", "transactional_producer",
 ]  # fmt: skip
@@ -150,6 +150,10 @@ class _OffsetAndMetadata(Protocol):
     def offset(self) -> int: ...
     @property
     def metadata(self) -> str: ...
+
+
+Committed: TypeAlias = tuple[int, str]
+"""A position, and what was committed along with it."""
 
 
 class _Coordinator(Protocol):
@@ -293,19 +297,20 @@ def check_options(options: Collection[str]) -> None:
             raise Misuse(f"{name} is not an option of a worker", why=why, todo=near)
 
 
-async def committed(consumer: Client, partition: TopicPartition) -> tuple[int, str] | None:
-    """The position that the group has committed, if any, and what was committed along with it.
+async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+    """The positions that the group has committed, as far as it has any, and what was committed along with them.
 
     The client has no public call that answers both at once, and from two answers one may be older than the other. Where
-    the call that it uses itself is missing, the position comes alone: then records are done again, which is safe.
+    the call that it uses itself is missing, positions come alone: then records are done again, which is safe.
     """
     coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):
-        position = await consumer.committed(theirs(partition))
-        return None if position is None else (position, "")
+        alone = {each: await consumer.committed(theirs(each)) for each in partitions}
+        return {each: (position, "") for each, position in alone.items() if position is not None}
     assert coordinator is not None
-    found = (await coordinator.fetch_committed_offsets([theirs(partition)])).get(theirs(partition))
-    return None if found is None or found.offset < 0 else (found.offset, found.metadata or "")
+    found = await coordinator.fetch_committed_offsets([*map(theirs, partitions)])
+    known = {ours(each): (at.offset, at.metadata or "") for each, at in found.items()}
+    return {each: known[each] for each in partitions if known.get(each, (-1, ""))[0] >= 0}
 
 
 NO_GENERATION: Final = -1

@@ -1,7 +1,8 @@
 """Reducers as actors: long-lived machines whose commands come true later, and come back as events.
 
 Commands come true in any order; the events of what came true come in any order; the events of the world (an inbox) are taken in
-theirs. Between a command's coming true and the reducer's receiving the event others may act, where they can see the command (`split`).
+theirs. Whoever runs a reducer may hand over what has come in one turn of its own, merged into fewer events (`merge`): then all
+that has come may be received at once, in each order, beside one by one. Between a command's coming true and the reducer's receiving the event others may act, where they can see the command (`split`).
 An answer that changes nothing, such as an empty page to one who asks for it again, need not come: a reducer that waits for
 news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
 A timer that fires early is a stall, so it spends a fault; a reducer can take a command back as long as it has not come true.
@@ -25,7 +26,8 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TypeAlias, TypeVar, final
+from itertools import permutations
+from typing import Any, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -41,7 +43,7 @@ from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
 from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place
 
-__all__ = ["Completed", "Crash", "EventFor", "Machine", "ReducerProcess", "Restart", "Running", "Stepping"]
+__all__ = ["Completed", "Crash", "EventFor", "Machine", "Merge", "ReducerProcess", "Restart", "Running", "Stepping"]
 
 
 # Each reducer has states, events and commands of its own; the simulator only passes them on.
@@ -49,6 +51,8 @@ Stepping: TypeAlias = Callable[..., Step[object, Effect[object]]]
 """(state, event) -> the next state and commands."""
 EventFor: TypeAlias = Callable[..., object | None]
 """(command, reply) -> the event that tells of it, or None."""
+Merge: TypeAlias = Callable[[Sequence[Any]], Sequence[object]]
+"""The events of a turn -> what is told."""
 _CarriedOut: TypeAlias = Callable[..., Program[object] | None]
 """A command -> a new run of the program that carries it out; None where it is one effect of the world."""
 
@@ -131,6 +135,7 @@ class ReducerProcess:
         at_once: Commands that come true as they are made, and that no event follows.
         carried_out: Commands that a program carries out.
         ends: Commands that end as they are taken back, refused, which is told at once.
+        merge: Where several events may be received in one turn: what the reducer is told of them, in their order.
     """
 
     name: str
@@ -144,6 +149,7 @@ class ReducerProcess:
     at_once: Which = no_effects
     carried_out: _CarriedOut = _by_the_world
     ends: Which = no_effects
+    merge: Merge | None = None
     asker: Asker = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
     behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict)
@@ -209,6 +215,25 @@ class ReducerProcess:
         if events := world.read(inbox(self.name)):
             taken = world.write(inbox(self.name), events[1:])
             yield ActorStep(Label(f"receives {events[0]}"), self.take(taken, machine, events[0]))
+        if self.merge is not None and len(machine.arrived) + len(events) > 1:
+            yield from self.receives_together(world, machine, events[:1], self.merge)
+
+    def receives_together(
+        self, world: World, machine: Machine, first: tuple[object, ...], merge: Merge
+    ) -> Iterator[ActorStep]:
+        """All that has come is received in one turn, in any order, with the next event of the world or without."""
+        rest = attrs.evolve(machine, arrived=())
+        for come, left in (((), 0), (first, 1)) if first else (((), 0),):
+            taken = world.write(inbox(self.name), world.read(inbox(self.name))[left:]) if left else world
+            for events in permutations((*machine.arrived, *come)):
+                if len(events) > 1:
+                    after = taken.write(self.place, rest)
+                    for event in merge(events):
+                        here = after.read(self.place)
+                        assert isinstance(here, Machine), "an event makes no reducer crash"
+                        after = self.take(after, here, event)
+                    said = ", then ".join(map(str, events))
+                    yield ActorStep(Label(f"receives {said}"), after)
 
     # commands that are one effect
 

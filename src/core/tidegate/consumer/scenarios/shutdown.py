@@ -30,13 +30,14 @@ from tidegate.consumer.worker import (
     WorkerRules,
     WorkerState,
     event_for,
+    merged,
 )
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
-from tidegate.sim.reducers import Crash, Machine, ReducerProcess
+from tidegate.sim.reducers import Crash, Machine, Merge, ReducerProcess
 from tidegate.sim.scenario import Actor, ActorStep, Label, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
@@ -193,6 +194,7 @@ def shutdown(
     rebalances: int = 1,
     budget: int = 1,
     signals: int = 2,
+    merge: Merge | None = None,
 ) -> Scenario:
     """Two workers and one partition, which is at first that of the one who is asked to stop.
 
@@ -204,6 +206,7 @@ def shutdown(
         rebalances: How often the group may rebalance for no reason.
         budget: How many faults may strike the one who stops.
         signals: How often it is asked, at most.
+        merge: What is told of the events of a turn, where the one who stops receives several in one.
     """
     coordinator = Coordinator(_TOPIC, lambda consumer, _: consumer)
     means = _in_a_group(broker(records), coordinator)
@@ -219,6 +222,7 @@ def shutdown(
             is_commit,
             at_once=_is_at_once,
             ends=is_work,
+            merge=merge if name == _STOPS else None,
         )
         for name, faults in ((_STAYS, Faults()), (_STOPS, Faults(FAULTS)))
     )
@@ -389,6 +393,18 @@ SCENARIOS: Final = (
         partial(shutdown, rebalances=0),
         thorough=shutdown,
         large=partial(shutdown, records=4, rebalances=2, budget=3),
+    ),
+    Shipped(
+        "shutdown.turns",
+        partial(
+            shutdown,
+            summary="the same where events that have come are one step of it, as the runtime hands them over",
+            rebalances=0,
+            signals=1,
+            merge=merged,
+        ),
+        thorough=partial(shutdown, merge=merged),
+        large=partial(shutdown, records=3, rebalances=1, budget=2, merge=merged),
     ),
     Shipped(
         "shutdown.rebalance",

@@ -1,7 +1,8 @@
-"""Ten ways to get a shutdown wrong. Each differs from `tidegate.consumer.worker`, or from the partition in it, in one place."""
+"""Eleven ways to get a shutdown wrong. Each differs from `tidegate.consumer.worker`, or from the partition in it, in one place."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -33,10 +34,12 @@ from tidegate.consumer.worker import (
     StartLeaveTimer,
     WorkerRules,
     WorkerState,
+    merged,
 )
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import Duration
 from tidegate.model.reducer import Step
+from tidegate.sim.reducers import Merge
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -120,6 +123,11 @@ def drains_for_itself(rules: WorkerRules, state: WorkerState, event: ShutdownEve
     return Step(done.state, tuple(command for command in done.commands if not isinstance(command, Release)))
 
 
+def tells_the_first_of_a_turn(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
+    """Of the events that come in one turn only the first is told."""
+    return merged(events[:1])
+
+
 def planted(
     name: str,
     bug: object,
@@ -133,6 +141,7 @@ def planted(
     budget: int = 0,
     signals: int = 1,
     alone: bool = False,
+    merge: Merge | None = None,
 ) -> Specimen:
     """The scenario with the bug in its place."""
     make = partial(
@@ -144,8 +153,9 @@ def planted(
         rebalances=rebalances,
         budget=budget,
         signals=signals,
+        merge=merge,
     )
-    of = "shutdown.rebalance" if rebalances else "shutdown"
+    of = "shutdown.turns" if merge else "shutdown.rebalance" if rebalances else "shutdown"
     return Specimen(f"shutdown.{name}", make, law, source, of, alone)
 
 
@@ -228,5 +238,12 @@ SPECIMENS: Final = (
         step=drains_for_itself,
         records=1,
         rebalances=1,
+    ),
+    planted(
+        "tells_the_first_of_a_turn",
+        tells_the_first_of_a_turn,
+        GONE,
+        "Planted: whoever gathers events for a turn keeps one place for them.",
+        merge=tells_the_first_of_a_turn,
     ),
 )
