@@ -70,17 +70,19 @@ def _is_secret_path(path: FieldPath) -> bool:
     return any(map(is_secret_name, path))
 
 
+@lru_cache(1024)
+def _is_of_secret_text(path: FieldPath) -> bool:
+    return path[-2:] == _BY_POSITION or any(map(_SECRET_TEXT.search, path))
+
+
 def _looks_secret(path: FieldPath, value: object) -> bool:
     """Does the value look like a secret, by the names that lead to it, for want of one, or by what it says?"""
     if _is_secret_path(path):
         return True
-    if type(value) is int:
+    if not isinstance(value, str | bytes):
         return False
-    if path[-2:] == _BY_POSITION and isinstance(value, str | bytes):
-        return True
-    if isinstance(value, bytes):
-        return any(map(_SECRET_TEXT.search, path)) or _looks_secret(path, value.decode(errors="replace"))
-    return isinstance(value, str) and (any(map(_SECRET_TEXT.search, path)) or redacted(value) != value)
+    text = value if isinstance(value, str) else value.decode(errors="replace")
+    return _is_of_secret_text(path) or redacted(text) != text
 
 
 @final
