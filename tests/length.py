@@ -84,10 +84,6 @@ LONG_COUNTEREXAMPLES: Final = _either(in_part=False, at_length=True)
 HASH_SEEDS: Final = _either(4, 10)
 """Processes under different hash seeds that explore the same five scenarios: rarer orders of sets."""
 
-STORM_AGAIN: Final = _either(in_part=False, at_length=True)
-"""Whether a storm judges, too, that nothing is handled again without a need: about every second short storm finds records
-that are, half a second later by another member, and it is not known yet why."""
-
 # Of the simulated Kafka.
 KAFKA_SCRIPTS: Final = _either(20, 200)
 """Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
