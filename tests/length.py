@@ -60,6 +60,8 @@ PROJECTED: Final = _either(400, 2_000)
 """Random documents that both project."""
 FILTERED: Final = _either(10, 40)
 """Batches of random documents for each filter."""
+MONGO_CODES_STEP: Final = _either(10, 1)
+"""Every so many of the codes that MongoDB is made to say."""
 
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)

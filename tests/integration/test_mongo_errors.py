@@ -11,6 +11,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,26 +19,9 @@ from uuid import UUID
 
 import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
-from bson.errors import InvalidBSON
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
-from pymongo.errors import (
-    AutoReconnect,
-    CursorNotFound,
-    DuplicateKeyError,
-    ExecutionTimeout,
-    InvalidOperation,
-    NetworkTimeout,
-    NotPrimaryError,
-    OperationFailure,
-    ProtocolError,
-    PyMongoError,
-    WaitQueueTimeoutError,
-    WriteConcernError,
-    WriteError,
-    WTimeoutError,
-)
-from pymongo.monitoring import CommandListener, CommandStartedEvent
+from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import Action, MongoServer, Proxy, Rule
 from tests.integration.servers.mongod import mongod as binary
@@ -54,7 +38,6 @@ from tidegate.model.operations import Operation, delete_one, find_one, find_one_
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
 from tidegate_adapters.mongo_attempts import Attempts
-from tidegate_adapters.mongo_errors import Before, DriverError, failure
 
 Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., Proxy]
@@ -219,7 +202,7 @@ def test_a_server_that_is_gone_after_a_loss_does_not_make_it_undone(
     proxy = make_proxy(Rule("findAndModify", Action.DROP_REPLY, where=loses, times=1), *gone)
     [reply] = ask_sync(proxy.uri, database, INCREMENT, serverSelectionTimeoutMS=1_000)
 
-    assert reply == Ambiguous("no reply (AutoReconnect)")
+    assert type(reply) is Ambiguous, reply
     assert count(client, database) == 1
 
 
@@ -357,6 +340,56 @@ def test_a_no_to_the_drivers_second_request_stands_if_the_first_was_answered(
     assert reply == Refused(DUPLICATE_KEY)
 
 
+class Meanwhile(CommandListener):
+    """Does something between the first request and the second one."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        self._happens: Callable[[], object] | None = happens
+
+    def started(self, event: CommandStartedEvent) -> None:
+        pass
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        pass
+
+    def failed(self, _: CommandFailedEvent) -> None:
+        happens, self._happens = self._happens, None
+        if happens:
+            happens()
+
+
+@both
+@pytest.mark.parametrize("code", [189, 10107])
+def test_what_was_done_and_not_confirmed_is_not_undone_by_a_no_to_the_second_request(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, code: int
+) -> None:
+    """The code in the error of a write concern says nothing of the write, which was carried out."""
+    with ExitStack() as later, mongod.fail("findAndModify", times=1, writeConcernError={"code": code, "errmsg": ""}):
+        next_one = mongod.fail("findAndModify", times=1, errorCode=10107, errorLabels=["RetryableWriteError"])
+        listeners = [Attempts(), Meanwhile(lambda: later.enter_context(next_one))]
+        [reply] = ask(mongod.uri, database, INCREMENT, event_listeners=listeners)
+
+    assert count(client, database) == 1
+    assert type(reply) is Ambiguous, reply
+
+
+def test_a_request_that_was_never_sent_was_not_applied(
+    make_proxy: MakeProxy, client: MongoClient[Raw], database: str
+) -> None:
+    """The connection is lost while it is made; without the listener, nobody would know that it was not the request's."""
+    is_cut = False
+    cut = [Rule(name, Action.CLOSE, where=lambda _: is_cut) for name in ("hello", "ismaster", "isMaster")]
+    quiet: Raw = {"serverMonitoringMode": "poll", "heartbeatFrequencyMS": 60_000}
+    with MongoClient[Raw](make_proxy(*cut).uri, retryWrites=False, event_listeners=[Attempts()], **quiet) as cut_off:
+        assert cut_off.address
+        is_cut = True
+
+        reply = Mongo(cut_off, database)(INCREMENT)
+
+    assert type(reply) is NotApplied, reply
+    assert count(client, database) == 0
+
+
 @both
 def test_the_label_says_that_nothing_was_written(mongod: MongoServer, database: str, ask: Ask) -> None:
     """By each of the two requests."""
@@ -455,96 +488,6 @@ def test_documents_have_a_greatest_size(mongod: MongoServer, client: MongoClient
         str(reply)[:80] for reply in replies
     ]
     assert sorted(client[database][COLLECTION].find_one({"_id": "x"}) or {}) == ["_id", "count", "data"]
-
-
-# The table, where no server can be brought to say it
-
-
-NOTHING_WRITTEN: Final[Raw] = {"errorLabels": ["RetryableWriteError", "NoWritesPerformed"]}
-
-
-def said(code: int, kind: type[OperationFailure] = OperationFailure, **more: Any) -> OperationFailure:
-    """What the driver raises where the server answers with that code."""
-    return kind(str(code), code, {"code": code, **more})
-
-
-@pytest.mark.parametrize(
-    ("error", "outcome", "unknown", "open_"),
-    [
-        (said(189, WriteError), NotApplied, Ambiguous, Ambiguous),
-        (NotPrimaryError("10107", {"code": 10107}), NotApplied, Ambiguous, Ambiguous),
-        (said(462), NotApplied, Ambiguous, Ambiguous),
-        (WaitQueueTimeoutError("no connection"), NotApplied, Ambiguous, Ambiguous),
-        (said(64, WTimeoutError), NotDurable, NotDurable, NotDurable),
-        (said(424242, WriteConcernError), NotDurable, NotDurable, NotDurable),
-        *((said(code), NotApplied, NotApplied, Ambiguous) for code in (112, 388)),
-        *((said(code), Refused, Refused, Ambiguous) for code in (121, 14, 73)),
-        (DuplicateKeyError("", 11000, {"keyPattern": {"_id": 1}}), Refused, Refused, Ambiguous),
-        (NotPrimaryError("91", {"code": 91, **NOTHING_WRITTEN}), NotApplied, NotApplied, Ambiguous),
-        (said(424242, **NOTHING_WRITTEN), NotApplied, NotApplied, Ambiguous),
-        (said(13, **NOTHING_WRITTEN), Refused, Refused, Ambiguous),
-        *(
-            (error, Ambiguous, Ambiguous, Ambiguous)
-            for error in (
-                ProtocolError("garbage"),
-                InvalidBSON("garbage"),
-                said(43, CursorNotFound),
-                said(50, ExecutionTimeout),
-                NetworkTimeout("late"),
-                AutoReconnect("gone"),
-                PyMongoError("new"),
-            )
-        ),
-    ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else f"{type(value).__name__} {value}"[:30],
-)
-def test_the_table_has_a_row_for_everything(
-    error: DriverError, outcome: type[Failure], unknown: type[Failure], open_: type[Failure]
-) -> None:
-    """What is not listed is ambiguous, never refused; so is any no where an earlier request may be done yet."""
-    assert type(failure(error, Before.NOTHING)) is outcome
-    assert type(failure(error, Before.UNKNOWN)) is unknown
-    assert type(failure(error, Before.OPEN)) is open_
-
-
-SPECIFIED: Final[Mapping[type[Failure], tuple[int, ...]]] = {
-    NotApplied: (10107, 13435, 189, 112),
-    Refused: (263, 40324, 40573),
-    Ambiguous: (
-        *(6, 7, 24, 43, 50, 51, 63, 64, 79, 89, 91, 100, 133, 134, 150, 216, 234, 251, 262, 280, 286, 391, 9001),
-        *(11600, 11601, 11602, 13436),
-    ),
-}
-"""Every code in the unified tests of the drivers for retryable writes and reads, transactions and change streams
-(mongodb/specifications), and those that they name in words: as the server's own answer, outside of a transaction."""
-
-
-@pytest.mark.parametrize(("outcome", "code"), [(kind, code) for kind, codes in SPECIFIED.items() for code in codes])
-def test_each_code_of_the_drivers_specifications_has_a_reason(outcome: type[Failure], code: int) -> None:
-    """None falls through to the last rows, which know of no reason."""
-    reply = failure(said(code), Before.NOTHING)
-
-    assert type(reply) is outcome
-    assert not reply.reason.startswith("failed")
-
-
-LASTING: Final = (
-    *(2, 9, 13, 14, 15, 16, 18, 20, 22, 28, 40, 52, 53, 54, 56, 57, 59, 61, 66, 72, 73, 115, 116, 121, 123, 166, 167),
-    *(168, 171, 238, 241, 263, 322, 323, 324, 10334, 14031, 17419, 17420, 40324, 40415, 40573),
-)
-
-
-@pytest.mark.parametrize("code", LASTING)
-def test_what_the_server_will_always_say_is_refused(code: int) -> None:
-    """So nobody asks again and again."""
-    assert type(failure(said(code), Before.NOTHING)) is Refused
-
-
-@pytest.mark.parametrize("error", [InvalidOperation("closed"), OverflowError("8 bytes")], ids=repr)
-def test_what_could_not_be_asked_is_a_misuse(error: DriverError) -> None:
-    """It is raised to the caller, not raised into the program."""
-    with pytest.raises(Misuse):
-        failure(error, Before.UNKNOWN)
 
 
 # Values

@@ -22,7 +22,10 @@ answered with a no, or has matched nothing. A client of `connect` tells of each 
 
 Known not to work
     - With a client that does not tell of each request, and has `retryWrites`, a write that was refused or matched nothing may
-      be done later. Programs read back what matched nothing, but what is not there yet cannot be read.
+      be done later. That matters where something is decided by it. Transitions, tasks, runs and schedules of triggers,
+      places, payloads, leases and gates are written under a version or a token that only grows: what it did not match
+      once it never will, and those programs read again and decide anew. An increment looks for its token. But an insert that
+      was refused, for its id was taken, may be done when that document is gone.
     - Where several documents match, MongoDB takes the first one in the order of the index that it uses. That is the
       natural order of the simulated store only where no index serves the filter. Programs that care name an id.
     - A reply that holds a type without a counterpart (`tidegate_adapters.bson_values`) is an error after the effect: of
@@ -93,7 +96,7 @@ try:
 
     from tidegate_adapters.bson_values import CODEC, loaded, stored
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
-    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
@@ -139,7 +142,7 @@ class Mongo:
             TidegateError: The server is not a replica set, which it is asked for once.
         """
         asked = _request(effect)
-        requests: Requests = []
+        requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
             if not self._is_replicated:
@@ -147,10 +150,10 @@ class Mongo:
                 self._is_replicated = True
             answer = asked.send(self._database)
         except DRIVER_ERRORS as error:
-            return failure(error, self._before(requests))
+            return failure(error, self._before(requests, error))
         finally:
             REQUESTS.reset(earlier)
-        return _replied(asked.reply(answer), effect, self._before(requests))
+        return _replied(asked.reply(answer), effect, self._before(requests, None))
 
 
 @final
@@ -165,7 +168,7 @@ class AsyncMongo:
     async def __call__(self, effect: Operation | StoreTime) -> object:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
         asked = _request(effect)
-        requests: Requests = []
+        requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
             if not self._is_replicated:
@@ -173,17 +176,23 @@ class AsyncMongo:
                 self._is_replicated = True
             answer = await asked.send(self._database)
         except DRIVER_ERRORS as error:
-            return failure(error, self._before(requests))
+            return failure(error, self._before(requests, error))
         finally:
             REQUESTS.reset(earlier)
-        return _replied(asked.reply(answer), effect, self._before(requests))
+        return _replied(asked.reply(answer), effect, self._before(requests, None))
 
 
-def _before(client: MongoClient[Any] | AsyncMongoClient[Any]) -> Callable[[Requests], Before]:
-    """What is known of requests before the last one, by those that the client told of."""
-    if listens(client) or not client.options.retry_writes:
+_READS: Final = (FindOne, FindAll, StoreTime)
+
+
+def _before(
+    client: MongoClient[Any] | AsyncMongoClient[Any],
+) -> Callable[[Requests | None, DriverError | None], Before]:
+    """What is known of other requests for the same operation, by those that the client told of."""
+    if listens(client):
         return before
-    return lambda _: Before.UNKNOWN
+    known = Before.UNKNOWN if client.options.retry_writes else Before.NOTHING
+    return lambda *_: known
 
 
 def _replied(reply: object, effect: Operation | StoreTime, known: Before) -> object:

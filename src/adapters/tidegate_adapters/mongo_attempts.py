@@ -11,11 +11,12 @@ pymongo calls it in the thread, or in the task, of the operation, so that what i
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from pymongo.monitoring import CommandListener
 
-from tidegate_adapters.mongo_errors import Before, wrote_nothing
+from tidegate_adapters.mongo_codes import Reply
+from tidegate_adapters.mongo_errors import Before, DriverError, is_said_by, wrote_nothing
 
 if TYPE_CHECKING:
     from pymongo import AsyncMongoClient, MongoClient
@@ -26,8 +27,8 @@ __all__ = ["Attempts", "Requests", "before", "listens"]
 
 _WRITES: Final = {"insert", "update", "delete", "findAndModify"}
 
-Requests = list[bool]
-"""The requests for one write, in their order: of each, whether the server said that it wrote nothing."""
+Requests: TypeAlias = list[Reply]
+"""What came of the requests for one write, in their order; nothing of those that have no answer yet."""
 
 REQUESTS: Final[ContextVar[Requests | None]] = ContextVar("REQUESTS", default=None)
 """Those of the operation that is under way in this thread or task; whoever carries one out sets it, and resets it."""
@@ -40,15 +41,19 @@ class Attempts(CommandListener):
     def started(self, event: CommandStartedEvent) -> None:
         requests = REQUESTS.get()
         if requests is not None and event.command_name in _WRITES:
-            requests.append(False)
+            requests.append({})
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
-        pass
+        _answered(event.command_name, event.reply)
 
     def failed(self, event: CommandFailedEvent) -> None:
-        requests = REQUESTS.get()
-        if requests and event.command_name in _WRITES:
-            requests[-1] = wrote_nothing(event.failure)
+        _answered(event.command_name, event.failure)
+
+
+def _answered(command: str, reply: Reply) -> None:
+    requests = REQUESTS.get()
+    if requests and command in _WRITES:
+        requests[-1] = reply
 
 
 def listens(client: MongoClient[Any] | AsyncMongoClient[Any]) -> bool:
@@ -56,6 +61,16 @@ def listens(client: MongoClient[Any] | AsyncMongoClient[Any]) -> bool:
     return any(isinstance(each, Attempts) for each in client.options.event_listeners)
 
 
-def before(requests: Requests) -> Before:
-    """What is known of all requests but the last one."""
-    return Before.NOTHING if all(requests[:-1]) else Before.OPEN
+def before(requests: Requests | None, error: DriverError | None) -> Before:
+    """What is known of all requests but the one that was answered as the operation was.
+
+    Args:
+        requests: For one write; None for a read, which changes nothing.
+        error: What the driver raised; None if nothing.
+    """
+    if requests is None:
+        return Before.NOTHING
+    if not requests:
+        return Before.NEVER
+    others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests
+    return Before.NOTHING if all(map(wrote_nothing, others)) else Before.OPEN

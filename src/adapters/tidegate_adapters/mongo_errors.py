@@ -1,8 +1,7 @@
-"""What pymongo's errors say of the effect, as one table.
+"""What pymongo's errors say of the effect.
 
-An error says little about its effect: of 200 writes that failed in failovers, most had been applied. So a row stands
-here only if the server or the driver says so, definitely; whatever is not listed is `Ambiguous`, never `Refused`. Reads
-fail in the same words, as they do in the simulator: whether a read was done matters to nobody.
+An error says little about its effect: of 200 writes that failed in failovers, most had been applied. What the server says
+is a table of its own, by code and label (`tidegate_adapters.mongo_codes`); what only the driver knows is the one below.
 
     NotDurable   every error in the writeConcernError of a reply: the write was carried out
     NotApplied   the server said that it is not the primary, has met a conflict or has written nothing (NoWritesPerformed),
@@ -11,20 +10,29 @@ fail in the same words, as they do in the simulator: whether a read was done mat
     Misuse       the caller broke a contract of the driver, such as using a client that was closed
     Ambiguous    everything else: no reply, garbage instead of one, codes that are not listed
 
-With `retryWrites`, the driver sends a write again and raises what came last. The server recognises the second request only
-if the first one was done: after a no, and after an update that matched nothing, a first request that is late is
-carried out all the same. So it counts what is known of the requests before (`Before`, `tidegate_adapters.mongo_attempts`):
+Reads fail in the same words, as they do in the simulator: whether a read was done matters to nobody.
 
+With `retryWrites`, the driver sends a write again and raises what came last, or first. The server recognises the second
+request only if the first one was done: after a no, and after an update that matched nothing, a first request that is late
+is carried out all the same. So it counts what is known of the other requests for the same operation (`Before`,
+`tidegate_adapters.mongo_attempts`):
+
+    never sent      NotApplied, or Refused: whatever failed, failed on the way
     nothing open    the error is taken as it is
     open            any no is `Ambiguous`
-    not known       "not the primary" says nothing of the first request. Any other no is taken as it is: else a key
-                    that is stored already could never be told from one that is not
+    not known       what is said before anything is looked up, such as "not the primary", says nothing of an earlier
+                    request. Any other no is taken as it is: else a key that is stored already could never be told from
+                    one that is not
 
 Reasons name the error and its code, and never quote the server: its texts repeat keys, values and whole documents.
 
 Known not to work
     - Where it is not known whether there was a request before, that one may be done after a no.
     - `NotDurable` is also what a write gets that matched nothing; who reads back, as after `Ambiguous`, learns which.
+    - A request that was answered, but neither with a success nor with a no, stays open: a mongos may have given up on a
+      shard that carries it out later. A mongod says NoWritesPerformed where it has done nothing.
+    - The server does not remember an update that changed nothing, for all was as asked already. If that was the driver's
+      second request, its first one may undo what others change later. Programs raise a version in what they write.
 """
 
 from __future__ import annotations
@@ -33,13 +41,11 @@ from collections.abc import Mapping
 from enum import Enum, unique
 from typing import Any, Final, TypeAlias, cast, final
 
-import attrs
 from bson.errors import BSONError, InvalidDocument, InvalidStringData
 from pymongo.errors import (
     ConfigurationError,
     ConnectionFailure,
     DocumentTooLarge,
-    DuplicateKeyError,
     InvalidOperation,
     NotPrimaryError,
     OperationFailure,
@@ -52,8 +58,9 @@ from pymongo.errors import (
 
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused, duplicate_key
 from tidegate.model.errors import Misuse
+from tidegate_adapters.mongo_codes import LABELS, Meaning, Reply, meaning
 
-__all__ = ["DRIVER_ERRORS", "Before", "DriverError", "failure", "wrote_nothing"]
+__all__ = ["DRIVER_ERRORS", "Before", "DriverError", "failure", "is_said_by", "wrote_nothing"]
 
 
 DriverError: TypeAlias = PyMongoError | BSONError | OverflowError
@@ -64,8 +71,10 @@ DRIVER_ERRORS: Final = (PyMongoError, BSONError, OverflowError)
 @final
 @unique
 class Before(Enum):
-    """What became of the driver's requests before the one that it raised the error of, for the same operation."""
+    """What became of the driver's other requests for the operation, besides the one that its error answers."""
 
+    NEVER = "never"
+    """No request was sent, not even one that the error could answer."""
     NOTHING = "nothing"
     """There was none, or the server said of each that it wrote nothing."""
     UNKNOWN = "unknown"
@@ -74,145 +83,28 @@ class Before(Enum):
     """There was one, which may have been done, or be done later."""
 
 
-_NO_WRITES: Final = "NoWritesPerformed"
-_NOT_PRIMARY: Final = (10107, 13435, 10058, 189)
-"""NotWritablePrimary, NotPrimaryNoSecondaryOk, its form before 3.6, and PrimarySteppedDown."""
-_OVERLOADED: Final = 462
-_REFUSALS: Final = {
-    2: "bad value",
-    9: "failed to parse",
-    13: "not authorised",
-    14: "wrong type",
-    15: "nested too deeply",
-    16: "a value has a wrong length",
-    18: "not authenticated",
-    20: "not a replica set",
-    22: "no valid BSON",
-    28: "a field lies within a value that is no document",
-    40: "updates conflict",
-    52: "a key begins with $",
-    53: "not a value for an _id",
-    54: "no single value",
-    56: "a field has no name",
-    57: "a key has a dot",
-    59: "no such command",
-    61: "the shard key is missing",
-    66: "a field that never changes",
-    72: "options that the server does not take",
-    73: "not a name of a collection",
-    115: "not supported here",
-    116: "document too large for the capped collection",
-    121: "validation failed",
-    123: "not a replica set",
-    166: "not supported on a view",
-    167: "an option that no view has",
-    168: "no such operator",
-    171: "an index cannot combine two arrays",
-    238: "not implemented",
-    241: "a value cannot be converted",
-    263: "not supported in a transaction",
-    322: "not in this version of the API",
-    323: "not in this version of the API",
-    324: "not in this version of the API",
-    10334: "document too large",
-    14031: "out of disk space",
-    17419: "document too large",
-    17420: "document too large",
-    40324: "no such stage",
-    40415: "no such option",
-    40573: "a change stream begins with $changeStream",
-}
-"""What the same request meets again, however often it is sent."""
-_OPEN: Final = {
-    6: "a server within the cluster cannot be reached",
-    7: "a server within the cluster is not known",
-    24: "no lock in time",
-    43: "the cursor is gone",
-    50: "too late",
-    51: "somebody has to look after the server",
-    63: "the shard's version is stale",
-    64: "no majority in time",
-    79: "the write concern is not known",
-    89: "no reply within the cluster",
-    91: "shutting down",
-    100: "the write concern cannot be met",
-    133: "no server to read from",
-    134: "no majority to read from yet",
-    150: "the shard's version is stale",
-    216: "an election is under way",
-    234: "the change stream is to be begun again",
-    251: "no such transaction",
-    262: "too late",
-    280: "the change stream cannot go on",
-    286: "the change stream's history is lost",
-    391: "the credentials have expired",
-    9001: "no reply within the cluster",
-    11600: "interrupted by a shutdown",
-    11601: "interrupted",
-    11602: "interrupted by an election",
-    13436: "recovering",
-}
-"""What says nothing of the effect; they would be `Ambiguous` without their rows, with a poorer reason."""
+_UNCONFIRMED: Final = Meaning(NotDurable, "no majority has confirmed it")
+_NO_FORM: Final = Meaning(Misuse, "what is asked has no BSON form")
+_GARBLED: Final = Meaning(Ambiguous, "garbled reply")
+_FAILED: Final = Meaning(Ambiguous, "failed")
 
-
-@final
-@attrs.frozen
-class _Row:
-    """Errors of one kind.
-
-    Attributes:
-        error: Of this class, or of one that derives from it.
-        outcome: What they say of the effect.
-        reason: The same for people.
-        codes: With one of these codes; with any, or none, if empty.
-        label: With this label; with any, or none, if empty.
-        unknown: What they say where the driver may have sent the request before; `outcome` if None.
-    """
-
-    error: type[Exception]
-    outcome: type[Failure | Misuse]
-    reason: str
-    codes: tuple[int, ...] = ()
-    label: str = ""
-    unknown: type[Failure] | None = None
-
-    def fits(self, error: DriverError) -> bool:
-        """Tell whether the row is for this error."""
-        return (
-            isinstance(error, self.error)
-            and (not self.codes or _code_of(error) in self.codes)
-            and (not self.label or (isinstance(error, PyMongoError) and error.has_error_label(self.label)))
-        )
-
-
-_TABLE: Final = (
-    _Row(WriteConcernError, NotDurable, "no majority has confirmed it"),
-    _Row(DuplicateKeyError, Refused, DUPLICATE_KEY),
-    *(_Row(OperationFailure, Refused, reason, (code,)) for code, reason in _REFUSALS.items()),
-    _Row(
-        PyMongoError, NotApplied, "nothing was written", label=_NO_WRITES
-    ),  # nor by any request before it: the driver says so of all
-    _Row(PyMongoError, NotApplied, "not the primary", _NOT_PRIMARY, unknown=Ambiguous),
-    _Row(OperationFailure, NotApplied, "overloaded", (_OVERLOADED,), unknown=Ambiguous),
-    _Row(OperationFailure, NotApplied, "write conflict", (112,)),
-    _Row(OperationFailure, NotApplied, "too large for the store's cache", (388,)),  # the next time it may be taken
-    *(_Row(PyMongoError, Ambiguous, reason, (code,)) for code, reason in _OPEN.items()),
-    _Row(ServerSelectionTimeoutError, NotApplied, "no server"),  # the driver never raises it for a second try
-    _Row(WaitQueueTimeoutError, NotApplied, "no connection", unknown=Ambiguous),
-    _Row(DocumentTooLarge, Refused, "document too large"),
-    _Row(InvalidDocument, Misuse, "what is asked has no BSON form"),
-    _Row(InvalidStringData, Misuse, "what is asked has no BSON form"),
-    _Row(OverflowError, Misuse, "what is asked has no BSON form"),
-    _Row(InvalidOperation, Misuse, "the client cannot be used: was it closed?"),
-    _Row(ConfigurationError, Misuse, "the client cannot be used as it is configured"),
-    _Row(NotPrimaryError, Ambiguous, "interrupted"),  # by an election or a shutdown
-    _Row(ConnectionFailure, Ambiguous, "no reply"),
-    _Row(ProtocolError, Ambiguous, "garbled reply"),
-    _Row(BSONError, Ambiguous, "garbled reply"),
-    _Row(OperationFailure, Ambiguous, "failed"),
-    _Row(PyMongoError, Ambiguous, "failed"),
+_TABLE: Final[tuple[tuple[type[Exception], Meaning], ...]] = (
+    (ServerSelectionTimeoutError, Meaning(NotApplied, "no server")),  # the driver never raises it for a second try
+    (WaitQueueTimeoutError, Meaning(NotApplied, "no connection", is_early=True)),
+    (DocumentTooLarge, Meaning(Refused, "document too large")),
+    (InvalidDocument, _NO_FORM),
+    (InvalidStringData, _NO_FORM),
+    (OverflowError, _NO_FORM),
+    (InvalidOperation, Meaning(Misuse, "the client cannot be used: was it closed?")),
+    (ConfigurationError, Meaning(Misuse, "the client cannot be used as it is configured")),
+    (NotPrimaryError, Meaning(Ambiguous, "interrupted")),  # by an election or a shutdown
+    (ConnectionFailure, Meaning(Ambiguous, "no reply")),
+    (ProtocolError, _GARBLED),
+    (BSONError, _GARBLED),
+    (OperationFailure, _FAILED),
+    (PyMongoError, _FAILED),
 )
-"""The first row that fits decides."""
+"""What an error says of its own request, if the server has not said it. The first row that fits decides."""
 
 
 def failure(error: DriverError, before: Before) -> Failure:
@@ -220,7 +112,7 @@ def failure(error: DriverError, before: Before) -> Failure:
 
     Args:
         error: What pymongo raised.
-        before: What is known of earlier requests for the same operation.
+        before: What is known of the other requests for the same operation.
 
     Returns:
         The reply to the program.
@@ -228,26 +120,52 @@ def failure(error: DriverError, before: Before) -> Failure:
     Raises:
         Misuse: The operation could not be asked for at all.
     """
-    row = next(row for row in _TABLE if row.fits(error))
+    said = _meaning(error)
     code = _code_of(error)
-    reason = f"{row.reason} ({type(error).__name__}{'' if code is None else f' {code}'})"
-    if issubclass(row.outcome, Misuse):
+    reason = f"{said.reason} ({type(error).__name__}{'' if code is None else f' {code}'})"
+    if issubclass(said.outcome, Misuse):
         raise Misuse(reason) from None
-    if before is Before.OPEN and row.outcome is not NotDurable:
+    if before is Before.NEVER and said.outcome is not Refused:
+        return NotApplied(f"nothing was sent: {reason}")
+    is_no = said.outcome in {Refused, NotApplied}
+    if (before is Before.OPEN and is_no) or (before is Before.UNKNOWN and said.is_early):
         return Ambiguous(f"an earlier request may have been done: {reason}")
-    if row.error is DuplicateKeyError:
+    if said.reason == DUPLICATE_KEY:
         index: Mapping[str, Any] = _details_of(error).get("keyPattern", {})
         return duplicate_key(*index)
-    return (row.unknown if before is Before.UNKNOWN and row.unknown else row.outcome)(reason)
+    return said.outcome(reason)
 
 
-def wrote_nothing(reply: Mapping[str, Any]) -> bool:
+def is_said_by(reply: Reply, error: DriverError) -> bool:
+    """Tell whether the driver raised the error for this reply, and not for want of a connection after it, or one before.
+
+    Args:
+        reply: What came of a request.
+        error: What the driver raised.
+    """
+    parts: tuple[Reply, ...] = (reply, reply.get("writeConcernError", {}), *reply.get("writeErrors", ()))
+    code = _code_of(error)
+    return isinstance(error, DocumentTooLarge) or (code is not None and any(part.get("code") == code for part in parts))
+
+
+def wrote_nothing(reply: Reply) -> bool:
     """Tell whether the server says that a request has changed nothing.
 
     Args:
-        reply: Its reply, an error; or what pymongo makes of no reply.
+        reply: What came of it: a whole reply of the server, the error of its write concern, or what pymongo makes of no
+            reply. Only in the first of them a no is one.
     """
-    return reply.get("code") in {*_NOT_PRIMARY, _OVERLOADED} or _NO_WRITES in reply.get("errorLabels", ())
+    said = meaning(reply.get("code"), reply.get("errorLabels", ()))
+    return "ok" in reply and said is not None and said.outcome in {Refused, NotApplied}
+
+
+def _meaning(error: DriverError) -> Meaning:
+    """What the error says of its own request."""
+    if isinstance(error, WriteConcernError):
+        return _UNCONFIRMED
+    labels = {label for label in LABELS if isinstance(error, PyMongoError) and error.has_error_label(label)}
+    said = meaning(_code_of(error), labels)
+    return said or next(row for kind, row in _TABLE if isinstance(error, kind))
 
 
 def _code_of(error: DriverError) -> int | None:
