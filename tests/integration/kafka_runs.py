@@ -23,7 +23,7 @@ Judges, after the laws of `tidegate.consumer`:
         user code failed, or holds, and what their partitions hold back for them.
     J9  No member is put out because it has not let go in time (DR2), whatever user code does.
     J10 What ends in the time to drain is not interrupted (DR3).
-    J11 Whoever ends has stopped its client, whatever has failed.
+    J11 Whoever ends has stopped its client, whatever has failed, and leaves nothing running.
     J12 Whoever goes on keeps no records of partitions that are not its own.
     J13 Commits that fail are sent again ever more slowly, and not at once (P12).
     J14 The record that cannot be decoded is handed over in its place.
@@ -93,6 +93,7 @@ _FATAL: Final = (
     "InvalidGroupIdError",
 )
 DRAIN: Final = Budget(3 * SECOND, cancel=SECOND, commit=SECOND)
+_ADAPTERS: Final = Path(testing.__file__).parent
 CLIENT: Final[Mapping[str, Any]] = {
     "session_timeout_ms": 6_000,
     "rebalance_timeout_ms": 8_000,
@@ -657,6 +658,7 @@ class Run:
             if not member.is_dead:
                 await member.ended()
         await self._last()
+        self._judge_what_runs()
         return story
 
     async def _all_done(self, members: Iterable[Member]) -> None:
@@ -700,6 +702,17 @@ class Run:
         left = [at for at in self.left() if at[0] not in held]
         if left and not excused:
             self.story.accuse("J8", f"{left} are not committed, though nothing keeps them")
+
+    def _judge_what_runs(self) -> None:
+        """J11, but for code that will not be cancelled, and for what the client runs."""
+        if self.dead or self.course.kind == "stubborn":
+            return
+        codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
+        ours = [
+            each.co_qualname for each in codes if Path(each.co_filename).parent == _ADAPTERS and each.co_name != "sent"
+        ]
+        if ours:
+            self.story.accuse("J11", f"{sorted(ours)} are left running")
 
     async def _last(self) -> None:
         """J1."""

@@ -6,17 +6,22 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from random import Random
 from typing import Final
 
 import pytest
+from tests.integration import transactional_runs
 from tests.integration.kafka_runs import ONCE, found, judged, line
 from tests.integration.test_kafka_runs import Bug, first
-from tests.integration.transactional_runs import Ledger
+from tests.integration.transactional_runs import Ledger, Place, Transacts
 from tests.length import ONCE_RUNS
 
+from tidegate.consumer.commands import Commit
+from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.kafka_member import Member
+from tidegate_adapters.testing import run
 from tidegate_adapters.user_code import UserCode
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -75,3 +80,29 @@ def test_producers_with_ids_of_their_own_are_found(monkeypatch: pytest.MonkeyPat
     epochs = iter(range(1_000_000))
     monkeypatch.setattr("tidegate_adapters.kafka.transactional_id", lambda _group, _partition: f"{next(epochs)}")
     assert found(range(100), ONCE) is not None
+
+
+def test_what_is_answered_in_an_earlier_life_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law EO1, where a handler outlives its partition: the record is handled again in the next life, and answered there."""
+    monkeypatch.setattr(transactional_runs, "_TROUBLE", 0.0)
+    committed: list[tuple[list[Place], int]] = []
+    partition = TopicPartition("t", 0)
+
+    async def main(random: Random) -> None:
+        async def alive(what: Awaitable[object]) -> None:
+            await what
+
+        async def position_of(_: TopicPartition) -> tuple[int, str]:
+            return 0, ""
+
+        ledger = Ledger(random, lambda answers, _, at: committed.append((answers, at)), lambda *_: None)
+        made = Transactions(lambda each: Transacts(ledger, str(each), random, alive), "g", position_of, lambda _: True)
+        for generation in (1, 2):
+            await made.take_over(partition, generation)
+        for generation, offset in ((2, 0), (1, 0), (1, 1)):
+            made.keep(partition, generation, offset, (Send("out", b"%d %d" % (generation, offset)),))
+        assert await made.commit(Commit(partition, 2, 2, "")) is None
+        await made.stop()
+
+    run(main, 1)
+    assert committed == [([(2, 0)], 2)]

@@ -8,7 +8,6 @@ is wrong; with `--record` the line leaves the decisions of each member, which `t
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import inspect
 import logging
@@ -18,22 +17,17 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
-from typing import Any, Final, cast, final
+from typing import Any, Final, final
 
 import attrs
 import pytest
-from aiokafka import errors
-from tests.integration.kafka_runs import DRAIN, KINDS, course, found, judged, line, page_of
+from tests.integration.kafka_runs import KINDS, course, found, judged, line, page_of
 from tests.length import KAFKA_RUNS, PLANTED_RUNS
 
-from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.commands import CommitRefused, Committed, CommitUnknown, Event, Measured, MetadataRefused
 from tidegate.consumer.commits import Commits
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
-from tidegate.model.records import Record
 from tidegate.sim.recording import Same, read
 from tidegate.sim.trace import Breach, Lane, Mover, Truth
 from tidegate_adapters import kafka_member, kafka_ports
@@ -41,13 +35,9 @@ from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_member import Member
-from tidegate_adapters.kafka_ports import Client
 from tidegate_adapters.runtime import Runtime
 from tidegate_adapters.sending import DeadLetters, Sender
-from tidegate_adapters.simulated_kafka import Network, SimulatedBroker, SimulatedConsumer
-from tidegate_adapters.simulated_kafka.requests import OffsetCommit, Request
 from tidegate_adapters.store import read as read_trace
-from tidegate_adapters.testing import run
 from tidegate_adapters.undone import Records
 from tidegate_adapters.user_code import UserCode
 
@@ -122,7 +112,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "of a window a record is taken for all": Bug(
         Member._in_flight, "(each.given if isinstance(each.given, tuple) else (each.given,))", "each.given", ("expected",)
     ),
-    "what is polled along with what cannot be decoded is lost": Bug(Member._read_on, "self._client.seek(theirs(partition), self._stands.get(partition, 0))", "pass", ("poison",)),
+    "what is polled along with what cannot be decoded is lost": Bug(Member._read_on, "self._client.seek(theirs(partition), self._stands[partition])", "pass", ("poison",)),
     "what cannot be decoded is left out": Bug(Member._read_on, "self._hand_over(partition, found.records)", "pass", ("poison",)),
     "the group does not wait for the drain": Bug(
         Worker.run, "(told.consumer.partition.drain.total + 2 * _ON_THE_WAY)", "(10 * _ON_THE_WAY)", ("slow", "hangs", "stubborn")
@@ -139,6 +129,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "records of what was let go are kept": Bug(Member._begin, "self._forget(partition)", "pass", AGAIN),
     "a client that does not start is not stopped": Bug(Member._left, "await self._client.stop()", "pass", ("requests", "request")),
+    "who ends leaves commits behind": Bug(Member._finish, "await self._committing.close()", "pass", ("requests", "commits")),
+    "who ends leaves questions behind": Bug(Member._finish, "await self._beginnings.close()", "pass", ("requests", "request")),
     "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("commits",)),
     "a commit that is refused is told as committed": Bug(Member._committed, "return found.reply", "return None", ("requests", "request", "evicted")),
     "runners are not woken": Bug(Runtime._call_in, "idle.set_result(None)", "pass"),
@@ -265,85 +257,3 @@ def first(bug: Bug) -> int | None:
         if is_wrong and not judged(seed, bug.kinds).wrong:
             return seed
     return None
-
-
-def test_what_is_held_up_is_measured_in_bytes() -> None:
-    """Keys and values, of what is not done."""
-    sizes: set[int] = set()
-
-    async def main(random: Random) -> None:
-        broker = SimulatedBroker({"t": 1})
-        for _ in range(3):
-            broker.append("t", 0, b"key")  # with a value of one byte
-        network = Network(broker, random)
-
-        async def handle(_: Record) -> None:
-            await asyncio.sleep(1)
-
-        def observe(event: Event, _: ConsumerState) -> None:
-            if isinstance(event, Measured):
-                sizes.add(event.size)
-
-        bounded = PartitionRules(drain=DRAIN, limits=PartitionLimits(size=Thresholds(high=1_000, low=1)))
-        rules = ConsumerRules(partition=bounded)
-        worker = Worker(["t"], handle, bootstrap="simulated", group="g", consumer=rules, observe=observe)
-        running = asyncio.get_running_loop().create_task(
-            worker.run(
-                lambda *_: cast(
-                    "Client",
-                    SimulatedConsumer(network, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False),
-                )
-            )
-        )
-        await asyncio.sleep(5)
-        worker.stop()
-        await running
-
-    run(main, 1)
-    assert sizes == {0, 12}
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        (errors.IllegalGenerationError, CommitRefused),
-        (errors.OffsetMetadataTooLargeError, MetadataRefused),
-        (errors.UnknownError, CommitUnknown),
-        (None, Committed),
-    ],
-)
-def test_what_a_commit_is_answered_is_told(code: Any, kind: type[Event]) -> None:
-    """As what it is, and first: refused, refused for what is committed along with it, unknown, taken."""
-    told: list[type[Event]] = []
-
-    async def main(random: Random) -> None:
-        broker = SimulatedBroker({"t": 1})
-        broker.append("t", 0, b"key")
-        answers = [code]
-
-        def strike(_: str, request: Request) -> Any:
-            return answers.pop() if answers and isinstance(request, OffsetCommit) else None
-
-        network = Network(broker, random, strike=strike)
-
-        async def handle(_: Record) -> None: ...
-
-        def observe(event: Event, _: ConsumerState) -> None:
-            if isinstance(event, CommitRefused | MetadataRefused | CommitUnknown | Committed):
-                told.append(type(event))
-
-        worker = Worker(["t"], handle, bootstrap="simulated", group="g", observe=observe)
-        running = asyncio.get_running_loop().create_task(
-            worker.run(
-                lambda *_: cast(
-                    "Client",
-                    SimulatedConsumer(network, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False),
-                )
-            )
-        )
-        await asyncio.sleep(15)
-        worker.stop()
-        await running
-
-    run(main, 1)
-    assert told[:1] == [kind]

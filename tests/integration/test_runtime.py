@@ -126,11 +126,11 @@ class Rules:
                 return self.reported(state, task, calls)
 
     def reported(self, state: Crew, task: Task, calls: tuple[tuple[int, bool], ...]) -> Step[Crew, Command]:
+        if any(place < 0 for place, _ in calls):
+            raise Misuse("there is no such place")
         found = [each for each in state.under_way if each[0] == task]
         if not found or not {place for place, _ in calls} <= found[0][1] or not calls:
             return Step(attrs.evolve(state, wrong=(*state.wrong, f"{task} {calls} was told twice, or not asked for")))
-        if any(place < 0 for place, _ in calls):
-            raise Misuse("there is no such place")
         left = found[0][1] - {place for place, _ in calls}
         has_failed = found[0][2] or any(failed for _, failed in calls)
         others = tuple(each for each in state.under_way if each[0] != task)
@@ -160,7 +160,7 @@ class Rules:
 PLACE: contextvars.ContextVar[object] = contextvars.ContextVar("PLACE", default=None)
 HOW: Final = (
     "returns", "returns", "waits", "waits", "raises", "cancels", "cancels itself", "exits", "is interrupted", "hangs", "swallows", "is stubborn",
-    "answers nonsense", "sets a variable", "times out", "at once", "stalls", "closes", "returns an error", "is no coroutine",
+    "answers nonsense", "answers for another", "sets a variable", "times out", "at once", "stalls", "closes", "returns an error", "is no coroutine",
 )  # fmt: skip
 
 
@@ -236,8 +236,8 @@ class World:
                 raise GeneratorExit
             case "returns an error":
                 return ValueError("returned")
-            case "answers nonsense":
-                return "nonsense"
+            case "answers nonsense" | "answers for another":
+                return how
             case _:
                 pass
         return None
@@ -263,7 +263,9 @@ class World:
                 if isinstance(reply, Exception) and len(how) > 1:  # RT3: none of what is left is known
                     return Reported(task, ((0, True),))
                 replies = reply if isinstance(reply, tuple) else (Ended(0, reply),)
-                if any(each.reply == "nonsense" for each in replies):
+                if any(each.reply == "answers for another" for each in replies):
+                    return Reported(task, ((-1, False),))
+                if any(each.reply == "answers nonsense" for each in replies):
                     raise Misuse("nonsense is no answer") if len(how) == 1 else AssertionError
                 return Reported(task, tuple((each.given, isinstance(each.reply, BaseException)) for each in replies))
             case Limit(task):
@@ -283,7 +285,8 @@ def tasks(random: Random, count: int) -> tuple[Task, ...]:
     for number in range(count):
         how = tuple(random.choices(HOW, k=random.choice([1, 1, 2, 4])))
         if len(how) > 1:  # nonsense of one of several is looked at where there is one call
-            how = tuple("raises" if each in {"answers nonsense", "is no coroutine"} else each for each in how)
+            alone = {"answers nonsense", "answers for another", "is no coroutine"}
+            how = tuple("raises" if each in alone else each for each in how)
         found.append(Task(number, 1, random.choice([how, how, how, ("meets",) * len(how) * 2])))
     return tuple(found)
 
@@ -620,6 +623,44 @@ def test_what_a_call_ends_with_has_ended_before_it_is_told() -> None:
         await runtime.close()
 
     asyncio.run(scenario())
+
+
+def test_what_a_reducer_does_not_take_fails_the_runtime() -> None:
+    """Law RT3. Whoever waits is told, then and later; what is under way is called off, and nothing is stepped any more."""
+
+    @attrs.frozen
+    class Fails:
+        def step(self, state: int, event: object) -> Step[int, object]:
+            if event == "nonsense":
+                raise KeyError(event)
+            return Step(state + 1, (event,))
+
+    async def scenario() -> None:
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def code() -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        runtime: Runtime[int, object, object]
+        runtime = Runtime(Fails(), 0, lambda _: Call(code), lambda _, reply: reply)
+        runtime.tell("asked")
+        await begun.wait()
+        runtime.tell("nonsense")
+        runtime.tell("asked")
+        for _ in range(2):
+            with pytest.raises(KeyError, match="nonsense"):
+                await runtime.until(lambda state: state == 2)
+        await ended.wait()
+        runtime.tell("asked")
+        await asyncio.sleep(0)
+        assert await runtime.stepped() == 1
+        await runtime.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
 def test_calls_with_nothing_have_ended_at_once() -> None:

@@ -56,11 +56,7 @@ class Beginnings:
         if found is not None:
             return found
         if partition not in self._firsts:
-            told, (position, _) = self._settings, await self._first(partition)
-            is_said = told.start_time is not None or partition in told.start_offsets
-            if not is_said and told.options.get("auto_offset_reset") == "latest":
-                position = await ports.end(self._client, partition)
-            self._firsts[partition] = position
+            self._firsts[partition], _ = await self._first(partition)
         return self._firsts[partition], ""
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:

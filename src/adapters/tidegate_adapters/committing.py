@@ -39,11 +39,11 @@ class Committing:
 
     async def send(self, commit: Commit) -> BaseException | None:
         """Send it, when its time has come; return what the client has raised, if anything."""
-        if (answer := self._answers.get(commit)) is None:
-            answer = self._answers[commit] = self._loop.create_future()
-            self._pace = asked(self._pace, commit)
-            if self._next_look is None:
-                self._next_look = self._loop.call_soon(self._look)  # others of this turn go along
+        answer: asyncio.Future[BaseException | None] = self._loop.create_future()
+        self._answers[commit] = answer  # a partition asks for one commit after the other
+        self._pace = asked(self._pace, commit)
+        if self._next_look is None:
+            self._next_look = self._loop.call_soon(self._look)  # others of this turn go along
         return await answer
 
     def hurry(self, *, hurries: bool) -> None:
@@ -55,8 +55,6 @@ class Committing:
 
     async def close(self) -> None:
         """Send nothing more."""
-        if self._next_look is not None:
-            self._next_look.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from random import randint
 from typing import Final, final
@@ -148,7 +148,7 @@ class Member:
         self._generations: dict[TopicPartition, int] = {}
         """Of the partitions that are assigned, by our count."""
         self._stands: dict[TopicPartition, int] = {}
-        """Where each of them is read on."""
+        """Where each is read on, those included that were its own before."""
         self._count = 0
         self._granted: dict[int, int | None] = {}
         """By our generation, the client's."""
@@ -346,7 +346,7 @@ class Member:
             await self._fetch(asked, _POLL_MS if plan.poll else 0, fetched)
         except (UnicodeDecodeError, ports.KAFKA_ERROR) as error:
             if is_undecodable(error):
-                await self._read_on(plan.poll, error)
+                await self._read_on(plan.poll, lives, error)
                 return
             for partition, received in fetched.items():
                 self._hand_over(partition, received)
@@ -371,19 +371,21 @@ class Member:
             timeout_ms = 0
             await asyncio.sleep(0)
 
-    async def _read_on(self, polled: Sequence[TopicPartition], error: Exception) -> None:
-        """Hand over what the client cannot decode, of one partition; others are read again.
+    async def _read_on(
+        self, polled: Sequence[TopicPartition], lives: Mapping[TopicPartition, int], error: Exception
+    ) -> None:
+        """Hand over what the client cannot decode, of one partition; others are read again, but for those that have another life.
 
         Raises:
             TidegateError: It cannot be read otherwise either.
         """
         self._user_code.beware()
-        lives = dict(self._generations)
         for partition in polled:
-            with suppress(ports.NOT_ASSIGNED):
-                self._client.seek(theirs(partition), self._stands.get(partition, 0))
+            if self._generations.get(partition) == lives.get(partition):
+                with suppress(ports.NOT_ASSIGNED):
+                    self._client.seek(theirs(partition), self._stands[partition])
         for partition in polled:
-            position = max(self._stands.get(partition, 0), await ports.beginning(self._client, partition))
+            position = max(self._stands[partition], await ports.beginning(self._client, partition))
             found = await read(self._client, partition, position)
             if self._generations != lives or partition not in self._plan(self.state).poll:
                 return  # whoever polls it finds it again
@@ -437,7 +439,6 @@ class Member:
         is_lost = ports.generation_of(self._client) == ports.NO_GENERATION
         for partition, wait in waits.items():
             self._generations.pop(partition, None)
-            self._stands.pop(partition, None)
             if is_lost:
                 self._runtime.tell(Lost(partition))
             else:
@@ -602,9 +603,10 @@ class Member:
     async def _committed_together(self, commit: Commit, transactions: Transactions) -> Failure | None:
         """In a transaction; a partition that was fenced and is still its own is taken over again."""
         reply = await transactions.commit(commit)
+        if reply is None:
+            return None
         partition, position = commit.partition, commit.position
-        if reply is not None:
-            log.warning("commit of %s @%s failed: %s", partition, position, reply, extra=placed(partition, position))
+        log.warning("commit of %s @%s failed: %s", partition, position, reply, extra=placed(partition, position))
         if reply == FENCED and self._is_working and self._generations.get(partition) == commit.generation:
             self._count += 1
             self._granted[self._count] = self._granted.get(commit.generation, ports.NO_GENERATION)

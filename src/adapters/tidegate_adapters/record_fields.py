@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.consumer.commands import Commit, Handle, Request, Work
+from tidegate.consumer.commands import Handle, Request, Work
 from tidegate.consumer.fanout import Judge, Start
 from tidegate.consumer.worker import ShutdownCommand
 from tidegate.model.records import Record, TopicPartition
@@ -33,8 +33,6 @@ def fields_of(command: ShutdownCommand, given: object) -> Mapping[str, object]:
     match command:
         case Work(partition, _, request, offsets):
             return placed(partition, given.offset if isinstance(given, Record) else offsets, attempt_of(request))
-        case Commit(partition, _, position):
-            return placed(partition, position)
         case _:
             return {}
 

@@ -66,7 +66,7 @@ async def read(consumer: Client, partition: TopicPartition, position: int) -> Fo
     [(_, [(_, code, _, *rest)])] = answer.topics
     if (kind := errors.for_code(code)) is not errors.NoError:
         raise kind(place)
-    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2] if answer.API_VERSION >= 4 else None
+    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2]  # which is there since there are headers
 
     def parsed(batches: object) -> Any:
         return PartitionRecords(place, batches, aborted, position, None, None, False, isolation)
