@@ -31,8 +31,8 @@ from tidegate.invocations.admission import Call
 from tidegate.invocations.admission import Rule as Admission
 from tidegate.invocations.registration import Registered, Registrar
 from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Foreign, In, Push, Put, Value
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
-from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Now, Refused
+from tidegate.model.errors import Misuse, TidegateError, UnknownEffect
 from tidegate.model.instants import MILLISECOND, Instant, instant
 from tidegate.model.operations import Operation, delete_one, find_one, find_one_and_update, insert_one, update_one
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
@@ -696,6 +696,28 @@ def test_a_closed_client_is_a_misuse(mongod: MongoServer, database: str) -> None
         store(INCREMENT)
 
 
+def test_a_closed_client_of_an_event_loop_is_a_misuse(mongod: MongoServer, database: str) -> None:
+    """The same."""
+
+    async def ask() -> object:
+        async with AsyncMongoClient[Raw](mongod.uri) as closed:
+            store = AsyncMongo(closed, database)
+        return await store(INCREMENT)
+
+    with pytest.raises(Misuse, match="was it closed"):
+        in_loop(ask())
+
+
+@both
+@pytest.mark.parametrize("asked", [SECRET, {"$where": SECRET}, None, Now()], ids=lambda asked: type(asked).__name__)
+def test_what_is_no_operation_is_refused(mongod: MongoServer, database: str, ask: Ask, asked: Any) -> None:
+    """By its type; what it holds is not shown."""
+    with pytest.raises(UnknownEffect, match=f"a {type(asked).__name__} where an operation belongs") as raised:
+        ask(mongod.uri, database, asked)
+
+    assert SECRET not in str(raised.value)
+
+
 # Connecting
 
 
@@ -814,6 +836,66 @@ def test_a_broken_uri_is_reported_and_not_repeated(connected: Callable[[str], bo
     message = refusal(connected, uri)
 
     assert "cannot be used" in message
+    assert SECRET not in message
+
+
+KEY: Final = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAhRwsi0fAGDQwICA+gw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEPLPDecluFolcWJf5eG47f0EgZCB
+X8QLEhhimgiWRg9NH6EowxF/Q5Cg96qf7sBblU4OsOzM0vHhaEJcPk4FfwHN2UNZ
+OwvtqeX+oBMPOLGcCGBQ48fSyzQT17EQuIYYkswfkrJVGvnyIYFfLWGT6EriEw4l
+0ZIq13/0cnBzP/8PFjVi0fdGMjHawnR7xrKULMpKzPfR0CLtIItz5Svf7dRtrAg=
+-----END ENCRYPTED PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBfjCCASOgAwIBAgIUTd3srlr9HAgs4wy4fef7pWYCJH0wCgYIKoZIzj0EAwIw
+EzERMA8GA1UEAwwIdGlkZWdhdGUwIBcNMjYxMTI0MDIyNDU1WhgPMjEyNjEwMzEw
+MjI0NTVaMBMxETAPBgNVBAMMCHRpZGVnYXRlMFkwEwYHKoZIzj0CAQYIKoZIzj0D
+AQcDQgAEHrL5yg5s15YlcywEXJim7Ma9JhSlr5WoaNUvjxHTK9Q81h7qTD0UGZ6X
+wqTN3AgCeWPVV8yC7Rww7okchYwCqaNTMFEwHQYDVR0OBBYEFLpk3qxe3o+Lf+t4
+JjSLweuhxpPGMB8GA1UdIwQYMBaAFLpk3qxe3o+Lf+t4JjSLweuhxpPGMA8GA1Ud
+EwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSQAwRgIhAMeTkNIN7AFH7b6gWZQzpfdD
+q8+OHSMnTSQC6t256qUaAiEAp6B7cPF/+X9+GOl/I7ttG8I5zdrjF0I8onbj9cVY
+fXg=
+-----END CERTIFICATE-----
+"""
+"""A key, encrypted by the password "right", and its certificate."""
+
+
+@each_way
+@pytest.mark.parametrize("password", ["", f"&tlsCertificateKeyFilePassword={SECRET}"], ids=["none", "wrong"])
+def test_a_key_that_its_password_does_not_open_is_reported(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], *, connected: Callable[[str], bool], password: str
+) -> None:
+    """And nobody at the terminal is asked for it. What needs no name is looked at before any name is looked up."""
+    (tmp_path / "key.pem").write_text(KEY)
+    option = f"tls=true&tlsCertificateKeyFile={tmp_path / 'key.pem'}"
+    message = refusal(connected, f"mongodb+srv://ann:p@no.such.host.invalid/?{option}{password}")
+
+    assert "a file of TLS that it names cannot be read" in message
+    assert "tlsCertificateKeyFilePassword" in message
+    assert SECRET not in message
+    assert capfd.readouterr() == ("", "")
+
+
+@each_way
+def test_a_key_that_its_password_opens_is_used(tmp_path: Path, connected: Callable[[str], bool]) -> None:
+    """It gets as far as to look for a server."""
+    (tmp_path / "key.pem").write_text(KEY)
+    [port] = free_ports(1)
+    option = f"tls=true&tlsCertificateKeyFile={tmp_path / 'key.pem'}&serverSelectionTimeoutMS=200"
+    message = refusal(connected, f"mongodb://{LOOPBACK}:{port}/?{option}&tlsCertificateKeyFilePassword=right")
+
+    assert "no MongoDB answers" in message
+
+
+@each_way
+def test_a_name_that_the_dns_does_not_know_is_reported(connected: Callable[[str], bool]) -> None:
+    """Rather than that the URI is wrong, which it is not."""
+    message = refusal(connected, f"mongodb+srv://ann:{SECRET}@no.such.host.invalid/")
+
+    assert "mongodb+srv://no.such.host.invalid cannot be used" in message
+    assert "the DNS does not say where its servers are" in message
     assert SECRET not in message
 
 

@@ -39,7 +39,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from operator import methodcaller
-from typing import Any, Final, TypeVar, assert_never, final
+from typing import Any, Final, Never, TypeVar, assert_never, final
 
 import attrs
 
@@ -71,7 +71,7 @@ from tidegate.model.documents import (
     Update,
 )
 from tidegate.model.effects import Ambiguous
-from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown
+from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import (
     DeleteOne,
@@ -91,7 +91,7 @@ try:
     import pymongo
     from pymongo import AsyncMongoClient, MongoClient, ReadPreference, ReturnDocument, WriteConcern
     from pymongo.client_options import ClientOptions
-    from pymongo.errors import ConnectionFailure, InvalidName, OperationFailure, PyMongoError
+    from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
     from pymongo.read_concern import ReadConcern
 
     from tidegate_adapters.bson_values import CODEC, loaded, stored
@@ -354,7 +354,15 @@ def _on_collection(effect: Operation) -> _Request:
         case DeleteOne(_, where):
             return _Request(methodcaller("delete_one", condition(where)), lambda answer: answer.deleted_count)
         case _:
-            assert_never(effect)
+            raise _unknown(effect)
+
+
+def _unknown(effect: Never) -> UnknownEffect:
+    return UnknownEffect(
+        f"a {type(effect).__name__} where an operation belongs",
+        why="a database carries out what tidegate.model.operations holds, and nothing else",
+        todo="hand other effects to handlers of their own: choosing(documents(...), local())",
+    )
 
 
 def condition(term: Filter) -> dict[str, Any]:
@@ -496,12 +504,22 @@ async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
 
 
 def _strictly(kind: Callable[..., C], uri: str) -> C:
-    """A client with a deadline; of an option that it does not know, the driver would only warn."""
-    has_deadline = re.search(r"[?&](socket)?timeoutMS=", uri, re.IGNORECASE)
+    """A client with a deadline, that asks nobody; of an option that it does not know, the driver would only warn."""
+
+    def has(option: str) -> bool:
+        return re.search(f"[?&]{option}=", uri, re.IGNORECASE) is not None
+
+    settings: dict[str, Any] = {}
+    if not has("(socket)?timeoutMS"):
+        settings["socketTimeoutMS"] = REPLY_MS
+    if has("tlsCertificateKeyFile") and not has("tlsCertificateKeyFilePassword"):
+        settings["tlsCertificateKeyFilePassword"] = _NO_PASSWORD
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        deadline = {} if has_deadline else {"socketTimeoutMS": REPLY_MS}
-        return kind(uri, event_listeners=[Attempts()], **deadline)
+        return kind(uri, event_listeners=[Attempts()], **settings)
+
+
+_NO_PASSWORD: Final = "none"  # noqa: S105  of an encrypted key without one, TLS would ask whoever sits at the terminal
 
 
 def _patience(options: ClientOptions) -> float:
@@ -543,18 +561,23 @@ def _clear_errors(uri: str) -> Generator[None, None, None]:
             why=f"it answers with code {error.code}",
             todo="correct the user name, the password or the authSource",
         ) from None
-    except OSError as error:
-        raise TidegateError(
-            f"{masked(uri)} cannot be used",
-            why=f"a file of TLS that it names cannot be read ({type(error).__name__})",
-            todo="name readable files of PEM in tlsCAFile and tlsCertificateKeyFile",
-        ) from None
-    except (PyMongoError, ValueError, TypeError, UserWarning) as error:
-        raise TidegateError(
-            f"{masked(uri)} cannot be used",
-            why=type(error).__name__,
-            todo="write mongodb://host:port/?replicaSet=name; user and password are percent-encoded",
-        ) from None
+    except (OSError, PyMongoError, ValueError, TypeError, UserWarning) as error:
+        why, todo = _unusable(error)
+        raise TidegateError(f"{masked(uri)} cannot be used", why=why, todo=todo) from None
+
+
+def _unusable(error: Exception) -> tuple[str, str]:
+    """Why the driver cannot make a client, and what to do about it; by types alone, for its texts repeat what it was given."""
+    if isinstance(error, OSError) or isinstance(error.__context__, OSError):
+        todo = (
+            "name readable files of PEM in tlsCAFile and tlsCertificateKeyFile, and give the password of an encrypted key in "
+            "tlsCertificateKeyFilePassword"
+        )
+        return f"a file of TLS that it names cannot be read ({type(error).__name__})", todo
+    if isinstance(error, ConfigurationError) and error.__cause__ is not None:
+        todo = "correct the name, or write mongodb:// and the hosts instead of mongodb+srv://"
+        return f"the DNS does not say where its servers are ({type(error.__cause__).__name__})", todo
+    return type(error).__name__, "write mongodb://host:port/?replicaSet=name; user and password are percent-encoded"
 
 
 def masked(uri: str) -> str:
