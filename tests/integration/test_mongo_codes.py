@@ -47,11 +47,11 @@ def said(code: int, kind: type[OperationFailure] = OperationFailure, **more: Any
 
 
 SPECIFIED: Final[Mapping[Outcome, tuple[int, ...]]] = {
-    NotApplied: (10107, 13435, 189, 112, 462),
+    NotApplied: (10107, 13435, 189, 112, 391, 462),
     Refused: (2, 18, 263, 40324, 40573),
     Ambiguous: (
         *(1, 6, 7, 8, 24, 43, 50, 51, 63, 64, 79, 89, 91, 100, 133, 134, 150, 216, 234, 246, 251, 262, 267, 280, 286),
-        *(391, 9001, 11600, 11601, 11602, 13388, 13436),
+        *(9001, 11600, 11601, 11602, 13388, 13436),
     ),
 }
 """As the server's own answer, outside of a transaction."""

@@ -13,7 +13,7 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
-from tests.integration.servers import MongoServer
+from tests.integration.servers import Action, MongoServer, Proxy, Rule
 from tests.length import MONGO_CODES_STEP
 
 from tidegate.model.documents import ID, Add, Document, Eq, Field
@@ -33,6 +33,7 @@ from tidegate_adapters.mongo_codes import CODES
 Raw: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = type[Failure]
 Ask: TypeAlias = Callable[[str, str, Raw], list[object]]
+MakeProxy: TypeAlias = Callable[..., Proxy]
 
 COLLECTION: Final = "things"
 COUNT: Final = Field[int]("count")
@@ -165,6 +166,20 @@ def test_what_the_driver_mends_is_done_once(mongod: MongoServer, things: Collect
 
     assert not [reply for reply in replies if isinstance(reply, Failure)], replies
     assert done(things) == set(WRITES)
+
+
+@both
+@pytest.mark.parametrize(("action", "is_done"), [(Action.CLOSE, False), (Action.DROP_REPLY, True)])
+@pytest.mark.parametrize("retries", [False, True], ids=["once", "retried"])
+def test_what_is_lost_on_the_way_is_ambiguous_and_done_once_at_most(
+    make_proxy: MakeProxy, things: Collection[Raw], *, ask: Ask, action: Action, is_done: bool, retries: bool
+) -> None:
+    """Requests and replies, each time: the second request is recognised by the server, but nobody tells."""
+    proxy = make_proxy(*(Rule(command, action) for command in COMMANDS))
+    replies = ask(proxy.uri, things.database.name, {"retryWrites": retries, "event_listeners": [Attempts()]})
+
+    assert [type(reply) for reply in replies] == [Ambiguous] * len(WRITES), replies
+    assert done(things) == (set(WRITES) if is_done else set())
 
 
 UNSAID: Final = {121, 11000, 391}

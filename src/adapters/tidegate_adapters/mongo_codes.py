@@ -155,6 +155,7 @@ _NOT_APPLIED: Final = {
 
 _EARLY: Final = {
     189: "not the primary",
+    391: "the credentials have expired",  # drivers show others, and send whatever it was once more
     462: "overloaded",
     10058: "not the primary",
     10107: "not the primary",
@@ -221,7 +222,6 @@ _OPEN: Final = {
     356: "there is a later transaction",
     358: "no internal transaction yet",
     363: "a transaction is in its way",
-    391: "the credentials have expired",
     402: "resources are exhausted",
     406: "chunks are moving",
     407: "no connection within the cluster in time",
