@@ -15,7 +15,8 @@ Judges, after the laws of `tidegate.consumer`:
     J3  No committed position falls (P1), but by a commit of the very member and generation whose commit came before: a
         broker does not fence those.
     J4  No two members work on one record, but where the first was not heard of, or does not care that it is interrupted.
-    J5  `run` ends when it is asked to, in the time to drain and to leave (SD4), by itself or with an error of ours.
+    J5  `run` ends when it is asked to, in the time to drain and to leave (SD4), by itself or with an error of ours, where the
+        client has raised one of its own.
     J6  Whatever a member takes to be in work is: no slot is lost.
     J7  No more handlers run than there are executors (AS1), but for the instant at which some are being interrupted; what
         a hook is at and another has answered for counts no more.
@@ -492,8 +493,9 @@ class Member:
                 story.accuse("J5", f"run of {self.name} was cancelled by nobody")
             return
         error = self.task.exception()
-        if error is not None and not isinstance(error, TidegateError):
-            story.accuse("J5", f"run of {self.name} raised {error!r}")
+        cause = getattr(error, "__cause__", None)
+        if not isinstance(error, TidegateError | None) or not isinstance(cause, errors.KafkaError | None):
+            story.accuse("J5", f"run of {self.name} raised {error!r}, for {cause!r}")
 
 
 @final
@@ -751,7 +753,7 @@ class Run:
             case "fenced":
                 story.tell("faults", "fence all producers")
                 for number in range(PARTITIONS):
-                    self.ledger.fence(f"g:t:{number}")
+                    await self.ledger.take_over(f"g:t:{number}")
             case "rebalance":
                 group.rebalance()
             case "evicted":

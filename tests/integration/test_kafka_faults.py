@@ -190,7 +190,7 @@ def test_what_will_never_be_said_ends_the_worker(
         pass
 
     monkeypatch.setattr(kafka_ports, "committed", refused)
-    with pytest.raises(TidegateError, match=f"nobody says what is committed for {topic}-0"):
+    with pytest.raises(TidegateError, match=f"^nobody says what is committed for {topic}-0"):
         asyncio.run(Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}").run())
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import LeaderNotAvailableError
 
 from tidegate.model.records import Record, Send
 from tidegate.model.records import TopicPartition as Partition
@@ -252,6 +253,8 @@ def test_of_what_can_be_decoded_nothing_is_found(kafka: str, make_topic: Topics)
             found = await read(consumer, Partition(topic, 0), 2)
             assert found is not None
             assert ([each.offset for each in found.records], found.stop) == (list(range(2, RECORDS)), RECORDS)
+            with pytest.raises(LeaderNotAvailableError):
+                await read(consumer, Partition(topic, 2), 0)
         finally:
             await consumer.stop()
 

@@ -111,6 +111,7 @@ def test_a_registry_shows_what_has_happened_and_what_is() -> None:
         await until(lambda: shown(registry, "commits_total", partition="0", outcome="committed") == 1)
         assert shown(registry, "handled_records_total", partition="0") == 2
         assert shown(registry, "handler_failures_total", **failed) == 2
+        assert shown(registry, "handler_failures_total", partition="0") == 0
         assert shown(registry, "retries_total", **failed) == 1
         assert shown(registry, "lag_records", partition="0") == 2
         assert shown(registry, "in_flight_records", partition="0", stage="running") == 1

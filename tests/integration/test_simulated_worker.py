@@ -10,17 +10,20 @@ from typing import Any, Final, cast
 
 import pytest
 from aiokafka import errors
+from tests.integration import transactional_runs
+from tests.integration.transactional_runs import Ledger, Transacts
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
 from tidegate.consumer.commands import CommitRefused, Committed, CommitUnknown, Event, Measured, MetadataRefused
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
+from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
-from tidegate.model.records import Record, TopicPartition
+from tidegate.model.records import Record, Send, TopicPartition
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Client
-from tidegate_adapters.simulated_kafka import Network, SimulatedBroker, SimulatedConsumer
+from tidegate_adapters.kafka_ports import Client, Transact, transactional_producer
+from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import OffsetCommit, Partition, Position, Request
 from tidegate_adapters.testing import run
 from tidegate_adapters.worker_settings import WorkerSettings
@@ -32,12 +35,13 @@ def played(
     during: Callable[[SimulatedBroker], Awaitable[object]],
     handle: Callable[[Record], Awaitable[object]],
     strike: Callable[[Request], Any] = lambda _: None,
+    transact: Transact = transactional_producer,
     **told: Any,
-) -> None:
-    """A worker begins, this happens, and it is asked to stop."""
+) -> float:
+    """A worker begins, this happens, and it is asked to stop; how long that takes, in seconds."""
 
-    async def main(random: Random) -> None:
-        broker = SimulatedBroker({"t": 1})
+    async def main(random: Random) -> float:
+        broker, loop = SimulatedBroker({"t": 1}), asyncio.get_running_loop()
         network = Network(broker, random, strike=lambda _, request: strike(request))
 
         def connect(*_: object) -> Client:
@@ -45,12 +49,14 @@ def played(
             return cast("Client", SimulatedConsumer(network, group_id="g", **options))
 
         worker = Worker(["t"], handle, bootstrap="simulated", group="g", **told)
-        running = asyncio.get_running_loop().create_task(worker.run(connect))
+        running = loop.create_task(worker.run(connect, transact=transact))
         await during(broker)
+        stopped_s = loop.time()
         worker.stop()
         await running
+        return loop.time() - stopped_s
 
-    run(main, 1)
+    return run(main, 1)
 
 
 def appends(broker: SimulatedBroker, count: int) -> None:
@@ -163,3 +169,85 @@ def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> No
             await consumer.stop()
 
     run(main, 1)
+
+
+def test_who_does_not_reach_the_broker_ends_when_it_is_asked_to() -> None:
+    async def during(_: SimulatedBroker) -> None:
+        await asyncio.sleep(1)
+
+    async def handle(_: Record) -> None: ...
+
+    assert played(during, handle, lambda _: Outcome.SILENCE) < 1
+
+
+def test_what_nobody_expects_of_the_client_ends_the_worker_with_an_error_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    async def during(_: SimulatedBroker) -> None:
+        await asyncio.sleep(10)
+
+    async def handle(_: Record) -> None: ...
+
+    monkeypatch.setattr(SimulatedConsumer, "getmany", fails)
+    with pytest.raises(TidegateError, match=r"^the Kafka client has failed") as raised:
+        played(during, handle)
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+def made_s(monkeypatch: pytest.MonkeyPatch, fenced_s: float, *refusals: Exception) -> list[float]:
+    """When a worker with `exactly_once` makes producers: fenced at an instant, its first positions refused; nothing is seen twice."""
+    monkeypatch.setattr(transactional_runs, "_TROUBLE", 0.0)
+    made: list[float] = []
+    left, brokers = [*refusals], list[SimulatedBroker]()
+
+    def taken(name: str, partition: TopicPartition, position: int, metadata: str) -> None:
+        there = {Partition(partition.topic, partition.partition): Position(position, metadata)}
+        brokers[0].commit(OffsetCommit("g", position, name, there))
+
+    ledger = Ledger(Random(1), lambda *_: None, taken)
+
+    async def alive(what: Awaitable[object]) -> None:
+        await what
+
+    def transact(_bootstrap: str, _options: object, name: str) -> Transacts:
+        made.append(asyncio.get_running_loop().time())
+        producer = Transacts(ledger, name, Random(1), alive)
+        sends = producer.send_position
+
+        async def send_position(*position: Any) -> None:
+            await sends(*position)
+            if left:
+                raise left.pop()
+
+        monkeypatch.setattr(producer, "send_position", send_position)
+        return producer
+
+    async def during(broker: SimulatedBroker) -> None:
+        brokers.append(broker)
+        appends(broker, 100)
+        await asyncio.sleep(fenced_s)
+        await ledger.take_over("g:t:0")
+        await asyncio.sleep(10)
+
+    async def handle(record: Record) -> Send:
+        await asyncio.sleep(0.05)
+        return Send("out", b"%d %d" % (record.partition, record.offset))
+
+    played(during, handle, transact=transact, exactly_once=True, consumer=ConsumerRules(executors=1))
+    assert ledger.seen == {(0, offset): 1 for offset in range(100)}
+    return made
+
+
+def test_who_is_fenced_takes_over_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In which the group may say that the partition is another's: two would fence each other in turn."""
+    first_s, again_s = made_s(monkeypatch, 2.0)
+    assert first_s < 1
+    assert again_s > 3
+
+
+def test_who_is_refused_otherwise_is_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fences itself at once, to learn what has become of its transaction, and goes on."""
+    assert max(made_s(monkeypatch, 20.0, errors.OffsetMetadataTooLargeError())) < 1

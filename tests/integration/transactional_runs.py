@@ -72,6 +72,12 @@ class Ledger:
         self._producers[name] = _Producer(before.epoch + 1)
         return before.epoch + 1
 
+    async def take_over(self, name: str) -> None:
+        """Fence whoever has this id, as somebody else would: once what it is committing is visible."""
+        while self.is_committing(name):  # noqa: ASYNC110  a broker asks for as much
+            await asyncio.sleep(0.01)
+        self.fence(name)
+
     def of(self, name: str, epoch: int) -> _Producer:
         found = self._producers[name]
         if found.epoch != epoch:

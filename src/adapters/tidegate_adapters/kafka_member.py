@@ -607,7 +607,7 @@ class Member:
             return None
         partition, position = commit.partition, commit.position
         log.warning("commit of %s @%s failed: %s", partition, position, reply, extra=placed(partition, position))
-        if reply == FENCED and self._is_working and self._generations.get(partition) == commit.generation:
+        if reply == FENCED and self._generations.get(partition) == commit.generation:
             self._count += 1
             self._granted[self._count] = self._granted.get(commit.generation, ports.NO_GENERATION)
             self._generations[partition] = self._count
@@ -649,7 +649,7 @@ class Member:
 
 def _ours(error: BaseException) -> BaseException:
     """What the caller of a worker gets to see of an error."""
-    if isinstance(error, TidegateError) or not isinstance(error, Exception):
+    if isinstance(error, TidegateError):
         return error
     found = TidegateError("the Kafka client has failed", why=named(error))
     found.__cause__ = error
