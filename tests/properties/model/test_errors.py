@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from tidegate.model.documents import frozen
 from tidegate.model.errors import NUMBER_MAX, Misuse, TidegateError, shown
 from tidegate.model.instants import (
     Instant,
@@ -46,6 +47,14 @@ def test_a_short_value_is_shown_whole() -> None:
     """The rest of the message is of no use without it."""
     assert shown((1, "a")) == "(1, 'a')"
     assert shown(HUGE) == "a int"
+
+
+def test_the_name_of_a_place_is_cut() -> None:
+    """It is made of keys, which are as long as users make them."""
+    with pytest.raises(Misuse, match="a object cannot stand in a document") as caught:
+        frozen({"a" * 1_000: {"b" * 10**6: [object()]}}, "a document")
+
+    assert str(caught.value).endswith(f"\n  where: a document.{'a' * 489}...")
 
 
 @pytest.mark.parametrize(("number", "fits"), [(-1, False), (0, True), (5, True), (6, False), (True, False)])

@@ -16,6 +16,9 @@ __all__ = [
 _SHOWN_MAX: Final = 120
 """How many characters of a value a message shows."""
 
+_PLACE_MAX: Final = 500
+"""How many of the name of a place, which may be made of keys that are user data."""
+
 INT64_MAX: Final = 2**63 - 1
 """The largest integer that a document holds."""
 
@@ -28,7 +31,7 @@ class TidegateError(Exception):
 
     Args:
         what: What is wrong, with the offending value, in one line.
-        where: Which object, file or field it was found in.
+        where: Which object, file or field it was found in; a message cuts it short.
         why: Which rule it breaks.
         todo: What the reader can do next.
     """
@@ -38,7 +41,7 @@ class TidegateError(Exception):
         self.what, self.where, self.why, self.todo = what, where, why, todo
 
     def __str__(self) -> str:
-        more = (("where", self.where), ("why", self.why), ("help", self.todo))
+        more = (("where", _cut(f"{self.where}", _PLACE_MAX)), ("why", self.why), ("help", self.todo))
         return "\n".join([self.what, *(f"  {name}: {text}" for name, text in more if text)])
 
 
@@ -79,4 +82,8 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001  a message about what is wrong must not fail itself
         return f"a {type(value).__name__}"
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+    return _cut(text, _SHOWN_MAX)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."
