@@ -72,7 +72,7 @@ def test_a_record_lives(handle: Handle) -> None:
     ]
     record = run(asked(find_one(COLLECTION, Eq(ID, "x"))), handle)
 
-    assert [answer for answer in answers if isinstance(answer, Granted)] == [*map(Granted, (1, 2, 3, 4))]
+    assert [answer.version for answer in answers if isinstance(answer, Granted)] == [1, 2, 3, 4]
     assert [type(answers[2]), type(answers[4])] == [NotOwner, NotAllowed]
     assert (record[STATUS], record[OWNER], record[VERSION]) == (status.SUCCESS, None, 4)
     assert [entry[REQUEST] for entry in record[HISTORY]] == ["q1", "q2", "q4", "q6"]
@@ -168,7 +168,7 @@ def test_threads_take_turns() -> None:
     counted, job = store.contents(COLLECTION)
 
     assert counted[COUNT] == THREADS * 100
-    assert answers.count(Granted(2)) == 1
+    assert sum(isinstance(each, Granted) and each.version == 2 for each in answers) == 1
     assert job[VERSION] == 2
 
 
@@ -182,7 +182,7 @@ def test_tasks_share_it() -> None:
         claims = (run_async(move("job", status.PENDING, f"{n}", f"{n} claims"), handle) for n in range(TASKS))
         return await asyncio.gather(*claims)
 
-    assert asyncio.run(race()).count(Granted(2)) == 1
+    assert sum(isinstance(each, Granted) for each in asyncio.run(race())) == 1
 
 
 def test_its_clock_can_be_given() -> None:

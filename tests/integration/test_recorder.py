@@ -22,11 +22,12 @@ from tests.integration.mongo_loop import in_loop
 from tidegate.__main__ import main
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, transition
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program
 from tidegate.model.errors import Misuse
-from tidegate.model.operations import FindOneAndUpdate, find_one, find_one_and_update, insert_one
+from tidegate.model.operations import UpdateOne, find_one, find_one_and_update, insert_one
 from tidegate.sim.recording import Other, Same, executed, read
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded
@@ -46,6 +47,8 @@ other = partial(transition, "jobs", INVOCATION, "job-1", "pending", runner="r2",
 no_program = 7
 """
 
+GRANTED: Final = Granted(StatusRecord("pending", "r1", 2))
+
 
 def job() -> Document:
     made = Document.of({"version": 1, "request": "made", "status": "registered"})
@@ -62,7 +65,7 @@ def losing(handle: Handle) -> Handle:
 
     def carried_out(effect: Effect[object]) -> object:
         reply = handle(effect)
-        if isinstance(effect, FindOneAndUpdate) and not lost:
+        if isinstance(effect, UpdateOne) and not lost:
             lost.append(effect)
             raise Ambiguous("no reply")
         return reply
@@ -96,7 +99,7 @@ def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
     """Law RD1: every decision, also where a reply was lost; a changed program is caught at the right step."""
     with Recorder(here / "run.jsonl", "transition", ("job-1", "pending")) as recorder:
         store = choosing(documents(Embedded({"jobs": (job(),)})), local())
-        assert run(move(), recorder.recorded(losing(store))) == Granted(2)
+        assert run(move(), recorder.recorded(losing(store))) == GRANTED
     code, out, _ = called(capsys, "replay", "run.jsonl", "mine.py:move")
     assert (code, out) == (ExitCode.OK, "reproduced 4 steps of transition; then: finished: granted: version 2\n")
     code, out, err = called(capsys, "replay", "run.jsonl", "mine.py:other", "--json")
@@ -117,7 +120,7 @@ def test_a_run_on_a_real_mongodb_is_reproduced(mongodb: str, database: str, tmp_
         if not is_async:
             with recorder:
                 handle = losing(choosing(documents(Mongo(client, database)), local()))
-                assert run(again(), recorder.recorded(handle)) == (Granted(2), "pending")
+                assert run(again(), recorder.recorded(handle)) == (GRANTED, "pending")
 
     async def in_a_loop() -> object:
         async with AsyncMongoClient[dict[str, Any]](mongodb) as loop_client:
@@ -126,7 +129,7 @@ def test_a_run_on_a_real_mongodb_is_reproduced(mongodb: str, database: str, tmp_
                 return await run_async(again(), recorder.recorded_async(handle))
 
     if is_async:
-        assert in_loop(in_a_loop()) == (Granted(2), "pending")
+        assert in_loop(in_a_loop()) == (GRANTED, "pending")
     found = read(recorder.path.read_text())
     outcome = executed(found, again(), {})
     assert isinstance(outcome, Same)

@@ -22,6 +22,7 @@ $id is read with those two, and $db, in front, for pymongo makes a DBRef of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any, Final, cast
 
 import bson
@@ -34,7 +35,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.values import check_type
 
-__all__ = ["CODEC", "loaded", "stored"]
+__all__ = ["CODEC", "encoded", "loaded", "stored"]
 
 
 CODEC: Final = CodecOptions[dict[str, Any]](document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS)
@@ -68,15 +69,21 @@ def stored(value: object, where: str = "value") -> Any:
     """
     if type(value) is not Document:  # one was checked when it was made, as a whole and not as a field of another
         checked(value, where)
-    return _encoded(cast("Value", value))
+    return encoded(cast("Value", value))
 
 
-def _encoded(value: Value) -> Any:
+_SAME: Final = frozenset({str, int, NoneType, bool, float, bytes})
+
+
+def encoded(value: Value) -> Any:
+    """The same for what was checked already, as the values of filters and updates are when these are made."""
+    if type(value) in _SAME:
+        return value
     match value:
         case Document(items):
-            return {key: _encoded(item) for key, item in items}
+            return {key: encoded(item) for key, item in items}
         case tuple():
-            return [_encoded(item) for item in value]
+            return [encoded(item) for item in value]
         case Instant(at):
             return DatetimeMS(at // MILLISECOND)
         case Foreign(kind, payload):

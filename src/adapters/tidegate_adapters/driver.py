@@ -55,6 +55,8 @@ Handlers: TypeAlias = Mapping[type[Effect[Any]], Callable[[Any], R]]
 
 _NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
 CLOSINGS_MAX: Final = 100
+_VALUES: Final = frozenset((*get_args(Operation), StoreTime, Now, Sleep))
+"""Effects that take nothing but values when they are made."""
 
 
 def run(program: Program[T], handle: Handle) -> T:
@@ -129,7 +131,8 @@ def _resumed(program: Program[T], reply: object) -> Effect[object] | _Finished[T
     except StopIteration as stop:
         return _Finished(stop.value)
     effect = checked_effect(asked)
-    must_be_value(effect, f"what a program asked for ({type(effect).__name__})")
+    if type(effect) not in _VALUES:
+        must_be_value(effect, f"what a program asked for ({type(effect).__name__})")
     return effect
 
 

@@ -44,6 +44,7 @@ from typing import Any, Final, Never, TypeVar, assert_never, final
 import attrs
 
 from tidegate.model.documents import (
+    ID,
     Add,
     AddToSet,
     AllOf,
@@ -52,7 +53,7 @@ from tidegate.model.documents import (
     Document,
     Eq,
     Exists,
-    Field,
+    Fields,
     Filter,
     Ge,
     Gt,
@@ -94,7 +95,7 @@ try:
     from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
     from pymongo.read_concern import ReadConcern
 
-    from tidegate_adapters.bson_values import CODEC, loaded, stored
+    from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure
 except ImportError as missing:
@@ -130,7 +131,7 @@ class Mongo:
     """
 
     def __init__(self, client: MongoClient[Any], database: str) -> None:
-        self._database = _opened(client, database, MongoClient)
+        self._handles = _Handles(_opened(client, database, MongoClient))
         self._is_replicated = False
         self._before = _before(client)
 
@@ -146,9 +147,9 @@ class Mongo:
         earlier = REQUESTS.set(requests)
         try:
             if not self._is_replicated:
-                _check_replicated(_HELLO(self._database))
+                _check_replicated(_HELLO(self._handles.database))
                 self._is_replicated = True
-            answer = asked.send(self._database)
+            answer = asked.send(self._handles)
         except DRIVER_ERRORS as error:
             return failure(error, self._before(requests, error))
         finally:
@@ -161,7 +162,7 @@ class AsyncMongo:
     """The same for an event loop: `documents(AsyncMongo(client, "services"))`."""
 
     def __init__(self, client: AsyncMongoClient[Any], database: str) -> None:
-        self._database = _opened(client, database, AsyncMongoClient)
+        self._handles = _Handles(_opened(client, database, AsyncMongoClient))
         self._is_replicated = False
         self._before = _before(client)
 
@@ -172,9 +173,9 @@ class AsyncMongo:
         earlier = REQUESTS.set(requests)
         try:
             if not self._is_replicated:
-                _check_replicated(await _HELLO(self._database))
+                _check_replicated(await _HELLO(self._handles.database))
                 self._is_replicated = True
-            answer = await asked.send(self._database)
+            answer = await asked.send(self._handles)
         except DRIVER_ERRORS as error:
             return failure(error, self._before(requests, error))
         finally:
@@ -281,16 +282,29 @@ _HELLO: Final = methodcaller("command", "hello", codec_options=CODEC)
 
 
 @final
+class _Handles(dict[str, Any]):
+    """Those of a database's collections: the driver makes one anew each time that it is asked."""
+
+    def __init__(self, database: Any) -> None:
+        super().__init__()
+        self.database = database
+
+    def __missing__(self, collection: str) -> Any:
+        self[collection] = handle = self.database[collection]
+        return handle
+
+
+@final
 @attrs.frozen
 class _Request:
-    """What is asked, of a database of either kind of client.
+    """What is asked, of either kind of client.
 
     Attributes:
-        send: Calls the database.
+        send: Calls the driver.
         reply: What is answered to the program.
     """
 
-    send: Callable[[Any], Any]
+    send: Callable[[_Handles], Any]
     reply: Callable[[Any], object]
 
 
@@ -313,46 +327,46 @@ def _find_and_modify(where: dict[str, Any], updates: tuple[Update, ...], **optio
 def _request(effect: Operation | StoreTime) -> _Request:
     """The call that carries the effect out, and the reply that it makes."""
     if isinstance(effect, StoreTime):
-        return _Request(_HELLO, lambda answer: Instant(int(answer["localTime"]) * MILLISECOND))
-    asked = _on_collection(effect)
-    return _Request(lambda database: asked.send(database[effect.collection]), asked.reply)
+        return _Request(
+            lambda handles: _HELLO(handles.database), lambda answer: Instant(int(answer["localTime"]) * MILLISECOND)
+        )
+    call, reply = _on_collection(effect)
+    return _Request(lambda handles: call(handles[effect.collection]), reply)
 
 
-def _on_collection(effect: Operation) -> _Request:
-    """The same, of the collection that the operation names."""
+def _on_collection(effect: Operation) -> tuple[Callable[[Any], Any], Callable[[Any], object]]:
+    """The call of the collection's handle, and what is made of its answer."""
 
     def found(answer: Mapping[str, Any] | None) -> object:
         return None if answer is None else loaded(answer, effect.collection)
 
     match effect:
-        case FindOne(_, where):
-            return _Request(methodcaller("find_one", condition(where)), found)
-        case FindAll(collection, where, limit, after):
+        case FindOne(_, where, fields):
+            return (methodcaller("find_one", condition(where), _projection(fields)), found)
+        case FindAll(collection, where, limit, after, fields):
             # An expression compares over all types, and uses the index of the ids; $gt would look at one type only.
-            left = [{"$expr": {"$gt": ["$_id", {"$literal": stored(each, "_id")}]}} for each in after]
+            left = [{"$expr": {"$gt": ["$_id", {"$literal": encoded(each)}]}} for each in after]
 
             def send(held: Any) -> Any:
                 return (
                     held.with_options(read_concern=_AT_ONE_TIME)
-                    .find({"$and": [condition(where), *left]} if left else condition(where))
+                    .find({"$and": [condition(where), *left]} if left else condition(where), _projection(fields))
                     .sort("_id")
                     .limit(limit)
                     .to_list()
                 )
 
-            return _Request(send, lambda answer: tuple(loaded(each, collection) for each in answer))
+            return (send, lambda answer: tuple(loaded(each, collection) for each in answer))
         case FindOneAndUpdate(_, where, updates):
-            return _Request(_find_and_modify(condition(where), updates), found)
+            return (_find_and_modify(condition(where), updates), found)
         case UpdateOne(_, where, updates):
-            return _Request(
-                methodcaller("update_one", condition(where), changes(updates)), lambda answer: answer.matched_count
-            )
+            return (methodcaller("update_one", condition(where), changes(updates)), lambda answer: answer.matched_count)
         case UpsertOne(_, where, updates):
-            return _Request(_find_and_modify(_describing(where), updates, upsert=True), found)
+            return (_find_and_modify(_describing(where), updates, upsert=True), found)
         case InsertOne(collection, doc):
-            return _Request(methodcaller("insert_one", stored(doc, collection)), lambda _: None)
+            return (methodcaller("insert_one", stored(doc, collection)), lambda _: None)
         case DeleteOne(_, where):
-            return _Request(methodcaller("delete_one", condition(where)), lambda answer: answer.deleted_count)
+            return (methodcaller("delete_one", condition(where)), lambda answer: answer.deleted_count)
         case _:
             raise _unknown(effect)
 
@@ -365,38 +379,43 @@ def _unknown(effect: Never) -> UnknownEffect:
     )
 
 
+def _projection(fields: Fields | None) -> dict[str, int] | None:
+    """Which part of a document is found, in MongoDB's words."""
+    return None if fields is None else {ID.name: 1} | {field.name: 1 for field in fields}
+
+
 def condition(term: Filter) -> dict[str, Any]:
     """A filter in MongoDB's words."""
     match term:
         case Eq(field, value):
-            return {field.name: {"$eq": _literal(field, value)}}
+            return {field.name: {"$eq": encoded(value)}}
+        case AllOf(parts):
+            return {"$and": [condition(part) for part in parts]}
         case Ne(field, value):
-            return {field.name: {"$ne": _literal(field, value)}}
+            return {field.name: {"$ne": encoded(value)}}
         case Lt(field, value):
-            return {field.name: {"$lt": _literal(field, value)}}
+            return {field.name: {"$lt": encoded(value)}}
         case Le(field, value):
-            return {field.name: {"$lte": _literal(field, value)}}
+            return {field.name: {"$lte": encoded(value)}}
         case Gt(field, value):
-            return {field.name: {"$gt": _literal(field, value)}}
+            return {field.name: {"$gt": encoded(value)}}
         case Ge(field, value):
-            return {field.name: {"$gte": _literal(field, value)}}
+            return {field.name: {"$gte": encoded(value)}}
         case In(field, values):  # among the values of $in, an object whose first key begins with $ is refused
             objects = tuple(value for value in values if isinstance(value, Document))
             others = tuple(value for value in values if not isinstance(value, Document))
-            plain = {field.name: {"$in": _literal(field, others)}}
+            plain = {field.name: {"$in": encoded(others)}}
             return {"$or": [plain, *(condition(Eq(field, value)) for value in objects)]}
         case NotIn(field, values):
             return condition(Not(In(field, values)))
         case Exists(field):
             return {field.name: {"$exists": True}}
         case Contains(field, value):
-            return {field.name: {"$elemMatch": {"$eq": _literal(field, value)}}}
+            return {field.name: {"$elemMatch": {"$eq": encoded(value)}}}
         case OlderThan(field, age):
             held = f"${field.name}"
             is_date = {"$eq": [{"$type": held}, "date"]}
             return {"$expr": {"$and": [is_date, {"$lte": [held, {"$subtract": ["$$NOW", _whole_ms(age)]}]}]}}
-        case AllOf(parts):
-            return {"$and": [condition(part) for part in parts]}
         case AnyOf(parts):
             return {"$or": [condition(part) for part in parts]}
         case Not(part):
@@ -431,27 +450,23 @@ def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
 
 def _change(term: Update) -> tuple[str, Any]:
     match term:
-        case Put(field, value):
-            return "$set", _literal(field, value)
-        case Add(field, amount):
-            return "$inc", _literal(field, amount)
-        case Push(field, value, last):
-            kept = {} if last is None else {"$slice": _literal(field, -last)}
-            return "$push", {"$each": [_literal(field, value)], **kept}
-        case Pull(field, value):
-            return "$pullAll", [_literal(field, value)]
-        case AddToSet(field, value):
-            return "$addToSet", {"$each": [_literal(field, value)]}
+        case Put(_, value):
+            return "$set", encoded(value)
+        case Add(_, amount):
+            return "$inc", encoded(amount)
+        case Push(_, value, last):
+            kept = {} if last is None else {"$slice": encoded(-last)}
+            return "$push", {"$each": [encoded(value)], **kept}
+        case Pull(_, value):
+            return "$pullAll", [encoded(value)]
+        case AddToSet(_, value):
+            return "$addToSet", {"$each": [encoded(value)]}
         case Remove():
             return "$unset", ""
         case PutServerTime():
             return "$currentDate", {"$type": "date"}
         case _:
             assert_never(term)
-
-
-def _literal(field: Field[Any], value: object) -> Any:
-    return stored(value, field.name)
 
 
 def _whole_ms(age: Duration) -> int:

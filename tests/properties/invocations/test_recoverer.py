@@ -27,7 +27,7 @@ from tidegate.model.documents import ID, Document, Value
 from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Instant
-from tidegate.model.operations import FindOneAndUpdate, InsertOne
+from tidegate.model.operations import InsertOne, UpdateOne
 from tidegate.model.programs import insert_new
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 
@@ -125,7 +125,7 @@ def test_law_rp4_notices(look: Callable[[Recoverer, tuple[Value, ...]], Program[
 
 def invalid(effect: Effect[object]) -> Failure | None:
     """A validator of the user's does not like what becomes of this one."""
-    is_it = isinstance(effect, FindOneAndUpdate) and '"a"' in str(effect.where)
+    is_it = isinstance(effect, UpdateOne) and '"a"' in str(effect.where)
     return Refused("document failed validation") if is_it else None
 
 

@@ -12,7 +12,7 @@ from tests.properties.on_documents import is_read_or_misuse
 
 from tidegate.invocations.laws import transition as laws
 from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.record_documents import CHANGED_AT, HISTORY, OWNER, STATUS, VERSION, history, viewed
+from tidegate.invocations.record_documents import CHANGED_AT, HISTORY, OWNER, STATUS, VERSION, VIEW, history, viewed
 from tidegate.invocations.scenarios.transition import TransitionProgram
 from tidegate.invocations.specimens.transition import (
     HISTORY_IN_A_SECOND_WRITE,
@@ -51,7 +51,7 @@ from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Effect, Failure, No
 from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX, Change, Forgotten
 from tidegate.model.instants import Instant
-from tidegate.model.operations import DeleteOne, FindOne, FindOneAndUpdate, StoreTime, find_one, insert_one
+from tidegate.model.operations import DeleteOne, FindOne, FindOneAndUpdate, StoreTime, UpdateOne, find_one, insert_one
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
 from tidegate.sim.world import Plain, document, perform, world_with
@@ -188,6 +188,11 @@ def command(
     return Transition(RECORDS, table, KEY, target, runner, request, attempts, pauses=AT_ONCE)
 
 
+def granted(version: int, status: str = "held") -> Granted:
+    """The answer to a command of r1."""
+    return Granted(StatusRecord(status, "r1" if status == "held" else None, version))
+
+
 def fed(program: Coroutine[Effect[object], object, T], reply: Callable[[Effect[object]], object]) -> T:
     """Run a program to its end."""
     answer: object = None
@@ -246,8 +251,8 @@ def test_a_transition_is_one_read_and_one_compare_and_set() -> None:
         Push(HISTORY, entry, last=HISTORY_MAX),
     )
 
-    assert run(command("free"), store) == Granted(5)
-    assert store.asked == [find_one(RECORDS, Eq(ID, KEY)), FindOneAndUpdate(RECORDS, unchanged, changes)]
+    assert run(command("free"), store) == granted(5, "free")
+    assert store.asked == [find_one(RECORDS, Eq(ID, KEY), fields=VIEW), UpdateOne(RECORDS, unchanged, changes)]
     assert viewed(store.record) == StatusRecord("free", None, 5)
     assert history(store.record)[-1] == Change(5, "mine", "free")
 
@@ -266,8 +271,8 @@ def test_a_new_record_is_inserted_at_version_1() -> None:
         }
     )
 
-    assert run(command("free"), store) == Granted(1)
-    assert store.asked == [find_one(RECORDS, Eq(ID, KEY)), StoreTime(), insert_one(RECORDS, doc)]
+    assert run(command("free"), store) == granted(1, "free")
+    assert store.asked == [find_one(RECORDS, Eq(ID, KEY), fields=VIEW), StoreTime(), insert_one(RECORDS, doc)]
     assert store.record == doc
 
 
@@ -276,7 +281,7 @@ def test_the_function_is_the_class() -> None:
     one, other = stored(), stored()
     program = transition(RECORDS, TABLE, KEY, "held", runner="r1", request="mine")
 
-    assert fed(program, one.do) == run(command(), other) == Granted(2)
+    assert fed(program, one.do) == run(command(), other) == granted(2)
     assert one.record == other.record
 
 
@@ -286,6 +291,62 @@ def test_a_record_remembers_its_last_16_versions() -> None:
     rounds(39)(store)
 
     assert [change.version for change in history(store.record)] == list(range(25, 41))
+
+
+# --- who knows the record ----------------------------------------------------------------------------------------------
+
+
+KNOWN: Final = StatusRecord("free", None, 1)
+"""The record of `stored()`."""
+
+
+def test_who_knows_the_record_asks_once() -> None:
+    """What a grant answers is what the next command is for: a write each, and no look."""
+    store = stored()
+    first = run(attrs.evolve(command(), expected=KNOWN), store)
+    assert isinstance(first, Granted)
+    then = run(attrs.evolve(command("free", request="next"), expected=first.record), store)
+
+    assert (first, then) == (granted(2), granted(3, "free"))
+    assert kinds(store) == ["UpdateOne"] * 2
+
+
+def test_what_is_known_no_more_is_read_at_once() -> None:
+    """Nothing was contended for: it is another record, whoever made it, and the answer says which."""
+    store = stored()
+    rival("held", "r2")(store)
+    answer = run(attrs.evolve(command(), expected=KNOWN, attempts=1, pauses=Pauses()), store)
+
+    assert answer == Outdated(KNOWN, StatusRecord("held", "r2", 2))
+    assert kinds(store) == ["UpdateOne", "FindOne"]
+
+
+def test_a_command_that_what_is_known_forbids_asks_for_nothing() -> None:
+    """It would be denied as well after a look."""
+    store = stored()
+
+    assert isinstance(run(attrs.evolve(command("lent"), expected=KNOWN), store), Granted)
+    assert isinstance(run(attrs.evolve(command("gone"), expected=StatusRecord("held", "r1", 9)), store), NotAllowed)
+    assert kinds(store) == ["UpdateOne"]
+
+
+@pytest.mark.parametrize("others", [0, 1, HISTORY_MAX - 1])
+@pytest.mark.parametrize("way", [lost_reply, not_durable])
+def test_a_lost_success_of_who_knows_the_record_is_recognised(way: Way, others: int) -> None:
+    """Law TR4: whatever came after it, it is its own version that it finds in the history."""
+    store = stored()
+
+    assert run(attrs.evolve(command(), expected=KNOWN), store, way, after(rounds(others))) == granted(2)
+    assert kinds(store) == ["UpdateOne", "FindOne"]
+
+
+@pytest.mark.parametrize("way", [unsent, dropped])
+def test_what_who_knows_the_record_has_not_written_is_written_again(way: Way) -> None:
+    """Each is an attempt."""
+    store = stored()
+
+    assert run(attrs.evolve(command(), expected=KNOWN), store, way) == granted(2)
+    assert kinds(store) == ["UpdateOne", "FindOne", "UpdateOne"]
 
 
 # --- denied -----------------------------------------------------------------------------------------------------------
@@ -321,16 +382,16 @@ def test_a_lost_success_is_recognised_while_it_is_remembered(way: Way, others: i
     """Law TR4. Own version and up to 15 of others after it: own id is among the 16 that the record remembers."""
     store = stored()
 
-    assert run(command(), store, answered, way, after(rounds(others))) == Granted(2)
+    assert run(command(), store, answered, way, after(rounds(others))) == granted(2)
     assert store.record[VERSION] == 2 + others
-    assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne"]
+    assert kinds(store) == ["FindOne", "UpdateOne", "FindOne"]
 
 
 @pytest.mark.parametrize("others", range(HISTORY_MAX))
 @pytest.mark.parametrize("way", [lost_reply, not_durable])
 def test_a_lost_insert_is_recognised_while_it_is_remembered(way: Way, others: int) -> None:
     """Law TR4 for a new record: its first version is remembered as any other."""
-    assert run(command("free"), Store(), answered, answered, way, after(rounds(others))) == Granted(1)
+    assert run(command("free"), Store(), answered, answered, way, after(rounds(others))) == granted(1, "free")
 
 
 @pytest.mark.parametrize("others", [HISTORY_MAX, HISTORY_MAX + 1, 3 * HISTORY_MAX])
@@ -339,7 +400,7 @@ def test_a_success_is_unknown_once_it_is_forgotten(others: int) -> None:
     store = stored()
 
     assert run(command(), store, answered, lost_reply, after(rounds(others))) == FORGOTTEN
-    assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne"]
+    assert kinds(store) == ["FindOne", "UpdateOne", "FindOne"]
 
 
 @pytest.mark.parametrize("others", range(1, HISTORY_MAX + 1))
@@ -349,7 +410,7 @@ def test_a_lost_request_is_decided_anew_while_it_is_known_that_another_won(other
     answer = run(command(), store, answered, dropped, after(rounds(others)))
 
     is_held = others % 2 == 1
-    assert answer == (NotAllowed("held", "held", frozenset({"free", "lent"})) if is_held else Granted(2 + others))
+    assert answer == (NotAllowed("held", "held", frozenset({"free", "lent"})) if is_held else granted(2 + others))
 
 
 @pytest.mark.parametrize("ways", [(unsent,), (after(rival("free", request="theirs too")),)])
@@ -382,7 +443,7 @@ def test_after_the_last_attempt_no_reply_is_unknown(way: Way, attempts: int) -> 
     answer = run(command(attempts=attempts), store, *[answered, dropped] * (attempts - 1), answered, way)
 
     assert answer == Unknown(attempts, "no reply to the last attempt")
-    assert kinds(store) == [*["FindOne", "FindOneAndUpdate"] * attempts, "FindOne"]
+    assert kinds(store) == [*["FindOne", "UpdateOne"] * attempts, "FindOne"]
 
 
 @pytest.mark.parametrize("way", [lost_reply, not_durable])
@@ -391,7 +452,7 @@ def test_one_last_look_tells_what_became_of_the_last_attempt(way: Way, attempts:
     """Law TR5. It was done, and is recognised; without that look, or where it has no reply either, nobody knows."""
     ways = (*[answered, dropped] * (attempts - 1), answered, way)
 
-    assert run(command(attempts=attempts), stored(), *ways) == Granted(2)
+    assert run(command(attempts=attempts), stored(), *ways) == granted(2)
     for blind in (unsent, dropped):
         unknown = Unknown(attempts, "no reply to the last attempt")
         assert run(command(attempts=attempts), stored(), *ways, blind) == unknown
@@ -430,7 +491,7 @@ def test_a_record_without_a_history_begins_one() -> None:
     bare = Document.of({"_id": KEY, "status": "free", "owner": None, "version": 3})
     store = Store(world_with({RECORDS: (bare,)}))
 
-    assert run(command(), store, answered, lost_reply) == Granted(4)
+    assert run(command(), store, answered, lost_reply) == granted(4)
     assert history(store.record) == (Change(4, "mine", "held"),)
 
 
@@ -441,17 +502,17 @@ def test_a_late_request_that_arrives_before_the_read_is_recognised() -> None:
     """Law TR3. It is found under its own id."""
     store = stored()
 
-    assert run(command(), store, answered, late, after(arrival)) == Granted(2)
-    assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne"]
+    assert run(command(), store, answered, late, after(arrival)) == granted(2)
+    assert kinds(store) == ["FindOne", "UpdateOne", "FindOne"]
 
 
 def test_a_late_request_that_arrives_between_read_and_write_counts_once() -> None:
     """Law TR3. The same again, with the same id and version, finds no match; the history tells that it was ours."""
     store = stored()
 
-    assert run(command(), store, answered, late, answered, after(arrival)) == Granted(2)
+    assert run(command(), store, answered, late, answered, after(arrival)) == granted(2)
     assert [change.request_id for change in history(store.record)] == ["before-1", "mine"]
-    assert kinds(store) == ["FindOne", "FindOneAndUpdate", "FindOne", "FindOneAndUpdate", "FindOne"]
+    assert kinds(store) == ["FindOne", "UpdateOne", "FindOne", "UpdateOne", "FindOne"]
 
 
 @pytest.mark.parametrize(("begin", "target"), [(stored, "held"), (Store, "free")])
@@ -462,7 +523,7 @@ def test_a_late_request_that_arrives_after_its_repetition_does_nothing(begin: Ca
     record = store.record
     arrival(store)
 
-    assert answer == Granted(record[VERSION])
+    assert answer == granted(record[VERSION], target)
     assert store.record == record
 
 
@@ -484,8 +545,8 @@ def test_a_conflict_is_decided_anew() -> None:
     """Another moved the record between read and write, and the command is still legal there."""
     store = stored("lent")
 
-    assert run(command(), store, answered, after(rival("free"))) == Granted(3)
-    assert kinds(store) == ["FindOne", "FindOneAndUpdate"] * 2
+    assert run(command(), store, answered, after(rival("free"))) == granted(3)
+    assert kinds(store) == ["FindOne", "UpdateOne"] * 2
 
 
 def test_a_conflict_that_makes_the_wish_illegal_is_a_denial() -> None:
@@ -506,7 +567,7 @@ def test_a_rival_that_creates_the_record_first_is_a_conflict() -> None:
 
 def test_a_new_record_whose_time_is_not_told_is_not_sent() -> None:
     """Law TR4: a question without an answer has done nothing, so whoever gives up knows that nothing was done."""
-    assert run(command("free"), Store(), answered, dropped) == Granted(1)
+    assert run(command("free"), Store(), answered, dropped) == granted(1, "free")
     assert run(command("free", attempts=1), Store(), answered, dropped) == GaveUp(1, None, None)
 
 
@@ -533,7 +594,7 @@ def test_an_answer_says_what_was_expected_and_what_is_there_instead() -> None:
         "gave up after attempt 8: expected 'held' of 'r1' at version 6, actual 'lent' of 'r2' at version 7"
     )
     assert str(GaveUp(3, None, None)) == "gave up after attempt 3: expected nothing, actual nothing"
-    assert str(Granted(2)) == "granted: version 2"
+    assert str(granted(2)) == "granted: version 2"
     assert str(Outdated(expected, None)) == f"outdated: expected {expected}, actual nothing"
     assert str(FORGOTTEN) == "unknown after attempt 2: the record does not remember that far back"
 
@@ -573,7 +634,7 @@ def test_what_was_not_applied_is_asked_for_again(ways: tuple[Way, ...]) -> None:
     """A write that was not applied, and any read, are free to repeat; nothing needs to be recognised."""
     store = stored()
 
-    assert run(command(), store, *ways) == Granted(2)
+    assert run(command(), store, *ways) == granted(2)
     assert store.record[VERSION] == 2
 
 
@@ -596,12 +657,12 @@ def test_what_was_rolled_back_is_written_again() -> None:
     """It was done on a node that lost it: the read back finds the version decided on, so the same may be asked again."""
     store = stored()
 
-    assert run(command(), store, answered, rolled_back) == Granted(2)
-    assert kinds(store) == ["FindOne", "FindOneAndUpdate"] * 2
+    assert run(command(), store, answered, rolled_back) == granted(2)
+    assert kinds(store) == ["FindOne", "UpdateOne"] * 2
 
 
 @pytest.mark.parametrize(
-    ("target", "answer"), [("free", Granted(1)), ("held", NotAllowed(None, "held", frozenset({"free"})))]
+    ("target", "answer"), [("free", granted(1, "free")), ("held", NotAllowed(None, "held", frozenset({"free"})))]
 )
 def test_a_record_that_was_deleted_meanwhile_is_decided_on_as_a_new_one(target: str, answer: object) -> None:
     """Between read and write it disappeared: a new record may be free, and may not be held."""
@@ -681,7 +742,7 @@ def test_a_record_without_an_owner_has_none() -> None:
     """A field that is missing equals null, to MongoDB's filters as well."""
     store = Store(world_with({RECORDS: (Document.of({"_id": KEY, "status": "free", "version": 1}),)}))
 
-    assert run(command(), store) == Granted(2)
+    assert run(command(), store) == granted(2)
     assert viewed(store.record) == StatusRecord("held", "r1", 2)
 
 
@@ -884,7 +945,7 @@ def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
         def reply(effect: Effect[object]) -> object:
             nonlocal doubted
             answer = next(left, answered)(store, effect)
-            doubted += isinstance(effect, FindOneAndUpdate) and isinstance(answer, (Ambiguous, NotDurable))
+            doubted += isinstance(effect, (FindOneAndUpdate, UpdateOne)) and isinstance(answer, (Ambiguous, NotDurable))
             return answer
 
         answer = fed(command(attempts=attempts).run(), reply)

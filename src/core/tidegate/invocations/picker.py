@@ -40,7 +40,7 @@ from tidegate.invocations.admission import (
 )
 from tidegate.invocations.invocation import INVOCATION, PENDING
 from tidegate.invocations.place_documents import HasPlace, LookAgain, places_of, take_places
-from tidegate.invocations.record_documents import viewed
+from tidegate.invocations.record_documents import VIEW, viewed
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Document, Eq
@@ -180,8 +180,7 @@ class Picker:
 
 
 async def _record(picker: Picker, key: str) -> StatusRecord | None:
-    found = await find_one(picker.records, Eq(ID, key))
-    return viewed(found)
+    return viewed(await find_one(picker.records, Eq(ID, key), fields=VIEW))
 
 
 def _decide(picker: Picker, reservation: Reservation, record: StatusRecord, known: Known) -> RunningVerdict:

@@ -16,14 +16,14 @@ from types import NoneType
 from typing import Final
 
 from tidegate.invocations.status import Accepted, StatusRecord
-from tidegate.model.documents import ID, Document, Field, Push, Put, PutServerTime, Update
+from tidegate.model.documents import ID, Document, Field, Fields, Push, Put, PutServerTime, Update
 from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.instants import Instant
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
-    "CHANGED_AT", "HISTORY", "OWNER", "REQUEST", "STATUS", "VERSION", "changes", "history", "new_record", "viewed",
+    "CHANGED_AT", "HISTORY", "OWNER", "RECORD", "REQUEST", "STATUS", "VERSION", "VIEW", "changes", "history", "new_record", "viewed",
 ]  # fmt: skip
 
 STATUS: Final = Field[str]("status")
@@ -32,6 +32,10 @@ VERSION: Final = Field[int]("version")
 CHANGED_AT: Final = Field[Instant]("changed_at")
 HISTORY: Final = Field[tuple[Document, ...]]("history")
 REQUEST: Final = Field[str]("request")
+VIEW: Final[Fields] = (STATUS, OWNER, VERSION)
+"""What `viewed` needs."""
+RECORD: Final[Fields] = (*VIEW, HISTORY)
+"""What `history` needs, too."""
 
 
 def new_record(key: str, first: StatusRecord, request: str, now: Instant) -> Document:
@@ -103,4 +107,4 @@ def history(record: Document) -> tuple[Change, ...]:
 def _entry(made: StatusRecord, request: str) -> Document:
     """The newest version in the history."""
     check_name(request, "a request")
-    return Document.of({"version": made.version, "request": request, "status": made.status})
+    return Document((("version", made.version), ("request", request), ("status", made.status)))

@@ -1,4 +1,4 @@
-"""Move a record from one status to another: read, decide, one compare-and-set.
+"""Move a record from one status to another: read, decide, one compare-and-set. Who knows the record need not read it.
 
 The decision is `tidegate.invocations.status`; this is the way to carry it out so that it happens at most once and the
 answer is the truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status,
@@ -9,7 +9,8 @@ recognised:
     no match                 somebody else was faster, or an earlier copy of this very request: read back
     a conflict               decide anew on what is there now, a bounded number of times
 
-Four round trips of the array-push lock become two, and there is nothing to clean up after a crash.
+Four round trips of the array-push lock become two, or one for who moved the record last (`Granted.record`, passed as
+`expected`), and there is nothing to clean up after a crash.
 
 The record is a document, as `tidegate.invocations.record_documents` says; a new one is dated by the store's time, asked for
 just before it is inserted.
@@ -40,13 +41,23 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.record_documents import OWNER, STATUS, VERSION, changes, history, new_record, viewed
+from tidegate.invocations.record_documents import (
+    OWNER,
+    RECORD,
+    STATUS,
+    VERSION,
+    VIEW,
+    changes,
+    history,
+    new_record,
+    viewed,
+)
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
 from tidegate.model.documents import ID, AllOf, Document, Eq, Update
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
-from tidegate.model.history import Forgotten, NotYet, RequestOutcome, Won, outcome_of
+from tidegate.model.history import Forgotten, RequestOutcome, Superseded, Won, outcome_of
 from tidegate.model.instants import Instant
-from tidegate.model.operations import StoreTime, check_collection, find_one, find_one_and_update
+from tidegate.model.operations import StoreTime, check_collection, find_one, update_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
@@ -63,9 +74,18 @@ ATTEMPTS: Final = 8
 @final
 @attrs.frozen
 class Granted:
-    """The request made that version."""
+    """The request made a version.
 
-    version: int
+    Attributes:
+        record: The record of that version. Who moves it on passes it as `expected`, and need not read it.
+    """
+
+    record: StatusRecord
+
+    @property
+    def version(self) -> int:
+        """The version that it made."""
+        return self.record.version
 
     def __str__(self) -> str:
         return f"granted: version {self.version}"
@@ -132,7 +152,8 @@ class Transition:
         runner: Who asks; None where nobody in particular does.
         request: An id used for this command only.
         attempts: How often to ask before giving up.
-        expected: The one record to move, where the command was decided on it; None for whatever is there.
+        expected: The one record to move, where the command was decided on it, or moved it last; None for whatever is
+            there. It is read where it is no longer that one, and not before.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
@@ -156,46 +177,51 @@ class Transition:
         check_type(self.pauses, Pauses, "what lies between attempts")
         check_type(self.expected, (StatusRecord, NoneType), "a record or None")
         check_type(self.parts, TransitionParts, "the parts of a transition")
-        _ = decide_transition(self.table, None, self.target, self.runner)  # checks the table, the target and the runner
+        check_type(self.table, StatusTable, "a table of statuses")
+        check_name(self.target, "a status")
+        if self.runner is not None:
+            check_name(self.runner, "a runner")
 
     async def run(self) -> TransitionOutcome:
         """The program."""
-        sent: int | None = None  # the version decided on by a request of ours that may have been applied
+        known = self.expected  # it need not be read
+        sent: Accepted | None = None  # what was decided by a request of ours that may have been applied
         expected: StatusRecord | None = None
-        record: Document | None = None
+        actual: StatusRecord | None = None
         attempt = 0
         while attempt <= self.attempts:  # after the last attempt comes one more look at what became of it
             await pause(self.pauses, attempt)
             attempt += 1
             made = min(attempt, self.attempts)
-            try:
-                record = await find_one(self.collection, Eq(ID, self.key))
-            except (Ambiguous, NotApplied):
-                continue  # a read is free to repeat
-            except Refused as refused:
-                if sent is None:
-                    raise
-                return Unknown(made, refused.reason)
-            if sent is not None:
-                match self.parts.outcome(self, record, sent):
-                    case Won(version):
-                        return Granted(version)
+            unread, known = known, None
+            if unread is None:
+                try:
+                    actual, became = await self._look(sent)
+                except (Ambiguous, NotApplied):
+                    continue  # a read is free to repeat
+                except Refused as refused:
+                    if sent is None:
+                        raise
+                    return Unknown(made, refused.reason)
+                match became:
+                    case Won() if sent is not None:
+                        return Granted(sent.record)
                     case Forgotten():
                         return Unknown(made, "the record does not remember that far back")
-                    case NotYet():
-                        pass  # it may still arrive: the same again cannot count twice
-                    case _:
+                    case Superseded():
                         sent = None
+                    case _:
+                        pass  # it may still arrive: the same again cannot count twice
             if attempt > self.attempts:
                 break
-            verdict = self.parts.decide(self, viewed(record))
+            expected = unread or actual
+            verdict = self.parts.decide(self, expected)
             if not isinstance(verdict, Accepted):
                 return verdict
-            expected = viewed(record)
             try:
                 applied = await self.parts.write(self, expected, verdict)
             except (Ambiguous, NotDurable):
-                sent = verdict.version - 1
+                sent = verdict
                 continue
             except NotApplied:
                 continue
@@ -204,10 +230,17 @@ class Transition:
                     raise
                 return Unknown(made, refused.reason)  # a refusal says nothing of the request before it
             if applied:
-                return Granted(verdict.version)
+                return Granted(verdict.record)
+            if unread is not None:
+                attempt = 0  # nothing was contended for yet: it is another record
         if sent is not None:
             return Unknown(self.attempts, "no reply to the last attempt")
-        return GaveUp(self.attempts, expected, viewed(record))
+        return GaveUp(self.attempts, expected, actual)
+
+    async def _look(self, sent: Accepted | None) -> tuple[StatusRecord | None, RequestOutcome | None]:
+        """The record as it is, and what became of the request that was sent, if one was."""
+        record = await find_one(self.collection, Eq(ID, self.key), fields=VIEW if sent is None else RECORD)
+        return viewed(record), None if sent is None else self.parts.outcome(self, record, sent.version - 1)
 
 
 # --- what it is made of -----------------------------------------------------------------------------------------------
@@ -235,9 +268,7 @@ async def _write(command: Transition, expected: StatusRecord | None, verdict: Ac
             Eq(VERSION, expected.version),
         )
     )
-    return (
-        await find_one_and_update(command.collection, unchanged, *command.parts.changes(command, verdict)) is not None
-    )
+    return await update_one(command.collection, unchanged, *command.parts.changes(command, verdict)) > 0
 
 
 async def _time() -> Instant:

@@ -1,7 +1,7 @@
 """What a program may ask of a document store: each is one atomic command, on one document if it writes.
 
-    FindOne            a document that matches, or None
-    FindAll            the documents that match, in the order of their ids, as they were at one time
+    FindOne            a document that matches, or None; all of it, or these fields
+    FindAll            the documents that match, in the order of their ids, as they were at one time; likewise
     FindOneAndUpdate   the document as it is after the updates, or None if none matched
     UpdateOne          how many documents matched: 0 or 1
     UpsertOne          the document as it is after the updates; one that the filter describes is inserted if none matched
@@ -89,6 +89,16 @@ def _check_query(collection: object, where: object) -> None:
     check_type(where, FILTERS, "a filter", "write a term, such as Eq(ID, ...), or AllOf((..., ...)) of several")
 
 
+def _check_fields(fields: object) -> None:
+    if fields is not None:
+        check_tuple(fields, Field, "a field to find")
+
+
+def _of(fields: Fields | None) -> str:
+    """Which part of a document is found, for people."""
+    return "" if fields is None else f"{', '.join(each.name for each in fields) or ID.name} of "
+
+
 def _check_updates(updates: tuple[Update, ...]) -> None:
     """Raise Misuse unless the updates touch different fields, and not the id."""
     check_tuple(updates, UPDATES, "an update")
@@ -142,16 +152,24 @@ def check_inserted(doc: Document) -> None:
 @final
 @attrs.frozen(cache_hash=True)
 class FindOne(Effect["Document | None"]):
-    """Replies a document that matches, or None."""
+    """Replies a document that matches, or None.
+
+    Attributes:
+        collection: Where it is.
+        where: What it matches.
+        fields: Those that it replies with, besides the id, as far as they are there; None for all.
+    """
 
     collection: str
     where: Filter
+    fields: Fields | None = None
 
     def __attrs_post_init__(self) -> None:
         _check_query(self.collection, self.where)
+        _check_fields(self.fields)
 
     def __str__(self) -> str:
-        return f"find {self.collection} where {self.where}"
+        return f"find {_of(self.fields)}{self.collection} where {self.where}"
 
 
 @final
@@ -168,15 +186,18 @@ class FindAll(Effect["tuple[Document, ...]"]):
         where: What they match.
         limit: How many at most, the first ones.
         after: The id that theirs come after; empty for none.
+        fields: Those that they are replied with, besides the id, as far as they are there; None for all.
     """
 
     collection: str
     where: Filter
     limit: int
     after: tuple[Value, ...] = attrs.field(default=(), eq=exactly)
+    fields: Fields | None = None
 
     def __attrs_post_init__(self) -> None:
         _check_query(self.collection, self.where)
+        _check_fields(self.fields)
         check_int(self.limit, "a limit", 1, FOUND_MAX)
         check_type(self.after, tuple, "a tuple of one id or none")
         if len(self.after) > 1:
@@ -187,7 +208,7 @@ class FindAll(Effect["tuple[Document, ...]"]):
 
     def __str__(self) -> str:
         after = "".join(f" after {show(each)}" for each in self.after)
-        return f"find up to {self.limit} of {self.collection}{after} where {self.where}"
+        return f"find up to {self.limit} of {_of(self.fields)}{self.collection}{after} where {self.where}"
 
 
 @final
@@ -307,12 +328,20 @@ def check_unique(unique: Unique) -> None:
 Operation: TypeAlias = FindOne | FindAll | FindOneAndUpdate | UpdateOne | UpsertOne | InsertOne | DeleteOne
 
 
-def find_one(collection: str, *where: Filter) -> FindOne:
-    """Ask for a document that all of the filters match."""
-    return FindOne(collection, _together(where))
+def find_one(collection: str, *where: Filter, fields: Fields | None = None) -> FindOne:
+    """Ask for a document that all of the filters match.
+
+    Args:
+        collection: Where it is.
+        where: What it matches.
+        fields: Those that it is replied with, besides the id; None for all.
+    """
+    return FindOne(collection, _together(where), fields)
 
 
-def find_all(collection: str, *where: Filter, limit: int, after: tuple[Value, ...] = ()) -> FindAll:
+def find_all(
+    collection: str, *where: Filter, limit: int, after: tuple[Value, ...] = (), fields: Fields | None = None
+) -> FindAll:
     """Ask for the documents that all of the filters match, in the order of their ids; for all without any.
 
     Args:
@@ -320,8 +349,9 @@ def find_all(collection: str, *where: Filter, limit: int, after: tuple[Value, ..
         where: What they match.
         limit: How many at most; the reply does not say whether there are more.
         after: The id that theirs come after, the last one of the reply before; empty for none.
+        fields: Those that they are replied with, besides the id; None for all.
     """
-    return FindAll(collection, _together(where or (Exists(ID),)), limit, after)
+    return FindAll(collection, _together(where or (Exists(ID),)), limit, after, fields)
 
 
 def find_one_and_update(collection: str, where: Filter, *updates: Update) -> FindOneAndUpdate:

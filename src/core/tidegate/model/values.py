@@ -33,7 +33,8 @@ def check_tuple(values: object, kinds: type | tuple[type, ...], what: str) -> No
     if not isinstance(values, tuple):
         raise Misuse(f"a {type(values).__name__} is not a tuple, each of it {what}", why="it is of another type")
     for value in values:
-        check_type(value, kinds, what)
+        if not isinstance(value, kinds):
+            check_type(value, kinds, what)
 
 
 def check_callable(value: object, what: str, todo: str = "") -> None:

@@ -299,14 +299,15 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
         UnknownEffect: the effect has no meaning here, user code (`Call`) included: a scenario gives it one.
     """
     match effect:
-        case FindOne(collection, where):
-            yield world, _find(world, collection, where)
-        case FindAll(collection, where, limit, begin):
+        case FindOne(collection, where, fields):
+            found = _find(world, collection, where)
+            yield world, None if found is None else _part(found, fields)
+        case FindAll(collection, where, limit, begin, fields):
             keys: tuple[Key, ...] = world.read(ids(collection))
             later = (key for key in sorted(keys, key=in_order) if not begin or in_order(key) > in_order(begin[0]))
             docs = filter(None, (world.read(document(collection, key)) for key in later))
             matching = (doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
-            yield world, tuple(islice(matching, limit))
+            yield world, tuple(_part(doc, fields) for doc in islice(matching, limit))
         case FindOneAndUpdate(collection, where, updates):
             found = _find(world, collection, where)
             try:
@@ -367,6 +368,14 @@ def _upserted(effect: UpsertOne, world: World, who: str, size_max: int) -> Outco
         yield _inserted(world, collection, after).write(by, who), after
     except Refused as refused:
         yield world, refused.fresh()
+
+
+def _part(doc: Document, fields: Fields | None) -> Document:
+    """Its id and these fields, in its order; all of it for None."""
+    if fields is None:
+        return doc
+    wanted = {ID.name, *(field.name for field in fields)}
+    return Document(tuple(item for item in doc.items if item[0] in wanted))
 
 
 def _inserted(world: World, collection: str, doc: Document) -> World:

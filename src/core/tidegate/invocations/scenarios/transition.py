@@ -16,6 +16,7 @@ from tidegate.invocations import laws
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.record_documents import HISTORY, OWNER, REQUEST, STATUS, VERSION, viewed
+from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Program, Sleep
@@ -52,16 +53,25 @@ RESTARTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
 STALE: Final = Faults.of(Fault.STALE_READ, Fault.LOST_REPLY, Fault.DUPLICATE)
 
 
-async def work(program: TransitionProgram, runner: str, life: str) -> tuple[Answered, ...]:
-    """Claim the record, run it, and say how it went; stop at the first answer that is not a grant."""
+async def work(program: TransitionProgram, runner: str, life: str, *, knows: bool) -> tuple[Answered, ...]:
+    """Claim the record, run it, and say how it went; stop at the first answer that is not a grant.
+
+    Args:
+        program: How it is moved.
+        runner: By whom.
+        life: What its requests begin with.
+        knows: Whether what it has moved is passed on to the next step.
+    """
     answered: tuple[Answered, ...] = ()
+    known: StatusRecord | None = None
     for step in (status.PENDING, status.RUNNING, ""):
         target = step or str(await Call("user code"))
         request = f"{life}.{target}"
-        answer = await program(Transition(RECORDS, INVOCATION, KEY, target, runner, request))
+        answer = await program(Transition(RECORDS, INVOCATION, KEY, target, runner, request, expected=known))
         answered = (*answered, Answered(request, answer))
         if not isinstance(answer, Granted):
             break
+        known = answer.record if knows else None
     return answered
 
 
@@ -139,8 +149,8 @@ def gets_known_answers(process: str) -> Law:
     return lambda state: laws.transition.nothing_is_unknown(answers(state, process))
 
 
-def worker(program: TransitionProgram, name: str, runner: str) -> Birth:
-    return lambda life: work(program, runner, f"{name}:{runner}.{life}")
+def worker(program: TransitionProgram, name: str, runner: str, *, knows: bool) -> Birth:
+    return lambda life: work(program, runner, f"{name}:{runner}.{life}", knows=knows)
 
 
 def recoverer(program: TransitionProgram) -> Birth:
@@ -162,6 +172,7 @@ def transition(
     budget: int = 1,
     faults: Faults = FAULTS,
     runners: tuple[str, str] = ("runner", "runner"),
+    knows: bool = False,
 ) -> Scenario:
     """The scenario, for our program or a faulty variant of it.
 
@@ -171,6 +182,7 @@ def transition(
         budget: How many faults may strike.
         faults: Which.
         runners: The runner ids of the two that work on the record.
+        knows: Whether these two pass on what they have moved, so that it is not read again.
     """
     means = journaled(RECORDS, KEY, seen, calling({"user code": (status.SUCCESS, status.RETRY)}))
     if faults.allows(Fault.STALE_READ):
@@ -179,8 +191,8 @@ def transition(
     first = Document.of({"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": (made,)})
     names = ("r1", "r2", "recovery")
     actors = (
-        Process("r1", worker(program, "r1", runners[0]), faults, means, raises=True),
-        Process("r2", worker(program, "r2", runners[1]), faults, means, raises=True),
+        Process("r1", worker(program, "r1", runners[0], knows=knows), faults, means, raises=True),
+        Process("r2", worker(program, "r2", runners[1], knows=knows), faults, means, raises=True),
         Process("recovery", recoverer(program), faults, means),
         Network(means),
     )
@@ -195,7 +207,7 @@ def transition(
         "requests make what they are for": is_as_asked,
     }
     return Scenario(
-        name="transition",
+        name="transition.known" if knows else "transition",
         summary=summary,
         world=world,
         actors=actors,
@@ -275,6 +287,16 @@ SCENARIOS: Final = (
         transition,
         thorough=partial(transition, budget=2),
         large=partial(transition, budget=6),
+    ),
+    Shipped(
+        "transition.known",
+        partial(
+            transition,
+            summary="the same where a runner knows what it has moved, and writes without a look",
+            knows=True,
+        ),
+        thorough=partial(transition, budget=2, knows=True),
+        large=partial(transition, budget=6, knows=True),
     ),
     Shipped(
         "transition.restarts",

@@ -58,12 +58,16 @@ async def place_is_enough(picker: Picker, record: StatusRecord, target: str, run
         return await PARTS.move(picker, record, target, runner)
     request = f"{picker.request}.{record.version}"
     await Transition(picker.records, INVOCATION, picker.key, target, runner, request, attempts=1).run()
-    return Granted(record.version + 1)
+    return granted(record, target, runner)
 
 
 async def held_back_unseen(picker: Picker, record: StatusRecord, target: str, runner: str | None) -> TransitionOutcome:
     """Who is refused says that the invocation was moved on, whether it was or not."""
-    return await PARTS.move(picker, record, target, runner) if target == PENDING else Granted(record.version + 1)
+    return await PARTS.move(picker, record, target, runner) if target == PENDING else granted(record, target, None)
+
+
+def granted(record: StatusRecord, target: str, runner: str | None) -> Granted:
+    return Granted(StatusRecord(target, runner, record.version + 1))
 
 
 def planted(name: str, wrong: object, parts: PickerParts, law: str, source: str) -> Specimen:

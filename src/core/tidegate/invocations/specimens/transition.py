@@ -102,7 +102,7 @@ async def ambiguous_is_refused(command: Transition) -> TransitionOutcome:
         applied = await PARTS.write(command, viewed(record), verdict)
     except (Ambiguous, NotApplied):
         applied = False
-    return Granted(verdict.version) if applied else GaveUp(1, viewed(record), None)
+    return Granted(verdict.record) if applied else GaveUp(1, viewed(record), None)
 
 
 async def giving_up_is_failure(command: Transition) -> TransitionOutcome:
@@ -157,11 +157,13 @@ def planted(
     source: str,
     *,
     runners: tuple[str, str] = ("runner", "runner"),
+    knows: bool = False,
     alone: bool = False,
 ) -> Specimen:
     """The scenario of the program, with the bug in its place; what the wrong part says of itself is the summary."""
-    make = partial(transition, run, summary=(wrong.__doc__ or "").partition("\n")[0], runners=runners)
-    return Specimen(f"transition.{name}", make, law, source, of="transition", alone=alone)
+    make = partial(transition, run, summary=(wrong.__doc__ or "").partition("\n")[0], runners=runners, knows=knows)
+    of = "transition.known" if knows else "transition"
+    return Specimen(f"{of}.{name}", make, law, source, of=of, alone=alone)
 
 
 VERSION_NOT_COMPARED: Final = attrs.evolve(PARTS, write=no_version_in_filter)
@@ -196,6 +198,15 @@ SPECIMENS: Final = (
         REQUEST_ID_IGNORED,
         TRUTH,
         "The resilience article: who tries again after a lost reply must recognise a success of its own.",
+    ),
+    planted(
+        "request_id_ignored",
+        request_id_ignored,
+        REQUEST_ID_IGNORED,
+        TRUTH,
+        "The same by who knows the record: what has moved on since was moved by itself.",
+        knows=True,
+        alone=True,
     ),
     planted(
         "only_the_last_request_id",

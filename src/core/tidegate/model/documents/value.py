@@ -240,8 +240,11 @@ def checked(value: object, where: str, depth: int = 1) -> None:
 
 def check_held(field: Field[Any], value: object, depth: int = 1) -> None:
     """Raise Misuse unless it is a field, and the value may stand in it, at this depth."""
+    name, kind = _name_of(field), type(value)
+    if depth == 1 and (kind is NoneType or (kind is str and cast("str", value).isascii())):
+        return  # as most are
     check_int(depth, "a depth", 1)
-    _lowest(value, _name_of(field), depth)
+    _lowest(value, name, depth)
 
 
 def _lowest(value: object, where: str, depth: int) -> int:

@@ -134,10 +134,11 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
     find_and_update = st.builds(FindOneAndUpdate, name, where, changes)
     update = st.builds(UpdateOne, name, where, changes)
     upsert = st.builds(UpsertOne, name, filters(value).filter(_describes_one), changes)
-    find = st.builds(FindOne, name, where)
+    part = st.none() | st.lists(_FIELDS, max_size=3, unique=True).map(tuple)
+    find = st.builds(FindOne, name, where, part)
     insert = st.builds(InsertOne, name, inserted(values() if value is None else value))
     delete = st.builds(DeleteOne, name, where)
-    find_all = st.builds(FindAll, name, st.one_of(st.just(Exists(ID)), where), st.integers(1, 4))
+    find_all = st.builds(FindAll, name, st.one_of(st.just(Exists(ID)), where), st.integers(1, 4), st.just(()), part)
     return st.one_of(
         find_and_update,
         find_and_update,

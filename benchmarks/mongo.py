@@ -1,0 +1,285 @@
+"""What a transition costs beside the driver's own commands, on a real MongoDB.
+
+    python -m benchmarks.mongo [--seconds S] [--rounds N] [--json FILE]
+
+    knows      a transition by who moved the record last: one update, guarded by status, owner and version
+    reads      a transition by who has to look first: the projected record, then the same update
+    raw ...    pymongo that sends the same commands: same filter, update, projection and concerns
+    bump       pymongo: a bare find_one_and_update that increments a number
+    lock       the array-push lock of pynenc's MongoDB plug-in, four commands
+
+Each turn lasts a while with so many threads, or tasks, each on a record of its own with 16 entries of history; contenders
+take turns, and a figure is the median of its rounds. CPU is of this process alone, the server is another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pymongo import AsyncMongoClient, MongoClient, WriteConcern
+from pymongo.read_concern import ReadConcern
+from tests.integration.servers import MongoServer
+
+from tidegate.invocations.array_push_lock import ArrayPushLock
+from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
+from tidegate.model.effects import Program
+from tidegate.model.history import HISTORY_MAX
+from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
+
+DATABASE: Final = "bench"
+RECORDS: Final = "records"
+TABLE: Final = StatusTable(
+    frozenset({"free"}),
+    (
+        StatusDefinition("free", frozenset({"held"})),
+        StatusDefinition("held", frozenset({"free"}), acquires_owner=True, requires_owner=True),
+    ),
+)
+CONTENDERS: Final = ("knows", "raw knows", "reads", "raw reads", "bump", "lock")
+Step: TypeAlias = Callable[[], object]
+AsyncStep: TypeAlias = Callable[[], Awaitable[object]]
+
+
+class Figure(NamedTuple):
+    """What a turn came to.
+
+    Attributes:
+        rate: Steps a second, of all together.
+        cpu_us: Of the client, a step, in microseconds.
+    """
+
+    rate: float
+    cpu_us: float
+
+
+def record(key: str) -> dict[str, Any]:
+    """A document with as much history as there is."""
+    history = [{"version": n, "request": f"{key}.{n}", "status": "free"} for n in range(1, HISTORY_MAX + 1)]
+    fields = {"status": "free", "owner": None, "version": HISTORY_MAX, "changed_at": datetime.now(UTC)}
+    return {"_id": key, **fields, "history": history}
+
+
+# --- the contenders: what a step of one thread, or task, is -------------------------------------------------------------
+
+
+class Known:
+    """The record as its only writer knows it."""
+
+    def __init__(self, key: str) -> None:
+        self.key, self.at = key, StatusRecord("free", None, HISTORY_MAX)
+
+    @property
+    def next(self) -> tuple[str, str | None]:
+        return ("held", "r") if self.at.status == "free" else ("free", None)
+
+    def command(self, *, knows: bool) -> Program[TransitionOutcome]:
+        request = f"{self.key}.{self.at.version + 1}"
+        expected = self.at if knows else None
+        return Transition(RECORDS, TABLE, self.key, self.next[0], "r", request, expected=expected).run()
+
+    def moved(self, answer: object) -> None:
+        assert isinstance(answer, Granted), answer
+        self.at = answer.record
+
+    def update(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What pymongo sends for the same."""
+        (status, owner), at = self.next, self.at
+        version = at.version + 1
+        entry = {"version": version, "request": f"{self.key}.{version}", "status": status}
+        where: dict[str, object] = {"_id": {"$eq": self.key}, "status": {"$eq": at.status}}
+        where |= {"owner": {"$eq": at.owner}, "version": {"$eq": at.version}}
+        return {"$and": [{name: value} for name, value in where.items()]}, {
+            "$set": {"status": status, "owner": owner, "version": version},
+            "$currentDate": {"changed_at": {"$type": "date"}},
+            "$push": {"history": {"$each": [entry], "$slice": -HISTORY_MAX}},
+        }
+
+    def wrote(self, matched: int) -> None:
+        assert matched == 1
+        self.at = StatusRecord(*self.next, self.at.version + 1)
+
+
+VIEW: Final = {"_id": 1, "status": 1, "owner": 1, "version": 1}
+BUMPED: Final = {"$inc": {"n": 1}}
+
+
+def steps(client: MongoClient[Any], bare: MongoClient[Any], key: str) -> dict[str, Step]:
+    """Those of one thread."""
+    handle, held = choosing(documents(Mongo(client, DATABASE)), local()), raw(bare)
+    knows, reads, raw_knows, raw_reads = (Known(f"{key}.{name}") for name in CONTENDERS[:4])
+    locked = lock(f"{key}.lock")
+
+    def look() -> None:
+        found = held.find_one({"_id": {"$eq": raw_reads.key}}, VIEW)
+        assert found is not None
+        assert found["version"] == raw_reads.at.version
+        raw_reads.wrote(held.update_one(*raw_reads.update()).matched_count)
+
+    return {
+        "knows": lambda: knows.moved(run(knows.command(knows=True), handle)),
+        "raw knows": lambda: raw_knows.wrote(held.update_one(*raw_knows.update()).matched_count),
+        "reads": lambda: reads.moved(run(reads.command(knows=False), handle)),
+        "raw reads": look,
+        "bump": lambda: held.find_one_and_update({"_id": f"{key}.bump"}, BUMPED),
+        "lock": lambda: run(next(locked), handle),
+    }
+
+
+def steps_async(client: AsyncMongoClient[Any], bare: AsyncMongoClient[Any], key: str) -> dict[str, AsyncStep]:
+    """Those of one task."""
+    handle, held = choosing(documents(AsyncMongo(client, DATABASE)), local_async()), raw(bare)
+    knows, reads, raw_knows, raw_reads = (Known(f"{key}.{name}") for name in CONTENDERS[:4])
+    locked = lock(f"{key}.lock")
+
+    async def know() -> None:
+        knows.moved(await run_async(knows.command(knows=True), handle))
+
+    async def raw_know() -> None:
+        raw_knows.wrote((await held.update_one(*raw_knows.update())).matched_count)
+
+    async def read() -> None:
+        reads.moved(await run_async(reads.command(knows=False), handle))
+
+    async def look() -> None:
+        found = await held.find_one({"_id": {"$eq": raw_reads.key}}, VIEW)
+        assert found["version"] == raw_reads.at.version
+        raw_reads.wrote((await held.update_one(*raw_reads.update())).matched_count)
+
+    return {
+        "knows": know,
+        "raw knows": raw_know,
+        "reads": read,
+        "raw reads": look,
+        "bump": lambda: held.find_one_and_update({"_id": f"{key}.bump"}, BUMPED),
+        "lock": lambda: run_async(next(locked), handle),
+    }
+
+
+def raw(client: Any) -> Any:
+    """The collection, with the concerns that tidegate uses."""
+    return client.get_database(
+        DATABASE, write_concern=WriteConcern("majority", j=True), read_concern=ReadConcern("majority")
+    )[RECORDS]
+
+
+def lock(key: str) -> Iterator[Program[object]]:
+    """One program after the other, to and fro."""
+    for number in count():
+        target = ("held", "free")[number % 2]
+        yield ArrayPushLock(RECORDS, TABLE, key, target, "r", f"{key}.{number}").run()
+
+
+# --- turns --------------------------------------------------------------------------------------------------------------
+
+
+def turn(workers: Sequence[Step], seconds: float) -> Figure:
+    """What threads come to, one a step."""
+
+    def work(step: Step) -> int:
+        done, until = 0, time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            step()
+            done += 1
+        return done
+
+    began, cpu = time.perf_counter(), time.process_time()
+    if len(workers) == 1:
+        done = work(workers[0])
+    else:
+        with ThreadPoolExecutor(len(workers)) as pool:
+            done = sum(pool.map(work, workers))
+    return Figure(done / (time.perf_counter() - began), (time.process_time() - cpu) / done * 1e6)
+
+
+async def turn_async(workers: Sequence[AsyncStep], seconds: float) -> Figure:
+    """The same for tasks."""
+
+    async def work(step: AsyncStep) -> int:
+        done, until = 0, time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            await step()
+            done += 1
+        return done
+
+    began, cpu = time.perf_counter(), time.process_time()
+    done = sum(await asyncio.gather(*map(work, workers)))
+    return Figure(done / (time.perf_counter() - began), (time.process_time() - cpu) / done * 1e6)
+
+
+def in_threads(uri: str, how_many: int, seconds: float, rounds: int) -> Iterator[tuple[str, Figure]]:
+    with connect(uri) as client, MongoClient[Any](uri) as bare:
+        each = [steps(client, bare, f"thread {n} of {how_many}") for n in range(how_many)]
+        for name in CONTENDERS * (rounds + 1):
+            yield name, turn([worker[name] for worker in each], seconds)
+
+
+async def in_tasks(uri: str, how_many: int, seconds: float, rounds: int) -> list[tuple[str, Figure]]:
+    async with await connect_async(uri) as client, AsyncMongoClient[Any](uri) as bare:
+        each = [steps_async(client, bare, f"task {n} of {how_many}") for n in range(how_many)]
+        return [
+            (name, await turn_async([worker[name] for worker in each], seconds)) for name in CONTENDERS * (rounds + 1)
+        ]
+
+
+def medians(turns: Iterable[tuple[str, Figure]]) -> dict[str, Figure]:
+    """Of each contender; its first turn warms up."""
+    of: dict[str, list[Figure]] = {}
+    for name, figure in turns:
+        of.setdefault(name, []).append(figure)
+    return {name: Figure(*(median(column) for column in zip(*each[1:], strict=True))) for name, each in of.items()}
+
+
+def fill(uri: str, prefix: str, how_many: int) -> None:
+    """The records of so many threads, or tasks."""
+    with connect(uri) as client:
+        held = client[DATABASE][RECORDS]
+        held.create_index("invocation_id")
+        for n in range(how_many):
+            key = f"{prefix} {n} of {how_many}"
+            held.insert_many([*(record(f"{key}.{name}") for name in CONTENDERS[:4]), {"_id": f"{key}.bump", "n": 0}])
+            locked: dict[str, object] = {"status": "free", "status_runner_id": None, "transition_lock": []}
+            held.insert_one({"_id": f"{key}.lock", "invocation_id": f"{key}.lock", **locked})
+
+
+BESIDE: Final = {"knows": ("raw knows", "bump", "lock"), "reads": ("raw reads", "lock")}
+
+
+def main() -> None:
+    """A table a number of threads or tasks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    told = parser.parse_args()
+    found: dict[str, dict[str, Figure]] = {}
+    with MongoServer() as server:
+        for prefix, how_many in (("thread", 1), ("thread", 8), ("task", 1), ("task", 32)):
+            fill(server.uri, prefix, how_many)
+            ask = (server.uri, how_many, told.seconds, told.rounds)
+            name = f"{how_many} {prefix}{'s' if how_many > 1 else ''}"
+            figures = found[name] = medians(in_threads(*ask) if prefix == "thread" else asyncio.run(in_tasks(*ask)))
+            print(f"{name:14}{'a second':>10}{'CPU us':>9}")
+            for contender, figure in figures.items():
+                ratios = (f"{figure.rate / figures[other].rate:6.2f} x {other}" for other in BESIDE.get(contender, ()))
+                more = figure.cpu_us - figures[f"raw {contender}"].cpu_us if contender in BESIDE else None
+                said = "".join(ratios) + ("" if more is None else f"{more:8.0f} us more")
+                print(f"  {contender:12}{figure.rate:>10,.0f}{figure.cpu_us:>9.0f}{said}", flush=True)
+    if told.json is not None:
+        told.json.parent.mkdir(parents=True, exist_ok=True)
+        told.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
