@@ -4,7 +4,7 @@
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
-#                the core of the worker by itself, and the worker beside bare aiokafka and others
+#                the core of the worker by itself, and the worker beside bare aiokafka and others; a transition beside pymongo
 # make clean     removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.
@@ -67,6 +67,7 @@ bench: .venv/test.stamp
 	$(BIN)/python benchmarks/watermark.py
 	$(BIN)/python benchmarks/metadata.py
 	$(BIN)/python -m benchmarks.kafka_runs
+	$(BIN)/python -m benchmarks.mongo --json .tidegate/bench/mongo.json
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json
 

@@ -127,10 +127,10 @@ def test_where_a_replay_diverges_it_can_go_on_from_the_step_before(here: Run) ->
     """A program that was mended diverges from the trace of the faulty one; what it does instead breaks no law."""
     done = here("replay", "other.json", "transition")
     assert done.returncode == ExitCode.DIVERGED
-    assert "recorded: r1: find invocations" in done.stderr
+    assert "recorded: r1: find status, owner, version of invocations" in done.stderr
     found = answer(here("replay", "other.json", "transition", "--json"))
     assert (found["verdict"], found["step"]) == ("diverged", 1)
-    assert found["recorded"].startswith("r1: find invocations")
+    assert found["recorded"].startswith("r1: find status, owner, version of invocations")
     on = here("replay", "other.json", "transition", "--continue", "--max-states", "300")
     assert on.returncode == ExitCode.INCONCLUSIVE
     assert "warning: diverged at step 1" in on.stderr

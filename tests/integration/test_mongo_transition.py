@@ -29,7 +29,7 @@ from tidegate.invocations.transition import Granted, Transition
 from tidegate.model.documents import ID, Document, Eq, Push
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, Program
 from tidegate.model.history import HISTORY_MAX, Change
-from tidegate.model.operations import FindOneAndUpdate, InsertOne, Operation, find_one
+from tidegate.model.operations import InsertOne, Operation, UpdateOne, find_one
 from tidegate_adapters.bson_values import CODEC, loaded
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo
@@ -52,11 +52,11 @@ TIMEOUT_MS: Final = 400
 # A reply that hangs costs a time-out. A connection that is cut costs all callers up to 0.5 s, for the driver then looks
 # for the server again; so there are few of those. Delayed requests arrive after their callers have gone on.
 LOSSES: Final = (
-    Rule("findAndModify", Action.DROP_REPLY, times=3, probability=0.01),
-    Rule("findAndModify", Action.CLOSE, times=3, probability=0.01),
-    Rule("findAndModify", Action.HANG_REPLY, probability=0.15),
-    Rule("findAndModify", Action.DROP_REQUEST, probability=0.02),
-    Rule("findAndModify", Action.DELAY_REQUEST, probability=0.02, seconds=1.5 * TIMEOUT_MS / 1_000),
+    Rule("update", Action.DROP_REPLY, times=3, probability=0.01),
+    Rule("update", Action.CLOSE, times=3, probability=0.01),
+    Rule("update", Action.HANG_REPLY, probability=0.15),
+    Rule("update", Action.DROP_REQUEST, probability=0.02),
+    Rule("update", Action.DELAY_REQUEST, probability=0.02, seconds=1.5 * TIMEOUT_MS / 1_000),
     Rule("insert", Action.HANG_REPLY, probability=0.2),
     Rule("find", Action.HANG_REPLY, probability=0.01),
 )
@@ -69,6 +69,7 @@ class Choice:
 
     target: str
     runner: str | None
+    expected: StatusRecord | None
 
 
 async def command(program: TransitionProgram, key: str, name: str) -> Answered:
@@ -77,7 +78,8 @@ async def command(program: TransitionProgram, key: str, name: str) -> Answered:
     choice = await Call("choose", (None if record is None else viewed(record),))
     assert isinstance(choice, Choice)
     request = f"{key}/{name}:{choice.runner or ''}"
-    wanted = Transition(COLLECTION, INVOCATION, key, choice.target, choice.runner, request, ATTEMPTS)
+    known = choice.expected
+    wanted = Transition(COLLECTION, INVOCATION, key, choice.target, choice.runner, request, ATTEMPTS, expected=known)
     return Answered(request, await program(wanted))
 
 
@@ -117,7 +119,7 @@ class Worker:
             yield command(self.program, f"record {key}", f"{self.number}.{n}")
 
     def choose(self, record: StatusRecord | None) -> Choice:
-        """Mostly something legal by the owner, but anything by anybody otherwise."""
+        """Mostly something legal by the owner, but anything by anybody otherwise; of what was seen, or of what is there."""
         following = [status for status in LASTING if status in INVOCATION.following(record and record.status)]
         legal = bool(following) and self.chance.random() < 0.85
         owner = None if record is None else record.owner
@@ -125,6 +127,7 @@ class Worker:
         return Choice(
             self.chance.choice(following if legal else STATUSES),
             owner if mine else self.chance.choice((*RUNNERS, *RUNNERS, None)),
+            record if self.chance.random() < 0.5 else None,
         )
 
     def stall(self) -> float:
@@ -134,7 +137,7 @@ class Worker:
     def note(self, effect: Operation, reply: object) -> object:
         """The reply, once it is noted whether it tells that a request was done."""
         match effect:
-            case FindOneAndUpdate(_, _, updates) if isinstance(reply, Document):
+            case UpdateOne(_, _, updates) if reply == 1:
                 self.confirmed |= {update.value[REQUEST] for update in updates if isinstance(update, Push)}
             case InsertOne(_, doc) if not isinstance(reply, Failure):
                 self.confirmed.add(doc[HISTORY][0][REQUEST])
@@ -270,7 +273,7 @@ def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callab
             left = {doc[ID]: doc for doc in (loaded(raw, COLLECTION) for raw in collection.find({"_id": ANY_RECORD}))}
         confirmed = {request for worker in workers for request in worker.confirmed}
         granted = {each.request for each in answered if isinstance(each.answer, Granted)}
-        lost = proxy.count("findAndModify", Action.HANG_REPLY) + proxy.count("findAndModify", Action.DROP_REPLY)
+        lost = proxy.count("update", Action.HANG_REPLY) + proxy.count("update", Action.DROP_REPLY)
         kinds = dict(Counter(type(each.answer).__name__ for each in answered))
         print(f"{seconds:.1f} s, {kinds}, replies lost: {lost}, recognised: {len(granted - confirmed)}")
         return Raced(answered, histories, left, granted - confirmed, lost)

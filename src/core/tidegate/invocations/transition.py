@@ -184,7 +184,7 @@ class Transition:
 
     async def run(self) -> TransitionOutcome:
         """The program."""
-        known = self.expected  # it need not be read
+        known, missed = self.expected, False  # what is known need not be read, unless it is missed
         sent: Accepted | None = None  # what was decided by a request of ours that may have been applied
         expected: StatusRecord | None = None
         actual: StatusRecord | None = None
@@ -218,6 +218,9 @@ class Transition:
             verdict = self.parts.decide(self, expected)
             if not isinstance(verdict, Accepted):
                 return verdict
+            if missed:
+                missed = False  # it is there after all, and is contended for
+                continue
             try:
                 applied = await self.parts.write(self, expected, verdict)
             except (Ambiguous, NotDurable):
@@ -232,7 +235,7 @@ class Transition:
             if applied:
                 return Granted(verdict.record)
             if unread is not None:
-                attempt = 0  # nothing was contended for yet: it is another record
+                attempt, missed = 0, True  # it is another record, as a look will show
         if sent is not None:
             return Unknown(self.attempts, "no reply to the last attempt")
         return GaveUp(self.attempts, expected, actual)
