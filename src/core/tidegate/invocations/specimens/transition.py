@@ -8,7 +8,7 @@ from typing import Final, final
 import attrs
 
 from tidegate.invocations.invocation import FAILED, SUCCESS
-from tidegate.invocations.record_documents import HISTORY, OWNER, STATUS, VERSION, viewed
+from tidegate.invocations.record_documents import HISTORY, OWNER, STATUS, VERSION, VIEW, viewed
 from tidegate.invocations.scenarios.transition import WAITS, TransitionProgram, pauses, transition
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, decide_transition
 from tidegate.invocations.transition import (
@@ -92,7 +92,7 @@ def owner_not_checked(command: Transition, actual: StatusRecord | None) -> Accep
 async def ambiguous_is_refused(command: Transition) -> TransitionOutcome:
     """No reply is taken for a no."""
     try:
-        record = await find_one(command.collection, Eq(ID, command.key))
+        record = await find_one(command.collection, Eq(ID, command.key), fields=VIEW)
     except (Ambiguous, NotApplied):
         return GaveUp(1, None, None)
     verdict = PARTS.decide(command, viewed(record))
