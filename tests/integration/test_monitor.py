@@ -320,11 +320,12 @@ def test_a_port_that_is_taken_is_told() -> None:
     ("host", "asked"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")]  # noqa: S104  it is tried
 )  # fmt: skip
 def test_it_listens_where_it_is_told(host: str, asked: str) -> None:
-    """On one address, or on all of them."""
+    """On one address, or on all of them; with which Python, it tells nobody."""
     page = {"/": lambda _: Answer(HTTPStatus.OK, "text/plain", b"here")}
 
     with served(host, 0, page) as port, urllib.request.urlopen(f"http://{asked}:{port}/", timeout=10) as answer:
         assert answer.read() == b"here"
+        assert answer.headers["Server"].strip() == "tidegate"
 
 
 def test_by_default_it_listens_on_loopback() -> None:

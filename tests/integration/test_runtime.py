@@ -671,7 +671,7 @@ def test_calls_with_nothing_have_ended_at_once() -> None:
         def step(self, state: tuple[object, ...], event: object) -> Step[tuple[object, ...], object]:
             return Step(state, (event,)) if event == "asked" else Step((*state, event))
 
-    async def scenario() -> None:
+    async def scenario() -> Runtime[tuple[object, ...], object, object]:
         async def code(_: object) -> None: ...
 
         runtime: Runtime[tuple[object, ...], object, object]
@@ -679,8 +679,9 @@ def test_calls_with_nothing_have_ended_at_once() -> None:
         runtime.tell("asked")
         assert await asyncio.wait_for(runtime.until(lambda state: state != ()), 10) == ((),)
         await runtime.close()
+        return runtime
 
-    asyncio.run(scenario())
+    asyncio.run(scenario()).tell("asked")  # RT7: there is no loop any more, and nobody minds
 
 
 def test_calls_that_do_not_wait_share_a_task() -> None:

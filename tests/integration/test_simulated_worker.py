@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import pytest
 from aiokafka import errors
@@ -20,6 +20,7 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition
+from tidegate_adapters import kafka_ports
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import Client, Transact, transactional_producer
@@ -122,8 +123,8 @@ def test_commits_keep_their_pace_unless_partitions_are_given_back() -> None:
         (None, Committed),
     ],
 )
-def test_what_a_commit_is_answered_is_told(code: Any, kind: type[Event]) -> None:
-    """As what it is, and first: refused, refused for what is committed along with it, unknown, taken."""
+def test_what_a_commit_is_answered_is_told(code: Any, kind: type[Event], caplog: pytest.LogCaptureFixture) -> None:
+    """As what it is, and first: refused, refused for what is committed along with it, unknown, taken; what fails is logged."""
     told: list[type[Event]] = []
     answers = [code]
 
@@ -144,6 +145,7 @@ def test_what_a_commit_is_answered_is_told(code: Any, kind: type[Event]) -> None
         observe=observe,
     )
     assert told[:1] == [kind]
+    assert ("commit of t-0 @1 failed: " in caplog.text) == (code is not None)
 
 
 def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> None:
@@ -169,6 +171,16 @@ def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> No
             await consumer.stop()
 
     run(main, 1)
+
+
+def test_positions_come_alone_where_the_client_has_no_word_of_what_was_committed_along_with_them() -> None:
+    class Alone:
+        async def committed(self, partition: Partition) -> int | None:
+            return 4 if partition.partition else None
+
+    asked = [TopicPartition("t", each) for each in (0, 1)]
+    found = asyncio.run(kafka_ports.committed(cast("Client", Alone()), asked))
+    assert found == {TopicPartition("t", 1): (4, "")}
 
 
 def test_who_does_not_reach_the_broker_ends_when_it_is_asked_to() -> None:
@@ -197,10 +209,24 @@ def test_what_nobody_expects_of_the_client_ends_the_worker_with_an_error_of_ours
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
-def made_s(monkeypatch: pytest.MonkeyPatch, fenced_s: float, *refusals: Exception) -> list[float]:
-    """When a worker with `exactly_once` makes producers: fenced at an instant, its first positions refused; nothing is seen twice."""
+class Once(NamedTuple):
+    """What came of a worker with `exactly_once`.
+
+    Attributes:
+        made_s: When it made producers.
+        seen: How many records have answers that are seen.
+        stopped_s: How long it took to stop.
+    """
+
+    made_s: list[float]
+    seen: int
+    stopped_s: float
+
+
+def once(monkeypatch: pytest.MonkeyPatch, during_s: float, *refusals: Exception, fenced_s: float | None = None) -> Once:
+    """It has a hundred records, and is fenced at an instant; its first positions are refused. No answer is seen twice."""
     monkeypatch.setattr(transactional_runs, "_TROUBLE", 0.0)
-    made: list[float] = []
+    made_s: list[float] = []
     left, brokers = [*refusals], list[SimulatedBroker]()
 
     def taken(name: str, partition: TopicPartition, position: int, metadata: str) -> None:
@@ -213,7 +239,7 @@ def made_s(monkeypatch: pytest.MonkeyPatch, fenced_s: float, *refusals: Exceptio
         await what
 
     def transact(_bootstrap: str, _options: object, name: str) -> Transacts:
-        made.append(asyncio.get_running_loop().time())
+        made_s.append(asyncio.get_running_loop().time())
         producer = Transacts(ledger, name, Random(1), alive)
         sends = producer.send_position
 
@@ -228,26 +254,35 @@ def made_s(monkeypatch: pytest.MonkeyPatch, fenced_s: float, *refusals: Exceptio
     async def during(broker: SimulatedBroker) -> None:
         brokers.append(broker)
         appends(broker, 100)
-        await asyncio.sleep(fenced_s)
-        await ledger.take_over("g:t:0")
-        await asyncio.sleep(10)
+        if fenced_s is not None:
+            await asyncio.sleep(fenced_s)
+            await ledger.take_over("g:t:0")
+        await asyncio.sleep(during_s)
 
     async def handle(record: Record) -> Send:
         await asyncio.sleep(0.05)
         return Send("out", b"%d %d" % (record.partition, record.offset))
 
-    played(during, handle, transact=transact, exactly_once=True, consumer=ConsumerRules(executors=1))
-    assert ledger.seen == {(0, offset): 1 for offset in range(100)}
-    return made
+    stopped_s = played(during, handle, transact=transact, exactly_once=True, consumer=ConsumerRules(executors=1))
+    assert set(ledger.seen.values()) == {1}
+    return Once(made_s, len(ledger.seen), stopped_s)
 
 
 def test_who_is_fenced_takes_over_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """In which the group may say that the partition is another's: two would fence each other in turn."""
-    first_s, again_s = made_s(monkeypatch, 2.0)
+    (first_s, again_s), seen, _ = once(monkeypatch, 10, fenced_s=2)
     assert first_s < 1
     assert again_s > 3
+    assert seen == 100
 
 
 def test_who_is_refused_otherwise_is_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """It fences itself at once, to learn what has become of its transaction, and goes on."""
-    assert max(made_s(monkeypatch, 20.0, errors.OffsetMetadataTooLargeError())) < 1
+    made_s, seen, _ = once(monkeypatch, 10, errors.OffsetMetadataTooLargeError())
+    assert max(made_s) < 1
+    assert seen == 100
+
+
+def test_who_stops_waits_for_no_next_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of a second lies between two, otherwise."""
+    assert once(monkeypatch, 1.05).stopped_s < 0.2

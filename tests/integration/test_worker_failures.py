@@ -354,6 +354,7 @@ def test_to_park_does_not_use_up_what_may_be_tried_again() -> None:
 def test_only_a_length_of_time_can_be_waited_for(delay: Any) -> None:
     with pytest.raises(Misuse, match="a delay in microseconds"):
         Later(delay)
+    assert str(Later(2 * SECOND)) == "again in 2 s"
 
 
 # --- batches ------------------------------------------------------------------------------------------------------------
