@@ -19,7 +19,7 @@ PARTS = re.compile(
 
 
 @pytest.mark.parametrize(
-    ("page", "asked"), [("tutorial", 6), ("recording", 3), ("time", 3), ("runtime", 2), ("worker", 8)]
+    ("page", "asked"), [("tutorial", 6), ("recording", 3), ("time", 3), ("runtime", 2), ("worker", 8), ("leases", 1)]
 )
 def test_whoever_types_it_along_sees_what_it_shows(page: str, asked: int, tmp_path: Path) -> None:
     """Each line shown is the beginning of a line printed, in this order; widths of columns may differ."""

@@ -1,0 +1,364 @@
+"""A lease around a block of code, sync and async: the block runs under an epoch, and stops when the lease is lost.
+
+    with lease(Mongo(client, "services"), "nightly report") as held:
+        for customer in customers:
+            held.check()
+            store(fenced("reports", customer, held.epoch, Put(TEXT, report(customer))))
+
+    async with lease_async(AsyncMongo(client, "services"), "nightly report") as held:
+        await work(held.epoch)                     # is cancelled when the lease is lost
+
+Who holds the lease is a candidate (`tidegate.leases.election`): it takes the lease when it may, renews it beside the block,
+and releases it when the block has ended. `tidegate_adapters.runtime` carries that out, for a sync block in a thread of its own.
+
+    the block ends, well or not   the lease is released, once nothing of the block runs
+    the lease is lost             an async block is cancelled, and `LeaseLost` comes out of the `with`; in a sync one the next
+                                  `held.check()` raises it
+    the store is out of reach     the block goes on until its own time is over, then the lease is lost
+
+A stalled process acts late whatever it checks: what must not happen under an older epoch is written with `fenced`, or given the
+epoch to refuse by. The time that it has is counted on the monotonic clock of its machine, from before the request that took
+the lease, so it stops before anybody else may take it (laws LE6, EL1).
+
+Known not to work
+    - A sync block that never checks works on after it has lost the lease; only its fenced writes are refused.
+    - An async block that does not wait cannot be cancelled, nor can the lease be renewed beside it: `check` in between.
+    - A machine that is put to sleep: its monotonic clock stands meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, suppress
+from threading import Thread
+from typing import Any, Final, TypeAlias, final
+from uuid import uuid4
+
+from tidegate.leases.election import (
+    Begin,
+    Candidate,
+    DoesNotLead,
+    ElectionCommand,
+    ElectionEvent,
+    ElectionState,
+    End,
+    Following,
+    Leads,
+    Look,
+    StartTimer,
+    Stopped,
+    StopRequested,
+    Swap,
+    TimerFired,
+    event_for,
+)
+from tidegate.leases.leader import ask, new_lease
+from tidegate.leases.lease import Terms
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import SECOND, ClockName, Duration, Instant, seconds
+from tidegate.model.operations import check_collection
+from tidegate.model.programs import insert_new
+from tidegate.model.values import check_callable, check_int, check_name, check_type
+from tidegate.retries.pauses import PAUSES, pause
+from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
+
+__all__ = ["Held", "LeaseBusy", "LeaseLost", "lease", "lease_async"]
+
+_LOOP: Final = ClockName("loop")
+_RELEASE_S: Final = 10.0
+"""How long a release may take; then the lease is left to its TTL."""
+_TERMS: Final = Terms()
+Asked: TypeAlias = Callable[[Program[object]], Awaitable[object]]
+"""Carries a program out on the store."""
+
+
+@final
+class LeaseLost(TidegateError):  # noqa: N818  it says what happened
+    """The lease is another's, or may be: what the block does from now on is not under it."""
+
+
+@final
+class LeaseBusy(TidegateError):  # noqa: N818  it says what happened
+    """The lease was not to be had in time; nothing was done."""
+
+
+@final
+class Held:
+    """A lease that is held.
+
+    Attributes:
+        key: Its id.
+        epoch: Its fencing token: higher than all before it. Hand it to whatever the lease protects.
+    """
+
+    def __init__(self, key: str, epoch: int, leads: Callable[[], Leads | DoesNotLead]) -> None:
+        self.key, self.epoch, self._leads = key, epoch, leads
+
+    @property
+    def left(self) -> Duration:
+        """How long it is held if it is not renewed any more, in microseconds; 0 once it is lost."""
+        found = self._leads()
+        return found.left if isinstance(found, Leads) and found.epoch == self.epoch else 0
+
+    def check(self) -> None:
+        """Call it before each thing that is done under the lease; from any thread.
+
+        Raises:
+            LeaseLost: It is not held any more.
+        """
+        if not self.left:
+            raise _lost(self.key, self.epoch)
+
+
+def _lost(key: str, epoch: int) -> LeaseLost:
+    return LeaseLost(
+        f"the lease {key!r} is lost, which was held under epoch {epoch}",
+        why="it was not renewed in time, or another has taken it",
+        todo="do nothing more under it: its epoch is refused where it is looked at (fenced), and the next holder goes on",
+    )
+
+
+@contextmanager
+def lease(
+    store: Callable[[Any], object],
+    key: str,
+    *,
+    terms: Terms = _TERMS,
+    patience: Duration | None = None,
+    collection: str = "leases",
+) -> Generator[Held, None, None]:
+    """Hold a lease around a block.
+
+    Args:
+        store: What carries operations out, from any thread: a `Mongo`, or an `Embedded`.
+        key: The lease's id; its record is made where there is none.
+        terms: For how long it is taken, and how often it is renewed.
+        patience: How long to wait for it, in microseconds; None for as long as it takes.
+        collection: Where the leases are.
+
+    Raises:
+        LeaseBusy: It was not to be had in time.
+        LeaseLost: It was lost before the block ended, which `held.check` has raised or would have.
+        Misuse: An argument is of the wrong type or out of range.
+    """
+    check_callable(store, "a store", "hand in Mongo(client, database)")
+    tenancy = _Tenancy(key, terms, patience, collection)
+    thread = _HoldingThread(tenancy, choosing(documents(store), local()))
+    held = thread.begin()
+    try:
+        yield held
+    finally:
+        thread.end()
+    if tenancy.is_lost:
+        raise _lost(key, held.epoch)
+
+
+@asynccontextmanager
+async def lease_async(
+    store: Callable[[Any], Awaitable[object]],
+    key: str,
+    *,
+    terms: Terms = _TERMS,
+    patience: Duration | None = None,
+    collection: str = "leases",
+) -> AsyncGenerator[Held, None]:
+    """The same for an event loop, where the block is cancelled when the lease is lost.
+
+    Args:
+        store: What carries operations out: an `AsyncMongo`, or `Embedded().awaited`.
+        key: The lease's id; its record is made where there is none.
+        terms: For how long it is taken, and how often it is renewed.
+        patience: How long to wait for it, in microseconds; None for as long as it takes.
+        collection: Where the leases are.
+
+    Raises:
+        LeaseBusy: It was not to be had in time.
+        LeaseLost: It was lost before the block ended.
+        Misuse: An argument is of the wrong type or out of range.
+    """
+    check_callable(store, "a store", "hand in AsyncMongo(client, database)")
+    tenancy = _Tenancy(key, terms, patience, collection)
+    handle = choosing(documents(store), local_async())
+    task = asyncio.current_task()
+    assert task is not None
+    before, is_cancelled = task.cancelling(), False
+
+    def cancel() -> None:
+        nonlocal is_cancelled
+        is_cancelled = True
+        task.cancel()
+
+    async with tenancy.held(lambda program: run_async(program, handle), cancel) as held:
+        try:
+            yield held
+            if is_cancelled:
+                await asyncio.sleep(0)  # the block has ended first: it is cancelled here
+        except asyncio.CancelledError as error:
+            if is_cancelled and task.uncancel() <= before:
+                raise _lost(key, held.epoch) from error
+            raise
+    if tenancy.is_lost:
+        raise _lost(key, held.epoch)
+
+
+# --- behind both --------------------------------------------------------------------------------------------------------
+
+
+@final
+class _Tenancy:
+    """A candidate that holds a lease while a block runs.
+
+    Attributes:
+        is_lost: Whether the lease was lost while it ran.
+    """
+
+    def __init__(self, key: str, terms: Terms, patience: Duration | None, collection: str) -> None:
+        check_name(key, "a lease")
+        check_type(terms, Terms, "the terms of a lease")
+        check_collection(collection)
+        if patience is not None:
+            check_int(patience, "a patience in microseconds", 0)
+        self.is_lost = False
+        self._key, self._patience, self._collection = key, patience, collection
+        self._candidate = Candidate("holder", uuid4().hex, terms)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @asynccontextmanager
+    async def held(self, asked: Asked, on_lost: Callable[[], object] = bool) -> AsyncGenerator[Held, None]:
+        """Hold it around a block of this event loop; where it is lost, that is said at once."""
+        self._asked, self._on_lost, self._loop = asked, on_lost, asyncio.get_running_loop()
+        self._epoch: asyncio.Future[int] = self._loop.create_future()
+        self._ended = asyncio.Event()
+        self._runtime: Runtime[ElectionState, ElectionEvent, ElectionCommand]
+        self._runtime = Runtime(
+            self._candidate,
+            Following(),
+            self._begin,
+            lambda command, reply: event_for(command, as_failure(reply), self._now()),
+        )
+        try:
+            yield Held(self._key, await self._taken(), lambda: self._candidate.leads(self._runtime.state, self._now()))
+        finally:
+            self._ended.set()
+            await self._stopped()
+
+    async def _taken(self) -> int:
+        try:
+            async with asyncio.timeout(None if self._patience is None else self._patience / SECOND):
+                await self._asked(_prepared(self._collection, self._key))
+                self._runtime.tell(TimerFired(self._now()))
+                return await self._epoch
+        except TimeoutError:
+            raise LeaseBusy(
+                f"the lease {self._key!r} was not to be had in {seconds(self._patience or 0)}",
+                why="another holds it, or the store does not answer",
+                todo="try again later, or be more patient",
+            ) from None
+
+    async def _stopped(self) -> None:
+        """Release it; one that is not released in time is left to its TTL."""
+        self._runtime.tell(StopRequested(self._now()))
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RELEASE_S):
+                    await self._runtime.until(lambda state: isinstance(state, Stopped))
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            await self._runtime.close()
+
+    def _now(self) -> Instant:
+        return Instant(round(self._loop.time() * SECOND), _LOOP)
+
+    def _begin(self, command: ElectionCommand) -> Job | None:
+        match command:
+            case Look() | Swap():
+                return Call(lambda: self._answer(command))
+            case End():
+                return Call(self._work_ended)
+            case Begin(epoch):
+                if not self._epoch.done():
+                    self._epoch.set_result(epoch)
+            case StartTimer(duration):  # in the place of the one before
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self._loop.call_later(duration / SECOND, self._wake)
+        return None
+
+    def _wake(self) -> None:
+        self._runtime.tell(TimerFired(self._now()))
+
+    async def _answer(self, request: Look | Swap) -> object:
+        """What the store answers; what is wrong for good is raised to who waits for the lease."""
+        try:
+            return await self._asked(ask(self._collection, self._key, request))
+        except Exception as error:
+            if not self._epoch.done():
+                self._epoch.set_exception(error)
+            raise
+
+    async def _work_ended(self) -> None:
+        """The block is to end; it takes nothing anew."""
+        if not self._ended.is_set():
+            self.is_lost = True
+            self._on_lost()
+            self._runtime.tell(StopRequested(self._now()))
+        await self._ended.wait()
+
+
+async def _prepared(collection: str, key: str) -> None:
+    """The record of the lease is there: a program. It asks again until that is known."""
+    attempt = 0
+    while True:
+        await pause(PAUSES, attempt)
+        attempt += 1
+        with suppress(Ambiguous, NotApplied, NotDurable):
+            await insert_new(collection, new_lease(key))
+            return
+
+
+@final
+class _HoldingThread:
+    """Holds a lease in a thread of its own, with an event loop of its own."""
+
+    def __init__(self, tenancy: _Tenancy, handle: Handle) -> None:
+        self._tenancy, self._handle = tenancy, handle
+        self._found: Future[Held] = Future()
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+        self._over = asyncio.Event()
+        self._thread = Thread(target=asyncio.run, args=(self._hold(),), name="lease", daemon=True)
+
+    def begin(self) -> Held:
+        """Wait for the lease."""
+        self._thread.start()
+        try:
+            return self._found.result()
+        except BaseException:  # also where the waiting is interrupted
+            loop, task = self._started.result()
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(task.cancel)
+            self._thread.join()
+            raise
+
+    def end(self) -> None:
+        """The block has ended."""
+        loop, _ = self._started.result()
+        loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    async def _hold(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._started.set_result((asyncio.get_running_loop(), task))
+        try:
+            async with self._tenancy.held(lambda program: asyncio.to_thread(run, program, self._handle)) as held:
+                self._found.set_result(held)
+                await self._over.wait()
+        except (Exception, asyncio.CancelledError) as error:
+            if self._found.done():
+                raise
+            self._found.set_exception(error)

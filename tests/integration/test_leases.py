@@ -1,0 +1,346 @@
+"""A lease around a block: on a simulated event loop by seeds, and on a real MongoDB in threads and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, Final
+
+import attrs
+import pytest
+from pymongo import AsyncMongoClient, MongoClient
+from tests.integration.mongo_loop import in_loop
+
+from tidegate.leases.election import StopRequested
+from tidegate.leases.leader import FENCE, fenced, lease_of
+from tidegate.leases.lease import Terms
+from tidegate.model.documents import ID, Add, Document, Eq, Field
+from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
+from tidegate.model.operations import find_one, insert_one
+from tidegate_adapters import leases, testing
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, lease, lease_async
+from tidegate_adapters.mongo import AsyncMongo, Mongo
+
+TERMS: Final = Terms(ttl=6 * SECOND, heartbeat=2 * SECOND, margin=SECOND // 2)
+QUICK: Final = Terms(ttl=1_500 * MILLISECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)
+COUNT: Final = Field[int]("count")
+SEEDS: Final = 60
+
+
+# --- by seeds -----------------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class Course:
+    """What was seen of the holders of one lease.
+
+    Attributes:
+        store: Where the lease is.
+        chance: Draws what happens.
+        until: Until when each that is in its block believes that it holds the lease.
+        epochs: Of the blocks, in the order in which they began.
+        lost: How many blocks were told that their lease was lost.
+    """
+
+    store: Embedded
+    chance: Random
+    until: dict[str, float] = attrs.field(factory=dict)
+    epochs: list[int] = attrs.field(factory=list)
+    lost: int = 0
+    is_out: bool = False
+
+    async def asked(self, effect: Any) -> object:
+        """The store, which takes its time, and may be out of reach."""
+        await asyncio.sleep(self.chance.uniform(0, 0.3))
+        fault = self.chance.random()
+        if self.is_out or fault < 0.05:
+            return self.chance.choice([Ambiguous("no reply"), NotApplied("not sent")])
+        reply = self.store(effect)
+        await asyncio.sleep(self.chance.uniform(0, 0.3))
+        return Ambiguous("no reply") if fault > 0.95 else reply
+
+    def checks(self, name: str, held: Held) -> None:
+        """Law EL1: nobody else believes that it holds the lease."""
+        now = asyncio.get_running_loop().time()
+        held.check()
+        others = [each for each, until in self.until.items() if each != name and until > now]
+        assert not others, f"{name} and {others} at {now}"
+        self.until[name] = now + held.left / SECOND
+
+    async def member(self, name: str) -> None:
+        """Wants the lease again and again, and works under it."""
+        for _ in range(2):
+            await asyncio.sleep(self.chance.uniform(0, 5))
+            task = asyncio.current_task()
+            try:
+                async with lease_async(self.asked, "l", terms=TERMS) as held:
+                    self.epochs.append(held.epoch)
+                    for _ in range(self.chance.randrange(1, 20)):
+                        self.checks(name, held)
+                        self.store(fenced("rows", "r", held.epoch, Add(COUNT, 1)))
+                        await asyncio.sleep(self.chance.uniform(0, 1.5))
+                        if not held.left:
+                            await asyncio.sleep(0.001)  # the process stood still
+                            raise AssertionError("its time is over, and it is not cancelled")
+            except LeaseLost:
+                self.lost += 1
+            finally:
+                self.until.pop(name, None)
+            assert task is not None
+            assert task.cancelling() == 0
+
+    async def weather(self) -> None:
+        """The store is out of reach for a while, and the whole process stands still."""
+        for _ in range(3):
+            await asyncio.sleep(self.chance.uniform(0, 20))
+            self.is_out = True
+            await asyncio.sleep(self.chance.uniform(0, 12))
+            self.is_out = False
+            if self.chance.random() < 0.5:
+                testing.stall(self.chance.uniform(0, 10))
+
+
+def course(seed: int) -> Course:
+    """One run of three members, until all are done."""
+
+    async def main(chance: Random) -> Course:
+        loop = asyncio.get_running_loop()
+        rows = (Document.of({"_id": "r", "count": 0, "fence": 0}),)
+        store = Embedded({"rows": rows}, lambda: Instant(round(loop.time() * 1_000) * MILLISECOND, STORE))
+        seen = Course(store, chance)
+        weather = asyncio.create_task(seen.weather())
+        async with asyncio.timeout(600):  # of its own time
+            await asyncio.gather(*(seen.member(name) for name in "abc"))
+            await weather
+        return seen
+
+    return testing.run(main, seed)
+
+
+def check(seed: int) -> Course:
+    """A run, and what holds of it."""
+    seen = course(seed)
+    record = seen.store(find_one("leases", Eq(ID, "l")))
+    row = seen.store(find_one("rows", Eq(ID, "r")))
+    assert isinstance(record, Document)
+    assert isinstance(row, Document)
+    assert seen.epochs == sorted(set(seen.epochs)), "law EL2"
+    assert seen.epochs[-1] >= row[FENCE] > 0
+    found = lease_of(record)
+    assert found is not None
+    return seen
+
+
+def test_at_no_instant_do_two_hold_it() -> None:
+    """Laws EL1 and EL2, whatever the store and the process do; all come to their end, and some lose the lease."""
+    runs = [check(seed) for seed in range(SEEDS)]
+
+    assert sum(each.lost for each in runs) > SEEDS // 10
+    assert sum(len(each.epochs) for each in runs) == 6 * SEEDS
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any]) -> None:
+    monkeypatch.setattr(leases._Tenancy, name, wrong)  # noqa: SLF001  a bug is planted
+
+
+async def released_early(self: Any) -> None:
+    """The lease is given up while the block is still at work."""
+    self.is_lost = True
+    self._runtime.tell(StopRequested(self._now()))
+
+
+async def not_told(self: Any) -> None:
+    """Nobody tells the block that its lease is lost."""
+    self.is_lost = True
+    await self._ended.wait()
+
+
+def wakes_no_more(self: Any) -> None:
+    """Nothing is renewed."""
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("_work_ended", released_early), ("_work_ended", not_told), ("_wake", wakes_no_more)]
+)
+def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any]) -> None:
+    """Each by some seed."""
+    plant(monkeypatch, name, wrong)
+    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup, testing.Deadlock)):  # noqa: PT012  a block is what it is about
+        for seed in range(SEEDS):
+            check(seed)
+
+
+# --- on a real MongoDB --------------------------------------------------------------------------------------------------
+
+
+def test_threads_hold_it_one_after_the_other(mongodb: str, database: str) -> None:
+    """Each under the next epoch, as soon as the one before has let go."""
+    inside, seen = threading.Lock(), list[int]()
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        store = Mongo(client, database)
+
+        def work() -> None:
+            with lease(store, "l", terms=QUICK) as held:
+                assert inside.acquire(blocking=False)
+                held.check()
+                seen.append(held.epoch)
+                time.sleep(0.05)
+                inside.release()
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(30)
+        record = store(find_one("leases", Eq(ID, "l")))
+
+    assert seen == [1, 2, 3, 4]
+    assert isinstance(record, Document)
+    assert (found := lease_of(record)) is not None
+    assert found.holder is None
+
+
+def taken_by_force(uri: str, database: str) -> None:
+    """Another takes the lease, as if its time had been over."""
+    with MongoClient[dict[str, Any]](uri) as client:
+        forced = {"$inc": {"token": 1, "version": 1}, "$set": {"holder": "other", "request": "other@1"}}
+        assert client[database].leases.update_one({"_id": "l"}, forced).matched_count == 1
+
+
+def test_a_block_that_checks_hears_that_its_lease_is_lost(mongodb: str, database: str) -> None:
+    """Within a heartbeat; and what it writes under its epoch is refused once the next holder has written."""
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        store = Mongo(client, database)
+        store(insert_one("rows", Document.of({"_id": "r", "fence": 0})))
+        with (  # noqa: PT012  a block is what it is about
+            pytest.raises(LeaseLost, match="'l' is lost, which was held under epoch 1"),
+            lease(store, "l", terms=QUICK) as held,
+        ):
+            assert store(fenced("rows", "r", held.epoch, Add(COUNT, 1))) == 1
+            taken_by_force(mongodb, database)
+            assert store(fenced("rows", "r", held.epoch + 1, Add(COUNT, 1))) == 1
+            assert store(fenced("rows", "r", held.epoch, Add(COUNT, 1))) == 0
+            until = time.monotonic() + 10
+            while time.monotonic() < until:
+                held.check()
+                time.sleep(0.01)
+
+
+def test_who_never_checks_hears_it_in_the_end(mongodb: str, database: str) -> None:
+    """What the block has raised comes first."""
+    for error in (None, KeyError("of the block")):
+        with MongoClient[dict[str, Any]](mongodb) as client:
+            client[database].leases.delete_many({})
+            with pytest.raises(KeyError if error else LeaseLost), lease(Mongo(client, database), "l", terms=QUICK):  # noqa: PT012  a block is what it is about
+                taken_by_force(mongodb, database)
+                time.sleep(0.6)
+                if error:
+                    raise error
+
+
+def with_tasks(mongodb: str, work: Callable[[AsyncMongo], Awaitable[None]], database: str) -> None:
+    async def main() -> None:
+        async with AsyncMongoClient[dict[str, Any]](mongodb) as client:
+            await work(AsyncMongo(client, database))
+
+    in_loop(main())
+
+
+def test_a_block_of_an_event_loop_is_cancelled(mongodb: str, database: str) -> None:
+    """Where it waits; the task goes on behind the `with`."""
+
+    async def work(store: AsyncMongo) -> None:
+        with pytest.raises(LeaseLost):  # noqa: PT012  a block is what it is about
+            async with lease_async(store, "l", terms=QUICK):
+                await asyncio.to_thread(taken_by_force, mongodb, database)
+                await asyncio.sleep(30)
+                raise AssertionError("it was not cancelled")
+        await asyncio.sleep(0)
+
+    with_tasks(mongodb, work, database)
+
+
+def test_who_is_not_patient_goes_without(mongodb: str, database: str) -> None:
+    """Sync and async; whoever has it keeps it."""
+
+    async def work(store: AsyncMongo) -> None:
+        async with lease_async(store, "l", terms=QUICK) as held:
+            with pytest.raises(LeaseBusy, match="was not to be had in 300 ms"):
+                async with lease_async(store, "l", terms=QUICK, patience=300 * MILLISECOND):
+                    raise AssertionError("two hold it")
+            held.check()
+
+    with_tasks(mongodb, work, database)
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        store = Mongo(client, database)
+        with lease(store, "l", terms=QUICK) as held:
+            with pytest.raises(LeaseBusy), lease(store, "l", terms=QUICK, patience=300 * MILLISECOND):
+                raise AssertionError("two hold it")
+            held.check()
+
+
+def test_a_cancellation_releases_it_and_goes_on_its_way(mongodb: str, database: str) -> None:
+    """Also while it waits for the lease, and where the block swallows nothing."""
+
+    async def work(store: AsyncMongo) -> None:
+        inside = asyncio.Event()
+
+        async def hold() -> None:
+            async with lease_async(store, "l", terms=QUICK):
+                inside.set()
+                await asyncio.sleep(30)
+
+        holder, waiter = asyncio.create_task(hold()), asyncio.create_task(hold())
+        await inside.wait()
+        await asyncio.sleep(0.3)
+        for each in (holder, waiter):
+            each.cancel()
+        ended = await asyncio.gather(holder, waiter, return_exceptions=True)
+        assert [type(each) for each in ended] == [asyncio.CancelledError] * 2
+        async with lease_async(store, "l", terms=QUICK, patience=5 * SECOND) as held:
+            assert held.epoch > 1
+
+    with_tasks(mongodb, work, database)
+
+
+def test_what_the_store_refuses_comes_out() -> None:
+    """A store that cannot be used is no lease that is waited for."""
+
+    def broken(_: object) -> object:
+        raise Misuse("the store is closed")
+
+    with pytest.raises(Misuse, match="the store is closed"), lease(broken, "l"):
+        raise AssertionError("there is no lease")
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"key": ""}, "cannot name a lease"),
+        ({"terms": 5}, "not the terms of a lease"),
+        ({"patience": -1}, "cannot be a patience"),
+        ({"collection": "a..b"}, "not a name of a collection"),
+        ({"store": 7}, "not a store"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_refused_before_anything_is_asked(bad: dict[str, Any], said: str) -> None:
+    """By both forms."""
+    asked = list[object]()
+    told: Any = {"store": asked.append, "key": "l"} | bad
+    with pytest.raises(Misuse, match=said), lease(**told):
+        pass
+
+    async def work() -> None:
+        async with lease_async(**told):
+            pass
+
+    with pytest.raises(Misuse, match=said):
+        asyncio.run(work())
+    assert not asked
