@@ -12,11 +12,13 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from functools import partial
 
 import pytest
 from pymongo import MongoClient
-from tests.integration.servers import KafkaServer, MongoServer, Proxy, Rule, create_topic
+from tests.integration.servers import KafkaServer, MongoServer, create_topic
+
+from tidegate_adapters.black_pipe import BlackPipe, MakePipe
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -65,14 +67,9 @@ def database(mongodb: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def make_proxy(mongod: MongoServer) -> Iterator[Callable[..., Proxy]]:
-    """Makes proxies in front of `mongod`: `make_proxy(Rule("update", Action.DROP_REPLY, times=1), seed=7)`."""
-    with ExitStack() as proxies:
-
-        def make(*rules: Rule, seed: int = 0) -> Proxy:
-            return proxies.enter_context(Proxy(mongod.ports[0], *rules, seed=seed))
-
-        yield make
+def make_proxy(mongod: MongoServer, black_pipe: MakePipe) -> Callable[..., BlackPipe]:
+    """Makes pipes in front of `mongod`: `make_proxy(Rule("update", Action.CUT_REPLY, times=1), seed=7)`."""
+    return partial(black_pipe, mongod.uri)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 from tests.integration.mongo_loop import in_loop
-from tests.integration.servers import Action, MongoServer, Proxy, Rule
+from tests.integration.servers import MongoServer
 from tests.integration.servers.mongod import mongod as binary
 from tests.integration.servers.processes import LOOPBACK, Keeper, free_ports, is_open, wait_until
 
@@ -35,12 +35,13 @@ from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied
 from tidegate.model.errors import Misuse, TidegateError, UnknownEffect
 from tidegate.model.instants import MILLISECOND, Instant, instant
 from tidegate.model.operations import Operation, delete_one, find_one, find_one_and_update, insert_one, update_one
+from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
 from tidegate_adapters.mongo_attempts import Attempts
 
 Raw: TypeAlias = dict[str, Any]
-MakeProxy: TypeAlias = Callable[..., Proxy]
+MakeProxy: TypeAlias = Callable[..., BlackPipe]
 Ask: TypeAlias = Callable[..., list[object]]
 
 COLLECTION: Final = "things"
@@ -158,7 +159,7 @@ def test_not_the_primary_says_nothing_where_the_driver_may_have_tried_before(
 # What the way to the server does
 
 
-LOST: Final = {Action.CLOSE: 0, Action.DROP_REQUEST: 0, Action.DROP_REPLY: 1, Action.HANG_REPLY: 1}
+LOST: Final = {Action.CUT_REQUEST: 0, Action.HANG_REQUEST: 0, Action.CUT_REPLY: 1, Action.HANG_REPLY: 1}
 
 
 @both
@@ -198,8 +199,8 @@ def test_a_server_that_is_gone_after_a_loss_does_not_make_it_undone(
         lost = True
         return True
 
-    gone = [Rule(name, Action.CLOSE, where=lambda _: lost) for name in ("hello", "ismaster", "isMaster")]
-    proxy = make_proxy(Rule("findAndModify", Action.DROP_REPLY, where=loses, times=1), *gone)
+    gone = [Rule(name, Action.CUT_REQUEST, where=lambda _: lost) for name in ("hello", "ismaster", "isMaster")]
+    proxy = make_proxy(Rule("findAndModify", Action.CUT_REPLY, where=loses, times=1), *gone)
     [reply] = ask_sync(proxy.uri, database, INCREMENT, serverSelectionTimeoutMS=1_000)
 
     assert type(reply) is Ambiguous, reply
@@ -378,7 +379,7 @@ def test_a_request_that_was_never_sent_was_not_applied(
 ) -> None:
     """The connection is lost while it is made; without the listener, nobody would know that it was not the request's."""
     is_cut = False
-    cut = [Rule(name, Action.CLOSE, where=lambda _: is_cut) for name in ("hello", "ismaster", "isMaster")]
+    cut = [Rule(name, Action.CUT_REQUEST, where=lambda _: is_cut) for name in ("hello", "ismaster", "isMaster")]
     quiet: Raw = {"serverMonitoringMode": "poll", "heartbeatFrequencyMS": 60_000}
     with MongoClient[Raw](make_proxy(*cut).uri, retryWrites=False, event_listeners=[Attempts()], **quiet) as cut_off:
         assert cut_off.address

@@ -13,7 +13,7 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
-from tests.integration.servers import Action, MongoServer, Proxy, Rule
+from tests.integration.servers import MongoServer
 from tests.length import MONGO_CODES_STEP
 
 from tidegate.model.documents import ID, Add, Document, Eq, Field
@@ -26,6 +26,7 @@ from tidegate.model.operations import (
     update_one,
     upsert_one,
 )
+from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.mongo import AsyncMongo, Mongo
 from tidegate_adapters.mongo_attempts import Attempts
 from tidegate_adapters.mongo_codes import CODES
@@ -33,7 +34,7 @@ from tidegate_adapters.mongo_codes import CODES
 Raw: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = type[Failure]
 Ask: TypeAlias = Callable[[str, str, Raw], list[object]]
-MakeProxy: TypeAlias = Callable[..., Proxy]
+MakeProxy: TypeAlias = Callable[..., BlackPipe]
 
 COLLECTION: Final = "things"
 COUNT: Final = Field[int]("count")
@@ -169,7 +170,7 @@ def test_what_the_driver_mends_is_done_once(mongod: MongoServer, things: Collect
 
 
 @both
-@pytest.mark.parametrize(("action", "is_done"), [(Action.CLOSE, False), (Action.DROP_REPLY, True)])
+@pytest.mark.parametrize(("action", "is_done"), [(Action.CUT_REQUEST, False), (Action.CUT_REPLY, True)])
 @pytest.mark.parametrize("retries", [False, True], ids=["once", "retried"])
 def test_what_is_lost_on_the_way_is_ambiguous_and_done_once_at_most(
     make_proxy: MakeProxy, things: Collection[Raw], *, ask: Ask, action: Action, is_done: bool, retries: bool

@@ -15,7 +15,7 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
-from tests.integration.servers import Action, MongoServer, Proxy, Rule
+from tests.integration.servers import MongoServer
 from tests.length import RACING_TRANSITIONS
 
 from tidegate import laws
@@ -30,12 +30,13 @@ from tidegate.model.documents import ID, Document, Eq, Push
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, Program
 from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.operations import InsertOne, Operation, UpdateOne, find_one
+from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.bson_values import CODEC, loaded
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo
 
 Raw: TypeAlias = dict[str, Any]
-MakeProxy: TypeAlias = Callable[..., Proxy]
+MakeProxy: TypeAlias = Callable[..., BlackPipe]
 
 COLLECTION: Final = "invocations"
 THE_END: Final = "the end"
@@ -52,10 +53,10 @@ TIMEOUT_MS: Final = 400
 # A reply that hangs costs a time-out. A connection that is cut costs all callers up to 0.5 s, for the driver then looks
 # for the server again; so there are few of those. Delayed requests arrive after their callers have gone on.
 LOSSES: Final = (
-    Rule("update", Action.DROP_REPLY, times=3, probability=0.01),
-    Rule("update", Action.CLOSE, times=3, probability=0.01),
+    Rule("update", Action.CUT_REPLY, times=3, probability=0.01),
+    Rule("update", Action.CUT_REQUEST, times=3, probability=0.01),
     Rule("update", Action.HANG_REPLY, probability=0.15),
-    Rule("update", Action.DROP_REQUEST, probability=0.02),
+    Rule("update", Action.HANG_REQUEST, probability=0.02),
     Rule("update", Action.DELAY_REQUEST, probability=0.02, seconds=1.5 * TIMEOUT_MS / 1_000),
     Rule("insert", Action.HANG_REPLY, probability=0.2),
     Rule("find", Action.HANG_REPLY, probability=0.01),
@@ -273,7 +274,7 @@ def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callab
             left = {doc[ID]: doc for doc in (loaded(raw, COLLECTION) for raw in collection.find({"_id": ANY_RECORD}))}
         confirmed = {request for worker in workers for request in worker.confirmed}
         granted = {each.request for each in answered if isinstance(each.answer, Granted)}
-        lost = proxy.count("update", Action.HANG_REPLY) + proxy.count("update", Action.DROP_REPLY)
+        lost = proxy.count("update", Action.HANG_REPLY) + proxy.count("update", Action.CUT_REPLY)
         kinds = dict(Counter(type(each.answer).__name__ for each in answered))
         print(f"{seconds:.1f} s, {kinds}, replies lost: {lost}, recognised: {len(granted - confirmed)}")
         return Raced(answered, histories, left, granted - confirmed, lost)

@@ -1,4 +1,4 @@
-"""The servers and the proxy do what the other integration tests rely on."""
+"""The servers do what the other integration tests rely on."""
 
 from __future__ import annotations
 
@@ -8,52 +8,19 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
 from aiokafka.errors import KafkaError
-from pymongo import MongoClient, WriteConcern
-from pymongo.collection import Collection
-from pymongo.errors import AutoReconnect, ConnectionFailure, NetworkTimeout, NotPrimaryError
-from tests.integration.servers import Action, MongoServer, Proxy, Rule, create_topic
-
-Document = dict[str, Any]
-MakeProxy = Callable[..., Proxy]
+from pymongo.errors import AutoReconnect, NotPrimaryError
+from tests.integration.counting import MAJORITY, client, counter, increment, value
+from tests.integration.servers import MongoServer, create_topic
 
 ROOT = Path(__file__).parents[2]
-MAJORITY = WriteConcern("majority")
-LOSSES_IN_WHICH_THE_UPDATE_IS_APPLIED = {
-    Action.CLOSE: 0,
-    Action.DROP_REQUEST: 0,
-    Action.DROP_REPLY: 1,
-    Action.HANG_REPLY: 1,
-}
-
-
-def client(uri: str, **options: Any) -> MongoClient[Document]:
-    return MongoClient(uri, **options)
-
-
-def counter(client: MongoClient[Document], database: str) -> Collection[Document]:
-    """A collection, acknowledged by a majority, of one document that counts from 0."""
-    collection = client[database].get_collection("counters", write_concern=MAJORITY)
-    collection.insert_one({"_id": 1, "n": 0})
-    return collection
-
-
-def value(collection: Collection[Document]) -> int:
-    document = collection.find_one({"_id": 1})
-    assert document is not None
-    return int(document["n"])
-
-
-def increment(collection: Collection[Document]) -> None:
-    collection.update_one({"_id": 1}, {"$inc": {"n": 1}})
 
 
 # MongoDB
@@ -129,176 +96,6 @@ def test_a_set_of_three_survives_its_primary() -> None:
         server.restart(old)
 
         assert value(collection) == 1
-
-
-# The proxy
-
-
-@pytest.mark.parametrize("action", LOSSES_IN_WHICH_THE_UPDATE_IS_APPLIED)
-def test_a_loss_is_an_error_that_does_not_tell_the_effect(
-    mongod: MongoServer, make_proxy: MakeProxy, database: str, action: Action
-) -> None:
-    """Without retryable writes the client sees an error, whether the update was applied or not."""
-    proxy = make_proxy()
-    options = {"retryWrites": False, "socketTimeoutMS": 300}
-    with client(proxy.uri, **options) as mongo, client(mongod.uri) as direct:
-        collection = counter(mongo, database)
-        proxy.obey(Rule("update", action, times=1))
-        with pytest.raises(ConnectionFailure):
-            increment(collection)
-
-        assert value(direct[database]["counters"]) == LOSSES_IN_WHICH_THE_UPDATE_IS_APPLIED[action]
-        assert proxy.count("update", action) == 1
-
-        increment(collection)
-
-        assert value(collection) == LOSSES_IN_WHICH_THE_UPDATE_IS_APPLIED[action] + 1
-        assert proxy.count("update", action) == 1
-
-
-@pytest.mark.parametrize("action", [Action.CLOSE, Action.DROP_REPLY])
-def test_retryable_writes_hide_a_loss(make_proxy: MakeProxy, database: str, action: Action) -> None:
-    """With retryable writes the driver sends the update again, and the server carries it out once."""
-    proxy = make_proxy()
-    with client(proxy.uri) as mongo:
-        collection = counter(mongo, database)
-        proxy.obey(Rule("update", action, times=1))
-        increment(collection)
-
-        assert value(collection) == 1
-        assert proxy.count("update", action) == 1
-        assert proxy.count("update", Action.FORWARD) == 1
-
-
-def test_a_late_request_arrives_after_its_client_gave_up(make_proxy: MakeProxy, database: str) -> None:
-    """A delayed request outlives the connection that it was sent on: it is not applied, and then it is."""
-    proxy = make_proxy()
-    with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
-        collection = counter(mongo, database)
-        proxy.obey(Rule("update", Action.DELAY_REQUEST, times=1, seconds=0.6))
-        with pytest.raises(NetworkTimeout):
-            increment(collection)
-
-        assert value(collection) == 0
-
-        deadline = time.monotonic() + 10
-        while value(collection) == 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-        assert value(collection) == 1
-
-
-def test_a_reply_counts_as_lost_after_its_client_gave_up(
-    mongod: MongoServer, make_proxy: MakeProxy, database: str
-) -> None:
-    """The proxy reads all that the server sends when the client has left, so its count is that of the losses, not of the waits."""
-    proxy = make_proxy()
-    with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
-        collection = counter(mongo, database)
-        proxy.obey(Rule("update", Action.HANG_REPLY, times=1))
-        slow = mongod.fail("update", times=1, blockConnection=True, blockTimeMS=600)
-        with slow, pytest.raises(NetworkTimeout):
-            increment(collection)
-        deadline = time.monotonic() + 10
-        while proxy.count("update", Action.HANG_REPLY) == 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-        assert proxy.count("update", Action.HANG_REPLY) == 1
-        assert value(collection) == 1
-
-
-def test_a_delayed_reply_is_late(make_proxy: MakeProxy, database: str) -> None:
-    """A delayed reply arrives whole, after the delay."""
-    proxy = make_proxy()
-    with client(proxy.uri) as mongo:
-        collection = counter(mongo, database)
-        proxy.obey(Rule("find", Action.DELAY_REPLY, times=1, seconds=0.3))
-        started = time.monotonic()
-
-        assert value(collection) == 0
-        assert time.monotonic() - started >= 0.3
-
-
-def test_a_predicate_reads_the_whole_body(make_proxy: MakeProxy, database: str) -> None:
-    """A rule may choose by any part of the command, its document sequences included."""
-
-    def second(body: Mapping[str, Any]) -> bool:
-        return bool(body["$db"] == database and body["updates"][0]["q"] == {"_id": 2})
-
-    proxy = make_proxy(Rule("update", Action.CLOSE, where=second))
-    with client(proxy.uri, retryWrites=False) as mongo:
-        collection = mongo[database]["counters"]
-        collection.insert_many([{"_id": 1}, {"_id": 2}])
-        increment(collection)
-        with pytest.raises(AutoReconnect):
-            collection.update_one({"_id": 2}, {"$inc": {"n": 1}})
-
-        assert value(collection) == 1
-
-
-def test_a_broken_predicate_is_an_error(mongod: MongoServer) -> None:
-    """An error in the proxy's thread is raised in the test, where it would otherwise look like a lost connection."""
-
-    def broken(body: Mapping[str, Any]) -> bool:
-        return bool(body["no such key"])
-
-    with (
-        pytest.raises(KeyError, match="no such key"),
-        Proxy(mongod.ports[0], Rule("ping", Action.CLOSE, where=broken)) as proxy,
-        client(proxy.uri) as mongo,
-        pytest.raises(AutoReconnect),
-    ):
-        mongo.admin.command("ping")
-
-
-def test_a_seed_decides_which_requests_are_lost(make_proxy: MakeProxy, database: str) -> None:
-    """The same seed loses the same requests of one thread; about as many as the probability says."""
-
-    def lost(seed: int) -> list[int]:
-        proxy = make_proxy(Rule("count", Action.HANG_REPLY, probability=0.3), seed=seed)
-        with client(proxy.uri, retryReads=False, socketTimeoutMS=150) as mongo:
-            return [number for number in range(30) if is_lost(mongo, proxy)]
-
-    def is_lost(mongo: MongoClient[Document], proxy: Proxy) -> bool:
-        """Not reported although the proxy has lost nothing: the machine is busy."""
-        before = proxy.count("count", Action.HANG_REPLY)
-        try:
-            _ = mongo[database].command("count", "things")
-        except NetworkTimeout:
-            return proxy.count("count", Action.HANG_REPLY) > before
-        assert proxy.count("count", Action.HANG_REPLY) == before, "what is lost is not reported"
-        return False
-
-    first = lost(1)
-
-    assert first == lost(1) != lost(2)
-    assert 3 <= len(first) <= 17
-
-
-def test_many_threads_lose_replies_and_the_count_is_exact(
-    mongod: MongoServer, make_proxy: MakeProxy, database: str
-) -> None:
-    """Of 400 increments by 8 threads, those acknowledged and those whose reply was lost are all applied, once."""
-    proxy = make_proxy(Rule("update", Action.HANG_REPLY, probability=0.05), seed=3)
-    errors: list[NetworkTimeout] = []
-
-    def work(collection: Collection[Document]) -> None:
-        for _ in range(50):
-            try:
-                increment(collection)
-            except NetworkTimeout as error:
-                errors.append(error)
-
-    with client(proxy.uri, retryWrites=False, socketTimeoutMS=1_000) as mongo, client(mongod.uri) as direct:
-        collection = counter(direct, database)
-        threads = [threading.Thread(target=work, args=[mongo[database]["counters"]]) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert value(collection) == 400
-        assert proxy.count("update", Action.HANG_REPLY) == len(errors) > 10
 
 
 # Kafka

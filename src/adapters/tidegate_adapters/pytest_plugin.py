@@ -7,6 +7,9 @@
     def test_worker(seeded: Seeded) -> None:  # asyncio code, on the loop of `tidegate_adapters.testing`
         seeded.run(main)
 
+    def test_bank(black_pipe: MakePipe) -> None:  # a real MongoDB, behind `tidegate_adapters.black_pipe`
+        pipe = black_pipe(uri, Rule("update", Action.CUT_REPLY, times=1))
+
 Only what pytest asks of every plug-in is here; whatever explores is imported when the first test asks for `sim`.
 
 Seeds: one for the session, drawn unless `--tidegate-seed` or TIDEGATE_SEED gives it, shown in the first lines and sent to
@@ -20,6 +23,8 @@ import os
 import secrets
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
@@ -31,10 +36,11 @@ from tidegate_adapters.printable import one_line
 if TYPE_CHECKING:
     from tidegate.sim.report import Report
     from tidegate.sim.trace import Trace
+    from tidegate_adapters.black_pipe import BlackPipe, MakePipe, Rule
     from tidegate_adapters.seeded import Seeded
     from tidegate_adapters.simulating import Sim
 
-__all__ = ["Hooks", "seeded", "sim"]
+__all__ = ["Hooks", "black_pipe", "seeded", "sim"]
 
 _SEED: Final = pytest.StashKey[str]()
 _MARK: Final = (
@@ -175,6 +181,22 @@ def seeded(request: pytest.FixtureRequest) -> Seeded:
         seeds(f"{session}\0{item.nodeid}") if only is None else repeat(only),
         1 if only is not None else how.runs or RUNS,
     )
+
+
+@pytest.fixture
+def black_pipe() -> Iterator[MakePipe]:
+    """Makes proxies in front of a MongoDB that break what passes through them: `black_pipe(uri, Rule(...))`.
+
+    They end with the test, and an error within one of them is an error of the test.
+    """
+    from tidegate_adapters.black_pipe import BlackPipe  # noqa: PLC0415  only whoever asks for it needs the extra
+
+    with ExitStack() as pipes:
+
+        def make(uri: str, *rules: Rule, port: int = 0, seed: int = 0) -> BlackPipe:
+            return pipes.enter_context(BlackPipe(uri, *rules, port=port, seed=seed))
+
+        yield make
 
 
 def pytest_tidegate_report(item: pytest.Item, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""The real servers of the integration tests, and a proxy that loses what passes between them and their clients.
+"""The real servers of the integration tests.
 
 Everything listens on the loopback interface alone, on free ports, keeps its data in a temporary folder, and ends with
 the test run, however that ends. `python -m tests.integration.servers` downloads what is needed and tries each once.
@@ -6,6 +6,5 @@ the test run, however that ends. `python -m tests.integration.servers` downloads
 
 from .kafka import KafkaServer, create_topic
 from .mongod import MongoServer
-from .proxy import Action, Proxy, Rule
 
-__all__ = ["Action", "KafkaServer", "MongoServer", "Proxy", "Rule", "create_topic"]
+__all__ = ["KafkaServer", "MongoServer", "create_topic"]

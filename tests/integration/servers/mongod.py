@@ -46,24 +46,30 @@ class MongoServer:
     Args:
         nodes: How many members, all of them electable.
         cache_gb: The WiredTiger cache of each.
+        ports: One port a node, free ones if none are given.
+        advertised: By which ports clients and the other nodes know them, where something stands in between; they do not
+            compress then what they send to each other.
 
     Attributes:
         ports: One port a node.
-        uri: For MongoClient; names every node.
+        uri: For MongoClient; names every node as it is known.
     """
 
     ports: tuple[int, ...]
     uri: str
 
-    def __init__(self, nodes: int = 1, cache_gb: float = 0.25) -> None:
+    def __init__(
+        self, nodes: int = 1, cache_gb: float = 0.25, *, ports: tuple[int, ...] = (), advertised: tuple[int, ...] = ()
+    ) -> None:
         self._nodes = nodes
         self._cache_gb = cache_gb
+        self.ports = ports or free_ports(nodes)
+        self._advertised = advertised or self.ports
 
     def __enter__(self) -> Self:
         self._keeper = Keeper()
         try:
-            self.ports = free_ports(self._nodes)
-            hosts = ",".join(f"{LOOPBACK}:{port}" for port in self.ports)
+            hosts = ",".join(f"{LOOPBACK}:{port}" for port in self._advertised)
             self.uri = f"mongodb://{hosts}/?replicaSet={REPLICA_SET}&heartbeatFrequencyMS=500"
             self.pids = [self._start(node) for node in range(self._nodes)]
             for node in range(self._nodes):
@@ -137,13 +143,14 @@ class MongoServer:
             self._log(node),
             mongod(),
             *("--dbpath", data, "--port", str(self.ports[node]), "--bind_ip", LOOPBACK, "--nounixsocket"),
+            *(() if self._advertised == self.ports else ("--networkMessageCompressors", "disabled")),
             *("--replSet", REPLICA_SET, "--wiredTigerCacheSizeGB", str(self._cache_gb)),
             *("--setParameter", "enableTestCommands=1"),
             *("--setParameter", "diagnosticDataCollectionEnabled=false"),
         )
 
     def _configuration(self) -> dict[str, Any]:
-        members = [{"_id": node, "host": f"{LOOPBACK}:{port}"} for node, port in enumerate(self.ports)]
+        members = [{"_id": node, "host": f"{LOOPBACK}:{port}"} for node, port in enumerate(self._advertised)]
         return {"_id": REPLICA_SET, "members": members, "settings": {"electionTimeoutMillis": 1_000}}
 
     def _log(self, node: int) -> Path:
