@@ -49,7 +49,7 @@ import attrs
 import pytest
 from aiokafka import errors
 from tests.integration.kafka_pages import JUDGE, Told, laws_of, trace_of
-from tests.integration.transactional_runs import Ledger, Transacts
+from tests.integration.transactional_runs import Ledger, Transacts, place_of
 
 from tidegate.consumer import laws
 from tidegate.consumer.commands import Committed, Event, Work
@@ -517,15 +517,12 @@ class Sends(Producer):
             raise OSError("no reply")
 
     async def send(self, record: Send) -> Awaitable[None]:
-        """What it was made of is in its value, or in what a dead letter says."""
-        said = dict(record.headers)
-        place = (record.value or b"").split() if not said else (said["tidegate.partition"], said["tidegate.offset"])
-        number, offset = (int(each or b"") for each in place)
+        place = place_of(record)
 
         async def sent() -> None:
             await self._late()
-            self.run.finish((number, offset))
-            self.run.story.tell(self.member.name, f"has sent what {(number, offset)} has come to", StepKind.WRITE)
+            self.run.finish(place)
+            self.run.story.tell(self.member.name, f"has sent what {place} has come to", StepKind.WRITE)
             await self._late()
 
         return sent()

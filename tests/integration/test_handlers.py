@@ -232,6 +232,7 @@ async def test_what_takes_too_long_is_cancelled_and_has_failed() -> None:
         ({"handle": 7}, "a int is not a handler of records"),
         ({"handle": {"other": anything}}, r"(?s)nothing handles 'orders'.*there are handlers of: other"),
         ({"topics": {"orders": None}, "handle": None}, "a NoneType is not a handler of records"),
+        ({"topics": ["orders", ""]}, "are not topics"),
         ({"topics": ["^("]}, r"(?s)'\^\(' is no pattern of topics.*it is a regular expression"),
         ({"handle": print, "handler_timeout": SECOND}, r"(?s)print is a plain function, and has a time limit.*thread"),
         ({"handler_timeout": 0}, "0 cannot be a time limit in microseconds"),

@@ -25,7 +25,7 @@ from tidegate.consumer.commands import Work
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Rules
-from tidegate.consumer.health import Healthy, Unhealthy
+from tidegate.consumer.health import Healthy, Stall, Unhealthy
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
@@ -33,7 +33,7 @@ from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Fixed
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.monitor import Answer, served
+from tidegate_adapters.monitor import Answer, of_health, served
 from tidegate_adapters.tallies import BOUNDS_S, Handled
 
 P0: Final = TopicPartition("orders", 0)
@@ -291,6 +291,13 @@ def test_a_worker_whose_loop_is_held_up_is_not_healthy() -> None:
     assert json.loads(text)["silent_s"] >= SOON / SECOND
 
 
+def test_health_is_told_in_seconds() -> None:
+    told = of_health(Unhealthy((Stall(P0, 3, 1_500 * MILLISECOND),), 2 * SECOND))
+
+    stalled = {"topic": "orders", "partition": 0, "position": 3, "for_s": 1.5, "causes": []}
+    assert json.loads(told.content) == {"healthy": False, "silent_s": 2, "stalled": [stalled]}
+
+
 def after_a_while(port: int, answers: list[tuple[int, str, str]]) -> None:
     time.sleep(0.8)
     answers.append(got(port, "/health"))
@@ -411,7 +418,7 @@ import asyncio, sys, urllib.request
 sys.modules["prometheus_client"] = None
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.monitor import Answer, served
+from tidegate_adapters.monitor import Answer, of_health, served
 
 async def handle(record): ...
 

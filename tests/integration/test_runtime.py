@@ -310,10 +310,11 @@ def course(made: Made) -> Callable[[Random], Any]:
 
     async def main(random: Random) -> None:
         world, told = World(random), Told()
-        fails = random.choice([0, 0.3, 1])
+        fails, raised = random.choice([0, 0.3, 1]), list[None]()
 
         def fallible(*_: object) -> None:
             if random.random() < fails:
+                raised.append(None)
                 raise random.choice([ValueError, asyncio.CancelledError])
 
         merge = random.choice([None, merged])
@@ -350,6 +351,7 @@ def course(made: Made) -> Callable[[Random], Any]:
         assert list(map(id, exits)) == list(map(id, world.exits)), "RT2"
         assert before == len(told.events) <= events + 3, "RT7"
         assert len(asyncio.all_tasks()) == 1, "RT7"
+        assert runtime.observer_failures == len(raised), "RT4"
         assert max(Counter(world.begun).values(), default=1) == 1, "RT1"
         at_once = {task.number for task in asked if "at once" in task.how}
         assert not at_once & {number for number, *_ in world.begun}, "RT5"
@@ -682,6 +684,34 @@ def test_calls_with_nothing_have_ended_at_once() -> None:
         return runtime
 
     asyncio.run(scenario()).tell("asked")  # RT7: there is no loop any more, and nobody minds
+
+
+def test_a_runner_that_is_cancelled_as_it_is_woken_loses_no_call() -> None:
+    """Law RT1, whoever cancels it: code may have kept its task."""
+
+    @attrs.frozen
+    class Asks:
+        def step(self, state: int, event: object) -> Step[int, object]:
+            return Step(state, (event,)) if event == "asked" else Step(state + 1)
+
+    async def scenario() -> None:
+        tasks: list[asyncio.Task[Any]] = []
+
+        async def code() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            tasks.append(task)
+
+        runtime: Runtime[int, object, object] = Runtime(Asks(), 0, lambda _: Call(code), lambda _, __: "ended")
+        runtime.tell("asked")
+        await runtime.until(lambda state: state == 1)
+        runtime.tell("asked")
+        asyncio.get_running_loop().call_soon(tasks[0].cancel)
+        await asyncio.wait_for(runtime.until(lambda state: state == 2), 10)
+        assert tasks[0] is not tasks[1]
+        await runtime.close()
+
+    asyncio.run(scenario())
 
 
 def test_calls_that_do_not_wait_share_a_task() -> None:

@@ -22,7 +22,7 @@ from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate_adapters import kafka_ports
 from tidegate_adapters.beginnings import Beginnings
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka import Undecodable, Worker
 from tidegate_adapters.kafka_ports import Client, Transact, transactional_producer
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import OffsetCommit, Partition, Position, Request
@@ -223,7 +223,13 @@ class Once(NamedTuple):
     stopped_s: float
 
 
-def once(monkeypatch: pytest.MonkeyPatch, during_s: float, *refusals: Exception, fenced_s: float | None = None) -> Once:
+def once(
+    monkeypatch: pytest.MonkeyPatch,
+    during_s: float,
+    *refusals: Exception,
+    fenced_s: float | None = None,
+    **told: Any,
+) -> Once:
     """It has a hundred records, and is fenced at an instant; its first positions are refused. No answer is seen twice."""
     monkeypatch.setattr(transactional_runs, "_TROUBLE", 0.0)
     made_s: list[float] = []
@@ -263,7 +269,9 @@ def once(monkeypatch: pytest.MonkeyPatch, during_s: float, *refusals: Exception,
         await asyncio.sleep(0.05)
         return Send("out", b"%d %d" % (record.partition, record.offset))
 
-    stopped_s = played(during, handle, transact=transact, exactly_once=True, consumer=ConsumerRules(executors=1))
+    stopped_s = played(
+        during, handle, transact=transact, exactly_once=True, consumer=ConsumerRules(executors=1), **told
+    )
     assert set(ledger.seen.values()) == {1}
     return Once(made_s, len(ledger.seen), stopped_s)
 
@@ -276,13 +284,28 @@ def test_who_is_fenced_takes_over_again_after_a_while(monkeypatch: pytest.Monkey
     assert seen == 100
 
 
-def test_who_is_refused_otherwise_is_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_refused_otherwise_is_not_fenced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """It fences itself at once, to learn what has become of its transaction, and goes on."""
     made_s, seen, _ = once(monkeypatch, 10, errors.OffsetMetadataTooLargeError())
     assert max(made_s) < 1
     assert seen == 100
+    assert "failed: Refused(the metadata of the offset is too large)" in caplog.text
 
 
 def test_who_stops_waits_for_no_next_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of a second lies between two, otherwise."""
     assert once(monkeypatch, 1.05).stopped_s < 0.2
+
+
+def test_dead_letters_of_what_cannot_be_decoded_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They go into the transaction that covers their record."""
+
+    def decode(record: Record) -> Record:
+        if record.offset % 2:
+            raise ValueError
+        return record
+
+    told = once(monkeypatch, 10, decode=decode, undecodable=Undecodable.DEAD_LETTER, dead_letter="dead")
+    assert told.seen == 100

@@ -19,7 +19,7 @@ from aiokafka import errors
 from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters.kafka_ports import TransactionalProducer
 
-__all__ = ["Ledger", "Transacts"]
+__all__ = ["Ledger", "Transacts", "place_of"]
 
 Place: TypeAlias = tuple[int, int]
 _TROUBLE: Final = 0.03
@@ -104,6 +104,14 @@ class Ledger:
             asyncio.get_running_loop().call_later(self._random.random() / 20, mark)
 
 
+def place_of(record: Send) -> Place:
+    """The record of which it was made: it is in its value, or in what a dead letter says."""
+    said = dict(record.headers)
+    place = (record.value or b"").split() if not said else (said["tidegate.partition"], said["tidegate.offset"])
+    number, offset = (int(each or b"") for each in place)
+    return number, offset
+
+
 @final
 class Transacts(TransactionalProducer):
     """A producer under a transactional id, for as long as its process lives.
@@ -133,11 +141,11 @@ class Transacts(TransactionalProducer):
         self._is_open = True
 
     async def send(self, record: Send) -> Awaitable[None]:
-        number, offset = map(int, (record.value or b"").split())
+        place = place_of(record)
 
         async def sent() -> None:
             await self._under_way()
-            self._ledger.of(self._name, self._epoch).answers.append((number, offset))
+            self._ledger.of(self._name, self._epoch).answers.append(place)
             await self._under_way()
 
         return sent()
