@@ -31,6 +31,7 @@ Judges, after the laws of `tidegate.consumer`:
     J15 What is told as committed is.
     J16 Where answers are committed together with positions (`--kinds once`), nobody sees those of a record twice (EO1), and in the end those of
         each record are seen (EO2).
+    J17 And nobody fences who knows that it is no member.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ from tidegate.sim.trace import StepKind
 from tidegate_adapters import testing
 from tidegate_adapters.handlers import undecoded
 from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
-from tidegate_adapters.kafka_ports import Client, Producer
+from tidegate_adapters.kafka_ports import NO_GENERATION, Client, Producer, generation_of
 from tidegate_adapters.recorder import Recorder
 from tidegate_adapters.simulated_kafka import CODES, Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import Code, OffsetCommit, OffsetFetch, Partition, Position, Request
@@ -317,6 +318,8 @@ class Member:
         return cast("Client", self.client)
 
     def _transact(self, _bootstrap: str, _options: Mapping[str, object], name: str) -> Transacts:
+        if generation_of(cast("Client", self.client)) == NO_GENERATION:
+            self.run.story.accuse("J17", f"{self.name} fences {name}, and knows that it is no member")
         return Transacts(self.run.ledger, name, self.run.random, self._alive)
 
     # --- user code ------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "answers are not kept": Bug(Transactions.keep, "life.answers[offset] = answers", "pass", ONCE),
     "an answer is sent at once": Bug(UserCode._ended, "if self._transactions is None or", "if True or", ONCE),
     "who was fenced does not take over again": Bug(Member._committed_together, "if reply == FENCED and", "if False and", ONCE),
+    "who was put out fences its successor": Bug(Member._is_current, "(granted != ports.NO_GENERATION and granted == now)", "True", ONCE),
     "who takes over again reads on": Bug(Member._begins_at, "self._client.seek(theirs(partition), found[0])", "pass", ONCE),
 }  # fmt: skip
 

@@ -173,11 +173,12 @@ def test_batches_are_counted_by_their_records() -> None:
     run(worker, log, meanwhile)
 
 
-def test_what_is_interrupted_has_not_failed() -> None:
+@pytest.mark.parametrize("batch", [None, 2])
+def test_what_is_interrupted_has_not_failed(batch: int | None) -> None:
     """The end of a worker is no alarm."""
     registry, counts = CollectorRegistry(), list[float | None]()
 
-    async def handle(_: Record) -> None:
+    async def handle(_: object) -> None:
         await asyncio.Event().wait()
 
     @asynccontextmanager
@@ -186,7 +187,9 @@ def test_what_is_interrupted_has_not_failed() -> None:
         counts.append(shown(registry, "handler_failures_total", partition="0"))
 
     rules = ConsumerRules(partition=PartitionRules(drain=Budget(30 * MILLISECOND, 10 * MILLISECOND, 10 * MILLISECOND)))
-    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=rules, metrics=registry, lifespan=lifespan)
+    worker = Worker(
+        ["orders"], handle, bootstrap="", group="g", consumer=rules, batch=batch, metrics=registry, lifespan=lifespan
+    )  # fmt: skip
 
     async def scenario() -> None:
         async with asyncio.TaskGroup() as group:

@@ -209,6 +209,25 @@ def test_what_nobody_expects_of_the_client_ends_the_worker_with_an_error_of_ours
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
+def test_where_all_is_cancelled_at_once_nothing_is_raised_but_that() -> None:
+    """As `asyncio.run` does in the end: also while a commit is under way."""
+    found: list[object] = []
+
+    async def during(broker: SimulatedBroker) -> None:
+        appends(broker, 1)
+        await asyncio.sleep(10)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        found.extend(await asyncio.gather(*tasks, return_exceptions=True))
+
+    async def handle(_: Record) -> None: ...
+
+    with pytest.raises(asyncio.CancelledError):
+        played(during, handle, lambda request: Outcome.SILENCE if isinstance(request, OffsetCommit) else None)
+    assert {type(each) for each in found} <= {asyncio.CancelledError, type(None)}
+
+
 class Once(NamedTuple):
     """What came of a worker with `exactly_once`.
 
