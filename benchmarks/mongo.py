@@ -6,10 +6,12 @@
     reads      a transition by who has to look first: the projected record, then the same update
     raw ...    pymongo that sends the same commands: same filter, update, projection and concerns
     bump       pymongo: a bare find_one_and_update that increments a number
-    lock       the array-push lock of pynenc's MongoDB plug-in, four commands
+    lock       the array-push lock of pynenc's MongoDB plug-in, five commands
 
 Each turn lasts a while with so many threads, or tasks, each on a record of its own with 16 entries of history; contenders
 take turns, and a figure is the median of its rounds. CPU is of this process alone, the server is another one.
+
+Last, the embedded store, which needs no server: the CPU of a write in a store of one document and of 100,000, and its memory.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import asyncio
 import json
 import time
+import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -33,13 +36,17 @@ from tests.integration.servers import MongoServer
 from tidegate.invocations.array_push_lock import ArrayPushLock
 from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
+from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Program
 from tidegate.model.history import HISTORY_MAX
+from tidegate.model.operations import delete_one, insert_one, update_one, upsert_one
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
 
 DATABASE: Final = "bench"
 RECORDS: Final = "records"
+NUMBER: Final = Field[int]("n")
 TABLE: Final = StatusTable(
     frozenset({"free"}),
     (
@@ -253,6 +260,53 @@ def fill(uri: str, prefix: str, how_many: int) -> None:
             held.insert_one({"_id": f"{key}.lock", "invocation_id": f"{key}.lock", **locked})
 
 
+# --- the embedded store -------------------------------------------------------------------------------------------------
+
+MANY: Final = 100_000
+
+
+def embedded(records: int) -> tuple[Embedded, float]:
+    """A store of so many records, and the bytes that each takes."""
+    tracemalloc.start()
+    store = Embedded({RECORDS: tuple(Document.of({"_id": f"r{n}", "n": n}) for n in range(records))})
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return store, taken / records
+
+
+def write(store: Embedded, how: str, number: int) -> None:
+    match how:
+        case "update":
+            store(update_one(RECORDS, Eq(ID, "r0"), Add(NUMBER, 1)))
+        case "upsert":
+            store(upsert_one(RECORDS, Eq(ID, "upserted"), Put(NUMBER, number)))
+        case _:
+            store(insert_one(RECORDS, Document.of({"_id": "new", "n": number})))
+            store(delete_one(RECORDS, Eq(ID, "new")))
+
+
+def embedded_us(store: Embedded, how: str, writes: int = 1_000, rounds: int = 7) -> float:
+    """The median of rounds, in microseconds of CPU a write."""
+    found = []
+    for _ in range(rounds):
+        began = time.process_time()
+        for number in range(writes):
+            write(store, how, number)
+        found.append((time.process_time() - began) / writes * 1e6)
+    return median(found)
+
+
+def show_embedded() -> dict[str, dict[str, float]]:
+    """A line a kind of write."""
+    (one, _), (many, each) = embedded(1), embedded(MANY)
+    print(f"embedded store, {each:,.0f} bytes a record{'one':>12}{f'{MANY:,}':>10}")
+    rows = {}
+    for how in ("update", "upsert", "insert and delete"):
+        rows[how] = row = {"one_us": embedded_us(one, how), "many_us": embedded_us(many, how)}
+        print(f"  {how:36}{row['one_us']:>9.0f} us{row['many_us']:>7.0f} us {row['many_us'] / row['one_us']:.2f} x")
+    return rows
+
+
 BESIDE: Final = {"knows": ("raw knows", "bump", "lock"), "reads": ("raw reads", "lock")}
 
 
@@ -276,9 +330,10 @@ def main() -> None:
                 more = figure.cpu_us - figures[f"raw {contender}"].cpu_us if contender in BESIDE else None
                 said = "".join(ratios) + ("" if more is None else f"{more:8.0f} us more")
                 print(f"  {contender:12}{figure.rate:>10,.0f}{figure.cpu_us:>9.0f}{said}", flush=True)
+    rows = show_embedded()
     if told.json is not None:
         told.json.parent.mkdir(parents=True, exist_ok=True)
-        told.json.write_text(json.dumps(found, indent=1))
+        told.json.write_text(json.dumps({**found, "embedded": rows}, indent=1))
 
 
 if __name__ == "__main__":

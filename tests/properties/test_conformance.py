@@ -133,7 +133,7 @@ def upserts(operation: Operation, world: World) -> tuple[World, object]:
 def inserts_the_bare_id(operation: Operation, world: World) -> tuple[World, object]:
     """An upsert inserts what it updates, and nothing of what its filter says."""
     after, reply = right(operation, world)
-    here, there = (len(each.read(ids(operation.collection))) for each in (world, after))
+    here, there = (len([*each.read(ids(operation.collection))]) for each in (world, after))
     if isinstance(operation, UpsertOne) and there > here:
         return right(attrs.evolve(operation, where=equalities(operation.where)[0]), world)
     return after, reply

@@ -7,21 +7,23 @@ beyond this process.
 Any number of threads and tasks may use one store; operations happen one at a time, each wholly or not at all. The clock
 of the store is that of the process, in whole milliseconds, as MongoDB keeps instants.
 
-Known not to work: each write copies the directory of all documents, so this is for thousands of them, not millions.
+A write costs what it writes, and a filter that names no id a look at each document of the collection; so does a write where
+the collection has unique indexes.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from types import MappingProxyType
-from typing import Final, final
+from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
 from tidegate.model.documents import Clock, Document
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.operations import Operation, StoreTime, Unique
-from tidegate.sim.world import CLOCK, NO_INDEXES, World, contents, perform, world_with
+from tidegate.sim.world import CLOCK, IDS, NO_INDEXES, Cell, Key, contents, perform, world_with
 
 __all__ = ["Embedded", "process_clock"]
 
@@ -51,15 +53,19 @@ class Embedded:
         unique: Unique = NO_INDEXES,
     ) -> None:
         self._lock = threading.Lock()
-        self._world: World = world_with(contents, unique)
+        self._cells: _Cells = {name: held for name, (_, held) in world_with(contents, unique).cells.items()}
+        for name, held in self._cells.items():
+            if name[0] == IDS:
+                self._cells[name] = _Order(dict.fromkeys(held))
         self._clock = clock
 
     def __call__(self, effect: Operation | StoreTime) -> object:
         """Carry one operation out, and answer it; a refusal is an answer too."""
         with self._lock:
             # Another outcome is only of what others do at the same time.
-            after, reply = next(perform(effect, self._world.write(CLOCK, self._clock()), "embedded"))
-            self._world = after
+            after, reply = next(perform(effect, _Draft(self._cells, {CLOCK.name: self._clock()}), "embedded"))
+            for name, held in cast("_Draft", after).written.items():
+                self._cells[name] = _Order(held.settled()) if isinstance(held, _Changed) else held
         return reply
 
     async def awaited(self, effect: Operation | StoreTime) -> object:
@@ -69,5 +75,81 @@ class Embedded:
     def contents(self, collection: str) -> tuple[Document, ...]:
         """All documents of a collection, in natural order."""
         with self._lock:
-            world = self._world
-        return contents(world, collection)
+            return contents(_Draft(self._cells, {}), collection)
+
+
+# --- the world of one operation -----------------------------------------------------------------------------------------
+
+V = TypeVar("V")
+_Cells: TypeAlias = "dict[tuple[str, ...], Any]"
+
+
+@final
+class _Draft:
+    """The store as one operation sees it: what it writes lies over what is there."""
+
+    __slots__ = ("_cells", "written")
+
+    def __init__(self, cells: _Cells, written: _Cells) -> None:
+        self._cells, self.written = cells, written
+
+    def read(self, cell: Cell[V]) -> V:
+        name = cell.name
+        if name in self.written:
+            return cast("V", self.written[name])
+        empty = _Order({}) if name[0] == IDS else cell.empty
+        return cast("V", self._cells.get(name, empty))
+
+    def write(self, cell: Cell[V], value: V) -> _Draft:
+        return _Draft(self._cells, {**self.written, cell.name: value})
+
+    def taken(self, budget: Cell[int]) -> _Draft:
+        """Nothing is bounded here."""
+        del budget
+        return self
+
+
+@final
+class _Order:
+    """The ids of a collection in natural order."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: dict[Key, None]) -> None:
+        self.held = held
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self.held)
+
+    def __add__(self, keys: tuple[Key, ...]) -> _Changed:
+        return _Changed(self, keys, frozenset())
+
+    def without(self, key: Key) -> _Changed:
+        return _Changed(self, (), frozenset((key,)))
+
+
+@final
+class _Changed:
+    """The same with what one operation has added and deleted, which is done to it once (`settled`)."""
+
+    __slots__ = ("_added", "_base", "_deleted")
+
+    def __init__(self, base: _Order, added: tuple[Key, ...], deleted: frozenset[Key]) -> None:
+        self._base, self._added, self._deleted = base, added, deleted
+
+    def __iter__(self) -> Iterator[Key]:
+        return chain((key for key in self._base if key not in self._deleted), self._added)
+
+    def __add__(self, keys: tuple[Key, ...]) -> _Changed:
+        return _Changed(self._base, self._added + keys, self._deleted)
+
+    def without(self, key: Key) -> _Changed:
+        added = tuple(each for each in self._added if each != key)
+        return _Changed(self._base, added, self._deleted | {key})
+
+    def settled(self) -> dict[Key, None]:
+        held = self._base.held
+        for key in self._deleted:
+            held.pop(key, None)
+        held.update(dict.fromkeys(self._added))
+        return held

@@ -142,7 +142,7 @@ def test_a_look_is_written_whatever_becomes_of_one_request(at: int, trouble: Tro
     assert store.run(TASK.plan_pass(("x",), "p1")) == ()
     assert store.record is not None
     assert store.record.status is TaskStatus.PENDING
-    assert len(store.world.read(ids("orders_tasks"))) == 1
+    assert len([*store.world.read(ids("orders_tasks"))]) == 1
 
 
 def test_a_pass_tells_which_looks_are_not_known_to_be_written() -> None:

@@ -199,7 +199,15 @@ def document(collection: str, key: Key) -> Cell[Document | None]:
     return Cell((DOCUMENTS, collection, *typed), None)
 
 
-def ids(collection: str) -> Cell[tuple[Key, ...]]:
+class Order(Protocol):
+    """Ids in natural order, where a tuple of all of them would be too long to copy."""
+
+    def __iter__(self) -> Iterator[Key]: ...
+    def __add__(self, keys: tuple[Key, ...], /) -> Order: ...
+    def without(self, key: Key, /) -> Order: ...
+
+
+def ids(collection: str) -> Cell[tuple[Key, ...] | Order]:
     """The ids in natural order: whoever scans reads this cell, whoever inserts or deletes writes it."""
     return Cell((IDS, collection), ())
 
@@ -303,7 +311,7 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
             found = _find(world, collection, where)
             yield world, None if found is None else _part(found, fields)
         case FindAll(collection, where, limit, begin, fields):
-            keys: tuple[Key, ...] = world.read(ids(collection))
+            keys = world.read(ids(collection))
             later = (key for key in sorted(keys, key=in_order) if not begin or in_order(key) > in_order(begin[0]))
             docs = filter(None, (world.read(document(collection, key)) for key in later))
             matching = (doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
@@ -331,7 +339,7 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
                 yield _confirmed(world), 0
                 return
             there = ids(collection)
-            left = tuple(key for key in world.read(there) if key != found[ID])
+            left = _without(world.read(there), found[ID])
             yield _confirmed(world.write(there, left).write(document(collection, found[ID]), None)), 1
         case StoreTime():
             yield world, world.read(CLOCK)
@@ -370,6 +378,10 @@ def _upserted(effect: UpsertOne, world: World, who: str, size_max: int) -> Outco
         yield world, refused.fresh()
 
 
+def _without(keys: tuple[Key, ...] | Order, key: Key) -> tuple[Key, ...] | Order:
+    return tuple(each for each in keys if each != key) if isinstance(keys, tuple) else keys.without(key)
+
+
 def _part(doc: Document, fields: Fields | None) -> Document:
     """Its id and these fields, in its order; all of it for None."""
     if fields is None:
@@ -387,7 +399,7 @@ def _inserted(world: World, collection: str, doc: Document) -> World:
     there = ids(collection)
     if world.read(document(collection, doc[ID])) is not None:
         raise duplicate_key(ID.name)
-    there_now = (*world.read(there), doc[ID])
+    there_now = world.read(there) + (doc[ID],)  # noqa: RUF005  an order of its own need not be copied
     return _confirmed(_put(world, collection, _id_first(doc)).write(there, there_now))
 
 
