@@ -62,6 +62,7 @@ from tidegate.model.effects import Failure, Refused, is_duplicate
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
 from tidegate.model.operations import (
+    NO_INDEXES,
     FindAll,
     FindOne,
     FindOneAndUpdate,
@@ -76,7 +77,7 @@ from tidegate.model.operations import (
     find_one_and_update,
     upsert_one,
 )
-from tidegate.sim.world import NO_INDEXES, pinned
+from tidegate.sim.world import pinned
 from tidegate.strategies import operations, pairs, values
 from tidegate_adapters.bson_values import CODEC, loaded, stored
 from tidegate_adapters.driver import choosing, documents, run, run_async

@@ -22,8 +22,8 @@ from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
 from tidegate.model.documents import Clock, Document
 from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.model.operations import Operation, StoreTime, Unique
-from tidegate.sim.world import CLOCK, IDS, NO_INDEXES, Cell, Key, contents, perform, world_with
+from tidegate.model.operations import NO_INDEXES, Operation, StoreTime, Unique
+from tidegate.sim.world import CLOCK, IDS, Cell, Key, contents, perform, world_with
 
 __all__ = ["Embedded", "process_clock"]
 

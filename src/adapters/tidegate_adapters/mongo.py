@@ -34,11 +34,13 @@ Known not to work
 
 from __future__ import annotations
 
+import asyncio
 import re
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from operator import methodcaller
+from threading import Lock
 from typing import Any, Final, Never, TypeVar, assert_never, final
 
 import attrs
@@ -71,10 +73,11 @@ from tidegate.model.documents import (
     Remove,
     Update,
 )
-from tidegate.model.effects import Ambiguous
+from tidegate.model.effects import Ambiguous, NotApplied
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import (
+    NO_INDEXES,
     DeleteOne,
     FindAll,
     FindOne,
@@ -124,15 +127,18 @@ class Mongo:
     Args:
         client: Is used as it is, but for its concerns and preferences; best from `connect`.
         database: Where the collections are.
+        unique: The unique indexes of each collection. They are made when something is first asked of the collection; any
+            number of threads and processes may, at any time. What is asked has not been sent where that has failed.
 
     Raises:
         Misuse: It is no client of this kind, it does not ask for acknowledgements (`w=0`), or the database cannot have
             that name.
     """
 
-    def __init__(self, client: MongoClient[Any], database: str) -> None:
+    def __init__(self, client: MongoClient[Any], database: str, unique: Unique = NO_INDEXES) -> None:
+        check_unique(unique)
         self._handles = _Handles(_opened(client, database, MongoClient))
-        self._is_replicated = False
+        self._is_replicated, self._unmade, self._making = False, dict(unique), Lock()
         self._before = _before(client)
 
     def __call__(self, effect: Operation | StoreTime) -> object:
@@ -143,6 +149,8 @@ class Mongo:
             TidegateError: The server is not a replica set, which it is asked for once.
         """
         asked = _request(effect)
+        if self._unmade and (missing := self._indexed(effect)) is not None:
+            return missing
         requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
@@ -156,19 +164,35 @@ class Mongo:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
 
+    def _indexed(self, effect: Operation | StoreTime) -> NotApplied | None:
+        """Make the indexes of its collection; the failure of what is asked, where they cannot be made now."""
+        collection = getattr(effect, "collection", "")
+        with self._making:
+            try:
+                with _made_clearly():
+                    for index in self._unmade.get(collection, ()):
+                        _made(self._handles[collection], index)
+            except DRIVER_ERRORS as error:
+                return NotApplied(f"its unique index is not made yet: {type(error).__name__}")
+            self._unmade.pop(collection, None)
+        return None
+
 
 @final
 class AsyncMongo:
     """The same for an event loop: `documents(AsyncMongo(client, "services"))`."""
 
-    def __init__(self, client: AsyncMongoClient[Any], database: str) -> None:
+    def __init__(self, client: AsyncMongoClient[Any], database: str, unique: Unique = NO_INDEXES) -> None:
+        check_unique(unique)
         self._handles = _Handles(_opened(client, database, AsyncMongoClient))
-        self._is_replicated = False
+        self._is_replicated, self._unmade, self._making = False, dict(unique), asyncio.Lock()
         self._before = _before(client)
 
     async def __call__(self, effect: Operation | StoreTime) -> object:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
         asked = _request(effect)
+        if self._unmade and (missing := await self._indexed(effect)) is not None:
+            return missing
         requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
@@ -181,6 +205,18 @@ class AsyncMongo:
         finally:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
+
+    async def _indexed(self, effect: Operation | StoreTime) -> NotApplied | None:
+        collection = getattr(effect, "collection", "")
+        async with self._making:
+            try:
+                with _made_clearly():
+                    for index in self._unmade.get(collection, ()):
+                        await _made(self._handles[collection], index)
+            except DRIVER_ERRORS as error:
+                return NotApplied(f"its unique index is not made yet: {type(error).__name__}")
+            self._unmade.pop(collection, None)
+        return None
 
 
 _READS: Final = (FindOne, FindAll, StoreTime)
@@ -214,7 +250,7 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
     with _made_clearly():
         for collection, indexes in unique.items():
             for index in indexes:
-                handle[collection].create_index([(field.name, 1) for field in index], unique=True)
+                _made(handle[collection], index)
 
 
 async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique: Unique) -> None:
@@ -224,7 +260,12 @@ async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique
     with _made_clearly():
         for collection, indexes in unique.items():
             for index in indexes:
-                await handle[collection].create_index([(field.name, 1) for field in index], unique=True)
+                await _made(handle[collection], index)
+
+
+def _made(collection: Any, index: Fields) -> Any:
+    """Make the unique index, unless it is there; of a collection of either kind of client."""
+    return collection.create_index([(field.name, 1) for field in index], unique=True)
 
 
 @contextmanager

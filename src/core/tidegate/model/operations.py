@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -52,7 +53,7 @@ from tidegate.model.instants import Instant
 from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
-    "FOUND_MAX", "DeleteOne", "FindAll", "FindOne", "FindOneAndUpdate", "InsertOne", "Operation", "StoreTime", "Unique",
+    "FOUND_MAX", "NO_INDEXES", "DeleteOne", "FindAll", "FindOne", "FindOneAndUpdate", "InsertOne", "Operation", "StoreTime", "Unique",
     "UpdateOne", "UpsertOne", "check_collection", "check_inserted", "check_unique", "delete_one", "find_all", "find_one", "find_one_and_update",
     "insert_one", "is_key", "update_one", "upsert_one",
 ]  # fmt: skip
@@ -64,6 +65,7 @@ FOUND_MAX: Final = 1_000
 
 Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
 """The unique indexes of each collection, besides that of the ids, which every collection has."""
+NO_INDEXES: Final[Unique] = MappingProxyType({})
 
 
 def check_collection(name: object) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice, product
-from types import MappingProxyType
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
@@ -45,6 +44,7 @@ from tidegate.model.effects import Call, Effect, Failure, Note, Now, Refused, Sl
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import STORE, WALL, Duration, Instant
 from tidegate.model.operations import (
+    NO_INDEXES,
     DeleteOne,
     FindAll,
     FindOne,
@@ -63,7 +63,7 @@ from tidegate.model.values import check_type
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
-    "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MOVES", "NOTES", "NO_INDEXES", "PROCESS",
+    "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MOVES", "NOTES", "PROCESS",
     "QUANTUM", "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Meaning", "Outcomes", "Overwritten", "Plain",
     "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
     "perform", "pinned", "place", "uniques", "upserted_by", "wakes", "world_with",
@@ -248,9 +248,6 @@ class Plain:
 def uniques(collection: str) -> Cell[tuple[Fields, ...]]:
     """The unique indexes of the collection; nothing ever changes them."""
     return Cell((UNIQUE, collection), ())
-
-
-NO_INDEXES: Final[Unique] = MappingProxyType({})
 
 
 def world_with(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO_INDEXES) -> Plain:

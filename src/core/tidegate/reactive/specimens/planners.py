@@ -8,12 +8,12 @@ from typing import Final
 import attrs
 
 from tidegate.model.documents import Value
+from tidegate.model.operations import NO_INDEXES
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.scenarios.planners import ALONE, INDEXED, planners
 from tidegate.reactive.scenarios.reactive_task import KEPT
 from tidegate.reactive.task_records import TaskRecord
 from tidegate.sim.shipping import Specimen
-from tidegate.sim.world import NO_INDEXES
 
 __all__ = ["SPECIMENS"]
 

@@ -1,0 +1,92 @@
+"""One client of MongoDB for all that connect alike: a client is a pool of connections, and a second one is a second pool.
+
+    store = Mongo(shared("mongodb://db-1,db-2/?replicaSet=orders"), "services")       # wherever a part of the program needs it
+
+A client is shared by those that name the same URI, to the letter, in the same process; and of an event loop, in the same loop.
+A process that was forked makes its own, for connections do not survive a fork. Whoever comes first connects, as
+`tidegate_adapters.mongo.connect` does, while others wait for it; where that fails, the next one tries again. A pool has 100
+connections at most, unless the URI says otherwise (`maxPoolSize`).
+
+Nobody closes what others use: `close_shared` ends all of them, at the end of the program or of a test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import MutableMapping
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from tidegate.model.values import check_type
+from tidegate_adapters.mongo import connect, connect_async
+
+if TYPE_CHECKING:
+    from pymongo import AsyncMongoClient, MongoClient
+
+__all__ = ["close_shared", "close_shared_async", "shared", "shared_async"]
+
+_guard = Lock()
+_locks: Final[dict[str, Lock]] = {}
+_clients: Final[dict[str, MongoClient[dict[str, Any]]]] = {}
+_of_loops: Final[
+    MutableMapping[asyncio.AbstractEventLoop, dict[str, asyncio.Task[AsyncMongoClient[dict[str, Any]]]]]
+] = WeakKeyDictionary()
+
+
+def shared(uri: str) -> MongoClient[dict[str, Any]]:
+    """The client of this URI in this process; from any thread.
+
+    Args:
+        uri: As for `connect`.
+
+    Raises:
+        TidegateError: As `connect` does, where nobody has connected yet.
+    """
+    check_type(uri, str, "a URI")
+    with _guard:
+        lock = _locks.setdefault(uri, Lock())
+    with lock:
+        if uri not in _clients:
+            _clients[uri] = connect(uri)
+        return _clients[uri]
+
+
+async def shared_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
+    """The same for the event loop that runs."""
+    check_type(uri, str, "a URI")
+    clients = _of_loops.setdefault(asyncio.get_running_loop(), {})
+    task = clients.get(uri)
+    if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+        task = clients[uri] = asyncio.create_task(connect_async(uri))
+    return await asyncio.shield(task)  # who is cancelled leaves it to the others
+
+
+def close_shared() -> None:
+    """End all clients of this process; whoever asks next gets new ones."""
+    with _guard:
+        _locks.clear()
+        while _clients:
+            _clients.popitem()[1].close()
+
+
+async def close_shared_async() -> None:
+    """End all clients of this event loop."""
+    for task in _of_loops.pop(asyncio.get_running_loop(), {}).values():
+        with suppress(Exception):
+            await (await task).close()
+
+
+def _forked() -> None:
+    """Connections do not survive a fork, nor does a lock that somebody held."""
+    global _guard  # noqa: PLW0603  it may be held by a thread that is no more
+    _guard = Lock()
+    _locks.clear()
+    _clients.clear()
+    _of_loops.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

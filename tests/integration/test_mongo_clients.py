@@ -1,0 +1,190 @@
+"""Clients that are shared, and unique indexes that are made when they are needed, on a real MongoDB."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from tests.integration.mongo_loop import in_loop
+from tests.integration.servers import MongoServer
+
+from tidegate.model.documents import Document, Field
+from tidegate.model.effects import NotApplied, Refused, is_duplicate
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.operations import find_all, insert_one
+from tidegate_adapters import mongo_clients
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
+from tidegate_adapters.mongo_clients import close_shared, close_shared_async, shared, shared_async
+
+EMAIL = Field[str]("email")
+UNIQUE = {"people": ((EMAIL,),)}
+
+
+@pytest.fixture(autouse=True)
+def closing() -> Iterator[None]:
+    yield
+    close_shared()
+
+
+def test_threads_share_one_client(mongodb: str) -> None:
+    """Whoever comes first connects, and the others wait for it; another URI is another client, with another pool."""
+    begun = threading.Barrier(8)
+
+    def get(_: int) -> object:
+        begun.wait()
+        return shared(mongodb)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len({id(each) for each in pool.map(get, range(8))}) == 1
+    assert shared(mongodb).options.pool_options.max_pool_size == 100
+    assert shared(f"{mongodb}&maxPoolSize=7") is not shared(mongodb)
+    assert shared(f"{mongodb}&maxPoolSize=7").options.pool_options.max_pool_size == 7
+
+
+def test_tasks_of_a_loop_share_one_client(mongodb: str) -> None:
+    """Who is cancelled while it waits takes nothing from the others; another loop has its own."""
+
+    async def main() -> object:
+        waiting = [asyncio.create_task(shared_async(mongodb)) for _ in range(4)]
+        await asyncio.sleep(0)
+        waiting.pop().cancel()
+        clients = await asyncio.gather(*waiting)
+        assert len({id(each) for each in clients}) == 1
+        await close_shared_async()
+        return clients[0]
+
+    assert in_loop(main()) is not in_loop(main())
+
+
+def test_who_could_not_connect_tries_again(mongodb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure is nobody's client."""
+    failed = TidegateError("no MongoDB answers")
+    ways = iter([failed, None, failed, None])
+
+    def once(uri: str) -> object:
+        if (error := next(ways)) is not None:
+            raise error
+        return connect(uri)
+
+    async def once_async(uri: str) -> object:
+        if (error := next(ways)) is not None:
+            raise error
+        return await connect_async(uri)
+
+    async def main() -> None:
+        with pytest.raises(TidegateError, match="no MongoDB answers"):
+            await shared_async(mongodb)
+        assert await shared_async(mongodb) is await shared_async(mongodb)
+        await close_shared_async()
+
+    monkeypatch.setattr(mongo_clients, "connect", once)
+    monkeypatch.setattr(mongo_clients, "connect_async", once_async)
+    with pytest.raises(TidegateError, match="no MongoDB answers"):
+        shared(mongodb)
+    assert shared(mongodb) is shared(mongodb)
+    in_loop(main())
+
+
+FORKS = """
+import os, sys
+from tidegate_adapters.mongo_clients import close_shared, shared
+mine = shared(sys.argv[1])
+if (child := os.fork()) == 0:
+    theirs = shared(sys.argv[1])
+    theirs.admin.command("ping")
+    os._exit(theirs is mine)
+_, status = os.waitpid(child, 0)
+mine.admin.command("ping")
+close_shared()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_makes_its_own(mongodb: str) -> None:
+    """Both work on."""
+    quiet = [sys.executable, "-W", "ignore", "-c", FORKS, mongodb]  # pymongo warns of every fork
+    subprocess.run(quiet, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("bad", [None, b"mongodb://h", 5])
+def test_a_uri_is_a_text(bad: Any) -> None:
+    """Both forms say so."""
+    with pytest.raises(Misuse, match="not a URI"):
+        shared(bad)
+    with pytest.raises(Misuse, match="not a URI"):
+        in_loop(shared_async(bad))
+
+
+# --- indexes ------------------------------------------------------------------------------------------------------------
+
+
+def person(key: str, email: str = "ann@x") -> Document:
+    return Document.of({"_id": key, "email": email})
+
+
+def test_indexes_are_made_when_the_collection_is_first_asked(mongodb: str, database: str) -> None:
+    """By whoever comes first, of many at once; others of the database have none."""
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        stores = [Mongo(client, database, UNIQUE) for _ in range(4)]
+        stores[0](insert_one("others", Document.of({"_id": "a"})))
+        assert client[database].list_collection_names() == ["others"]
+        with ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(stores[n % 4], insert_one("people", person(f"p{n}"))) for n in range(16)]
+            answers = [each.result() for each in asked]
+
+        assert answers.count(None) == 1
+        assert all(isinstance(each, Refused) and is_duplicate(each) for each in answers if each is not None)
+        assert [*client[database].people.index_information()] == ["_id_", "email_1"]
+
+
+def test_tasks_make_them_as_well(mongodb: str, database: str) -> None:
+    """Once, though many wait for it."""
+
+    async def main() -> list[object]:
+        async with await connect_async(mongodb) as client:
+            store = AsyncMongo(client, database, UNIQUE)
+            found = await asyncio.gather(*(store(insert_one("people", person(f"p{n}"))) for n in range(8)))
+            assert len(await client[database].people.index_information()) == 2
+            return found
+
+    assert in_loop(main()).count(None) == 1
+
+
+def test_what_is_asked_is_not_sent_where_they_cannot_be_made_now(mongod: MongoServer, database: str) -> None:
+    """`NotApplied`, so it is asked again, and then they are made."""
+    with connect(f"{mongod.uri}&retryWrites=false") as client:
+        store = Mongo(client, database, UNIQUE)
+        with mongod.fail("createIndexes", times=1, closeConnection=True):
+            assert store(insert_one("people", person("a"))) == NotApplied(
+                "its unique index is not made yet: AutoReconnect"
+            )
+        assert store(insert_one("people", person("a"))) is None
+        assert isinstance(store(insert_one("people", person("b"))), Refused)
+
+
+def test_documents_that_break_an_index_are_said(mongodb: str, database: str) -> None:
+    """As an error: programs cannot go on without it; nothing of what is in them is shown."""
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        client[database].people.insert_many([{"email": "s3cret@x"}, {"email": "s3cret@x"}])
+        store = Mongo(client, database, UNIQUE)
+        for _ in range(2):
+            with pytest.raises(TidegateError, match="a unique index cannot be made") as caught:
+                store(find_all("people", limit=5))
+            assert "s3cret" not in str(caught.value)
+
+
+def test_unique_indexes_are_checked_first(mongodb: str) -> None:
+    """Before anything is asked."""
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        for bad in ({"people": ((),)}, {"a..b": ()}, ["people"]):
+            with pytest.raises(Misuse):
+                Mongo(client, "d", bad)  # type: ignore[arg-type]
