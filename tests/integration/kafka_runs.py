@@ -39,6 +39,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -57,7 +58,7 @@ from tidegate.consumer.commands import Committed, Event, Work
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.partition import Owned, PartitionRules
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.documents import Document, Value
 from tidegate.model.errors import TidegateError
@@ -264,8 +265,8 @@ class Member:
         self.in_work = 0
         self.hooked: set[Hooked] = set()
         """What hooks are at."""
-        self.answered: set[Hooked] = set()
-        """Of that, what has been answered for by another hook."""
+        self.claimed: Hooked | None = None
+        """What a hook has answered for that was another's to answer for."""
         self.stopped_s: float | None = None
         self.is_stopped_at_once = False
         kind, mine = run_.course.kind, name == run_.course.whom
@@ -332,7 +333,7 @@ class Member:
             if at == told.record and at not in story.struck and told.kind in OF_USERS:
                 story.struck.add(at)
                 await self._struck(at)
-            counted = self.in_work - len(self.answered)
+            counted = self.in_work - self._unasked()
             if not laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(counted))):
                 story.accuse("J7", f"{self.name} has {counted} records in work")
             if told.kind == "parks" and story.parked.setdefault(at, 0) < sum(at) % 3:
@@ -421,19 +422,27 @@ class Member:
                         await self._handle(record)
                 finally:
                     self.hooked.discard(this)
-                    self.answered.discard(this)
                 match int(told.outcome * 3) if is_part else 0:
                     case 0:
                         return TasksReported(window, numbers[:kept], attempt, Report.SUCCEEDED)
                     case 1:
-                        of = (work.partition, work.generation, window + 1)
-                        told_of = frozenset(numbers[:kept])
-                        self.answered |= {each for each in self.hooked if each[:3] == of and each[3] <= told_of}
+                        self.claimed = (work.partition, work.generation, window + 1, frozenset(numbers[:kept]))
                         return TasksReported(window + 1, numbers[:kept], attempt, Report.SUCCEEDED)
                     case _:
                         return TasksReported(window, numbers, attempt + 1, Report.SUCCEEDED)
             case _:
                 return None
+
+    def _unasked(self) -> int:
+        """How many hooks are at what another has answered for, once the worker has heard of that."""
+        if self.claimed is None:
+            return 0
+        *of, numbers = self.claimed
+        part = self.worker.state[self.claimed[0]]
+        asked = [each.work.request for each in part.asked] if isinstance(part, Owned) else []
+        asked_of = {(each.window, frozenset(each.numbers)) for each in asked if isinstance(each, Start)}
+        claimed = [each[2:] for each in self.hooked if [*each[:3]] == of and each[3] <= numbers]
+        return sum(each not in asked_of for each in claimed)
 
     def _observed(self, event: Event, _: ConsumerState) -> None:
         if isinstance(event, Committed) and (event.partition.partition, event.position) not in self.run.story.taken:
@@ -572,9 +581,10 @@ class Run:
     def _strike(self, client: str, request: Request) -> Answer:
         if client in self.dead:
             return Outcome.SILENCE
-        told, now = self.course, asyncio.get_running_loop().time()
+        told = self.course
         if client != told.whom or told.kind not in OF_REQUESTS or type(request) is not told.request:
             return None
+        now = asyncio.get_running_loop().time()
         self._sent += 1
         if self._sent == told.number + 1:
             self.begun_s = now
@@ -616,7 +626,7 @@ class Run:
         is_late = by == [request.member_id, request.generation] and request.member_id
         if not laws.partition.committed_never_falls(before, after) and not is_late:
             story.accuse("J3", f"the position of {number} falls from {before} to {after}, by {client}")
-        if not self.left():
+        if all(offsets[-1] < story.committed.get(at, (0,))[0] for at, offsets in self.records.items()):
             story.all_done.set()
 
     def _decided(self, answers: list[Record_], partition: TopicPartition, position: int) -> None:
@@ -651,6 +661,8 @@ class Run:
         if "b" not in members:
             members["b"] = Member("b", self)
         await asyncio.wait({fault}, timeout=ENOUGH_S)
+        if fault.done():
+            fault.result()  # a fault that fails is one of the run
         await self._all_done(members.values())
         self._judge_the_rest(members.values())
         for member in members.values():
@@ -841,6 +853,7 @@ def main(arguments: Callable[[], argparse.Namespace] | None = None) -> int:
     parser.add_argument("--page", type=Path)
     told = arguments() if arguments is not None else parser.parse_args()
     logging.disable(logging.CRITICAL)
+    gc.freeze()  # or what is there already is looked at again and again
     wrong = 0
     for seed in range(told.seed, told.seed + told.runs):
         story = judged(seed, told.kinds, told.record)
