@@ -1,6 +1,6 @@
 # make run       sets up what it needs and explores every shipped scenario
 # make test      sets up what it needs, servers included, and passes every check and test
-# make thorough  tests at full length, and every scenario in its thorough scope; an hour, 20 minutes of it a soak
+# make thorough  tests at full length, and every scenario in its thorough scope; four hours: over two of them runs by seed, 20 minutes a soak
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;

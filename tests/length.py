@@ -91,10 +91,10 @@ KAFKA_SCRIPTS: Final = _either(20, 200)
 """Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
 KAFKA_TABLE_STEP: Final = _either(3, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
-KAFKA_RUNS: Final = _either(1_500, 100_000)
+KAFKA_RUNS: Final = _either(10_000, 1_000_000)
 """Short runs of workers on the simulated Kafka, by seed, spread over the kinds of faults: rarer interleavings. The first is
-what two slow cores make in 40 s."""
-ONCE_RUNS: Final = _either(40, 10_000)
+what two slow cores make in a minute and a half, the second what they make in two and a half hours."""
+ONCE_RUNS: Final = _either(400, 10_000)
 """The same with answers in transactions: rarer moments at which one is cut off."""
 PLANTED_RUNS: Final = 200
 """Among so many seeds each bug that is planted in a worker is found."""

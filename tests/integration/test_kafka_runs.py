@@ -47,8 +47,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
-    """What a run leaves behind is collected with it, and not in another test."""
+    """What a run leaves behind is collected with it, and not in another test; what was there before, not again and again."""
+    gc.freeze()
     yield
+    gc.unfreeze()
     gc.collect()
 
 
@@ -133,7 +135,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "who ends leaves questions behind": Bug(Member._finish, "await self._beginnings.close()", "pass", ("requests", "request")),
     "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("commits",)),
     "a commit that is refused is told as committed": Bug(Member._committed, "return found.reply", "return None", ("requests", "request", "evicted")),
-    "runners are not woken": Bug(Runtime._call_in, "idle.set_result(None)", "pass"),
+    "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
 }  # fmt: skip
 
@@ -178,14 +180,24 @@ def _silent() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+AT_ONCE: Final = 200
+"""So many runs are a test: few enough to be spread evenly over processes."""
+
+
+@pytest.mark.parametrize("first_seed", range(0, KAFKA_RUNS // len(KINDS), AT_ONCE))
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_run_is_wrong(kind: str) -> None:
+def test_no_run_is_wrong(kind: str, first_seed: int) -> None:
     """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
     kinds = (kind,)
-    story = found(range(KAFKA_RUNS // len(KINDS)), kinds)
+    story = found(range(first_seed, first_seed + AT_ONCE), kinds)
     if story is not None:
         page = page_of(story.course.seed, kinds, Path(".tidegate/failures"))
         pytest.fail(f"{story.wrong}\n    {line(story.course.seed, kinds)}\n    {page}", pytrace=False)
+
+
+def test_a_hook_counts_until_the_worker_hears_that_another_has_answered_for_it() -> None:
+    """Here it began between the two, and J7 took its successor for one too many."""
+    assert judged(2_018_767).wrong == []
 
 
 @pytest.mark.parametrize("seed", range(5))

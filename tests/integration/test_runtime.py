@@ -490,9 +490,9 @@ class OneRunner(Runtime[Crew, Event, Command]):
 class RunnersNotReplaced(Runtime[Crew, Event, Command]):
     """Nobody comes for a runner that has ended."""
 
-    def _retired(self, task: asyncio.Task[None]) -> None:
+    def _retired(self, runner: Any, task: asyncio.Task[None]) -> None:
         is_closed, self._is_closed = self._is_closed, True
-        super()._retired(task)
+        super()._retired(runner, task)
         self._is_closed = is_closed
 
     def _call_in(self) -> None:
@@ -715,13 +715,37 @@ def test_a_runner_that_is_cancelled_as_it_is_woken_loses_no_call() -> None:
     asyncio.run(scenario())
 
 
+@final
+@attrs.frozen
+class Asks:
+    """Asks for what it is told by name; the state is how many calls have ended."""
+
+    def step(self, state: int, event: object) -> Step[int, object]:
+        return Step(state, (event,)) if isinstance(event, str) else Step(state + len(event))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 4, 9])
+def test_as_many_runners_are_made_as_there_are_calls_that_wait(calls: int) -> None:
+    """RT8, and nobody is called in for what another takes who is on the way."""
+    made: set[str] = set()
+
+    async def main(_: Random) -> None:
+        async def code(_: object) -> None:
+            await asyncio.sleep(1)
+            made.update(each.get_name() for each in asyncio.all_tasks() if "Runtime._run" in str(each.get_coro()))
+
+        runtime: Runtime[int, object, object]
+        runtime = Runtime(Asks(), 0, lambda _: CallEach(code, range(calls)), lambda _, reply: reply)
+        runtime.tell("asked")
+        assert await runtime.until(lambda state: state == calls) == calls
+        await runtime.close()
+
+    run(main, calls)
+    assert len(made) == calls
+
+
 def test_calls_that_do_not_wait_share_a_task() -> None:
     """A runner that is as good as new is used again; one in which code has set a context variable is not."""
-
-    @attrs.frozen
-    class Asks:
-        def step(self, state: int, event: object) -> Step[int, object]:
-            return Step(state, (event,)) if isinstance(event, str) else Step(state + len(event))  # type: ignore[arg-type]
 
     async def scenario(*, sets: bool) -> int:
         tasks: set[int] = set()

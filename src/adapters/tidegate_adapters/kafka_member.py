@@ -177,6 +177,7 @@ class Member:
         self._owed: BaseException | None = None
         """What `run` raises in the end."""
         self._watch, self._looked_s = Watch(), self._loop.time()
+        self._looked: tuple[ConsumerState | None, dict[TopicPartition, int]] = (None, {})
 
     @property
     def state(self) -> ConsumerState:
@@ -337,9 +338,10 @@ class Member:
                     await self._may_poll.wait()
             self._may_poll = None
             plan = self._plan(self.state)
-        assigned = set(map(ours, self._client.assignment())) if plan.pause or plan.resume else ()
-        self._client.pause(*(theirs(each) for each in plan.pause if each in assigned))
-        self._client.resume(*(theirs(each) for each in plan.resume if each in assigned))
+        if plan.pause or plan.resume:
+            assigned = set(map(ours, self._client.assignment()))
+            self._client.pause(*(theirs(each) for each in plan.pause if each in assigned))
+            self._client.resume(*(theirs(each) for each in plan.resume if each in assigned))
         asked = plan.poll or tuple(map(ours, self._client.paused()))
         lives, fetched = dict(self._generations), dict[TopicPartition, list[Received]]()
         try:
@@ -397,10 +399,13 @@ class Member:
         raise TidegateError("the Kafka client cannot decode a record", why=named(error)) from error
 
     def _look(self, state: ConsumerState) -> None:
-        """Note which partitions stand, and that they are polled."""
+        """Note which partitions stand, and that they are polled; a look at what is as it was changes nothing (HE2)."""
         if self._watch.polled is None or self._loop.time() >= self._looked_s + _POLL_S:
             self._looked_s, now = self._loop.time(), self._now
-            self._watch = polled(looked(self._watch, sights(state, self._generations), now), now)
+            if state is not self._looked[0] or self._generations != self._looked[1]:
+                self._looked = state, dict(self._generations)
+                self._watch = looked(self._watch, sights(*self._looked), now)
+            self._watch = polled(self._watch, now)
 
     def _plan(self, state: ConsumerState) -> Plan[TopicPartition]:
         return self._rules.consumer.polling(state, tuple(map(ours, self._client.paused())))
@@ -421,10 +426,11 @@ class Member:
     def _measure(self, state: ConsumerState) -> None:
         """Forget the records that are done, and measure how much the others hold up, where that matters."""
         now, rules = self._loop.time(), self._rules.consumer.partition
-        for part in state.partitions:
+        is_bounded = rules.limits.size is not None or rules.limits.age is not None
+        for part in state.partitions if is_bounded or not rules.is_plain else ():
             if not rules.is_plain:  # otherwise each is forgotten when it is done
                 self._records.keep(part.partition, part.generation, set(open_offsets(part.tracker)))
-            if rules.limits.size is not None or rules.limits.age is not None:
+            if is_bounded:
                 records = self._records.of(part.partition, part.generation)
                 size = sum(len(each.received.key or b"") + len(each.received.value or b"") for each in records.values())
                 oldest = min((each.came_s for each in records.values()), default=now)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Final, Protocol, TypeAlias, cast, final
 
 import attrs
@@ -437,12 +438,18 @@ def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:
     return Adapted()
 
 
+_KEPT: Final = 4_096
+"""Names of partitions, of which a worker has few and names them at each poll."""
+
+
+@lru_cache(_KEPT)
 def ours(partition: object) -> TopicPartition:
     """Aiokafka's name of a partition as ours."""
     theirs_ = cast("TopicPartition", partition)
     return TopicPartition(theirs_.topic, theirs_.partition)
 
 
+@lru_cache(_KEPT)
 def theirs(partition: TopicPartition) -> object:
     """Our name of a partition as aiokafka's."""
     return aiokafka.TopicPartition(partition.topic, partition.partition)

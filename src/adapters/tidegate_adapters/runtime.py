@@ -41,6 +41,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, assert_never, final, get_args
 
 import attrs
@@ -204,7 +205,7 @@ class _Work(Generic[C]):
 class _Runner(Generic[C]):
     """A task that calls code, one call after the other, and what it is at."""
 
-    __slots__ = ("began_s", "cancels", "given", "task", "work")
+    __slots__ = ("began_s", "cancels", "given", "is_coming", "task", "work")
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None]
@@ -212,6 +213,7 @@ class _Runner(Generic[C]):
         self.given: object = None
         self.began_s = 0.0
         self.cancels = 0  # by the runtime, since it is at this
+        self.is_coming = False  # was it called in, and has not come yet?
 
 
 @final
@@ -263,7 +265,8 @@ class Runtime(Generic[S, E, C]):
         self._is_due = self._is_closed = False
         self._works: dict[object, list[_Work[C]]] = {}
         self._queue: deque[tuple[_Work[C], object]] = deque()
-        self._idle: deque[asyncio.Future[None]] = deque()
+        self._idle: deque[tuple[_Runner[C], asyncio.Future[None]]] = deque()
+        self._coming = 0  # how many runners are
         self._runners: dict[_Runner[C], None] = {}
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._exits: list[BaseException] = []
@@ -529,21 +532,41 @@ class Runtime(Generic[S, E, C]):
         self._call_in()
 
     def _call_in(self) -> None:
-        """Wake two runners, or make them; each does so again, so a thousand are there in ten turns, and two if code does not wait."""
-        for _ in range(min(2, len(self._queue))):
-            while self._idle:
-                if not (idle := self._idle.popleft()).done():
-                    idle.set_result(None)
-                    break
-            else:
-                runner = _Runner[C]()
-                runner.task = self._loop.create_task(self._run(runner), context=self._context.copy())
-                runner.task.add_done_callback(self._retired)
-                self._runners[runner] = None
+        """Wake two runners, or make them, where there is more to do than those take who are on their way.
 
-    def _retired(self, task: asyncio.Task[None]) -> None:
+        Each does so again, so a thousand are there in ten turns, and two if code does not wait.
+        """
+        for _ in range(min(2, len(self._queue) - self._coming)):
+            runner = self._woken() or self._made()
+            runner.is_coming = True
+            self._coming += 1
+
+    def _woken(self) -> _Runner[C] | None:
+        """A runner that was idle, if there is one."""
+        while self._idle:
+            runner, idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                return runner
+        return None
+
+    def _made(self) -> _Runner[C]:
+        """A new one."""
+        runner = _Runner[C]()
+        runner.task = self._loop.create_task(self._run(runner), context=self._context.copy())
+        runner.task.add_done_callback(partial(self._retired, runner))
+        self._runners[runner] = None
+        return runner
+
+    def _came(self, runner: _Runner[C]) -> None:
+        """It is on its way no more."""
+        self._coming -= runner.is_coming
+        runner.is_coming = False
+
+    def _retired(self, runner: _Runner[C], task: asyncio.Task[None]) -> None:
         """A runner has ended, for whatever reason."""
-        self._runners = {each: None for each in self._runners if each.task is not task}
+        del self._runners[runner]
+        self._came(runner)
         if not task.cancelled():
             task.exception()  # it was told as a reply
         if not self._is_closed:
@@ -551,12 +574,14 @@ class Runtime(Generic[S, E, C]):
 
     async def _run(self, runner: _Runner[C]) -> None:
         """Call what waits, as long as the runner is as good as new."""
+        self._came(runner)
         calls, now_s = 0, self._loop.time()
         while not self._is_closed:
             if not self._queue:
                 idle = self._loop.create_future()
-                self._idle.append(idle)
+                self._idle.append((runner, idle))
                 await idle
+                self._came(runner)
                 calls, now_s = 0, self._loop.time()
                 continue
             work, runner.given = self._queue.popleft()

@@ -212,9 +212,10 @@ class _SeededLoop(asyncio.AbstractEventLoop):
 
     def _in_order(self, handles: list[asyncio.Handle]) -> list[asyncio.Handle]:
         """Any order of the tasks' steps; plain callbacks keep theirs (L3)."""
-        plain = [each for each in handles if not _is_step(each)]
-        if len(plain) == len(handles):
-            return plain
+        are_steps = [*map(_is_step, handles)]
+        if True not in are_steps:
+            return handles
+        plain = [] if False not in are_steps else [each for each in handles if not _is_step(each)]
         draw, order = self.random.random, handles
         for last in range(len(order) - 1, 0, -1):  # as `shuffle` does it, in half the time
             drawn = int(draw() * (last + 1))

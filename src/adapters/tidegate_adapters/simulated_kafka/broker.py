@@ -99,7 +99,7 @@ class SimulatedBroker:
         name = Partition(topic, partition)
         log = self.logs[name]
         added = frozenset(range(log.end, log.end + len(entries))) if poison else frozenset[int]()
-        self.logs[name] = attrs.evolve(log, entries=(*log.entries, *entries), poison=log.poison | added)
+        self.logs[name] = Log((*log.entries, *entries), log.start, log.poison | added)
         for wake in self._waiting.pop(name, ()):
             wake()
 

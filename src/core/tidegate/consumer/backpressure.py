@@ -435,7 +435,9 @@ def plan(
     if not isinstance(verdict, Hold | Flow):
         raise Misuse(f"{shown(verdict)} is not a verdict", todo="pass what decide answers")
     ours, stopped, unwanted = _names(assigned), _names(paused), _names(held)
-    wanted = () if isinstance(verdict, Hold) else tuple(each for each in ours if each not in unwanted)
+    wanted = () if isinstance(verdict, Hold) else tuple([each for each in ours if each not in unwanted])
+    if wanted and selective and not stopped:  # as it is at almost every poll
+        return Plan(poll=wanted)
     polled = frozenset(wanted)
     left = () if selective and wanted else tuple(each for each in ours if each not in polled)
     return Plan(
@@ -445,6 +447,8 @@ def plan(
 
 def _names(partitions: Collection[P]) -> dict[P, None]:
     """The partitions in order, each once."""
+    if type(partitions) in {list, tuple} and not partitions:
+        return {}
     try:
         return dict.fromkeys(sorted(partitions))
     except TypeError:

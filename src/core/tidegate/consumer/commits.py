@@ -66,7 +66,7 @@ class Commits:
 
     def acknowledged(self) -> Commits:
         """After the commit in flight was taken."""
-        return attrs.evolve(self, committing=None, failures=0)
+        return Commits(self.alphabet, None, 0, self.backs_off, self.unrecorded, self.length, self.survey)
 
     def unknown(self, enough: int) -> Commits:
         """After the commit in flight had no answer.

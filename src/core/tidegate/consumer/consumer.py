@@ -274,7 +274,11 @@ class ConsumerRules:
             Misuse: An argument is of another type.
         """
         check_type(state, ConsumerState, "the partitions of a consumer")
-        held = [part.partition for part in state.partitions if part.fetching is None or isinstance(part.hold, Held)]
+        held = [
+            part.partition
+            for part in state.partitions
+            if part.holding.fetching is None or isinstance(part.holding.hold, Held)
+        ]
         return plan(state.verdict, [part.partition for part in state.partitions], paused, held)
 
 

@@ -35,7 +35,8 @@ from tidegate.consumer.watermark import highest
 from tidegate.consumer.worker import ShutdownPhase
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.records import TopicPartition
-from tidegate.model.values import check_int, check_tuple, check_type
+from tidegate.model.sealed import sealed
+from tidegate.model.values import check_int, check_tuple, check_type, check_types
 
 __all__ = [
     "Cause",
@@ -81,7 +82,7 @@ _OF_PHASES: Final[Mapping[Phase, tuple[Cause, ...]]] = {
 
 
 @final
-@attrs.frozen
+@sealed
 class Sight:
     """What a look at a partition shows.
 
@@ -101,7 +102,7 @@ class Sight:
 
 
 @final
-@attrs.frozen
+@sealed
 class Stand:
     """Since when a partition is seen as it is."""
 
@@ -110,7 +111,7 @@ class Stand:
 
 
 @final
-@attrs.frozen
+@sealed
 class Watch:
     """What looks have shown so far.
 
@@ -188,8 +189,8 @@ def sights(state: ConsumerState, assigned: Mapping[TopicPartition, int]) -> tupl
     """
     check_type(state, ConsumerState, "the partitions of a consumer")
     check_type(assigned, Mapping, "generations by partition")
-    for partition, generation in assigned.items():
-        check_type(partition, TopicPartition, "a partition")
+    check_types(assigned.keys(), TopicPartition, "a partition")
+    for generation in assigned.values():
         check_int(generation, "a generation", 0)
     gate = (Cause.LOAD,) if state.verdict.gate is Gate.CLOSED else ()
     known = {part.partition: _sight(part, gate) for part in state.partitions}
@@ -198,6 +199,8 @@ def sights(state: ConsumerState, assigned: Mapping[TopicPartition, int]) -> tupl
         for partition, generation in assigned.items()
         if partition not in known or known[partition].generation != generation
     }
+    if not unknown:  # as it is at almost every look
+        return tuple(known.values())
     return tuple([each for _, each in sorted({**known, **unknown}.items())])
 
 
@@ -222,9 +225,7 @@ def looked(watch: Watch, seen: tuple[Sight, ...], now: Instant) -> Watch:
     check_tuple(seen, Sight, "what a look shows")
     check_type(now, Instant, "an instant")
     before = {each.sight.partition: each for each in watch.stands}
-    return attrs.evolve(
-        watch, stands=tuple([Stand(each, _since(before.get(each.partition), each, now)) for each in seen])
-    )
+    return Watch(tuple([Stand(each, _since(before.get(each.partition), each, now)) for each in seen]), watch.polled)
 
 
 def _since(before: Stand | None, sight: Sight, now: Instant) -> Instant:
@@ -244,7 +245,7 @@ def polled(watch: Watch, now: Instant) -> Watch:
     """
     check_type(watch, Watch, "what looks have shown")
     check_type(now, Instant, "an instant")
-    return attrs.evolve(watch, polled=now)
+    return Watch(watch.stands, now)
 
 
 def judged(watch: Watch, phase: ShutdownPhase, patience: Duration, now: Instant) -> Health:

@@ -163,6 +163,8 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
     reports: dict[tuple[TopicPartition, int, int], tuple[list[int], list[int]]] = {}
 
     def flush_reports() -> None:
+        if not reports:
+            return
         batch.extend(
             commands.WorkReported(partition, generation, commands.RecordsHandled(tuple(done), tuple(failed), attempt))
             for (partition, generation, attempt), (done, failed) in reports.items()
