@@ -62,6 +62,8 @@ FILTERED: Final = _either(10, 40)
 """Batches of random documents for each filter."""
 MONGO_CODES_STEP: Final = _either(10, 1)
 """Every so many of the codes that MongoDB is made to say."""
+RESILIENCE_STEP: Final = _either(17, 1)
+"""Every so many of the faults in each call of the resilience kit."""
 
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)

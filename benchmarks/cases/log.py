@@ -41,7 +41,7 @@ from tidegate.consumer import (
 from tidegate.model.effects import Ambiguous, Sleep
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Instant
 from tidegate.model.records import Record, Send, TopicPartition
-from tidegate.retries import backoff, failures, pauses, polling
+from tidegate.retries import backoff, budget, failures, pauses, polling
 from tidegate.sinks import circuit_breaker, dead_letters, dead_records, delivery, outbox
 
 table: Final = Table("A partition of a log")
@@ -454,6 +454,11 @@ def giving_up(_: int) -> Made[Send]:
 @table.case(pauses, "how long after the third attempt?")
 def pausing(_: int) -> Made[Sleep]:
     return lambda: pauses.PAUSES.after(3), lambda answer: answer.duration == 4 * pauses.PAUSES.after(1).duration
+
+
+@table.case(budget, "are there too many?")
+def paying(_: int) -> Made[budget.BudgetVerdict]:
+    return lambda: budget.pay(budget.Budget(), 500), lambda answer: answer == budget.Paid(490)
 
 
 @table.case(backoff, "again, and when?")

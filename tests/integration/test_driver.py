@@ -182,6 +182,62 @@ def test_an_id_that_is_a_dictionary_is_an_error(drive: Drive) -> None:
     assert asked == []
 
 
+# What is logged
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in caplog.records if record.name == driver.__name__]
+
+
+async def persistent(attempts: int) -> object:
+    """Asks again and again, with pauses."""
+    for _ in range(attempts):
+        with suppress(NotApplied, Ambiguous):
+            return await Call("it", ("secret",))
+        await Sleep(1)
+    return None
+
+
+@both
+def test_attempts_that_fail_are_logged_by_how_many_there_were(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
+    """The first one for whoever debugs, later ones as warnings, and giving up as an error; no value is shown."""
+    caplog.set_level("DEBUG", driver.__name__)
+    replies = iter([NotApplied("a"), None, Ambiguous("b"), None, "at last", *[NotApplied("c"), None] * 2])
+
+    assert drive(persistent(3), lambda _: next(replies)) == "at last"
+    assert logged(caplog) == [
+        ("DEBUG", "persistent: Call has failed (1): NotApplied(a)"),
+        ("WARNING", "persistent: Call has failed (2): Ambiguous(b)"),
+    ]
+
+    caplog.clear()
+
+    assert drive(persistent(2), lambda _: next(replies)) is None
+    assert logged(caplog)[-1] == ("ERROR", "persistent: given up; 2 attempts have failed")
+    assert "secret" not in caplog.text
+
+
+@both
+def test_neither_a_refusal_nor_an_interruption_is_logged_as_giving_up(
+    drive: Drive, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", driver.__name__)
+    replies = iter([Refused("no"), NotApplied("a"), KeyboardInterrupt()])
+
+    def handle(_: Effect[object]) -> object:
+        if isinstance(reply := next(replies), KeyboardInterrupt):
+            raise reply
+        return reply
+
+    with pytest.raises(Refused):
+        drive(persistent(1), handle)
+    assert logged(caplog) == []
+
+    with pytest.raises(KeyboardInterrupt):
+        drive(persistent(2), handle)
+    assert [level for level, _ in logged(caplog)] == ["DEBUG"]
+
+
 # What does not reach the program
 
 

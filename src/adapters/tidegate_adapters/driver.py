@@ -13,6 +13,10 @@ So a cancellation, Ctrl-C or an error in user code is never swallowed, whatever 
 blocks would like to ask for more on the way out, nobody answers: what was asked last may have been done or not, and
 that is for the next life to find out, as after a crash.
 
+Of each run, the first attempt that fails is logged at the level debug, later ones as warnings, and a run that ends after an
+attempt that has failed as an error, for it has given up. What is refused is an answer, and is not logged. A line names the
+program, the kind of effect and what the handler said of it, and shows no values.
+
 Handlers are chosen by the type of the effect:
 
     handle = choosing(documents(Embedded()), local({"send": send_mail}))
@@ -22,6 +26,7 @@ Handlers are chosen by the type of the effect:
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -55,6 +60,8 @@ Handlers: TypeAlias = Mapping[type[Effect[Any]], Callable[[Any], R]]
 
 _NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
 CLOSINGS_MAX: Final = 100
+
+_LOG: Final = logging.getLogger(__name__)
 _VALUES: Final = frozenset((*get_args(Operation), StoreTime, Now, Sleep))
 """Effects that take nothing but values when they are made."""
 
@@ -73,6 +80,7 @@ def run(program: Program[T], handle: Handle) -> T:
         UnknownEffect: The program awaits something that is not an effect, or that the handler does not know.
         Failure: The program did not catch it.
     """
+    attempts = _Attempts(program)
     try:
         asked = _resumed(program, None)
         while not isinstance(asked, _Finished):
@@ -80,10 +88,13 @@ def run(program: Program[T], handle: Handle) -> T:
                 reply = handle(asked)
             except Failure as failure:
                 reply = failure
+            attempts.note(asked, reply)
             asked = _resumed(program, reply)
-    except BaseException:
+    except BaseException as error:
         _close(program)
+        attempts.end(error)
         raise
+    attempts.end()
     return asked.result
 
 
@@ -102,6 +113,7 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
         Failure: The program did not catch it.
         CancelledError: The task was cancelled. What the program asked last may have been done.
     """
+    attempts = _Attempts(program)
     try:
         asked = _resumed(program, None)
         while not isinstance(asked, _Finished):
@@ -109,11 +121,44 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
                 reply = await handle(asked)
             except Failure as failure:
                 reply = failure
+            attempts.note(asked, reply)
             asked = _resumed(program, reply)
-    except BaseException:
+    except BaseException as error:
         _close(program)
+        attempts.end(error)
         raise
+    attempts.end()
     return asked.result
+
+
+@final
+class _Attempts:
+    """Those of one run that have failed, and the log of them."""
+
+    __slots__ = ("_failed", "_is_last", "_program")
+
+    def __init__(self, program: Program[Any]) -> None:
+        self._program: Final[str] = getattr(program, "__name__", type(program).__name__)
+        self._failed, self._is_last = 0, False
+
+    def note(self, asked: Effect[object], reply: object) -> None:
+        """Logs what has failed on the way."""
+        if not isinstance(reply, Failure):
+            self._is_last = self._is_last and type(asked) in _ALWAYS
+        elif not isinstance(reply, Refused):
+            self._is_last, self._failed = True, self._failed + 1
+            level = logging.DEBUG if self._failed == 1 else logging.WARNING
+            what = self._program, type(asked).__name__, self._failed, reply
+            _LOG.log(level, "%s: %s has failed (%d): %s", *what)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Logs that a run has given up: not where it was stopped, as by a cancellation."""
+        if self._is_last and (error is None or isinstance(error, Failure)):
+            _LOG.error("%s: given up; %d attempts have failed", self._program, self._failed)
+
+
+_ALWAYS: Final = frozenset({Now, Note, Sleep})
+"""What succeeds whether an attempt does or not."""
 
 
 @final

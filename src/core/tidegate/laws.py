@@ -33,13 +33,13 @@ from tidegate.reactive.laws import (
     snapshot,
     tasks,
 )
-from tidegate.retries.laws import backoff, failures, pauses, polling, schedule
+from tidegate.retries.laws import backoff, budget, failures, pauses, polling, schedule
 from tidegate.services.laws import atomic_service, executions, membership, retention
 from tidegate.sinks.laws import circuit_breaker, dead_letters, dead_records, delivery, letter_writing, outbox
 from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 
 __all__ = [
-    "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "change_stream", "chunking",
+    "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget", "change_stream", "chunking",
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "dead_records",
     "debounce", "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
     "firing", "health", "history", "lease", "letter_writing", "membership", "orphans", "outbox", "partition", "pauses", "payload_records", "polling",

@@ -1,0 +1,596 @@
+"""Writes of application code that survive the network, sync and async: the resilience kit.
+
+    kit = Kit(connect(uri), "shop")
+    order = {"_id": ObjectId(), "customer": "ann"}
+    match kit.insert("orders", order):
+        case Done(): ...       # it stands, and a majority has it
+        case NotDone() as no: ...   # no request for it was done, or will be: no.failure says why, no.todo what to do
+        case Unknown() as open: ... # it may stand: open.todo
+
+It is the rule of "How To Write Resilient MongoDB Applications" (Davis 2016): what fails on the way is sent again, what the
+server refuses is not, and only what is recognised when it comes twice is offered at all.
+
+    insert        under an id of one's own; a duplicate of it with one's own content is a success
+    delete        by the id
+    delete_many   whatever matches
+    count         one more, in two steps with a token, exactly once (`tidegate.counters.increments`); `sweep` counts what
+                  callers left behind, `counted` reads
+
+What is decided is in the core: `tidegate.retries.resending` (what is sent again, and what is known in the end),
+`tidegate.retries.budget` (how many retries), `tidegate.sinks.circuit_breaker` (whether it is tried at all). Three things bound
+each call: the policy, the `deadline`, and what all calls of the kit share, the budget and the circuit. Each attempt has a
+deadline of its own (`attempt`), so that a reply that never comes costs no more than that. Writes are acknowledged by a
+majority, journaled; reads see what a majority has. Failures are logged by `tidegate_adapters.driver`.
+
+Known not to work
+    - What was inserted, then deleted by somebody else, and sent again because its reply was lost, is inserted once more.
+    - What is deleted by an id, or by a filter, while others insert the same: theirs may be deleted, too.
+    - A task that is cancelled does not know what became of its call: it is as `Unknown`, and the same may be sent again.
+    - A token counts once as long as no two sweeps have gone over its counter since it was used first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, MutableMapping
+from contextlib import contextmanager
+from functools import partial
+from operator import methodcaller
+from typing import Any, Final, Generic, TypeVar, final, get_args
+
+import attrs
+
+from tidegate.counters.counter import Counted, Full, counter_of, new_counter
+from tidegate.counters.increments import increment, sweep
+from tidegate.model.documents import ID, Eq
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
+from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.instants import SECOND, WALL, Duration, Instant
+from tidegate.model.operations import Operation as StoreOperation
+from tidegate.model.operations import UpdateOne, check_collection, find_one, insert_one
+from tidegate.model.values import check_name, check_type
+from tidegate.retries.backoff import Cron, Policy, check_delay
+from tidegate.retries.budget import Budget, Overspent, answered, pay
+from tidegate.retries.failures import Duplicate, Operation
+from tidegate.retries.pauses import Pauses
+from tidegate.retries.resending import RETRIES, Done, NotDone, Sent, Unknown, insert, send
+from tidegate.sinks.circuit_breaker import (
+    CircuitBreaker,
+    CircuitState,
+    Closed,
+    HoldBack,
+    admit,
+    attempt_outcome,
+    recorded,
+)
+
+try:
+    import bson
+    import pymongo
+    from bson import ObjectId
+    from bson.raw_bson import RawBSONDocument
+    from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
+    from pymongo.read_concern import ReadConcern
+
+    from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
+    from tidegate_adapters.mongo import AsyncMongo, Mongo
+    from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.resilience", "mongo", missing) from missing
+
+__all__ = ["ATTEMPT", "DEADLINE", "AsyncKit", "Done", "Kit", "NotDone", "Rules", "Sent", "Unknown"]
+
+T = TypeVar("T")
+
+ATTEMPT: Final[Duration] = 5 * SECOND
+DEADLINE: Final[Duration] = 30 * SECOND
+_FOREVER: Final = 10**9
+_INSERT: Final = Call("insert")
+_LOOK: Final = Call("look")
+_DELETE: Final = Call("delete")
+_HANDLE: Final[Mapping[str, Any]] = {
+    "read_preference": ReadPreference.PRIMARY,
+    "write_concern": WriteConcern("majority", j=True),
+    "read_concern": ReadConcern("majority"),
+}
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Rules:
+    """What bounds the calls of a kit.
+
+    Attributes:
+        retries: When to try again, and when to give up: attempts, delays, jitter; `attempts_max=None` for any number. Not by a
+            cron.
+        attempt: How long one attempt may take, in microseconds.
+        deadline: How long a call may take in all, in microseconds; None for as long as the policy has it.
+        budget: How many retries all calls together may send.
+        breaker: When nothing is tried any more, as nothing is answered.
+    """
+
+    retries: Policy = RETRIES
+    attempt: Duration = ATTEMPT
+    deadline: Duration | None = DEADLINE
+    budget: Budget = attrs.field(factory=Budget)
+    breaker: CircuitBreaker = attrs.field(factory=CircuitBreaker)
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.retries, Policy, "a policy")
+        if isinstance(self.retries.backoff, Cron):
+            raise Misuse("a kit does not try again by a cron", todo="use Fixed, Linear, Exponential or Series")
+        check_delay(self.attempt, "the time of an attempt in microseconds", 1)
+        if self.deadline is not None:
+            check_delay(self.deadline, "a deadline in microseconds", 1)
+        check_type(self.budget, Budget, "a budget")
+        check_type(self.breaker, CircuitBreaker, "a breaker")
+
+
+_RULES: Final = Rules()
+
+
+# --- what bounds a call -------------------------------------------------------------------------------------------------
+
+
+@final
+class _Shared:
+    """What all calls of a kit have in common, in any thread."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules: Final = rules
+        self._lock = threading.Lock()
+        self._circuit: CircuitState = Closed()
+        self._tokens = rules.budget.capacity
+
+    def begun(self, *, is_retry: bool) -> int | Refused:
+        """The era under which an attempt is sent, or why it is not."""
+        with self._lock:
+            paid = pay(self.rules.budget, self._tokens) if is_retry else None
+            if isinstance(paid, Overspent):
+                return Refused(str(paid))
+            verdict = admit(self.rules.breaker, self._circuit, _now())
+            if isinstance(verdict, HoldBack):
+                return Refused("nothing is tried: the circuit is open")
+            self._circuit = verdict.circuit
+            self._tokens = self._tokens if paid is None else paid.left
+            return verdict.era
+
+    def ended(self, era: int, reply: object, *, is_retry: bool) -> None:
+        failed = reply if isinstance(reply, Failure) else None
+        with self._lock:
+            self._circuit = recorded(self.rules.breaker, self._circuit, era, attempt_outcome(failed), _now())
+            if failed is None or isinstance(failed, Refused):
+                self._tokens = answered(self.rules.budget, self._tokens, is_retry=is_retry)
+
+
+def _now() -> Instant:
+    return Instant(time.monotonic_ns() // 1_000, WALL)
+
+
+@final
+class _Bounds:
+    """Those of one call. What is not sent because of them is refused, so that its program ends with what is known.
+
+    Attributes:
+        may_count: A step of an increment was done, or may be.
+        failures: How many attempts have failed on the way.
+        has_failed: The last attempt has.
+        stopped: Why nothing was sent any more.
+        last: How the last attempt has failed, for people.
+    """
+
+    def __init__(self, shared: _Shared) -> None:
+        self._shared = shared
+        deadline = shared.rules.deadline
+        self._until = None if deadline is None else _now() + deadline
+        self.may_count = self.has_failed = False
+        self.failures = 0
+        self.stopped: Refused | None = None
+        self.last = ""
+
+    def begun(self) -> int | Refused:
+        """The era under which an attempt is sent now, or why it is not."""
+        if self._until is not None and self._until - _now() <= 0:
+            return self._stop(Refused("the deadline is over"))
+        era = self._shared.begun(is_retry=self.has_failed)
+        return self._stop(era) if isinstance(era, Refused) else era
+
+    def _stop(self, why: Refused) -> Refused:
+        self.stopped = Refused(f"{why.reason}{self.last}")
+        return self.stopped
+
+    @property
+    def patience(self) -> float:
+        """How long the attempt may take, in seconds."""
+        attempt = self._shared.rules.attempt
+        return (attempt if self._until is None else max(1, min(attempt, self._until - _now()))) / SECOND
+
+    def ended(self, era: int, effect: Effect[object], reply: object) -> None:
+        self._shared.ended(era, reply, is_retry=self.has_failed)
+        self.has_failed = isinstance(reply, (Ambiguous, NotApplied, NotDurable))
+        if isinstance(reply, Failure) and self.has_failed:
+            self.failures += 1
+            self.last = f"; before that: {reply.reason}"
+        if isinstance(effect, UpdateOne):
+            self.may_count |= reply == 1 or isinstance(reply, (Ambiguous, NotDurable))
+
+    def fits(self, pause: Sleep) -> bool:
+        """Tell whether there is time for a pause. Where there is not, nothing is sent after it either."""
+        if self._until is None or self._until - _now() > pause.duration:
+            return True
+        self._until = _now()
+        return False
+
+
+# --- what is asked of the driver ----------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class _Ask:
+    """A call of a collection of either kind of client, and what its answer is to the program."""
+
+    send: Callable[[Any], Any]
+    reply: Callable[[Any], object]
+    is_write: bool = True
+
+
+@contextmanager
+def _failing(client: MongoClient[Any] | AsyncMongoClient[Any], ask: _Ask) -> Generator[None, None, None]:
+    """What the driver raises in the block, as what it says of the effect."""
+    requests: Requests | None = [] if ask.is_write else None
+    earlier = REQUESTS.set(requests)
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise failure(error, before(requests, error) if listens(client) else Before.NOTHING) from None
+    finally:
+        REQUESTS.reset(earlier)
+
+
+@final
+@attrs.frozen
+class _Order(Generic[T]):
+    """A call of the kit: a program, and what its calls of the driver are, of which collection.
+
+    Attributes:
+        ended: What is said of it, by what the program returned or the refusal that it raised.
+    """
+
+    collection: str
+    program: Callable[[], Program[object]]
+    asks: Mapping[str, _Ask]
+    ended: Callable[[object, _Bounds], Sent[T]]
+
+
+def _said(result: object, _: _Bounds) -> Any:
+    """What the program says."""
+    return result
+
+
+def _told(order: _Order[T], result: object, bounds: _Bounds) -> Sent[T]:
+    """What a caller is told: that the kit has sent nothing any more is no refusal of what was asked."""
+    sent = order.ended(result, bounds)
+    if bounds.stopped is None or isinstance(sent, Done):
+        return sent
+    return attrs.evolve(sent, failure=NotApplied(bounds.stopped.reason), attempts=bounds.failures)
+
+
+def _insert(
+    rules: Rules, collection: str, document: MutableMapping[str, Any], codec: bson.CodecOptions[Any]
+) -> _Order[None]:
+    check_collection(collection)
+    check_type(document, MutableMapping, "a document", "give a dict")
+    document.setdefault("_id", ObjectId())
+    try:  # as it stands in the collection, so that it can be compared
+        sent = bson.encode({"_id": document["_id"], **document}, codec_options=codec)
+    except (*DRIVER_ERRORS, TypeError, ValueError) as error:
+        raise Misuse("the document has no BSON form", why=type(error).__name__) from None
+
+    async def look() -> Duplicate:
+        found: Any = await _LOOK
+        assert isinstance(found, Duplicate)
+        return found
+
+    def whose(found: Mapping[str, Any] | None) -> Duplicate:
+        if found is None:
+            return Duplicate.GONE
+        return Duplicate.OWN if found.raw == sent else Duplicate.ANOTHERS  # type: ignore[attr-defined]  # raw BSON
+
+    raw = bson.CodecOptions[RawBSONDocument](RawBSONDocument)
+    asks = {
+        _INSERT.name: _Ask(methodcaller("insert_one", RawBSONDocument(sent)), lambda _: None),
+        _LOOK.name: _Ask(
+            lambda held: held.with_options(codec_options=raw).find_one({"_id": {"$eq": document["_id"]}}), whose, False
+        ),
+    }
+    return _Order(collection, lambda: insert(_INSERT, look, rules.retries), asks, _said)
+
+
+def _delete(rules: Rules, collection: str, method: str, where: Mapping[str, Any]) -> _Order[int]:
+    check_collection(collection)
+    check_type(where, Mapping, "a filter", "give a dict in MongoDB's words")
+    asks = {_DELETE.name: _Ask(methodcaller(method, where), lambda answer: answer.deleted_count)}
+    return _Order(collection, lambda: send(_DELETE, Operation.RECOGNISED, rules.retries), asks, _said)
+
+
+def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
+    check_collection(collection)
+    check_name(key, "a counter")
+    check_name(token, "a token")
+    policy = rules.retries
+    increased = partial(
+        increment, collection, key, token,
+        attempts=policy.attempts_max or _FOREVER, pauses=Pauses(policy.backoff, policy.jitter_ppm),  # type: ignore[arg-type]  # no cron
+    )  # fmt: skip
+
+    async def there() -> Duplicate:
+        return Duplicate.GONE if await find_one(collection, Eq(ID, key)) is None else Duplicate.OWN
+
+    async def counted() -> object:
+        try:
+            return await increased()
+        except Misuse:  # there is no such counter yet
+            made = await insert(insert_one(collection, new_counter(key)), there, policy)
+        return await increased() if isinstance(made, Done) else made.failure
+
+    def ended(result: object, bounds: _Bounds) -> Sent[None]:
+        match result:
+            case Counted():
+                return Done(None, bounds.failures + 1)
+            case Full():
+                return NotDone(Refused(f"the counter is {result}: sweep it"))
+            case Failure() as failure if not bounds.may_count:
+                return NotDone(failure, bounds.failures + 1)
+            case Failure() as failure:
+                return Unknown(failure, bounds.failures + 1)
+            case _:
+                end = Unknown if bounds.may_count else NotDone
+                return end(Ambiguous(f"{result}{bounds.last}"), bounds.failures)
+
+    return _Order(collection, counted, {}, ended)
+
+
+def _sweep(collection: str, key: str) -> _Order[None]:
+    check_collection(collection)
+    check_name(key, "a counter")
+
+    def ended(result: object, bounds: _Bounds) -> Sent[None]:
+        if isinstance(result, Failure):
+            return NotDone(result)
+        return NotDone(Ambiguous("not all is swept")) if bounds.has_failed else Done(None)
+
+    return _Order(collection, lambda: sweep(collection, key), {}, ended)
+
+
+def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
+    check_collection(collection)
+    check_name(key, "a counter")
+
+    async def counted() -> Sent[int]:
+        found = await send(find_one(collection, Eq(ID, key)), Operation.READ, rules.retries)
+        if not isinstance(found, Done):
+            return NotDone(found.failure, found.attempts)  # a read does nothing
+        return Done(0 if found.reply is None else counter_of(found.reply).count, found.attempts)
+
+    return _Order(collection, counted, {}, _said)
+
+
+# --- the kit ------------------------------------------------------------------------------------------------------------
+
+_SENT: Final = (*get_args(StoreOperation), Call)
+
+
+def _checked(client: MongoClient[Any] | AsyncMongoClient[Any], rules: Rules) -> None:
+    check_type(rules, Rules, "the rules of a kit")
+    if client.options.retry_writes and not listens(client):
+        raise Misuse(
+            "the client does not tell of each request that it sends",
+            why="it sends writes again by itself (retryWrites), and a request that is late may be done after a refusal",
+            todo=f"make it by tidegate_adapters.mongo.connect, or with event_listeners=[{Attempts.__name__}()]",
+        )
+
+
+@final
+class Kit:
+    """Writes of application code that survive the network. Its methods may be called from any thread.
+
+    Each of them returns `Done`, `NotDone` or `Unknown`, and raises for misuse alone.
+
+    Args:
+        client: Best from `tidegate_adapters.mongo.connect`. Make one kit for each client and database: what its calls have in
+            common is the budget of retries and the circuit.
+        database: Where the collections are.
+        rules: What bounds the calls.
+
+    Raises:
+        Misuse: It is no client of this kind, it asks for no acknowledgements, it sends writes again and does not tell of it,
+            or the database cannot have that name.
+    """
+
+    def __init__(self, client: MongoClient[Any], database: str, rules: Rules = _RULES) -> None:
+        self._store = Mongo(client, database)
+        _checked(client, rules)
+        self._client, self._rules, self._shared = client, rules, _Shared(rules)
+        self._database = client.get_database(database, **_HANDLE)
+
+    def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
+        """Insert a document under an id of one's own.
+
+        Args:
+            collection: Where.
+            document: In pymongo's words. As pymongo does, it gets an `_id` where it has none; so the very same can be sent
+                again, in another call as well.
+
+        Returns:
+            `Done` if it stands there, be it by an earlier call; `NotDone` if it does not, and another's may have the id;
+            `Unknown` if that is not known.
+
+        Raises:
+            Misuse: It has no BSON form, or the collection cannot have that name.
+        """
+        return self._carry_out(_insert(self._rules, collection, document, self._client.codec_options))
+
+    def delete(self, collection: str, key: object) -> Sent[int]:
+        """Delete the document of that id.
+
+        Args:
+            collection: Where.
+            key: The `_id`, which nobody uses again.
+
+        Returns:
+            `Done` if there is none, with how many the last attempt has deleted; `NotDone`, or `Unknown`.
+
+        Raises:
+            Misuse: The id has no BSON form, or the collection cannot have that name.
+        """
+        return self._carry_out(_delete(self._rules, collection, "delete_one", {"_id": {"$eq": key}}))
+
+    def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
+        """Delete all documents that match.
+
+        Args:
+            collection: Where.
+            where: The filter, in pymongo's words; `{}` for all.
+
+        Returns:
+            `Done` if none is left of those that were there, with how many the last attempt has deleted; `NotDone` if none was
+            deleted, or `Unknown`.
+
+        Raises:
+            Misuse: The filter has no BSON form, or the collection cannot have that name.
+        """
+        return self._carry_out(_delete(self._rules, collection, "delete_many", where))
+
+    def count(self, collection: str, key: str, token: str) -> Sent[None]:
+        """Add one to a counter, exactly once; it is made where there is none.
+
+        Args:
+            collection: Where the counters are.
+            key: The counter's id.
+            token: An id of this increment, which no other one has, such as `str(ObjectId())`.
+
+        Returns:
+            `Done` if it is counted; `NotDone` if it is not, and no sweep will; `Unknown` otherwise: the next sweep counts it if
+            its first step was done, and the same token may be sent again until then.
+
+        Raises:
+            Misuse: A name cannot be one, or what has that id is no counter.
+        """
+        return self._carry_out(_count(self._rules, collection, key, token))
+
+    def counted(self, collection: str, key: str) -> Done[int] | NotDone:
+        """Read a counter: how many are counted by now; 0 where there is none."""
+        return _read(self._carry_out(_counted(self._rules, collection, key)))
+
+    def sweep(self, collection: str, key: str) -> Done[None] | NotDone:
+        """Count what callers have left behind, at any time; three sweeps at rest leave nothing but the count.
+
+        Returns:
+            `Done`, or `NotDone` if some of it is left for the next sweep.
+        """
+        return _read(self._carry_out(_sweep(collection, key)))
+
+    def _carry_out(self, order: _Order[T]) -> Sent[T]:
+        bounds, held = _Bounds(self._shared), self._database[order.collection]
+
+        def asked(ask: _Ask) -> object:
+            with _failing(self._client, ask):
+                return ask.reply(ask.send(held))
+
+        handle = choosing(
+            documents(self._store), local({name: partial(asked, ask) for name, ask in order.asks.items()})
+        )
+
+        def bounded(effect: Effect[object]) -> object:
+            if not isinstance(effect, _SENT):
+                return handle(effect) if not isinstance(effect, Sleep) or bounds.fits(effect) else None
+            era = bounds.begun()
+            if isinstance(era, Refused):
+                return era
+            with pymongo.timeout(bounds.patience):
+                try:
+                    reply = handle(effect)
+                except Failure as failed:
+                    reply = failed
+            bounds.ended(era, effect, reply)
+            return reply
+
+        try:
+            result = run(order.program(), bounded)
+        except Failure as failed:
+            result = failed
+        return _told(order, result, bounds)
+
+
+@final
+class AsyncKit:
+    """The same for an event loop; the client is one of `tidegate_adapters.mongo.connect_async`."""
+
+    def __init__(self, client: AsyncMongoClient[Any], database: str, rules: Rules = _RULES) -> None:
+        self._store = AsyncMongo(client, database)
+        _checked(client, rules)
+        self._client, self._rules, self._shared = client, rules, _Shared(rules)
+        self._database = client.get_database(database, **_HANDLE)
+
+    async def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
+        """As `Kit.insert`."""
+        return await self._carry_out(_insert(self._rules, collection, document, self._client.codec_options))
+
+    async def delete(self, collection: str, key: object) -> Sent[int]:
+        """As `Kit.delete`."""
+        return await self._carry_out(_delete(self._rules, collection, "delete_one", {"_id": {"$eq": key}}))
+
+    async def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
+        """As `Kit.delete_many`."""
+        return await self._carry_out(_delete(self._rules, collection, "delete_many", where))
+
+    async def count(self, collection: str, key: str, token: str) -> Sent[None]:
+        """As `Kit.count`."""
+        return await self._carry_out(_count(self._rules, collection, key, token))
+
+    async def counted(self, collection: str, key: str) -> Done[int] | NotDone:
+        """As `Kit.counted`."""
+        return _read(await self._carry_out(_counted(self._rules, collection, key)))
+
+    async def sweep(self, collection: str, key: str) -> Done[None] | NotDone:
+        """As `Kit.sweep`."""
+        return _read(await self._carry_out(_sweep(collection, key)))
+
+    async def _carry_out(self, order: _Order[T]) -> Sent[T]:
+        bounds, held = _Bounds(self._shared), self._database[order.collection]
+
+        async def asked(ask: _Ask) -> object:
+            with _failing(self._client, ask):
+                return ask.reply(await ask.send(held))
+
+        handle = choosing(
+            documents(self._store), local_async({name: partial(asked, ask) for name, ask in order.asks.items()})
+        )
+
+        async def bounded(effect: Effect[object]) -> object:
+            if not isinstance(effect, _SENT):
+                return await handle(effect) if not isinstance(effect, Sleep) or bounds.fits(effect) else None
+            era = bounds.begun()
+            if isinstance(era, Refused):
+                return era
+            with pymongo.timeout(bounds.patience):
+                try:
+                    reply = await handle(effect)
+                except Failure as failed:
+                    reply = failed
+            bounds.ended(era, effect, reply)
+            return reply
+
+        try:
+            result = await run_async(order.program(), bounded)
+        except Failure as failed:
+            result = failed
+        return _told(order, result, bounds)
+
+
+def _read(sent: Sent[T]) -> Done[T] | NotDone:
+    """What nothing depends on is never unknown."""
+    return NotDone(sent.failure, sent.attempts) if isinstance(sent, Unknown) else sent

@@ -1,0 +1,34 @@
+"""The laws of `tidegate.retries.budget` as predicates over a course of attempts."""
+
+from __future__ import annotations
+
+from tidegate.retries.budget import Budget
+
+__all__ = ["is_free_when_answered", "is_paid_for", "is_sent_again", "is_within"]
+
+
+def is_within(budget: Budget, left: int) -> bool:
+    """Law BU1: there are never less than 0 tokens, nor more than the bucket holds."""
+    return 0 <= left <= budget.capacity
+
+
+def is_paid_for(budget: Budget, retries: int, answers: int, answered_retries: int) -> bool:
+    """Law BU2: all retries that were sent are paid for, by what there was and what came back.
+
+    Args:
+        budget: The rules.
+        retries: How many were sent.
+        answers: How many attempts were answered.
+        answered_retries: How many of those were retries.
+    """
+    return retries * budget.cost <= budget.capacity + answers * budget.refund + answered_retries * budget.cost
+
+
+def is_sent_again(budget: Budget, answers_in_a_row: int, *, is_sent: bool) -> bool:
+    """Law BU3: after as many answers as the cost has refunds, a retry is sent."""
+    return is_sent or answers_in_a_row * budget.refund < budget.cost
+
+
+def is_free_when_answered(before: int, after: int) -> bool:
+    """Law BU4: a retry that is answered costs nothing."""
+    return after >= before

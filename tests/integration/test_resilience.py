@@ -1,0 +1,473 @@
+"""What the resilience kit says is true on a real MongoDB: each call, each fault, sync and async, with and without `retryWrites`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any, Final, Protocol, TypeAlias, final
+
+import attrs
+import pytest
+from bson import ObjectId
+from pymongo import AsyncMongoClient, MongoClient
+from tests.integration.counting import Raw
+from tests.integration.mongo_loop import in_loop
+from tests.integration.servers import MongoServer
+from tests.length import RESILIENCE_STEP
+
+from tidegate.model.effects import NotApplied, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.retries.backoff import Cron, Fixed, Policy
+from tidegate.retries.budget import Budget
+from tidegate.sinks.circuit_breaker import CircuitBreaker
+from tidegate_adapters.black_pipe import Action, BlackPipe, Link, Rule, command_error, write_concern_error
+from tidegate_adapters.mongo_attempts import Attempts
+from tidegate_adapters.resilience import AsyncKit, Done, Kit, NotDone, Rules, Sent, Unknown
+
+MakeProxy: TypeAlias = Callable[..., BlackPipe]
+
+RULES: Final = Rules(
+    retries=Policy(backoff=Fixed(10 * MILLISECOND), attempts_max=3), attempt=400 * MILLISECOND, deadline=10 * SECOND
+)
+NEVER_OPEN: Final = CircuitBreaker(threshold=1_000)
+LATE: Final = 0.6
+"""So many seconds are longer than one attempt, and shorter than two."""
+
+
+# --- calls --------------------------------------------------------------------------------------------------------------
+
+
+@final
+class Data:
+    """What is there, and a kit without faults."""
+
+    def __init__(self, client: MongoClient[Raw], database: str) -> None:
+        self.things, self.counters = client[database]["things"], client[database]["counters"]
+        self.kit = Kit(client, database)
+
+
+class Call(Protocol):
+    """A call of the kit, and how it shows in the data."""
+
+    command: str
+
+    def prepare(self, data: Data) -> None: ...
+
+    def ask(self, kit: Any) -> Any: ...
+
+    def is_done(self, data: Data) -> bool:
+        """Once, and nothing else."""
+        ...
+
+    def is_undone(self, data: Data) -> bool: ...
+
+
+@final
+class Insert:
+    """Of one document."""
+
+    command = "insert"
+
+    def __init__(self) -> None:
+        self.document: Raw = {"at": 1.5, "lines": [{"of": "wool"}]}
+
+    def prepare(self, data: Data) -> None:
+        data.things.insert_one({"_id": "other"})
+
+    def ask(self, kit: Any) -> Any:
+        return kit.insert("things", self.document)
+
+    def is_done(self, data: Data) -> bool:
+        return list(data.things.find({"_id": {"$ne": "other"}})) == [self.document]
+
+    def is_undone(self, data: Data) -> bool:
+        return data.things.count_documents({}) == 1
+
+
+@final
+class Delete:
+    """Of one document, or of several."""
+
+    command = "delete"
+
+    def __init__(self, there: int) -> None:
+        self.there = there
+
+    def prepare(self, data: Data) -> None:
+        data.things.insert_many([{"_id": "other"}, *({"_id": n, "of": "ann"} for n in range(self.there))])
+
+    def ask(self, kit: Any) -> Any:
+        return kit.delete("things", 0) if self.there == 1 else kit.delete_many("things", {"of": "ann"})
+
+    def is_done(self, data: Data) -> bool:
+        return list(data.things.find()) == [{"_id": "other"}]
+
+    def is_undone(self, data: Data) -> bool:
+        return data.things.count_documents({}) == 1 + self.there
+
+
+@final
+class Count:
+    """Sweeps bring to light what was noted and is not counted yet."""
+
+    command = "update"
+
+    def __init__(self) -> None:
+        self.token = str(ObjectId())
+
+    def prepare(self, data: Data) -> None:
+        pass
+
+    def ask(self, kit: Any) -> Any:
+        return kit.count("counters", "visits", self.token)
+
+    def counted(self, data: Data) -> int:
+        assert [data.kit.sweep("counters", "visits") for _ in range(3)] == [Done(None)] * 3
+        found = data.counters.find_one({"_id": "visits"}) or {"_id": "visits", "count": 0, "round": 1}
+        assert set(found) == {"_id", "count", "round"}
+        return int(found["count"])
+
+    def is_done(self, data: Data) -> bool:
+        return self.counted(data) == 1
+
+    def is_undone(self, data: Data) -> bool:
+        return self.counted(data) == 0
+
+
+CALLS: Final[Mapping[str, Callable[[], Call]]] = {
+    "insert": Insert, "delete": lambda: Delete(1), "delete many": lambda: Delete(3), "count": Count,
+}  # fmt: skip
+
+
+# --- faults -------------------------------------------------------------------------------------------------------------
+
+Fault: TypeAlias = Callable[[str], tuple[Rule, ...]]
+LOSSES: Final = (
+    Action.CUT_REQUEST, Action.HANG_REQUEST, Action.CUT_REPLY, Action.HANG_REPLY, Action.TRUNCATE_REPLY, Action.GARBLE_REPLY,
+)  # fmt: skip
+GONE: Final = tuple(Rule(name, Action.CUT_REQUEST) for name in ("hello", "ismaster"))
+
+
+def losing(action: Action, skip: int, times: int | None) -> Fault:
+    return lambda command: (Rule(command, action, skip=skip, times=times),)
+
+
+def late(action: Action, times: int | None) -> Fault:
+    return lambda command: (Rule(command, action, times=times, seconds=LATE),)
+
+
+def answering(code: int, times: int | None) -> Fault:
+    return lambda command: (Rule(command, Action.ANSWER, times=times, reply=command_error(code)),)
+
+
+def unconfirmed(code: int, times: int | None) -> Fault:
+    return lambda command: (Rule(command, Action.AMEND, times=times, reply=write_concern_error(code)),)
+
+
+FAULTS: Final[Mapping[str, Fault]] = {
+    **{f"{each.value}, {skip}, {times}": losing(each, skip, times) for each in LOSSES for skip, times in ((0, 1), (1, 1), (0, None))},
+    **{f"{each.value}, {times}": late(each, times) for each in (Action.DELAY_REQUEST, Action.DELAY_REPLY) for times in (1, 2, None)},
+    **{f"error {code}, {times}": answering(code, times) for code in (13, 112, 189, 10107, 11600, 91) for times in (1, None)},
+    **{f"write concern {code}, {times}": unconfirmed(code, times) for code in (64, 91, 11602) for times in (1, None)},
+    "done, and the reply says that it was interrupted": lambda command: (
+        Rule(command, Action.AMEND, times=1, reply=command_error(11602)),
+    ),
+    "lost, then late": lambda command: (
+        Rule(command, Action.HANG_REPLY, times=1), Rule(command, Action.DELAY_REQUEST, times=1, seconds=LATE),
+    ),
+    "late, then refused": lambda command: (
+        Rule(command, Action.DELAY_REQUEST, times=1, seconds=LATE), Rule(command, Action.ANSWER, reply=command_error(13)),
+    ),
+    "cut, and nobody is there any more": lambda command: (Rule(command, Action.CUT_REPLY, times=1), *GONE),
+    "finds are lost, too": lambda command: (
+        Rule(command, Action.HANG_REPLY, times=1), Rule("find", Action.CUT_REPLY, times=2),
+    ),
+}  # fmt: skip
+CASES: Final = [*product(FAULTS, CALLS, ("sync", "async"), (False, True))]
+
+
+def asked(call: Call, how: str, pipe: BlackPipe, database: str, *, fault: str, retries: bool) -> Sent[Any]:
+    """What a kit says of the call, where the pipe makes a fault of it once the client is connected."""
+    uri, rules = f"{pipe.uri}&retryWrites={str(retries).lower()}", FAULTS[fault](call.command)
+
+    async def in_a_loop() -> Sent[Any]:
+        async with AsyncMongoClient[Raw](uri, event_listeners=[Attempts()], serverSelectionTimeoutMS=1_000) as client:
+            _ = await client.admin.command("ping")
+            pipe.obey(*rules)
+            sent: Sent[Any] = await call.ask(AsyncKit(client, database, RULES))
+            return sent
+
+    if how == "async":
+        return in_loop(in_a_loop())
+    with MongoClient[Raw](uri, event_listeners=[Attempts()], serverSelectionTimeoutMS=1_000) as client:
+        _ = client.admin.command("ping")
+        pipe.obey(*rules)
+        sent: Sent[Any] = call.ask(Kit(client, database, RULES))
+        return sent
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "how", "retries"), CASES[::RESILIENCE_STEP], ids=lambda each: str(each).replace(" ", "-")
+)
+def test_what_is_said_of_a_call_is_true(
+    make_proxy: MakeProxy, mongod: MongoServer, database: str, *, fault: str, name: str, how: str, retries: bool
+) -> None:
+    """Done stands, NotDone does not come true later, and of whatever is not Done the very same may be sent again."""
+    call, pipe = CALLS[name](), make_proxy()
+    with MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo:
+        data = Data(mongo, database)
+        call.prepare(data)
+        sent = asked(call, how, pipe, database, fault=fault, retries=retries)
+        pipe.obey()
+        if "late" in fault or "delay the request" in fault:
+            time.sleep(3 * LATE)  # what is under way arrives
+        if isinstance(sent, NotDone):
+            assert call.is_undone(data), sent
+        if not isinstance(sent, Done):
+            assert isinstance(call.ask(data.kit), Done), sent
+        assert call.is_done(data), sent
+
+
+# --- what bounds a call -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pipe(make_proxy: MakeProxy) -> BlackPipe:
+    return make_proxy()
+
+
+@pytest.fixture
+def client(pipe: BlackPipe) -> Iterator[MongoClient[Raw]]:
+    """By way of the pipe."""
+    with MongoClient[Raw](pipe.uri, event_listeners=[Attempts()], serverSelectionTimeoutMS=500) as client:
+        yield client
+
+
+ALWAYS: Final = Policy(backoff=Fixed(10 * MILLISECOND), attempts_max=None)
+CONFLICT: Final = Rule("insert", Action.ANSWER, reply=command_error(112))
+"""Nothing was done, and it may be sent again at once."""
+
+
+def test_whoever_tries_for_ever_gets_through_in_the_end(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str
+) -> None:
+    """Without a maximum of attempts and without a deadline."""
+    kit = Kit(client, database, attrs.evolve(RULES, retries=ALWAYS, deadline=None, breaker=NEVER_OPEN))
+    pipe.turn(Link.REFUSED)
+    back = threading.Timer(2, pipe.turn, [Link.UP])
+    back.start()
+
+    assert isinstance(kit.insert("things", {"_id": 1}), Done)
+
+    back.join()
+
+
+def test_a_deadline_ends_what_would_be_tried_for_ever(pipe: BlackPipe, client: MongoClient[Raw], database: str) -> None:
+    """And says what was wrong before; where nothing was done, it is NotDone, and may be sent again."""
+    kit = Kit(client, database, attrs.evolve(RULES, retries=ALWAYS, deadline=SECOND, breaker=NEVER_OPEN))
+    pipe.obey(CONFLICT)
+    sent = kit.insert("things", {"_id": 1})
+
+    assert isinstance(sent, NotDone)
+    assert isinstance(sent.failure, NotApplied)
+    assert "the deadline is over; before that: write conflict" in sent.failure.reason
+    assert sent.attempts > 2
+    assert sent.todo == "send it again"
+
+    pipe.obey(Rule("insert", Action.HANG_REPLY))
+
+    assert isinstance(kit.insert("things", {"_id": 1}), Unknown)
+
+    pipe.obey(Rule("update", Action.HANG_REQUEST))
+
+    assert isinstance(kit.count("counters", "visits", "t"), Unknown)
+
+
+def test_a_reply_that_never_comes_costs_one_attempt(pipe: BlackPipe, client: MongoClient[Raw], database: str) -> None:
+    """Not the deadline."""
+    pipe.obey(Rule("insert", Action.HANG_REPLY, times=2))
+
+    assert Kit(client, database, RULES).insert("things", {"_id": 1}) == Done(None, 3)
+
+
+def test_a_budget_that_is_used_up_ends_retries_and_not_first_attempts(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str
+) -> None:
+    """What all calls of a kit have in common; answers fill it again."""
+    kit = Kit(client, database, attrs.evolve(RULES, budget=Budget(capacity=10, cost=10, refund=5), breaker=NEVER_OPEN))
+    pipe.obey(CONFLICT)
+    first, second = kit.insert("things", {}), kit.insert("things", {})
+
+    assert isinstance(first, NotDone)
+    assert isinstance(second, NotDone)
+    assert (first.attempts, second.attempts) == (2, 1)
+    assert "too many retries" in second.failure.reason
+    assert pipe.count("insert", Action.ANSWER) == 3
+
+    pipe.obey()
+    for _ in range(2):
+        assert isinstance(kit.insert("things", {}), Done)
+    pipe.obey(attrs.evolve(CONFLICT, times=1))
+
+    assert kit.insert("things", {}) == Done(None, 2)
+
+
+def test_a_circuit_that_is_open_costs_no_attempt_and_closes_again(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str
+) -> None:
+    """While nobody answers, nothing is sent but a probe after each cooldown."""
+    breaker = CircuitBreaker(threshold=3, cooldown=300 * MILLISECOND)
+    kit = Kit(client, database, attrs.evolve(RULES, breaker=breaker))
+    pipe.obey(CONFLICT)
+
+    assert isinstance(kit.insert("things", {"_id": 1}), NotDone)
+
+    held = kit.insert("things", {"_id": 1})
+
+    assert isinstance(held, NotDone)
+    assert "the circuit is open" in held.failure.reason
+    assert held.attempts == 0
+    assert pipe.count("insert", Action.ANSWER) == 3
+
+    pipe.obey()
+    time.sleep(0.4)
+
+    assert kit.insert("things", {"_id": 1}) == Done(None, 1)
+
+
+def test_what_is_refused_is_sent_once(pipe: BlackPipe, client: MongoClient[Raw], database: str) -> None:
+    """However often the policy would allow it."""
+    pipe.obey(Rule("insert", Action.ANSWER, reply=command_error(13)))
+    sent = Kit(client, database, RULES).insert("things", {})
+
+    assert isinstance(sent, NotDone)
+    assert isinstance(sent.failure, Refused)
+    assert sent.todo.startswith("correct")
+    assert pipe.count("insert", Action.ANSWER) == 1
+
+
+# --- whose it is --------------------------------------------------------------------------------------------------------
+
+
+def test_a_duplicate_is_a_success_if_it_is_one_s_own(mongod: MongoServer, database: str) -> None:
+    """By the id and the whole content, to the bit; another's is left alone."""
+    with MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo:
+        kit, things = Kit(mongo, database), mongo[database]["things"]
+        mine: Raw = {
+            "n": 1,
+            "_id": "x",
+            "at": datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC),
+            "of": {"b": 1, "a": 2},
+        }
+
+        assert kit.insert("things", mine) == kit.insert("things", mine) == Done(None, 1)
+
+        for other in ({**mine, "n": 1.0}, {**mine, "of": {"a": 2, "b": 1}}, {"_id": "x"}):
+            sent = kit.insert("things", dict(other))
+
+            assert isinstance(sent, NotDone)
+            assert sent.failure == Refused("duplicate key")
+        assert things.count_documents({"n": 1}) == 1
+
+        things.create_index("n", unique=True)
+        taken = kit.insert("things", {"n": 1})
+
+        assert isinstance(taken, NotDone)
+        assert "duplicate key of the index on n" in taken.failure.reason
+
+
+def test_another_s_content_after_a_lost_reply_is_not_said_to_be_another_s(
+    pipe: BlackPipe, client: MongoClient[Raw], mongod: MongoServer, database: str
+) -> None:
+    """It may have been one's own, which somebody has changed since: here it was."""
+    with MongoClient[Raw](mongod.uri) as direct:
+
+        def change(_: Mapping[str, Any]) -> bool:
+            direct[database]["things"].update_one({"_id": 1}, {"$set": {"seen": True}})
+            return False
+
+        pipe.obey(Rule("insert", Action.HANG_REPLY, times=1), Rule("insert", Action.FORWARD, where=change))
+        sent = Kit(client, database, RULES).insert("things", {"_id": 1, "n": 1})
+
+        assert direct[database]["things"].find_one() == {"_id": 1, "n": 1, "seen": True}
+    assert isinstance(sent, Unknown)
+
+
+def test_many_threads_count_and_each_increment_counts_once(
+    make_proxy: MakeProxy, mongod: MongoServer, database: str
+) -> None:
+    """While replies and requests are lost and a sweep goes over the counter; tokens of which nobody knows are sent again."""
+    proxy = make_proxy(
+        Rule("update", Action.HANG_REPLY, probability=0.1),
+        Rule("update", Action.HANG_REQUEST, probability=0.05),
+        Rule("find", Action.HANG_REPLY, probability=0.03),
+    )
+    patient = attrs.evolve(RULES, retries=attrs.evolve(RULES.retries, attempts_max=4), breaker=NEVER_OPEN)
+    with (
+        MongoClient[Raw](proxy.uri, event_listeners=[Attempts()]) as lossy,
+        MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        kit, direct = Kit(lossy, database, patient), Kit(mongo, database)
+        tokens = [str(ObjectId()) for _ in range(80)]
+        sent = dict(zip(tokens, pool.map(lambda token: kit.count("counters", "visits", token), tokens), strict=True))
+        done = [token for token in tokens if isinstance(sent[token], Done)]
+
+        assert proxy.count("update", Action.HANG_REPLY) > 0
+        assert len(done) <= direct.counted("counters", "visits").reply  # type: ignore[union-attr]
+
+        for token in sent.keys() - done:
+            assert isinstance(direct.count("counters", "visits", token), Done)
+        assert direct.counted("counters", "visits") == Done(80)
+
+
+# --- misuse -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_does_not_tell_of_its_requests_is_refused_if_it_sends_again(mongod: MongoServer) -> None:
+    """A refusal would not say whether an earlier request is under way."""
+    with MongoClient[Raw](mongod.uri) as silent, MongoClient[Raw](mongod.uri, retryWrites=False) as once:
+        with pytest.raises(Misuse, match="event_listeners"):
+            _ = Kit(silent, "shop")
+        assert Kit(once, "shop") is not None
+
+
+def test_bad_input_is_misuse_and_nothing_is_sent(mongod: MongoServer, database: str) -> None:
+    """At once, and without the values, which may be secret."""
+    with MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo:
+        kit = Kit(mongo, database)
+        asked: tuple[Callable[[], object], ...] = (
+            lambda: kit.insert("things", {"_id": 1, "a": {1, 2}}),
+            lambda: kit.insert("things", {"_id": 1, "a": 2**70}),
+            lambda: kit.insert("things", {"_id": 1, 2: 3}),  # type: ignore[dict-item]
+            lambda: kit.insert("", {"_id": 1}),
+            lambda: kit.insert("things", [("_id", 1)]),  # type: ignore[arg-type]
+            lambda: kit.delete("things", object()),
+            lambda: kit.delete_many("things", None),  # type: ignore[arg-type]
+            lambda: kit.count("counters", "", "t"),
+            lambda: kit.count("counters", "visits", ""),
+            lambda: kit.count("counters", 7, "t"),  # type: ignore[arg-type]
+            lambda: Kit(mongo, "a b"),
+            lambda: Kit("mongodb://localhost", "shop"),  # type: ignore[arg-type]
+            lambda: Kit(mongo, "shop", 7),  # type: ignore[arg-type]
+            lambda: Rules(retries=Policy(backoff=Cron("* * * * *", lambda *_: None))),
+            lambda: Rules(attempt=0),
+            lambda: Rules(deadline=0.5),  # type: ignore[arg-type]
+            lambda: Rules(budget=3),  # type: ignore[arg-type]
+        )
+        for ask in asked:
+            with pytest.raises(Misuse):
+                ask()
+        assert mongo[database].list_collection_names() == []
+
+
+def test_a_document_that_is_no_counter_is_misuse(mongod: MongoServer, database: str) -> None:
+    with MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo:
+        mongo[database]["counters"].insert_one({"_id": "visits", "n": 7})
+        with pytest.raises(Misuse, match="counter"):
+            _ = Kit(mongo, database).count("counters", "visits", "t")

@@ -1,0 +1,226 @@
+"""What is said of an effect that was sent until it was known is true, whatever the network and others do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Program, Refused, Sleep, duplicate_key
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, WALL, Instant
+from tidegate.model.operations import delete_one, find_one, insert_one, update_one
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.failures import Duplicate, Operation
+from tidegate.retries.resending import RETRIES, Done, NotDone, Sent, Unknown, insert, send
+from tidegate.sim import explore
+from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.automaton import Asking, Returned, resume
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.observing import observed, seen
+from tidegate.sim.report import Verdict
+from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.world import Cell, perform, world_with
+
+ALL: Final = "things"
+KEY: Final = Eq(ID, "x")
+MADE_BY: Final = Field[str]("made_by")
+TWICE: Final = Policy(backoff=Fixed(0), attempts_max=2)
+FAULTS: Final = Faults.of(
+    Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE, Fault.NOT_DURABLE, Fault.CRASH_BEFORE
+)
+TRUE: Final = "Done is said of what was done (RS1), and NotDone of what was not and will not be (RS2)"
+
+Insert: TypeAlias = Callable[[str], Program[Sent[None]]]
+EVER: Final[Cell[frozenset[str]]] = seen("ever made by", frozenset())
+
+
+def noted(ever: frozenset[str], _: Document | None, after: Document | None) -> frozenset[str]:
+    return ever if after is None else ever | {after[MADE_BY]}
+
+
+def thing(name: str) -> Document:
+    return Document.of({"_id": "x", "made_by": name})
+
+
+async def looked(name: str) -> Duplicate:
+    found = await find_one(ALL, KEY)
+    if found is None:
+        return Duplicate.GONE
+    return Duplicate.OWN if found == thing(name) else Duplicate.ANOTHERS
+
+
+async def right(name: str) -> Sent[None]:
+    return await insert(insert_one(ALL, thing(name)), lambda: looked(name), TWICE)
+
+
+async def alter() -> None:
+    """Another one changes what is there, so that its maker does not know it again."""
+    await update_one(ALL, KEY, Put(MADE_BY, "another"))
+
+
+def is_true_of(name: str) -> Callable[[State], bool]:
+    def holds(state: State) -> bool:
+        match state.status(name):
+            case Returned(Done()):
+                return name in state.read(EVER)
+            case Returned(NotDone()):
+                return name not in state.read(EVER)
+            case _:
+                return True
+
+    return holds
+
+
+def inserting(program: Insert, budget: int = 2) -> Scenario:
+    means = observed(ALL, "x", EVER, noted, perform)
+    names = ("a", "b")
+    return Scenario(
+        name="resending",
+        summary="two insert under one id, and a third one changes what is there",
+        world=world_with({ALL: ()}),
+        actors=(
+            *(Process(name, factory(program, name), FAULTS, means) for name in names),
+            Process("c", factory(alter), meaning=means),
+            Network(means),
+        ),
+        budget=budget,
+        always={TRUE: tuple(map(is_true_of, names))},
+        sometimes={
+            "Unknown": lambda state: any(_ends(state, name, Unknown) for name in names),
+            "NotDone": lambda state: any(_ends(state, name, NotDone) for name in names),
+            "Done at the second attempt": lambda state: any(
+                state.status(name) == Returned(Done(None, 2)) for name in names
+            ),
+        },
+    )
+
+
+def _ends(state: State, name: str, kind: type) -> bool:
+    status = state.status(name)
+    return isinstance(status, Returned) and isinstance(status.value, kind)
+
+
+async def duplicate_is_success(name: str) -> Sent[None]:
+    """As the article's first draft has it: a duplicate key is one's own success."""
+
+    async def own() -> Duplicate:
+        return Duplicate.OWN
+
+    return await insert(insert_one(ALL, thing(name)), own, TWICE)
+
+
+async def giving_up_is_not_done(name: str) -> Sent[None]:
+    """Whoever gives up says that it was not done."""
+    sent = await right(name)
+    return NotDone(sent.failure, sent.attempts) if isinstance(sent, Unknown) else sent
+
+
+async def others_content_is_not_done(name: str) -> Sent[None]:
+    """Another's content is taken for a proof that one's own never stood there."""
+    sent = await right(name)
+    is_duplicate = isinstance(sent, Unknown) and isinstance(sent.failure, Refused)
+    return NotDone(TAKEN) if is_duplicate else sent
+
+
+def test_what_is_said_of_an_insert_is_true() -> None:
+    """Laws RS1 and RS2, with any two faults."""
+    report = explore(inserting(right))
+    assert report.trace is None, report.trace
+    assert report.verdict is Verdict.COMPLETE, report
+
+
+@pytest.mark.parametrize("bug", [duplicate_is_success, giving_up_is_not_done, others_content_is_not_done])
+def test_a_planted_insert_lies(bug: Insert) -> None:
+    """A law that nothing breaks says nothing."""
+    assert explore(inserting(bug)).trace is not None
+
+
+# --- in words, reply by reply -------------------------------------------------------------------------------------------
+
+START: Final = Instant(0, WALL)
+TAKEN: Final = duplicate_key("_id")
+OF_DELETES: Final[Mapping[str, tuple[tuple[object, ...], Sent[int]]]] = {
+    "answered": ((1,), Done(1, 1)),
+    "answered at last": ((NotApplied("no server"), Ambiguous("no reply"), 0), Done(0, 3)),
+    "not confirmed, then confirmed": ((NotDurable("no majority"), 0), Done(0, 2)),
+    "refused": ((Refused("no"),), NotDone(Refused("no"), 1)),
+    "never sent": ((NotApplied("a"), NotApplied("b"), NotApplied("c")), NotDone(NotApplied("c"), 3)),
+    "no reply": ((NotApplied("a"), Ambiguous("b"), NotApplied("c")), Unknown(NotApplied("c"), 3)),
+    "no reply, then refused": ((Ambiguous("a"), Refused("b")), Unknown(Refused("b"), 2)),
+    "never confirmed": ((NotDurable("a"),) * 3, Unknown(NotDurable("a"), 3)),
+}
+OF_INSERTS: Final[Mapping[str, tuple[tuple[object, ...], Sent[None]]]] = {
+    "answered": ((None,), Done(None, 1)),
+    "one's own": ((Ambiguous("a"), TAKEN, thing("a")), Done(None, 2)),
+    "one's own from an earlier life": ((TAKEN, thing("a")), Done(None, 1)),
+    "another's": ((TAKEN, thing("b")), NotDone(TAKEN, 1)),
+    "another's by now": ((Ambiguous("a"), TAKEN, thing("b")), Unknown(TAKEN, 2)),
+    "another's, gone again": ((TAKEN, None, None), Done(None, 2)),
+    "nobody can look": ((Ambiguous("a"), TAKEN, Ambiguous("b"), TAKEN, Ambiguous("c")), Unknown(TAKEN, 3)),
+    "confirmed by reading": ((NotDurable("a"), thing("a")), Done(None, 1)),
+    "taken back by a failover": ((NotDurable("a"), None, None), Done(None, 2)),
+    "refused": ((Refused("no"),), NotDone(Refused("no"), 1)),
+}
+THRICE: Final = Policy(backoff=Fixed(SECOND), attempts_max=3)
+
+
+def ended(program: Program[Any], replies: tuple[object, ...]) -> object:
+    """What the program ends with, when what it asks of the store is answered so; it uses up all the answers."""
+    left = list(replies)
+    reply: object = None
+    while isinstance(status := resume(program, reply), Asking):
+        match status.effect:
+            case Now():
+                reply = START
+            case Sleep(duration):
+                assert duration == SECOND
+                reply = None
+            case _:
+                reply = left.pop(0)
+    assert isinstance(status, Returned), status
+    assert not left
+    return status.value
+
+
+@pytest.mark.parametrize("course", OF_DELETES)
+def test_a_delete_ends_with_what_is_known_of_all_attempts(course: str) -> None:
+    replies, end = OF_DELETES[course]
+    assert ended(send(delete_one(ALL, KEY), Operation.RECOGNISED, THRICE), replies) == end
+
+
+@pytest.mark.parametrize("course", OF_INSERTS)
+def test_an_insert_ends_with_what_is_known_of_all_attempts(course: str) -> None:
+    replies, end = OF_INSERTS[course]
+    assert ended(insert(insert_one(ALL, thing("a")), lambda: looked("a"), THRICE), replies) == end
+
+
+def test_what_would_count_twice_is_not_sent_again() -> None:
+    """Law FA2, carried out."""
+    blind = update_one(ALL, KEY, Put(MADE_BY, "a"))
+    assert ended(send(blind, Operation.BLIND, THRICE), (Ambiguous("a"),)) == Unknown(Ambiguous("a"), 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: send(7, Operation.READ),  # type: ignore[arg-type]
+        lambda: send(delete_one(ALL, KEY), "a read"),  # type: ignore[arg-type]
+        lambda: send(delete_one(ALL, KEY), Operation.READ, 3),  # type: ignore[arg-type]
+        lambda: insert(insert_one(ALL, thing("a")), None),  # type: ignore[arg-type]
+    ],
+)
+def test_what_means_nothing_is_refused(wrong: Callable[[], Program[Any]]) -> None:
+    with pytest.raises(Misuse):
+        ended(wrong(), ())
+
+
+def test_what_is_said_says_what_to_do() -> None:
+    """Each end in a line."""
+    assert str(Done(1)) == "done (attempts: 1)"
+    assert str(NotDone(NotApplied("no server"), 2)) == "not done: no server (attempts: 2; send it again)"
+    assert "correct what was asked" in str(NotDone(Refused("no")))
+    assert "does no harm" in str(Unknown(Ambiguous("no reply")))
+    assert RETRIES.attempts_max == 8
