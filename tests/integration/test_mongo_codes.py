@@ -12,6 +12,7 @@ import pytest
 from bson.errors import InvalidBSON
 from pymongo.errors import (
     AutoReconnect,
+    BulkWriteError,
     CursorNotFound,
     DocumentTooLarge,
     DuplicateKeyError,
@@ -32,7 +33,7 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, R
 from tidegate.model.errors import Misuse
 from tidegate_adapters.mongo_attempts import Requests, before
 from tidegate_adapters.mongo_codes import CODES, LABELS, SILENT_LABELS
-from tidegate_adapters.mongo_errors import Before, DriverError, failure
+from tidegate_adapters.mongo_errors import Before, DriverError, failure, failure_of_many
 
 Raw: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = type[Failure]
@@ -223,6 +224,45 @@ def test_what_could_not_be_asked_is_a_misuse(error: DriverError) -> None:
     """It is raised to the caller, not raised into the program."""
     with pytest.raises(Misuse):
         failure(error, Before.UNKNOWN)
+
+
+# Of many documents
+
+
+def in_bulk(*codes: int, matched: int = 0, concern: int | None = None) -> BulkWriteError:
+    """What the driver raises of a bulk of which some updates were refused."""
+    wrong = [{"index": index, "code": code, "errmsg": "as the server says"} for index, code in enumerate(codes)]
+    concerns = [] if concern is None else [{"code": concern, "errmsg": "as the server says"}]
+    return BulkWriteError({"writeErrors": wrong, "writeConcernErrors": concerns, "nMatched": matched})
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "open_", "never"),
+    [
+        *((said(code), Ambiguous, Ambiguous, NotApplied) for code in (189, 10107, 112, 388, 91, 424242)),
+        *((said(code), Refused, Ambiguous, Refused) for code in (13, 73)),
+        *((said(code, WriteError), Ambiguous, Ambiguous, Refused) for code in (14, 121)),
+        (DuplicateKeyError("", 11000, {"code": 11000, "keyPattern": {"a": 1}}), Ambiguous, Ambiguous, Refused),
+        (said(189, errorLabels=["NoWritesPerformed"]), NotApplied, Ambiguous, NotApplied),
+        (said(462, errorLabels=["RetryableError"]), NotApplied, Ambiguous, NotApplied),
+        (DocumentTooLarge("large"), Refused, Ambiguous, Refused),
+        (AutoReconnect("gone"), Ambiguous, Ambiguous, NotApplied),
+        (WriteConcernError("", 64, {"code": 64}), NotDurable, NotDurable, NotApplied),
+        (in_bulk(14, 121), Refused, Ambiguous, Refused),
+        (in_bulk(14, 112), Ambiguous, Ambiguous, Ambiguous),
+        (in_bulk(14, matched=1), Ambiguous, Ambiguous, Ambiguous),
+        (in_bulk(14, matched=1, concern=64), Ambiguous, Ambiguous, Ambiguous),
+        (in_bulk(matched=2, concern=64), NotDurable, NotDurable, NotDurable),
+    ],
+    ids=str,
+)
+def test_of_many_a_part_may_have_been_done(
+    error: DriverError, outcome: Outcome, open_: Outcome, never: Outcome
+) -> None:
+    """A no is one where the whole request was turned away, or where the bulk says that it matched nothing."""
+    expected = {Before.NOTHING: outcome, Before.OPEN: open_, Before.NEVER: never}
+
+    assert {known: type(failure_of_many(error, known)) for known in expected} == expected
 
 
 # What is known of the driver's other requests

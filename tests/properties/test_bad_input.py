@@ -39,11 +39,12 @@ from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import PARTS
 from tidegate.consumer.watermark import OffsetTracker
 from tidegate.model import documents
-from tidegate.model.documents import Document, Foreign
+from tidegate.model.documents import ID, Add, Document, Eq, Field, Foreign
 from tidegate.model.documents import value as values_module
 from tidegate.model.effects import Ambiguous, Effect, Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import WALL, Instant
+from tidegate.model.operations import bulk_update, update_one
 from tidegate.triggers.conditions import Composite, Logic, OnEvent
 
 pytestmark = pytest.mark.xdist_group("bad input")  # its values are made once, in one process
@@ -282,6 +283,7 @@ class Pool:
         chance = random.Random(6)
         self._keep(Foreign("objectId", bytes(12)))
         self._keep(PARTS)
+        self._keep(bulk_update(update_one("c", Eq(ID, "x"), Add(Field("n"), 1))))
         self._keep(ConsumerRules())
         state = fanout.Fanout()
         for event in (fanout.WindowOpened((1, 2)), fanout.WindowArranged(0, fanout.Tasks(((1,), (1, 2))))):

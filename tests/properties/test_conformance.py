@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, cast, get_args
 
 import attrs
 import pytest
@@ -18,12 +18,14 @@ from tidegate.model.documents import ID, AddToSet, AllOf, Document, Eq, Push, Pu
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import (
+    BulkUpdate,
+    DeleteMany,
     DeleteOne,
-    FindAll,
     FindOne,
     FindOneAndUpdate,
     InsertOne,
     Operation,
+    UpdateMany,
     UpdateOne,
     UpsertOne,
     insert_one,
@@ -51,7 +53,8 @@ def asked(operations: tuple[Operation, ...], store: Store) -> tuple[tuple[object
             asks = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
         except StopIteration as stop:
             return stop.value, world
-        assert isinstance(asks, (FindOne, FindAll, FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne))
+        assert isinstance(asks, get_args(Operation))
+        asks = cast("Operation", asks)
         world, reply = store(asks, world.write(CLOCK, world.read(CLOCK) + SECOND))
 
 
@@ -193,9 +196,36 @@ def a_clock_that_stands(operation: Operation, world: World) -> tuple[World, obje
     return after.write(CLOCK, world.read(CLOCK)), reply
 
 
+def updates_the_first(operation: Operation, world: World) -> tuple[World, object]:
+    """An update of many changes one document."""
+    if isinstance(operation, UpdateMany):
+        operation = UpdateOne(operation.collection, operation.where, operation.updates)
+    return right(operation, world)
+
+
+def does_not_count(operation: Operation, world: World) -> tuple[World, object]:
+    """A deletion of many answers nothing."""
+    if isinstance(operation, DeleteMany):
+        world, _ = right(operation, world)
+        return world, 0
+    return right(operation, world)
+
+
+def keeps_an_order(operation: Operation, world: World) -> tuple[World, object]:
+    """A bulk ends with the first of its updates that is refused."""
+    if isinstance(operation, BulkUpdate):
+        for update in operation.updates:
+            world, reply = right(update, world)
+            if isinstance(reply, Failure):
+                return world, reply
+        return world, len(operation.updates)
+    return right(operation, world)
+
+
 WRONG: tuple[Store, ...] = (
     overwrites, forgets_the_version, answers_before, half_done, refuses_nothing, always_deletes, upserts,
     inserts_the_bare_id, loose, unbounded, adds_again, in_the_given_order, null_is_not_missing, a_clock_that_stands,
+    updates_the_first, does_not_count, keeps_an_order,
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
     with connect(uri) as client:
         handle = choosing(documents(Mongo(client, "services")), local())
 
-Each operation of `tidegate.model.operations` is one command on one document. Values are always literals: filters compare with
+Each operation of `tidegate.model.operations` is one command, which is atomic for each document. Values are always literals: filters compare with
 an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as {"$gt": ""} has nowhere to be an operator.
 
 The store's time is what the primary answers to `hello`: the same clock that `$$NOW` and `$currentDate` read, from a command
@@ -18,7 +18,8 @@ is used as it is: its deadlines and its `retryWrites` are the caller's.
 
 With `retryWrites`, the driver sends a write again, and the first request may be carried out after the second one was
 answered with a no, or has matched nothing. A client of `connect` tells of each request, and both are `Ambiguous` then
-(`tidegate_adapters.mongo_attempts`).
+(`tidegate_adapters.mongo_attempts`). Updates and deletions of many are sent once, whatever the client; a bulk of updates of
+one document each is sent again like these, and what matched in the first request is counted in the reply to the second.
 
 Known not to work
     - With a client that does not tell of each request, and has `retryWrites`, a write that was refused or matched nothing may
@@ -73,11 +74,13 @@ from tidegate.model.documents import (
     Remove,
     Update,
 )
-from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.effects import Ambiguous, Failure, NotApplied
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import (
     NO_INDEXES,
+    BulkUpdate,
+    DeleteMany,
     DeleteOne,
     FindAll,
     FindOne,
@@ -86,6 +89,7 @@ from tidegate.model.operations import (
     Operation,
     StoreTime,
     Unique,
+    UpdateMany,
     UpdateOne,
     UpsertOne,
     check_unique,
@@ -94,13 +98,14 @@ from tidegate.model.operations import (
 try:
     import pymongo
     from pymongo import AsyncMongoClient, MongoClient, ReadPreference, ReturnDocument, WriteConcern
+    from pymongo import UpdateOne as RawUpdate
     from pymongo.client_options import ClientOptions
     from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
     from pymongo.read_concern import ReadConcern
 
     from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
-    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_many
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
@@ -159,7 +164,7 @@ class Mongo:
                 self._is_replicated = True
             answer = asked.send(self._handles)
         except DRIVER_ERRORS as error:
-            return failure(error, self._before(requests, error))
+            return _failed(error, effect, self._before(requests, error))
         finally:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
@@ -201,7 +206,7 @@ class AsyncMongo:
                 self._is_replicated = True
             answer = await asked.send(self._handles)
         except DRIVER_ERRORS as error:
-            return failure(error, self._before(requests, error))
+            return _failed(error, effect, self._before(requests, error))
         finally:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
@@ -232,9 +237,17 @@ def _before(
     return lambda *_: known
 
 
+_MANY: Final = (UpdateMany, DeleteMany, BulkUpdate)
+
+
+def _failed(error: DriverError, effect: Operation | StoreTime, known: Before) -> Failure:
+    return (failure_of_many if isinstance(effect, _MANY) else failure)(error, known)
+
+
 def _replied(reply: object, effect: Operation | StoreTime, known: Before) -> object:
     """The reply; a write that matched nothing may do so yet where an earlier request for it is under way."""
-    if known is Before.OPEN and reply in (None, 0) and not isinstance(effect, InsertOne):
+    is_short = reply != len(effect.updates) if isinstance(effect, BulkUpdate) else reply in (None, 0)
+    if known is Before.OPEN and is_short and not isinstance(effect, InsertOne):
         return Ambiguous("an earlier request may have been done: nothing matched")
     return reply
 
@@ -408,6 +421,16 @@ def _on_collection(effect: Operation) -> tuple[Callable[[Any], Any], Callable[[A
             return (methodcaller("insert_one", stored(doc, collection)), lambda _: None)
         case DeleteOne(_, where):
             return (methodcaller("delete_one", condition(where)), lambda answer: answer.deleted_count)
+        case UpdateMany(_, where, updates):
+            return (
+                methodcaller("update_many", condition(where), changes(updates)),
+                lambda answer: answer.matched_count,
+            )
+        case DeleteMany(_, where):
+            return (methodcaller("delete_many", condition(where)), lambda answer: answer.deleted_count)
+        case BulkUpdate(each):
+            bulk = [RawUpdate(condition(one.where), changes(one.updates)) for one in each]
+            return (methodcaller("bulk_write", bulk, ordered=False), lambda answer: answer.matched_count)
         case _:
             raise _unknown(effect)
 

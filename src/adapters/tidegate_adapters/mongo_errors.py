@@ -24,6 +24,11 @@ is carried out all the same. So it counts what is known of the other requests fo
                     request. Any other no is taken as it is: else a key that is stored already could never be told from
                     one that is not
 
+A write of many documents (`failure_of_many`) may have been done in part before anything was said of it. A no is believed only
+where the server says that nothing was written, or turns the whole request away for good, or where nothing was sent. A bulk
+without an order says a no to some of its updates and carries the others out: `Refused` if it matched none, `Ambiguous`
+if it did.
+
 Reasons name the error and its code, and never quote the server: its texts repeat keys, values and whole documents.
 
 Known not to work
@@ -43,6 +48,7 @@ from typing import Any, Final, TypeAlias, cast, final
 
 from bson.errors import BSONError, InvalidDocument, InvalidStringData
 from pymongo.errors import (
+    BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
     DocumentTooLarge,
@@ -54,13 +60,14 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
     WaitQueueTimeoutError,
     WriteConcernError,
+    WriteError,
 )
 
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused, duplicate_key
 from tidegate.model.errors import Misuse
 from tidegate_adapters.mongo_codes import LABELS, Meaning, Reply, meaning
 
-__all__ = ["DRIVER_ERRORS", "Before", "DriverError", "failure", "is_said_by", "wrote_nothing"]
+__all__ = ["DRIVER_ERRORS", "Before", "DriverError", "failure", "failure_of_many", "is_said_by", "wrote_nothing"]
 
 
 DriverError: TypeAlias = PyMongoError | BSONError | OverflowError
@@ -134,6 +141,47 @@ def failure(error: DriverError, before: Before) -> Failure:
         index: Mapping[str, Any] = _details_of(error).get("keyPattern", {})
         return duplicate_key(*index)
     return said.outcome(reason)
+
+
+def failure_of_many(error: DriverError, before: Before) -> Failure:
+    """The same of a write that may change several documents: a part of it may have been done.
+
+    Args:
+        error: What pymongo raised.
+        before: What is known of the other requests for the same operation.
+
+    Returns:
+        The reply to the program.
+
+    Raises:
+        Misuse: The operation could not be asked for at all.
+    """
+    if isinstance(error, BulkWriteError):
+        return _of_bulk(error, before)
+    said = failure(error, before)
+    is_of_all = (
+        before is Before.NEVER or _labelled(error) or (type(said) is Refused and not isinstance(error, WriteError))
+    )
+    if type(said) not in {Refused, NotApplied} or is_of_all:
+        return said
+    return Ambiguous(f"a part may have been done: {said.reason}")
+
+
+def _of_bulk(error: BulkWriteError, before: Before) -> Failure:
+    """What it comes to: each of its updates was done, matched nothing, or was refused."""
+    wrong, matched = error.details["writeErrors"], error.details["nMatched"]
+    codes = sorted({each["code"] for each in wrong})
+    reason = f"{len(wrong)} of a bulk refused, {matched} matched ({type(error).__name__}{''.join(f' {code}' for code in codes)})"
+    if not wrong:
+        return NotDurable(f"{_UNCONFIRMED.reason} ({type(error).__name__})")
+    said = [meaning(code, ()) for code in codes]
+    is_no = before is not Before.OPEN and not matched and all(each and each.outcome is Refused for each in said)
+    return (Refused if is_no else Ambiguous)(reason)
+
+
+def _labelled(error: DriverError) -> bool:
+    """Does the server say of the request as a whole that it wrote nothing?"""
+    return any(isinstance(error, PyMongoError) and error.has_error_label(label) for label in LABELS)
 
 
 def is_said_by(reply: Reply, error: DriverError) -> bool:

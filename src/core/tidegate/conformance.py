@@ -18,7 +18,7 @@ The store's clock is its own: it is read by letting the store put its time, and 
 
 Known not to work
     - A filter that several documents match: which of them is taken is not promised, so `agreement` needs filters that at
-      most one matches.
+      most one matches; of `UpdateMany` and `DeleteMany`, that no document matches which it did not insert.
     - What needs two clients at once, or a crash: durability and atomicity are for tests with the real thing.
 """
 
@@ -59,24 +59,29 @@ from tidegate.model.documents import (
     exactly,
     show,
 )
-from tidegate.model.effects import DUPLICATE_KEY, Failure, Refused
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, Refused
 from tidegate.model.instants import MINUTE, Instant
 from tidegate.model.operations import (
+    BulkUpdate,
     FindOneAndUpdate,
     InsertOne,
     Operation,
+    UpdateMany,
     UpdateOne,
     UpsertOne,
+    bulk_update,
+    delete_many,
     delete_one,
     find_one,
     find_one_and_update,
     insert_one,
+    update_many,
     update_one,
     upsert_one,
 )
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_tuple, check_type
-from tidegate.sim.world import CLOCK, Key, Plain, World, perform, pinned
+from tidegate.sim.world import CLOCK, MANY, Key, Plain, World, perform, pinned
 
 __all__ = ["PROBED", "Breach", "Disagreement", "agreement", "breaches", "probes"]
 
@@ -139,11 +144,11 @@ _Key: TypeAlias = "tuple[str, Key]"
 
 
 async def _answer(operation: Operation) -> object:
-    """What the store answers; a refusal is an answer too."""
+    """What the store answers; a refusal is an answer too, and of many documents also that some were refused."""
     try:
         return await operation
     except Failure as failure:
-        if not isinstance(failure, Refused):
+        if not isinstance(failure, (Refused, Ambiguous) if isinstance(operation, MANY) else Refused):
             raise
         return failure.fresh()
 
@@ -155,11 +160,17 @@ async def _cleared(keys: Iterable[_Key]) -> None:
 
 def _put_time(operation: Operation, held: list[Document | None]) -> Instant | None:
     """The time that the store has just put, if it was asked to."""
-    if not isinstance(operation, (FindOneAndUpdate, UpdateOne, UpsertOne)):
-        return None
-    fields = [update.field for update in operation.updates if isinstance(update, PutServerTime)]
+    fields = [update.field for update in _updates_of(operation) if isinstance(update, PutServerTime)]
     times = (doc.held(field) for doc in held if doc is not None for field in fields)
     return max((time for time in times if isinstance(time, Instant)), key=lambda time: time.at, default=None)
+
+
+def _updates_of(operation: Operation) -> tuple[Update, ...]:
+    if isinstance(operation, BulkUpdate):
+        return tuple(update for each in operation.updates for update in each.updates)
+    if isinstance(operation, (FindOneAndUpdate, UpdateOne, UpsertOne, UpdateMany)):
+        return operation.updates
+    return ()
 
 
 def _compared(operation: Operation, expected: object, actual: object, about: str = "the answer") -> Disagreement | None:
@@ -222,6 +233,7 @@ def probes(collection: str) -> tuple[Operation, ...]:
         *_compare_and_set(collection),
         *_about_arrays(collection),
         *_refused(collection),
+        *_many(collection),
         find_one_and_update(collection, x, PutServerTime(_AT)),
         *(find_one(collection, AllOf((x, OlderThan(_AT, age)))) for age in (_DAY, -_DAY)),
         find_one(collection, AllOf((y, OlderThan(_AT, -_DAY)))),
@@ -293,6 +305,24 @@ def _refused(collection: str) -> Iterator[Operation]:
     yield find_one_and_update(collection, x, Push(Field["tuple[object, ...]"]("n"), 1))
     yield find_one_and_update(collection, x, AddToSet(Field["tuple[object, ...]"]("n"), 1), Remove(_LIST))
     yield update_one(collection, x, Add(_COUNT, -1))
+
+
+def _many(collection: str) -> Iterator[Operation]:
+    """Each document that matches, and no other; of a bulk each update by itself, and one total."""
+    both, which = In(ID, PROBED), Field[str]("which")
+    yield update_many(collection, both, Put(which, "all"))
+    yield update_many(collection, AllOf((both, Eq(Field[int]("version"), -1))), Put(which, "none"))
+    yield bulk_update(
+        update_one(collection, AllOf((Eq(ID, _X), Eq(which, "all"))), Put(which, "x")),
+        update_one(collection, AllOf((Eq(ID, _Y), Eq(which, "x"))), Put(which, "y")),
+    )
+    yield bulk_update(
+        update_one(collection, Eq(ID, _X), Add(Field[int]("which"), 1)),
+        update_one(collection, Eq(ID, _Y), Put(which, "y")),
+    )
+    yield bulk_update(update_one(collection, Eq(ID, _X), Add(Field[int]("which"), 1)))
+    yield delete_many(collection, AllOf((both, Eq(which, "x"))))
+    yield insert_one(collection, Document.of({"_id": _X, "n": 1}))
 
 
 # --- a log --------------------------------------------------------------------------------------------------------------

@@ -29,6 +29,9 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
     FOUND_MAX,
+    UPDATES_MAX,
+    BulkUpdate,
+    DeleteMany,
     DeleteOne,
     FindAll,
     FindOne,
@@ -36,14 +39,18 @@ from tidegate.model.operations import (
     InsertOne,
     Operation,
     Unique,
+    UpdateMany,
     UpdateOne,
     UpsertOne,
+    bulk_update,
     check_unique,
+    delete_many,
     delete_one,
     find_all,
     find_one,
     find_one_and_update,
     insert_one,
+    update_many,
     update_one,
     upsert_one,
 )
@@ -63,6 +70,9 @@ ON: Final[dict[str, Callable[[str], Operation]]] = {
     "upsert_one": lambda collection: upsert_one(collection, WHERE, Put(COUNT, 1)),
     "insert_one": lambda collection: insert_one(collection, DOC),
     "delete_one": lambda collection: delete_one(collection, WHERE),
+    "update_many": lambda collection: update_many(collection, WHERE, Put(COUNT, 1)),
+    "delete_many": lambda collection: delete_many(collection, WHERE),
+    "bulk_update": lambda collection: bulk_update(update_one(collection, WHERE, Put(COUNT, 1))),
 }
 """Each operation, on a collection."""
 
@@ -108,8 +118,8 @@ def test_any_other_name_is_taken(operation: str, good: str) -> None:
 # --- what is looked for -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operation", [find_one, delete_one])
-def test_several_filters_must_all_match(operation: Callable[..., FindOne | DeleteOne]) -> None:
+@pytest.mark.parametrize("operation", [find_one, delete_one, delete_many])
+def test_several_filters_must_all_match(operation: Callable[..., FindOne | DeleteOne | DeleteMany]) -> None:
     """One filter stands for itself, several are one that asks for all of them, and without any nothing is asked for."""
     assert operation("c", WHERE).where == WHERE
     assert operation("c", WHERE, Exists(COUNT)).where == AllOf((WHERE, Exists(COUNT)))
@@ -145,9 +155,9 @@ def test_a_unique_index_names_its_fields(unique: Unique, said: str) -> None:
 # --- updates ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operation", [find_one_and_update, update_one, upsert_one])
+@pytest.mark.parametrize("operation", [find_one_and_update, update_one, upsert_one, update_many])
 def test_updates_touch_different_fields_and_never_the_id(
-    operation: Callable[..., FindOneAndUpdate | UpdateOne | UpsertOne],
+    operation: Callable[..., FindOneAndUpdate | UpdateOne | UpsertOne | UpdateMany],
 ) -> None:
     """MongoDB refuses two updates of a field, and the id of a document never changes."""
     with pytest.raises(Misuse, match="changes nothing"):
@@ -177,6 +187,36 @@ def test_an_upsert_says_what_it_inserts(where: Filter, why: str) -> None:
         _ = upsert_one("c", where, Add(COUNT, 1))
 
     assert str(where) not in str(raised.value)
+
+
+def bumped(*where: Filter, collection: str = "c") -> tuple[UpdateOne, ...]:
+    return tuple(update_one(collection, each, Add(COUNT, 1)) for each in where)
+
+
+@pytest.mark.parametrize(
+    ("updates", "why"),
+    [
+        ((), "0 cannot be a number of updates"),
+        (bumped(*(Eq(ID, number) for number in range(UPDATES_MAX + 1))), "cannot be a number of updates"),
+        ((delete_one("c", WHERE),), "an update of one document"),
+        (bumped(WHERE, Eq(COUNT, 1)), "without an id"),
+        (bumped(WHERE, AnyOf((WHERE, WHERE))), "without an id"),
+        (bumped(WHERE, AllOf((Eq(COUNT, 1), WHERE))), "two updates of one document"),
+        ((*bumped(WHERE), *bumped(Eq(ID, "y"), collection="d")), "several collections"),
+    ],
+)
+def test_a_bulk_is_of_updates_that_can_be_told_apart(updates: tuple[UpdateOne, ...], why: str) -> None:
+    """Each of a document of its own, by its id, in one collection, and no more than one find reads back."""
+    with pytest.raises(Misuse, match=why) as raised:
+        _ = bulk_update(*updates)
+
+    assert str(WHERE) not in str(raised.value)
+
+
+def test_a_bulk_takes_as_many_as_a_find_replies() -> None:
+    """Ids of different types are different."""
+    assert len(bulk_update(*bumped(*(Eq(ID, number) for number in range(FOUND_MAX)))).updates) == FOUND_MAX
+    assert bulk_update(*bumped(Eq(ID, 1), Eq(ID, "1"))).collection == "c"
 
 
 # --- inserts ----------------------------------------------------------------------------------------------------------
@@ -252,6 +292,12 @@ EITHER: Final[Filter] = AnyOf((Eq(STATUS, "free"), Eq(COUNT, 0)))
         (upsert_one("c", WHERE, Add(COUNT, 1)), 'upsert in c where _id = "x": count += 1'),
         (insert_one("c", Document.of({"_id": 7, "n": None})), "insert into c: {_id: 7, n: null}"),
         (delete_one("c", Exists(NAMES)), "delete c where has names"),
+        (update_many("c", Exists(NAMES), Add(COUNT, 1)), "update all of c where has names: count += 1"),
+        (delete_many("c", Exists(NAMES)), "delete all of c where has names"),
+        (
+            bulk_update(update_one("c", WHERE, Add(COUNT, 1)), update_one("c", Eq(ID, "y"), Remove(COUNT))),
+            'in bulk: update c where _id = "x": count += 1; update c where _id = "y": remove count',
+        ),
     ],
 )
 def test_an_operation_is_one_line_that_a_person_can_read(operation: Operation, text: str) -> None:
@@ -268,8 +314,19 @@ def test_no_value_forges_a_line(hostile: str) -> None:
     assert all(str(operation).isprintable() for operation in (insert_one("c", doc), find_one("c", Eq(ID, hostile))))
 
 
-def test_there_are_seven_operations() -> None:
-    """What a program may ask of a document store; each is one command, on one document if it writes."""
+def test_there_are_ten_operations() -> None:
+    """What a program may ask of a document store; each is one command."""
     made = {type(ON[name]("c")) for name in ON}
 
-    assert made == {FindOne, FindAll, FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne}
+    assert made == {
+        FindOne,
+        FindAll,
+        FindOneAndUpdate,
+        UpdateOne,
+        UpsertOne,
+        InsertOne,
+        DeleteOne,
+        UpdateMany,
+        DeleteMany,
+        BulkUpdate,
+    }

@@ -18,6 +18,7 @@ from tidegate.model.documents import (
     AnyOf,
     Document,
     Eq,
+    Exists,
     Field,
     Not,
     OlderThan,
@@ -28,7 +29,15 @@ from tidegate.model.documents import (
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
-from tidegate.model.operations import delete_one, find_one, find_one_and_update, update_one
+from tidegate.model.operations import (
+    bulk_update,
+    delete_many,
+    delete_one,
+    find_one,
+    find_one_and_update,
+    update_many,
+    update_one,
+)
 from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
@@ -40,11 +49,13 @@ from tidegate.sim.world import (
     CLOCK,
     FLIGHT,
     MOVES,
+    Many,
     Meaning,
     Outcomes,
     Plain,
     World,
     calling,
+    contents,
     document,
     life,
     notes,
@@ -397,6 +408,58 @@ def test_late_requests_overtake_each_other(values: tuple[object, object]) -> Non
     under_way = [here.world for here in found.states.values() if len(here.read(FLIGHT)) == 2]
     assert len(under_way) == 1
     assert len(list(Network().steps(under_way[0]))) == len({(type(value), value) for value in values})
+
+
+# --- many documents -----------------------------------------------------------------------------------------------------
+
+
+MANY: Final[tuple[Many, ...]] = (
+    update_many("rows", Exists(ID), Add(N, 1)),
+    bulk_update(*(update_one("rows", Eq(ID, key), Add(N, 1)) for key in "xyz")),
+    delete_many("rows", Exists(ID)),
+)
+
+
+async def writes_many(effect: Many) -> str:
+    try:
+        return str(await effect)
+    except Ambiguous:
+        return "?"
+
+
+def of_many(effect: Many, fault: Fault) -> set[tuple[str, int, str]]:
+    """How the process stands, how much is under way, and which documents are as they were, in every state."""
+    rows = tuple(Document.of({"_id": key, "n": 0}) for key in "xyz")
+    made = Scenario(
+        name="many",
+        summary="",
+        world=world_with({"rows": rows}),
+        actors=(Process("p0", factory(writes_many, effect), Faults.of(fault)), Network()),
+        budget=1,
+    )
+    return {
+        (
+            str(here.status("p0")).removeprefix("finished: "),
+            len(here.read(FLIGHT)),
+            "".join(str(doc[ID]) for doc in contents(here, "rows") if doc[N] == 0),
+        )
+        for here in checked(made).states.values()
+        if isinstance(here.status("p0"), Returned)
+    }
+
+
+@pytest.mark.parametrize("effect", MANY, ids=str)
+def test_a_write_of_many_may_end_after_any_of_them(effect: Many) -> None:
+    """Nobody is told which."""
+    some = {"x", "y", "z", "xy", "xz", "yz"}
+    assert of_many(effect, Fault.PARTLY_DONE) == {('"3"', 0, ""), *(('"?"', 0, left) for left in some)}
+
+
+@pytest.mark.parametrize("effect", MANY, ids=str)
+def test_a_late_write_of_many_is_seen_in_parts(effect: Many) -> None:
+    """Once it has begun, its documents are written one by one, in any order."""
+    late = {("xyz", 1), ("xyz", 3), ("xy", 2), ("xz", 2), ("yz", 2), ("x", 1), ("y", 1), ("z", 1), ("", 0)}
+    assert of_many(effect, Fault.LATE) == {('"3"', 0, ""), *(('"?"', flying, left) for left, flying in late)}
 
 
 # --- time ---------------------------------------------------------------------------------------------------------------

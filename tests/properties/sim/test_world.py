@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import combinations
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 import pytest
@@ -32,19 +32,24 @@ from tidegate.model.documents import (
     equal,
     size_of,
 )
-from tidegate.model.effects import DUPLICATE_KEY, Call, Effect, Note, Now, Refused, Sleep
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Call, Effect, Note, Now, Refused, Sleep
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import (
+    DeleteMany,
     FindOneAndUpdate,
     InsertOne,
+    UpdateMany,
     UpdateOne,
     UpsertOne,
+    bulk_update,
+    delete_many,
     delete_one,
     find_all,
     find_one,
     find_one_and_update,
     insert_one,
+    update_many,
     update_one,
     upsert_one,
 )
@@ -57,6 +62,7 @@ from tidegate.sim.world import (
     CLOCK,
     Cell,
     Flying,
+    Many,
     Plain,
     World,
     calling,
@@ -66,6 +72,7 @@ from tidegate.sim.world import (
     journal,
     journaled,
     notes,
+    parts,
     perform,
     uniques,
     wakes,
@@ -193,6 +200,75 @@ def test_a_write_changes_the_first_document_that_matches() -> None:
     assert reply == row(n=6)
     assert rows(world) == (row(n=6), B)
     assert outcome(update_one("rows", Exists(N), Add(N, 5))) == (world, 1)
+
+
+Done: TypeAlias = Callable[[Many, World], tuple[World, object]]
+
+
+def check_wo4(done: Done) -> None:
+    many = st.one_of(
+        st.builds(UpdateMany, st.just("rows"), filters(), updates()),
+        st.builds(DeleteMany, st.just("rows"), filters()),
+        st.builds(lambda one, two: bulk_update(*one, *two), bumps("a"), bumps("b")),
+    )
+
+    @given(effect=many, is_backwards=st.booleans())
+    @example(effect=UpdateMany("rows", In(ID, ("a", "b")), (Add(N, 1),)), is_backwards=True)
+    def law(effect: Many, *, is_backwards: bool) -> None:
+        one_by_one: World = WORLD
+        total = 0
+        for part in parts(effect, WORLD)[:: -1 if is_backwards else 1]:
+            one_by_one, reply = outcome(part, one_by_one)
+            if isinstance(reply, Refused):
+                return
+            total += cast("int", reply)
+        world, reply = done(effect, WORLD)
+        assert ({*contents(world, "rows")}, reply) == ({*contents(one_by_one, "rows")}, total)
+
+    law()
+
+
+def bumps(key: str) -> st.SearchStrategy[tuple[UpdateOne, ...]]:
+    """An update of the document, or none at all."""
+    made = st.builds(UpdateOne, st.just("rows"), st.just(AllOf((Eq(ID, key), Exists(N)))), updates())
+    return st.lists(made, min_size=1, max_size=1).map(tuple)
+
+
+def test_a_write_of_many_comes_to_what_its_parts_come_to() -> None:
+    """Law WO4. And one that ends a document too soon does not."""
+    check_wo4(outcome)
+
+    def ends_too_soon(effect: Many, world: World) -> tuple[World, object]:
+        each = parts(effect, world)
+        for part in each[:-1]:
+            world, _ = outcome(part, world)
+        return world, len(each)
+
+    with pytest.raises(AssertionError):
+        check_wo4(ends_too_soon)
+
+
+@pytest.mark.parametrize(
+    ("effect", "left", "reply"),
+    [
+        (update_many("rows", Exists(N), Add(N, -1)), [(0,), (1,)], 2),
+        (update_many("rows", Exists(N), Add(N, 1)), [(1,), (2,)], Ambiguous),
+        (update_many("rows", Eq(N, 2), Add(N, 1)), [(1,), (3,)], 1),
+        (update_many("rows", Eq(ID, "none"), Add(N, 1)), [(1,), (2,)], 0),
+        (delete_many("rows", Eq(N, 2)), [(1,)], 1),
+        (delete_many("rows", Exists(ID)), [], 2),
+        (update_many("rows", Exists(N), Put(N, 9)), [(9,), (2,)], Ambiguous),
+        (bulk_update(*(update_one("rows", Eq(ID, key), Put(N, 2)) for key in "ab")), [(1,), (2,)], Ambiguous),
+        (bulk_update(update_one("rows", Eq(ID, "a"), Put(N, 2))), [(1,), (2,)], Refused),
+        (bulk_update(*(update_one("rows", Eq(ID, key), Add(N, 9)) for key in "axb")), [(10,), (11,)], 2),
+    ],
+    ids=str,
+)
+def test_what_a_write_of_many_answers(effect: Many, left: list[tuple[int]], reply: object) -> None:
+    """How many, where all went well; a refusal only where nothing was done. No two rows have the same number."""
+    world, found = outcome(effect, world_with({"rows": (A, B)}, {"rows": ((N,),)}))
+    assert [(doc[N],) for doc in contents(world, "rows")] == left
+    assert (found if isinstance(reply, int) else type(found)) == reply
 
 
 def test_natural_order_is_the_order_of_insertion() -> None:

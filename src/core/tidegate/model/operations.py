@@ -1,4 +1,4 @@
-"""What a program may ask of a document store: each is one atomic command, on one document if it writes.
+"""What a program may ask of a document store: each is one command, and what it does to one document is atomic.
 
     FindOne            a document that matches, or None; all of it, or these fields
     FindAll            the documents that match, in the order of their ids, as they were at one time; likewise
@@ -7,7 +7,22 @@
     UpsertOne          the document as it is after the updates; one that the filter describes is inserted if none matched
     InsertOne          nothing; Refused where the id is taken
     DeleteOne          how many documents were deleted: 0 or 1
+    UpdateMany         how many documents matched; each of them is updated
+    DeleteMany         how many documents were deleted: all that matched
+    BulkUpdate         how many of these UpdateOne matched, all together
     StoreTime          the store's time
+
+The last three writes are not atomic over documents. A server carries them out one document after the other, in an order of
+its own: others may look, and write, in between, and where it stops midway, a part stays done. So
+
+    a total        says how many, never which
+    Ambiguous      none, some or all of it may be done; also where a document is refused after others were changed
+    Refused        nothing was done
+    NotDurable     all was done, and a majority has not confirmed all of it
+
+and whoever needs to know which looks: each document has to show it, as by a version or the id of a request. No driver sends
+`UpdateMany` or `DeleteMany` a second time. Who does that himself changes again what still matches, so an update of many is
+to change what its filter asks for.
 
 A write is Refused where a unique index (`Unique`) would have the same values twice, as MongoDB has it: a missing field
 counts as null, an array as each of its elements, and numbers are compared by value.
@@ -53,15 +68,17 @@ from tidegate.model.instants import Instant
 from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
-    "FOUND_MAX", "NO_INDEXES", "DeleteOne", "FindAll", "FindOne", "FindOneAndUpdate", "InsertOne", "Operation", "StoreTime", "Unique",
-    "UpdateOne", "UpsertOne", "check_collection", "check_inserted", "check_unique", "delete_one", "find_all", "find_one", "find_one_and_update",
-    "insert_one", "is_key", "update_one", "upsert_one",
+    "FOUND_MAX", "NO_INDEXES", "UPDATES_MAX", "BulkUpdate", "DeleteMany", "DeleteOne", "FindAll", "FindOne", "FindOneAndUpdate", "InsertOne", "Operation", "StoreTime", "Unique",
+    "UpdateMany", "UpdateOne", "UpsertOne", "bulk_update", "check_collection", "check_inserted", "check_unique", "delete_many", "delete_one", "find_all", "find_one", "find_one_and_update",
+    "insert_one", "is_key", "update_many", "update_one", "upsert_one",
 ]  # fmt: skip
 
 _COLLECTION_BYTES_MAX: Final = 191
 """MongoDB takes 255 for the names of a database and of a collection with a dot between them, 63 of them for the database."""
 FOUND_MAX: Final = 1_000
 """How many documents one find replies at most; for more, ask again after the last id (`after`)."""
+UPDATES_MAX: Final = FOUND_MAX
+"""How many updates one bulk has at most, so that one find reads back what became of them."""
 
 Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
 """The unique indexes of each collection, besides that of the ids, which every collection has."""
@@ -132,6 +149,18 @@ def _check_described(where: Filter) -> None:
         raise Misuse(
             "an upsert that contradicts itself", why="it asks for a field twice", todo="ask for each field once"
         )
+
+
+def _key_of(where: Filter) -> Value:
+    """The id that the filter asks for; Misuse if it asks for none."""
+    keys = [each.value for each in equalities(where) if each.field == ID and is_key(each.value)]
+    if not keys:
+        raise Misuse(
+            "an update without an id in a bulk",
+            why="the reply is a total, so that only the document shows what became of its update",
+            todo="ask for the id: AllOf((Eq(ID, ...), ...)), or use update_many",
+        )
+    return keys[0]
 
 
 def is_key(value: object) -> bool:
@@ -307,6 +336,78 @@ class DeleteOne(Effect[int]):
 
 
 @final
+@attrs.frozen(cache_hash=True)
+class UpdateMany(Effect[int]):
+    """Updates each document that matches, one after the other, and replies how many matched.
+
+    Where one of them cannot be changed so, no more are: `Ambiguous`, for those before it are.
+    """
+
+    collection: str
+    where: Filter
+    updates: tuple[Update, ...]
+
+    def __attrs_post_init__(self) -> None:
+        _check_query(self.collection, self.where)
+        _check_updates(self.updates)
+
+    def __str__(self) -> str:
+        return f"update all of {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class DeleteMany(Effect[int]):
+    """Deletes each document that matches, one after the other, and replies how many were deleted."""
+
+    collection: str
+    where: Filter
+
+    def __attrs_post_init__(self) -> None:
+        _check_query(self.collection, self.where)
+
+    def __str__(self) -> str:
+        return f"delete all of {self.collection} where {self.where}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class BulkUpdate(Effect[int]):
+    """Carries each of the updates out, in any order, and replies how many matched, all together.
+
+    One that is refused keeps none of the others from being done: `Refused` where none of them matched, else `Ambiguous`.
+
+    Invariants: 1 <= len(updates) <= UPDATES_MAX; all are of one collection; the filter of each asks for another id by `Eq`.
+
+    Attributes:
+        updates: Each of one document.
+    """
+
+    updates: tuple[UpdateOne, ...]
+
+    def __attrs_post_init__(self) -> None:
+        check_tuple(self.updates, UpdateOne, "an update of one document")
+        check_int(len(self.updates), "a number of updates in a bulk", 1, UPDATES_MAX)
+        if len({each.collection for each in self.updates}) > 1:
+            raise Misuse("a bulk of several collections", todo="make a bulk for each collection")
+        keys = [_key_of(each.where) for each in self.updates]
+        if len(set(map(exactly, keys))) != len(keys):
+            raise Misuse(
+                "two updates of one document in a bulk",
+                why="a bulk has no order, so nobody knows which is done first",
+                todo="make one update of the two, or a bulk after the other",
+            )
+
+    @property
+    def collection(self) -> str:
+        """Where the documents are."""
+        return self.updates[0].collection
+
+    def __str__(self) -> str:
+        return f"in bulk: {'; '.join(map(str, self.updates))}"
+
+
+@final
 @attrs.frozen
 class StoreTime(Effect[Instant]):
     """Replies the store's time (`STORE`), in whole milliseconds: for decisions that store when something is due."""
@@ -327,7 +428,18 @@ def check_unique(unique: Unique) -> None:
                 raise Misuse(f"a unique index on {shown(index)}", todo="name each of its fields, once")
 
 
-Operation: TypeAlias = FindOne | FindAll | FindOneAndUpdate | UpdateOne | UpsertOne | InsertOne | DeleteOne
+Operation: TypeAlias = (
+    FindOne
+    | FindAll
+    | FindOneAndUpdate
+    | UpdateOne
+    | UpsertOne
+    | InsertOne
+    | DeleteOne
+    | UpdateMany
+    | DeleteMany
+    | BulkUpdate
+)
 
 
 def find_one(collection: str, *where: Filter, fields: Fields | None = None) -> FindOne:
@@ -379,6 +491,25 @@ def insert_one(collection: str, doc: Document) -> InsertOne:
 def delete_one(collection: str, *where: Filter) -> DeleteOne:
     """Ask to delete the document that all of the filters match."""
     return DeleteOne(collection, _together(where))
+
+
+def update_many(collection: str, where: Filter, *updates: Update) -> UpdateMany:
+    """Ask to update each document that matches, and for how many matched."""
+    return UpdateMany(collection, where, updates)
+
+
+def delete_many(collection: str, *where: Filter) -> DeleteMany:
+    """Ask to delete each document that all of the filters match, and for how many they were."""
+    return DeleteMany(collection, _together(where))
+
+
+def bulk_update(*updates: UpdateOne) -> BulkUpdate:
+    """Ask for several updates in one request, each of a document of its own, and for how many of them matched.
+
+    Args:
+        updates: What `update_one` makes, of one collection, each with the id of its document in the filter.
+    """
+    return BulkUpdate(updates)
 
 
 def _together(where: tuple[Filter, ...]) -> Filter:

@@ -23,11 +23,21 @@ from typing import Final, ParamSpec, cast, final
 
 import attrs
 
-from tidegate.model.documents import Filter, OlderThan, exactly, parts_of
+from tidegate.model.documents import OlderThan, exactly, parts_of
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
-from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, UpdateOne, UpsertOne
+from tidegate.model.operations import (
+    BulkUpdate,
+    DeleteMany,
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    UpdateMany,
+    UpdateOne,
+    UpsertOne,
+)
 from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import OtherTime
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
@@ -39,6 +49,7 @@ from tidegate.sim.world import (
     CELLS_KEPT,
     CLOCK,
     FLIGHT,
+    MANY,
     MOVES,
     QUANTUM,
     Cell,
@@ -47,6 +58,7 @@ from tidegate.sim.world import (
     World,
     life,
     notes,
+    parts,
     perform,
     place,
     wakes,
@@ -128,23 +140,13 @@ class Process:
                 why="in relative time it may pass at any point while anybody stands, which is a stall and costs nothing",
                 todo="leave the fault out, or let time be absolute: Clock(horizon=None)",
             )
-        match self.status(at):
-            case Asking(
-                FindOne(_, where)
-                | FindAll(_, where)
-                | FindOneAndUpdate(_, where)
-                | UpdateOne(_, where)
-                | UpsertOne(_, where)
-                | DeleteOne(_, where)
-            ):
-                if (age := _oldest(where)) > horizon:
-                    raise Misuse(
-                        f"{self.name} asks whether something is {seconds(age)} old, and the horizon is {seconds(horizon)}",
-                        why="beyond the horizon all ages are the same",
-                        todo="let the clock of the scenario have a horizon as far as the largest age",
-                    )
-            case _:
-                pass
+        status = self.status(at)
+        if isinstance(status, Asking) and (age := _oldest(status.effect)) > horizon:
+            raise Misuse(
+                f"{self.name} asks whether something is {seconds(age)} old, and the horizon is {seconds(horizon)}",
+                why="beyond the horizon all ages are the same",
+                todo="let the clock of the scenario have a horizon as far as the largest age",
+            )
         return self.behaviour.later(cast("int", at))
 
     @property
@@ -277,9 +279,16 @@ def stuck(process: str) -> Cell[bool]:
     return Cell(("stuck", process), empty=False)
 
 
-def _oldest(where: Filter) -> Duration:
-    """The largest age that the filter compares."""
-    return max((part.age for part in parts_of(where) if isinstance(part, OlderThan)), default=0)
+_FILTERED: Final = (FindOne, FindAll, FindOneAndUpdate, UpdateOne, UpsertOne, DeleteOne, UpdateMany, DeleteMany)
+
+
+def _oldest(effect: Effect[object]) -> Duration:
+    """The largest age that its filters compare."""
+    if isinstance(effect, BulkUpdate):
+        return max(map(_oldest, effect.updates))
+    if not isinstance(effect, _FILTERED):
+        return 0
+    return max((part.age for part in parts_of(effect.where) if isinstance(part, OlderThan)), default=0)
 
 
 @final
@@ -298,6 +307,12 @@ class Network:
             if exactly(request) in map(exactly, flying[:index]):
                 continue
             left = world.write(FLIGHT, flying[:index] + flying[index + 1 :])
+            if isinstance(request.effect, MANY):
+                begun = parts(request.effect, left)
+                for part in begun:
+                    left = under_way(left, request.sender, part)
+                yield ActorStep(Label(Delivers(request), Trouble(f"begun: {len(begun)} documents, one by one")), left)
+                continue
             for done, reply in self.meaning(request.effect, left, request.sender):
                 yield ActorStep(Label(Delivers(request), reply), done)
 

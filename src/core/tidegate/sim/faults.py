@@ -41,6 +41,8 @@ class Fault(StrEnum):
     """The request is lost; the caller cannot tell (Ambiguous)."""
     LOST_REPLY = "lost_reply"
     """The request takes effect, and its reply is lost (Ambiguous)."""
+    PARTLY_DONE = "partly_done"
+    """A write of many documents ends after some of them, whichever, and its reply is lost (Ambiguous)."""
     NOT_DURABLE = "not_durable"
     """The write takes effect, and no majority confirms it (NotDurable)."""
     ROLLED_BACK = "rolled_back"

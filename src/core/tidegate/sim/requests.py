@@ -4,7 +4,8 @@
     unsent          NotApplied                       not done
     dropped         Ambiguous                        not done
     lost reply      Ambiguous                        done
-    late            Ambiguous                        done at any later point
+    partly done     Ambiguous                        done to some of its documents, if it is a write of many
+    late            Ambiguous                        done at any later point; to many documents one by one
     duplicate       the reply                        done, and done once more at any later point
     not durable     NotDurable                       done, and perhaps taken back (`tidegate.sim.failover`)
     stale read      what was there before            not changed
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Final, TypeAlias, final, get_args
 
@@ -40,7 +42,7 @@ from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
-from tidegate.sim.world import FLIGHT, Flying, Meaning, World
+from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, World, parts
 
 __all__ = ["OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
 
@@ -52,7 +54,7 @@ _NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = get_args(Operation)
 _READS: Final = (FindOne, FindAll)
-_WRITES: Final = (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne)
+_WRITES: Final = (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne, *MANY)
 """Also one that matches nothing waits for a majority."""
 _REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
     {
@@ -135,12 +137,26 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
             under_way(after, asker.name, effect),
             _NO_REPLY,
         )
+    if isinstance(effect, MANY) and asker.faults.strikes(Fault.PARTLY_DONE, effect):
+        for some, done in _partly(effect, world, asker):
+            if after := may(Fault.PARTLY_DONE, done):
+                yield Fault.PARTLY_DONE, Trouble(f"no reply: done is {'; '.join(map(str, some))}"), after, _NO_REPLY
     for done, reply in outcomes:
         if after := may(Fault.LOST_REPLY, done):
             yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, _NO_REPLY
         if after := may(Fault.DUPLICATE, done):
             again = Trouble(f"{show(reply)}, and the request is under way once more")
             yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
+
+
+def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[tuple[Effect[int], ...], World]]:
+    """Some of the writes that it is made of, and the world in which they alone are done."""
+    each = parts(effect, world)
+    for some in chain.from_iterable(combinations(each, size) for size in range(1, len(each))):
+        done = world
+        for part in some:
+            ((done, _),) = asker.meaning(part, done, asker.name)
+        yield some, done
 
 
 def under_way(world: World, who: str, effect: Effect[object]) -> World:

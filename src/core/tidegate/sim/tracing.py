@@ -21,7 +21,18 @@ import tidegate
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.instants import Duration
-from tidegate.model.operations import DeleteOne, FindAll, FindOne, FindOneAndUpdate, InsertOne, UpdateOne, UpsertOne
+from tidegate.model.operations import (
+    BulkUpdate,
+    DeleteMany,
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    UpdateMany,
+    UpdateOne,
+    UpsertOne,
+)
 from tidegate.model.patches import difference, to_json
 from tidegate.sim import group
 from tidegate.sim.actors import STARTS_AGAIN
@@ -60,9 +71,9 @@ Path: TypeAlias = tuple[Packed, ...]
 
 _KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.READ, (FindOne, FindAll, Now)),
-    (StepKind.WRITE, (FindOneAndUpdate, UpdateOne, UpsertOne)),
+    (StepKind.WRITE, (FindOneAndUpdate, UpdateOne, UpsertOne, UpdateMany, BulkUpdate)),
     (StepKind.INSERT, (InsertOne,)),
-    (StepKind.DELETE, (DeleteOne,)),
+    (StepKind.DELETE, (DeleteOne, DeleteMany)),
     (StepKind.SLEEP, (Sleep,)),
     (StepKind.NOTE, (Note,)),
     (StepKind.CALL, (Call,)),

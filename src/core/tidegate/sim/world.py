@@ -6,11 +6,16 @@ all the explorer needs to remember a step (see `tidegate.sim.search`).
 
 A meaning is `effect x world x who -> (world, reply), ...`: one outcome, several, or none while the effect must wait.
 
+A write of many documents is made of writes of one (`parts`). Without a fault it is done in one step here, in natural order;
+a server lets others look in between. Who is to see that lets it be late, for then its parts arrive one by one, or partly done
+(`tidegate.sim.faults`).
+
 Laws
     WO1  No two documents of a collection have the same values in the fields of a unique index, and none has the id of
         another.
     WO2  Several documents are found in the order of their ids, each that matches, as they are at one time.
     WO3  No write makes a document larger than the real store takes (`tidegate.model.documents.sizes`): it is refused.
+    WO4  A write of many documents comes to what its parts come to, in any order, as long as none is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice, product
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final, get_args
 
 import attrs
 
@@ -40,11 +45,13 @@ from tidegate.model.documents import (
     size_of,
     updated,
 )
-from tidegate.model.effects import Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import STORE, WALL, Duration, Instant
 from tidegate.model.operations import (
     NO_INDEXES,
+    BulkUpdate,
+    DeleteMany,
     DeleteOne,
     FindAll,
     FindOne,
@@ -52,6 +59,7 @@ from tidegate.model.operations import (
     InsertOne,
     StoreTime,
     Unique,
+    UpdateMany,
     UpdateOne,
     UpsertOne,
     check_collection,
@@ -63,10 +71,10 @@ from tidegate.model.values import check_type
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
-    "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MOVES", "NOTES", "PROCESS",
-    "QUANTUM", "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Meaning", "Outcomes", "Overwritten", "Plain",
+    "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MANY", "MOVES", "NOTES", "PROCESS",
+    "QUANTUM", "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Many", "Meaning", "Outcomes", "Overwritten", "Plain",
     "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
-    "perform", "pinned", "place", "uniques", "upserted_by", "wakes", "world_with",
+    "parts", "perform", "pinned", "place", "uniques", "upserted_by", "wakes", "world_with",
 ]  # fmt: skip
 
 
@@ -332,12 +340,9 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
                 yield world, refused.fresh()
         case DeleteOne(collection, where):
             found = _find(world, collection, where)
-            if found is None:
-                yield _confirmed(world), 0
-                return
-            there = ids(collection)
-            left = _without(world.read(there), found[ID])
-            yield _confirmed(world.write(there, left).write(document(collection, found[ID]), None)), 1
+            yield _confirmed(world if found is None else _deleted(world, collection, found[ID])), int(found is not None)
+        case UpdateMany() | DeleteMany() | BulkUpdate():
+            yield _done_to_many(effect, world, who, size_max)
         case StoreTime():
             yield world, world.read(CLOCK)
         case Now():
@@ -379,6 +384,46 @@ def _without(keys: tuple[Key, ...] | Order, key: Key) -> tuple[Key, ...] | Order
     return tuple(each for each in keys if each != key) if isinstance(keys, tuple) else keys.without(key)
 
 
+Many: TypeAlias = UpdateMany | DeleteMany | BulkUpdate
+MANY: Final = get_args(Many)
+"""What may write several documents."""
+
+
+def parts(effect: Many, world: Reads) -> tuple[UpdateOne | DeleteOne, ...]:
+    """The writes of one document that it is made of, by what is there now."""
+    if isinstance(effect, BulkUpdate):
+        return effect.updates
+    keys = (doc[ID] for doc in _matching(world, effect.collection, effect.where))
+    each = (AllOf((Eq(ID, key), effect.where)) for key in keys)
+    if isinstance(effect, DeleteMany):
+        return tuple(DeleteOne(effect.collection, where) for where in each)
+    return tuple(UpdateOne(effect.collection, where, effect.updates) for where in each)
+
+
+def _done_to_many(effect: Many, world: World, who: str, size_max: int) -> tuple[World, object]:
+    """One part after the other; after a refusal, only a bulk goes on."""
+    world, total, refused = _confirmed(world), 0, 0
+    for part in parts(effect, world):
+        ((world, reply),) = perform(part, world, who, size_max)
+        if not isinstance(reply, Failure):
+            total += cast("int", reply)
+        elif isinstance(effect, BulkUpdate):
+            refused += 1
+        else:
+            return world, Ambiguous("a document was refused, and those before it are changed")
+    if refused:
+        return world, (Ambiguous if total else Refused)(f"{refused} of a bulk refused, {total} matched")
+    return world, total
+
+
+def _matching(world: Reads, collection: str, where: Filter) -> tuple[Document, ...]:
+    """All that match, in natural order; those alone are looked at that can."""
+    key = pinned(where)
+    keys = world.read(ids(collection)) if key is None else (key,)
+    docs = filter(None, (world.read(document(collection, each)) for each in keys))
+    return tuple(doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
+
+
 def _part(doc: Document, fields: Fields | None) -> Document:
     """Its id and these fields, in its order; all of it for None."""
     if fields is None:
@@ -398,6 +443,11 @@ def _inserted(world: World, collection: str, doc: Document) -> World:
         raise duplicate_key(ID.name)
     there_now = world.read(there) + (doc[ID],)  # noqa: RUF005  an order of its own need not be copied
     return _confirmed(_put(world, collection, _id_first(doc)).write(there, there_now))
+
+
+def _deleted(world: World, collection: str, key: Key) -> World:
+    there = ids(collection)
+    return world.write(there, _without(world.read(there), key)).write(document(collection, key), None)
 
 
 def _confirmed(world: World) -> World:
@@ -503,7 +553,7 @@ def journaled(
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         for after, reply in otherwise(effect, world, who):
             if (
-                isinstance(effect, (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne))
+                isinstance(effect, (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, UpdateMany, BulkUpdate))
                 and effect.collection == collection
             ):
                 doc = after.read(watched)

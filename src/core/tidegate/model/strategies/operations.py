@@ -41,12 +41,15 @@ from tidegate.model.documents import (
 )
 from tidegate.model.instants import MINUTE
 from tidegate.model.operations import (
+    BulkUpdate,
+    DeleteMany,
     DeleteOne,
     FindAll,
     FindOne,
     FindOneAndUpdate,
     InsertOne,
     Operation,
+    UpdateMany,
     UpdateOne,
     UpsertOne,
     is_key,
@@ -138,6 +141,11 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
     find = st.builds(FindOne, name, where, part)
     insert = st.builds(InsertOne, name, inserted(values() if value is None else value))
     delete = st.builds(DeleteOne, name, where)
+    many = st.one_of(
+        st.builds(UpdateMany, name, st.one_of(st.builds(Exists, _FIELDS), where), changes),
+        st.builds(DeleteMany, name, where),
+        st.builds(BulkUpdate, _updates_of_documents(collection, filters(value), changes)),
+    )
     find_all = st.builds(FindAll, name, st.one_of(st.just(Exists(ID)), where), st.integers(1, 4), st.just(()), part)
     return st.one_of(
         find_and_update,
@@ -151,6 +159,16 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
         insert,
         insert,
         delete,
+        many,
+    )
+
+
+def _updates_of_documents(
+    collection: str, where: SearchStrategy[Filter], changes: SearchStrategy[tuple[Update, ...]]
+) -> SearchStrategy[tuple[UpdateOne, ...]]:
+    """Updates of one document each, of any that may be there."""
+    return st.lists(st.tuples(_IDS, where, changes), min_size=1, max_size=3, unique_by=lambda each: each[0]).map(
+        lambda drawn: tuple(UpdateOne(collection, AllOf((Eq(ID, key), when)), what) for key, when, what in drawn)
     )
 
 
