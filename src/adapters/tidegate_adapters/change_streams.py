@@ -1,0 +1,216 @@
+"""A change stream of MongoDB, as the consumer of changes asks for it (`tidegate.reactive.change_stream`): where does it stand,
+and what has happened since a position?
+
+    changes = ChangeStream(client, "shop", ("orders", "customers"))
+    position = await changes.locate()
+    page = await changes.read(position)            # Page(changes, position), or Broken(code)
+    await changes.close()
+
+A page is one reply of the server, so what came together is told together. The cursor stays open as long as it is read on from
+where it was read to; whatever fails closes it, and the next read opens another one after the position that it is given. So
+nothing here is resumed behind the back of the consumer, which knows what was handled. The same pipeline is used each time,
+and `startAfter`, which goes on behind an invalidation.
+
+    insert, update, replace, delete      a change of that document
+    drop, rename, dropDatabase           of what is watched: the history is lost (`HISTORY_LOST`), for nothing says which
+    invalidate                           documents are gone, or have come; the consumer looks at every document
+    an error with a code                 `Broken(code)`; the consumer knows after which a stream never goes on
+    any other error of the driver        `Broken(None)`
+
+Of an event only its kind, its collection and the id of its document travel, so that a large document does not make it too large
+for a reply; one that is too large all the same is 10334.
+
+Known not to work
+    - Behind a mongos the stream begins at the last write that it has seen, which is told once more.
+    - A read that is given up (a cancellation) leaves its cursor to the server, which ends it after ten minutes.
+    - A position of another set of watched collections: it is taken, and what was not watched before it is not told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, final
+
+from tidegate.model.documents import Document, Field, Value
+from tidegate.model.effects import Ambiguous
+from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
+from tidegate.model.operations import check_collection
+from tidegate.model.values import check_int, check_types
+from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
+
+try:
+    from bson.timestamp import Timestamp
+    from pymongo import AsyncMongoClient, ReadPreference
+    from pymongo.errors import NotPrimaryError, OperationFailure
+
+    from tidegate_adapters.bson_values import CODEC, encoded, loaded
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.change_streams", "mongo", missing) from missing
+
+__all__ = ["HISTORY_LOST", "WAIT", "ChangeStream"]
+
+log: Final = logging.getLogger(__name__)
+
+HISTORY_LOST: Final = 286
+"""MongoDB's code for a stream whose position is older than what the server remembers."""
+WAIT: Final = SECOND
+_ENDS: Final = ("drop", "rename", "dropDatabase", "invalidate")
+_CHANGES: Final = ("insert", "update", "replace", "delete")
+_TOKEN: Final = Field[Document]("token")
+_TIME: Final = Field[Value]("time")
+
+
+class _Cursor(NamedTuple):
+    """An open cursor, which belongs to its session, and the position after what it has told."""
+
+    id: int
+    session: Any
+    position: Position
+
+
+@final
+class ChangeStream:
+    """What happens to some collections of a database.
+
+    One read at a time: the position that is read on from belongs to one consumer.
+
+    Args:
+        client: Of `connect_async`, or a client of your own.
+        database: Where the collections are.
+        watched: Their names.
+        wait: How long a read waits where nothing happens, in microseconds; less than the client waits for a reply.
+
+    Raises:
+        Misuse: It is no client of an event loop, nothing is watched, or a read would outlast the client's patience.
+    """
+
+    def __init__(
+        self, client: AsyncMongoClient[Any], database: str, watched: Collection[str], wait: Duration = WAIT
+    ) -> None:
+        if not isinstance(client, AsyncMongoClient):
+            raise Misuse(
+                f"a {type(client).__name__} where an AsyncMongoClient belongs",
+                todo="hand in what connect_async(uri) returns",
+            )
+        check_types(watched, str, "a name of a collection")
+        if not watched:
+            raise Misuse("a change stream that watches nothing", todo="name the collections")
+        for each in watched:
+            check_collection(each)
+        check_int(wait, "a time to wait in microseconds", MILLISECOND)
+        patience = client.options.pool_options.socket_timeout or client.options.timeout
+        if patience is not None and wait >= patience * SECOND:
+            raise Misuse(
+                f"a read that waits for {seconds(wait)}, of a client that waits for {patience:g} s",
+                why="it would be given up before the server answers that nothing has happened",
+                todo="wait for less, or set a longer socketTimeoutMS or timeoutMS",
+            )
+        self._client, self._database = client, client.get_database(database, codec_options=CODEC)
+        self._watched, self._wait_ms = frozenset(watched), wait // MILLISECOND
+        self._cursor: _Cursor | None = None
+
+    async def locate(self) -> Position | Ambiguous:
+        """Where the stream stands now: behind the last write that a majority has, which nothing takes back."""
+        try:
+            answer = await self._client.admin.command("hello", codec_options=CODEC)
+        except DRIVER_ERRORS as error:
+            return Ambiguous(_named(error))
+        last = answer["lastWrite"]["majorityOpTime"]["ts"] if "lastWrite" in answer else answer["operationTime"]
+        return From(loaded({"time": Timestamp(last.time, last.inc + 1)}, "a time of the cluster")[_TIME])
+
+    async def read(self, position: Position) -> Page | Broken:
+        """What has happened since, as far as one reply goes; nothing, where nothing has for as long as it waits."""
+        try:
+            return await self._read(position)
+        except DRIVER_ERRORS as error:
+            log.warning("the change stream of %s fails: %s", self._database.name, _named(error))
+            await self.close()
+            return Broken(_code(error))
+
+    async def close(self) -> None:
+        """Close what is open; another read opens it again."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            with suppress(*DRIVER_ERRORS):
+                kill = {"killCursors": "$cmd.aggregate", "cursors": [cursor.id]}
+                await self._database.command(kill, session=cursor.session)
+            await cursor.session.end_session()
+
+    async def _read(self, position: Position) -> Page | Broken:
+        if self._cursor is None or self._cursor.position != position:
+            await self.close()
+            reply = await self._opened(position)
+        else:
+            more = {"getMore": self._cursor.id, "collection": "$cmd.aggregate", "maxTimeMS": self._wait_ms}
+            reply = await self._asked(more, self._cursor.session)
+        return self._told(reply)
+
+    async def _opened(self, position: Position) -> Mapping[str, Any]:
+        """Open a cursor, and wait for the first page as for any other."""
+        session = self._client.start_session()
+        try:
+            opened = await self._asked({"aggregate": 1, "pipeline": self._pipeline(position), "cursor": {}}, session)
+            self._cursor = _Cursor(opened["id"], session, position)
+            if opened["firstBatch"] or not opened["id"]:
+                return opened
+            more = {"getMore": opened["id"], "collection": "$cmd.aggregate", "maxTimeMS": self._wait_ms}
+            return await self._asked(more, session)
+        except BaseException:
+            if self._cursor is None:
+                await session.end_session()
+            raise
+
+    async def _asked(self, command: dict[str, Any], session: Any) -> Mapping[str, Any]:
+        answer = await self._database.command(
+            command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=CODEC
+        )
+        cursor: Mapping[str, Any] = answer["cursor"]
+        return cursor
+
+    def _pipeline(self, position: Position) -> list[dict[str, Any]]:
+        begin: dict[str, Any] = (
+            {"startAfter": encoded(position.token)}
+            if isinstance(position, After)
+            else {"startAtOperationTime": encoded(position.time)}
+        )
+        names = {"$in": sorted(self._watched)}
+        whole = {"operationType": {"$in": ["dropDatabase", "invalidate"]}}
+        ours = {"$or": [{"ns.coll": names}, {"to.coll": names}, whole]}
+        return [
+            {"$changeStream": begin},
+            {"$match": ours},
+            {"$project": {"operationType": 1, "ns": 1, "documentKey": 1}},
+        ]
+
+    def _told(self, reply: Mapping[str, Any]) -> Page | Broken:
+        changes: list[DocumentChange] = []
+        for event in reply.get("firstBatch", reply.get("nextBatch", ())):
+            kind = event["operationType"]
+            if kind in _ENDS:
+                log.warning("%s of what is watched in %s: its history is lost", kind, self._database.name)
+                return Broken(HISTORY_LOST)
+            if kind in _CHANGES:
+                key = loaded(event["documentKey"], event["ns"]["coll"])
+                changes.append(DocumentChange(event["ns"]["coll"], key[Field[Value]("_id")], is_gone=kind == "delete"))
+        token = loaded({"token": reply["postBatchResumeToken"]}, "a resume token")[_TOKEN]
+        assert self._cursor is not None
+        self._cursor = self._cursor._replace(position=After(token))
+        return Page(tuple(changes), After(token))
+
+
+def _named(error: Exception) -> str:
+    """What is said of an error: its kind and code, and nothing that it quotes."""
+    code = _code(error)
+    return type(error).__name__ + ("" if code is None else f", code {code}")
+
+
+def _code(error: Exception) -> int | None:
+    """What the server says, where it has said something."""
+    if isinstance(error, OperationFailure):
+        return error.code
+    details = error.details if isinstance(error, NotPrimaryError) else None
+    return details.get("code") if isinstance(details, Mapping) else None

@@ -1,0 +1,335 @@
+"""A change stream of a real MongoDB: told in order, once after each position, whatever is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count, islice
+from random import Random
+from typing import Any, Final
+
+import pytest
+from pymongo import AsyncMongoClient, MongoClient
+from tests.integration.mongo_loop import in_loop
+from tests.integration.servers import MongoServer
+
+from tidegate.model.documents import Document
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.reactive import change_stream as stream
+from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
+from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
+from tidegate_adapters.change_streams import HISTORY_LOST, ChangeStream
+from tidegate_adapters.mongo import connect_async
+from tidegate_adapters.runtime import After as AfterSeconds
+from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
+
+WATCHED: Final = ("orders", "customers")
+QUICK: Final = 200 * MILLISECOND
+NUMBERS: Final = count(1)
+"""Each write changes something."""
+Work = Callable[[Any, ChangeStream], Awaitable[None]]
+
+
+def with_stream(uri: str, database: str, work: Work) -> None:
+    async def main() -> None:
+        async with await connect_async(uri) as client:
+            changes = ChangeStream(client, database, WATCHED, QUICK)
+            try:
+                await work(client[database], changes)
+            finally:
+                await changes.close()
+
+    in_loop(main())
+
+
+async def located(changes: ChangeStream) -> Position:
+    position = await changes.locate()
+    assert isinstance(position, (After, From))
+    return position
+
+
+async def told(changes: ChangeStream, position: Position) -> tuple[list[DocumentChange], Position]:
+    """What is told until nothing more is; pages that fail are asked for again."""
+    found: list[DocumentChange] = []
+    while True:
+        page = await changes.read(position)
+        if isinstance(page, Broken):
+            assert page.code not in stream.CANNOT_RESUME
+            await asyncio.sleep(0.05)
+            continue
+        if not page.changes:
+            return found, page.position
+        found += page.changes
+        position = page.position
+
+
+async def written(database: Any, chance: Random, times: int) -> list[DocumentChange]:
+    """Random writes, one after the other; those to other collections are not told."""
+    there: set[tuple[str, int]] = set()
+    found = []
+    for number in islice(NUMBERS, times):
+        collection, key = chance.choice([*WATCHED, "others"]), chance.randrange(5)
+        held = database[collection]
+        is_gone = (collection, key) in there and chance.random() < 0.3
+        if is_gone:
+            await held.delete_one({"_id": key})
+            there.discard((collection, key))
+        elif chance.random() < 0.3:
+            await held.replace_one({"_id": key}, {"n": number}, upsert=True)
+            there.add((collection, key))
+        else:
+            await held.update_one({"_id": key}, {"$set": {"n": number}}, upsert=True)
+            there.add((collection, key))
+        if collection in WATCHED:
+            found.append(DocumentChange(collection, key, is_gone))
+    return found
+
+
+def test_each_change_is_told_once_and_in_order(mongodb: str, database: str) -> None:
+    """From where the stream stood; what was before is not told, and from a position in between the rest is."""
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        await written(held, Random(0), 20)
+        begin = await located(changes)
+        expected = await written(held, Random(1), 300)
+        found, end = await told(changes, begin)
+        assert found == expected
+        first = await changes.read(begin)
+        assert isinstance(first, Page)
+        assert [*first.changes, *(await told(changes, first.position))[0]] == expected
+        assert (await told(changes, end))[0] == []
+
+    with_stream(mongodb, database, work)
+
+
+def test_nothing_is_lost_where_replies_and_requests_are(
+    make_proxy: Callable[..., BlackPipe], mongod: MongoServer, database: str
+) -> None:
+    """Each cut closes the cursor, and the next one begins after what was told."""
+    rules = (
+        Rule("getMore", Action.CUT_REPLY, probability=0.3, times=6),
+        Rule("getMore", Action.CUT_REQUEST, probability=0.3, times=3),
+        Rule("aggregate", Action.CUT_REPLY, probability=0.4, times=3),
+    )
+
+    async def work(_: Any, changes: ChangeStream) -> None:
+        begin = await located(changes)
+        async with AsyncMongoClient[dict[str, Any]](mongod.uri) as client:
+            expected, found, position = [], [], begin
+            for seed in range(12):
+                expected += await written(client[database], Random(seed), 20)
+                more, position = await told(changes, position)
+                found += more
+        assert found == expected
+
+    pipe = make_proxy(*rules, seed=5)
+    with_stream(pipe.uri, database, work)
+    assert sum(pipe.count("getMore", each) for each in (Action.CUT_REPLY, Action.CUT_REQUEST)) >= 5
+
+
+def test_a_read_where_nothing_happens_ends(mongodb: str, database: str) -> None:
+    """In the time that it waits; and its position moves on, so that the server may forget what is before it."""
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        position = await located(changes)
+        positions = []
+        for _ in range(3):
+            await held.others.insert_one({})
+            began = time.monotonic()
+            page = await changes.read(position)
+            assert isinstance(page, Page)
+            assert page.changes == ()
+            assert time.monotonic() - began < 5
+            positions.append(position := page.position)
+        assert len({*positions}) == 3
+
+    with_stream(mongodb, database, work)
+
+
+def test_what_comes_while_it_waits_is_told_at_once(mongodb: str, database: str) -> None:
+    """A read does not sit out its time."""
+
+    async def main() -> None:
+        async with await connect_async(mongodb) as client:
+            changes = ChangeStream(client, database, WATCHED, 10 * SECOND)
+            reading = asyncio.create_task(changes.read(await located(changes)))
+            await asyncio.sleep(0.3)
+            began = time.monotonic()
+            await client[database].orders.insert_one({"_id": "a"})
+            answer = await reading
+            assert isinstance(answer, Page)
+            assert answer.changes == (DocumentChange("orders", "a"),)
+            assert time.monotonic() - began < 5
+            await changes.close()
+
+    in_loop(main())
+
+
+@pytest.mark.parametrize("command", ["aggregate", "getMore"])
+@pytest.mark.parametrize("code", [286, 280, 136, 43, 11600])
+def test_an_error_is_told_by_its_code(mongod: MongoServer, database: str, command: str, code: int) -> None:
+    """And what happens after it is told from the position on, where that can be."""
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        begin = await located(changes)
+        await held.orders.insert_one({"_id": "a"})
+        _, position = await told(changes, begin)
+        await held.orders.insert_one({"_id": "b"})
+        if command == "aggregate":
+            await changes.close()
+        with mongod.fail(command, times=1, errorCode=code):
+            assert await changes.read(position) == Broken(code)
+        assert (await told(changes, position))[0] == [DocumentChange("orders", "b")]
+
+    with_stream(mongod.uri, database, work)
+
+
+@pytest.mark.parametrize("how", ["drop", "rename away", "rename to", "drop the database"])
+def test_a_collection_that_goes_or_comes_whole_loses_the_history(mongodb: str, database: str, how: str) -> None:
+    """No event says which documents that were; from where it stands then it goes on."""
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        await held.orders.insert_one({"_id": "a"})
+        await held.others.insert_one({"_id": "x"})
+        position = await located(changes)
+        match how:
+            case "drop":
+                await held.orders.drop()
+            case "rename away":
+                await held.orders.rename("elsewhere")
+            case "rename to":
+                await held.others.rename("customers")
+            case _:
+                await held.client.drop_database(database)
+        assert await changes.read(position) == Broken(HISTORY_LOST)
+        assert HISTORY_LOST in stream.CANNOT_RESUME
+        position = await located(changes)
+        await held.orders.insert_one({"_id": "b"})
+        assert (await told(changes, position))[0] == [DocumentChange("orders", "b")]
+
+    with_stream(mongodb, database, work)
+
+
+def test_documents_as_large_as_can_be_are_told(mongodb: str, database: str) -> None:
+    """Only their ids travel."""
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        begin = await located(changes)
+        for key in range(3):
+            await held.orders.insert_one({"_id": key, "data": b"x" * (15 * 1024 * 1024 + 900 * 1024)})
+        assert (await told(changes, begin))[0] == [DocumentChange("orders", key) for key in range(3)]
+
+    with_stream(mongodb, database, work)
+
+
+def test_a_server_that_dies_is_read_on_from(disposable_mongod: MongoServer) -> None:
+    """What was told before is not told again."""
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        begin = await located(changes)
+        before = await written(held, Random(1), 30)
+        found, position = await told(changes, begin)
+        await asyncio.to_thread(disposable_mongod.kill)
+        failed = await changes.read(position)
+        assert isinstance(failed, Broken)
+        assert failed.code is None
+        await asyncio.to_thread(disposable_mongod.restart)
+        after = await written(held, Random(2), 30)
+        assert (found, (await told(changes, position))[0]) == (before, after)
+
+    with_stream(f"{disposable_mongod.uri}&serverSelectionTimeoutMS=2000", "d", work)
+
+
+def test_the_consumer_of_changes_runs_on_it(make_proxy: Callable[..., BlackPipe], database: str) -> None:
+    """Laws CS1 and CS2 on a real server: nothing is saved before it was looked at, and all is looked at in the end."""
+    looked: dict[tuple[str, Any], float] = {}
+    saved: list[Position] = []
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        async def handle(collection: str, ids: tuple[Any, ...]) -> None:
+            await asyncio.sleep(0.01)
+            looked.update({(collection, each): time.monotonic() for each in ids})
+
+        async def save(position: Position) -> None:
+            saved.append(position)
+
+        def begin(command: stream.StreamCommand) -> Job | None:
+            match command:
+                case stream.Locate():
+                    return Call(changes.locate)
+                case stream.Read(_, position):
+                    return Call(lambda: changes.read(position))
+                case stream.HandleChanged(_, _, collection, ids) | stream.HandleDeleted(_, _, collection, ids):
+                    return Call(lambda: handle(collection, ids))
+                case stream.Save(_, _, position):
+                    return Call(lambda: save(position))
+                case stream.StartTimer(duration=duration):
+                    return AfterSeconds(duration / SECOND)
+                case _:
+                    return None
+
+        runtime: Runtime[stream.StreamState, stream.StreamEvent, stream.StreamCommand] = Runtime(
+            stream.ChangeStreamConsumer(wait=50 * MILLISECOND, pause=50 * MILLISECOND),
+            stream.Following(),
+            begin,
+            lambda command, reply: stream.event_for(command, as_failure(reply)),
+        )
+        runtime.tell(stream.Elected(1, 1, None))
+        await runtime.until(lambda _: bool(saved))
+        last: dict[tuple[str, Any], float] = {}
+        all_written: list[DocumentChange] = []
+        for seed in range(10):
+            began = time.monotonic()
+            more = await written(held, Random(seed), 20)
+            all_written += more
+            last |= {(each.collection, each.id): began for each in more}
+        async with asyncio.timeout(30):
+            while any(looked.get(each, 0) < instant for each, instant in last.items()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        runtime.tell(stream.StopRequested())
+        await runtime.until(lambda state: isinstance(state, stream.Stopped))
+        await runtime.close()
+        everything, rest = [(await told(changes, each))[0] for each in (saved[0], saved[-1])]
+        assert everything == all_written
+        assert len(rest) < len(everything)
+
+    pipe = make_proxy(Rule("getMore", Action.CUT_REPLY, probability=0.2, times=5), seed=3)
+    with_stream(pipe.uri, database, work)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"watched": ()}, "watches nothing"),
+        ({"watched": "orders"}, "not a collection"),
+        ({"watched": ("a..b",)}, "not a name of a collection"),
+        ({"wait": 0}, "cannot be a time to wait"),
+        ({"wait": 20 * SECOND}, "a read that waits for 20 s, of a client that waits for 20 s"),
+        ({"client": MongoClient}, "where an AsyncMongoClient belongs"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_refused(mongodb: str, bad: dict[str, Any], said: str) -> None:
+    async def main() -> None:
+        async with await connect_async(mongodb) as client:
+            told: Any = {"client": client, "database": "d", "watched": WATCHED} | bad
+            with pytest.raises(Misuse, match=said):
+                ChangeStream(**told)
+
+    in_loop(main())
+
+
+def test_a_position_keeps_its_type(mongodb: str, database: str) -> None:
+    """It is a value, which can be stored and comes back as it was."""
+
+    async def work(_: Any, changes: ChangeStream) -> None:
+        begin = await located(changes)
+        page = await changes.read(begin)
+        assert isinstance(page, Page)
+        assert isinstance(begin, From)
+        assert isinstance(page.position, After)
+        assert isinstance(page.position.token, Document)
+
+    with_stream(mongodb, database, work)
