@@ -16,14 +16,26 @@ from types import NoneType
 from typing import Final
 
 from tidegate.invocations.status import Accepted, StatusRecord
-from tidegate.model.documents import ID, Document, Field, Fields, Push, Put, PutServerTime, Update
+from tidegate.model.documents import (
+    ID,
+    AllOf,
+    Document,
+    Eq,
+    Field,
+    Fields,
+    Filter,
+    Push,
+    Put,
+    PutServerTime,
+    Update,
+)
 from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.instants import Instant
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
-    "CHANGED_AT", "HISTORY", "OWNER", "RECORD", "REQUEST", "STATUS", "VERSION", "VIEW", "changes", "history", "new_record", "viewed",
+    "CHANGED_AT", "HISTORY", "OWNER", "RECORD", "REQUEST", "STATUS", "VERSION", "VIEW", "changes", "history", "new_record", "unchanged", "viewed",
 ]  # fmt: skip
 
 STATUS: Final = Field[str]("status")
@@ -78,6 +90,18 @@ def changes(verdict: Accepted, request: str) -> tuple[Update, ...]:
         PutServerTime(CHANGED_AT),
         Push(HISTORY, _entry(verdict.record, request), last=HISTORY_MAX),
     )
+
+
+def unchanged(key: str, expected: StatusRecord) -> Filter:
+    """The filter of a write that is for this record alone, as it was when that was decided.
+
+    Args:
+        key: Its id.
+        expected: What it was.
+    """
+    check_name(key, "a record")
+    check_type(expected, StatusRecord, "a record")
+    return AllOf((Eq(ID, key), Eq(STATUS, expected.status), Eq(OWNER, expected.owner), Eq(VERSION, expected.version)))
 
 
 def viewed(record: Document | None) -> StatusRecord | None:

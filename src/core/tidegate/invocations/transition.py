@@ -42,18 +42,17 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.invocations.record_documents import (
-    OWNER,
     RECORD,
-    STATUS,
     VERSION,
     VIEW,
     changes,
     history,
     new_record,
+    unchanged,
     viewed,
 )
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
-from tidegate.model.documents import ID, AllOf, Document, Eq, Update
+from tidegate.model.documents import ID, Document, Eq, Update
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.history import Forgotten, RequestOutcome, Superseded, Won, outcome_of
 from tidegate.model.instants import Instant
@@ -263,15 +262,8 @@ async def _write(command: Transition, expected: StatusRecord | None, verdict: Ac
     if expected is None:
         now = await _time()
         return await insert_new(command.collection, new_record(command.key, verdict.record, command.request, now))
-    unchanged = AllOf(
-        (
-            Eq(ID, command.key),
-            Eq(STATUS, expected.status),
-            Eq(OWNER, expected.owner),
-            Eq(VERSION, expected.version),
-        )
-    )
-    return await update_one(command.collection, unchanged, *command.parts.changes(command, verdict)) > 0
+    where = unchanged(command.key, expected)
+    return await update_one(command.collection, where, *command.parts.changes(command, verdict)) > 0
 
 
 async def _time() -> Instant:

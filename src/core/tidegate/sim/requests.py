@@ -42,7 +42,7 @@ from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
-from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, World, parts
+from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, World, parts, pinned
 
 __all__ = ["OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
 
@@ -140,7 +140,7 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
     if isinstance(effect, MANY) and asker.faults.strikes(Fault.PARTLY_DONE, effect):
         for some, done in _partly(effect, world, asker):
             if after := may(Fault.PARTLY_DONE, done):
-                yield Fault.PARTLY_DONE, Trouble(f"no reply: done is {'; '.join(map(str, some))}"), after, _NO_REPLY
+                yield Fault.PARTLY_DONE, Trouble(f"no reply: done in {some} alone"), after, _NO_REPLY
     for done, reply in outcomes:
         if after := may(Fault.LOST_REPLY, done):
             yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, _NO_REPLY
@@ -149,14 +149,14 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
             yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
 
 
-def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[tuple[Effect[int], ...], World]]:
-    """Some of the writes that it is made of, and the world in which they alone are done."""
+def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[str, World]]:
+    """Some of its documents, and the world in which they alone are written."""
     each = parts(effect, world)
     for some in chain.from_iterable(combinations(each, size) for size in range(1, len(each))):
         done = world
         for part in some:
             ((done, _),) = asker.meaning(part, done, asker.name)
-        yield some, done
+        yield ", ".join(show(pinned(part.where)) for part in some), done
 
 
 def under_way(world: World, who: str, effect: Effect[object]) -> World:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.invocations.scenarios import admission, array_push_lock, recovery, registration, transition
+from tidegate.invocations.scenarios import admission, array_push_lock, recovery, registration, settling, transition
 from tidegate.sim.shipping import Shipped
 
 __all__ = ["SCENARIOS"]
@@ -13,4 +13,5 @@ SCENARIOS: Final[tuple[Shipped, ...]] = (
     *recovery.SCENARIOS,
     *registration.SCENARIOS,
     *transition.SCENARIOS,
+    *settling.SCENARIOS,
 )

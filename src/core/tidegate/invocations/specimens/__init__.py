@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.invocations.specimens import admission, array_push_lock, recovery, registration, transition
+from tidegate.invocations.specimens import admission, array_push_lock, recovery, registration, settling, transition
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -13,4 +13,5 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *recovery.SPECIMENS,
     *registration.SPECIMENS,
     *transition.SPECIMENS,
+    *settling.SPECIMENS,
 )

@@ -1,0 +1,239 @@
+"""Move many records at once, each from what the caller knows it to be: one bulk of guarded updates, one look at all of them.
+
+Who has moved records, and knows them (`Granted.record`), settles them in two requests instead of one each. The update of
+each is that of `tidegate.invocations.transition`: guarded by (id, status, owner, version), with the request id pushed to
+the history in the same write. The reply to a bulk is a total, so
+
+    all have matched         each was made by its request, and nobody needs to look
+    fewer, or no reply       one look at all that are left: the history of each says whether its request made the version
+
+and what may still arrive is asked for again, with the same id and version, which cannot count twice.
+
+Laws
+    TB1  Of each record, TR1 to TR7 hold as if it had been moved alone.
+    TB2  Without a fault it is one request, and a second one where the total is not all.
+
+Known not to work
+    - A record that is gone remembers nothing: its answer is `Unknown`, where a transition that is answered "no match" says
+      `Outdated`.
+    - Nothing ties the records together: some may be moved, and others not.
+
+Things that do not work (each is a specimen, and breaks one of the laws): taking the total for what became of each, not
+looking, taking what is not there yet for what never will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.invocations.record_documents import RECORD, VERSION, changes, history, unchanged, viewed
+from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
+from tidegate.invocations.transition import ATTEMPTS, GaveUp, Granted, Outdated, TransitionOutcome, Unknown
+from tidegate.model.documents import ID, Document, In
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.history import Forgotten, Superseded, Won, outcome_of
+from tidegate.model.operations import (
+    UPDATES_MAX,
+    BulkUpdate,
+    FindAll,
+    bulk_update,
+    check_collection,
+    find_all,
+    update_one,
+)
+from tidegate.model.reading import needed
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, pause
+
+__all__ = ["RecordMove", "Settling", "settle"]
+
+
+@final
+@attrs.frozen
+class RecordMove:
+    """One record, and what is to become of it. Invariant: the request id is used for this only.
+
+    Attributes:
+        key: The record's id.
+        expected: The record as its caller knows it; it is moved only if it still is that.
+        target: The status to enter.
+        request: The id of the request.
+    """
+
+    key: str
+    expected: StatusRecord
+    target: str
+    request: str
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.key, "a record")
+        check_type(self.expected, StatusRecord, "a record")
+        check_name(self.target, "a status")
+        check_name(self.request, "a request")
+
+
+_Left: TypeAlias = tuple[tuple[RecordMove, Accepted], ...]
+"""What is to be carried out, each with what was decided."""
+_Answers: TypeAlias = tuple[tuple[str, TransitionOutcome], ...]
+"""What is known, by the id of the record."""
+
+
+@final
+@attrs.frozen
+class Settling:
+    """One command: `runner` wants each of these records to be moved.
+
+    Invariants: 1 <= len(moves) <= UPDATES_MAX; each is of another record; 1 <= attempts.
+
+    Attributes:
+        collection: Where the records are.
+        table: The rules.
+        moves: Which, and where to.
+        runner: Who asks; None where nobody in particular does.
+        attempts: How often to ask before giving up.
+        pauses: How long it waits in between.
+    """
+
+    collection: str
+    table: StatusTable
+    moves: tuple[RecordMove, ...]
+    runner: str | None
+    attempts: int = ATTEMPTS
+    pauses: Pauses = attrs.field(default=PAUSES, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_type(self.table, StatusTable, "a table of statuses")
+        check_tuple(self.moves, RecordMove, "a move of a record")
+        check_int(len(self.moves), "a number of moves", 1, UPDATES_MAX)
+        keys = [move.key for move in self.moves]
+        if twice := {key for key in keys if keys.count(key) > 1} if len(set(keys)) < len(keys) else ():
+            raise Misuse(f"two moves of one record: {shown(min(twice))}", todo="settle one after the other")
+        if self.runner is not None:
+            check_name(self.runner, "a runner")
+        check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
+
+    async def run(self) -> tuple[TransitionOutcome, ...]:
+        """The program; it answers in the order of the moves."""
+        answers, left = self._decided()
+        sent = False  # whether a request of ours may have been applied
+        for attempt in range(1, self.attempts + 1):
+            if not left:
+                break
+            await pause(self.pauses, attempt - 1)
+            matched: int | None = None
+            try:
+                matched = await self._bulk(left)
+            except (Ambiguous, NotDurable):
+                pass
+            except NotApplied:
+                continue
+            except Refused as refused:
+                if not sent:
+                    raise
+                return self._in_order(answers, ((move, Unknown(attempt, refused.reason)) for move, _ in left))
+            sent = True
+            if matched == len(left):
+                return self._in_order(answers, ((move, Granted(verdict.record)) for move, verdict in left))
+            try:
+                found = await self._look(left)
+            except (Ambiguous, NotApplied):
+                continue
+            except Refused as refused:
+                return self._in_order(answers, ((move, Unknown(attempt, refused.reason)) for move, _ in left))
+            answers, left = _learned(answers, left, found, attempt)
+        return self._in_order(answers, ((move, self._given_up(move, sent=sent)) for move, _ in left))
+
+    def _decided(self) -> tuple[_Answers, _Left]:
+        """What the rules deny, and what is to be carried out."""
+        verdicts = [
+            (move, decide_transition(self.table, move.expected, move.target, self.runner)) for move in self.moves
+        ]
+        denied = tuple((move.key, verdict) for move, verdict in verdicts if not isinstance(verdict, Accepted))
+        return denied, tuple((move, verdict) for move, verdict in verdicts if isinstance(verdict, Accepted))
+
+    def _bulk(self, left: _Left) -> BulkUpdate:
+        """The request that carries them out."""
+        return bulk_update(
+            *(
+                update_one(self.collection, unchanged(move.key, move.expected), *changes(verdict, move.request))
+                for move, verdict in left
+            )
+        )
+
+    def _look(self, left: _Left) -> FindAll:
+        """The request that tells what became of them."""
+        return find_all(self.collection, In(ID, tuple(move.key for move, _ in left)), limit=len(left), fields=RECORD)
+
+    def _in_order(
+        self, known: _Answers, more: Iterable[tuple[RecordMove, TransitionOutcome]]
+    ) -> tuple[TransitionOutcome, ...]:
+        """The answers, in the order of the moves."""
+        answers = {**dict(known), **{move.key: answer for move, answer in more}}
+        return tuple(answers[move.key] for move in self.moves)
+
+    def _given_up(self, move: RecordMove, *, sent: bool) -> GaveUp | Unknown:
+        if sent:
+            return Unknown(self.attempts, "no reply to the last attempt")
+        return GaveUp(self.attempts, move.expected, None)
+
+
+def _learned(answers: _Answers, left: _Left, found: tuple[Document, ...], attempt: int) -> tuple[_Answers, _Left]:
+    """What is known after a look, and what is to be asked for again."""
+    records = {record[ID]: record for record in found}
+    became = [(move, verdict, _became(move, verdict, records.get(move.key), attempt)) for move, verdict in left]
+    known = tuple((move.key, answer) for move, _, answer in became if answer is not None)
+    return (*answers, *known), tuple((move, verdict) for move, verdict, answer in became if answer is None)
+
+
+def _became(move: RecordMove, verdict: Accepted, record: Document | None, attempt: int) -> TransitionOutcome | None:
+    """What became of the request, by the record as it is; None where it may still arrive."""
+    if record is None:
+        return Unknown(attempt, _FORGOTTEN)
+    match outcome_of(needed(record, VERSION), history(record), move.expected.version, move.request):
+        case Won():
+            return Granted(verdict.record)
+        case Superseded():
+            return Outdated(move.expected, viewed(record))
+        case Forgotten():
+            return Unknown(attempt, _FORGOTTEN)
+        case _:
+            actual = viewed(record)  # of that version, and yet another one: it never was what was expected
+            return None if actual == move.expected else Outdated(move.expected, actual)
+
+
+_FORGOTTEN: Final = "the record does not remember that far back"
+
+
+async def settle(
+    collection: str,
+    table: StatusTable,
+    moves: tuple[RecordMove, ...],
+    *,
+    runner: str | None,
+    attempts: int = ATTEMPTS,
+    pauses: Pauses = PAUSES,
+) -> tuple[TransitionOutcome, ...]:
+    """Move many records, each at most once, and answer what became of each.
+
+    Args:
+        collection: Where the records are.
+        table: The rules.
+        moves: Which records, as the caller knows them, and where to; as many as one bulk takes (`UPDATES_MAX`).
+        runner: Who asks; None where nobody in particular does.
+        attempts: How often to ask before giving up.
+        pauses: How long it waits in between.
+
+    Returns:
+        In the order of the moves: `Granted`, a denial with its reason, `Outdated`, `GaveUp` or `Unknown`.
+
+    Raises:
+        Misuse: an argument is empty or of the wrong type, or two moves are of one record.
+        Refused: the store said no, definitely (not authorised, validation), and nothing was asked of it before.
+    """
+    return await Settling(collection, table, moves, runner, attempts, pauses=pauses).run()
