@@ -62,8 +62,10 @@ FILTERED: Final = _either(10, 40)
 """Batches of random documents for each filter."""
 MONGO_CODES_STEP: Final = _either(10, 1)
 """Every so many of the codes that MongoDB is made to say."""
-RESILIENCE_STEP: Final = _either(17, 1)
+RESILIENCE_STEP: Final = _either(29, 1)
 """Every so many of the faults in each call of the resilience kit."""
+RESILIENCE_FAILOVERS: Final = _either((), (False, True))
+"""With and without `retryWrites`: half a minute each."""
 
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.servers import MongoServer
 
 DOCS = Path(__file__).parents[2] / "docs"
 PARTS = re.compile(
@@ -22,6 +23,17 @@ PARTS = re.compile(
     ("page", "asked"), [("tutorial", 6), ("recording", 3), ("time", 3), ("runtime", 2), ("worker", 8), ("leases", 1)]
 )
 def test_whoever_types_it_along_sees_what_it_shows(page: str, asked: int, tmp_path: Path) -> None:
+    type_along(page, asked, tmp_path)
+
+
+def test_whoever_types_along_what_needs_a_mongodb_sees_what_it_shows(
+    mongod: MongoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MONGODB_URI", mongod.uri)
+    type_along("resilience", 2, tmp_path)
+
+
+def type_along(page: str, asked: int, tmp_path: Path) -> None:
     """Each line shown is the beginning of a line printed, in this order; widths of columns may differ."""
     text, commands = (DOCS / f"{page}.md").read_text(), 0
     for part in PARTS.finditer(text):

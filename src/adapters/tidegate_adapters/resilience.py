@@ -41,7 +41,7 @@ from typing import Any, Final, Generic, TypeVar, final, get_args
 
 import attrs
 
-from tidegate.counters.counter import Counted, Full, counter_of, new_counter
+from tidegate.counters.counter import Counted, Full, counter_of, new_counter, token_field
 from tidegate.counters.increments import increment, sweep
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
@@ -80,12 +80,14 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.resilience", "mongo", missing) from missing
 
-__all__ = ["ATTEMPT", "DEADLINE", "AsyncKit", "Done", "Kit", "NotDone", "Rules", "Sent", "Unknown"]
+__all__ = ["ATTEMPT", "BREAKER", "DEADLINE", "AsyncKit", "Done", "Kit", "NotDone", "Rules", "Sent", "Unknown"]
 
 T = TypeVar("T")
 
 ATTEMPT: Final[Duration] = 5 * SECOND
 DEADLINE: Final[Duration] = 30 * SECOND
+BREAKER: Final = CircuitBreaker(threshold=100, cooldown=SECOND)
+"""All calls of many threads fail at once when a primary dies, and the next one is there within seconds."""
 _FOREVER: Final = 10**9
 _INSERT: Final = Call("insert")
 _LOOK: Final = Call("look")
@@ -115,7 +117,7 @@ class Rules:
     attempt: Duration = ATTEMPT
     deadline: Duration | None = DEADLINE
     budget: Budget = attrs.field(factory=Budget)
-    breaker: CircuitBreaker = attrs.field(factory=CircuitBreaker)
+    breaker: CircuitBreaker = BREAKER
 
     def __attrs_post_init__(self) -> None:
         check_type(self.retries, Policy, "a policy")
@@ -144,15 +146,18 @@ class _Shared:
         self._circuit: CircuitState = Closed()
         self._tokens = rules.budget.capacity
 
-    def begun(self, *, is_retry: bool) -> int | Refused:
-        """The era under which an attempt is sent, or why it is not."""
+    def begun(self, *, is_retry: bool) -> int | Refused | NotApplied:
+        """The era under which an attempt is sent, or why it is not.
+
+        While the circuit is open a call that begins ends at once, and one that has begun before waits like for any failure.
+        """
         with self._lock:
             paid = pay(self.rules.budget, self._tokens) if is_retry else None
             if isinstance(paid, Overspent):
                 return Refused(str(paid))
             verdict = admit(self.rules.breaker, self._circuit, _now())
             if isinstance(verdict, HoldBack):
-                return Refused("nothing is tried: the circuit is open")
+                return (NotApplied if is_retry else Refused)("nothing is tried: the circuit is open")
             self._circuit = verdict.circuit
             self._tokens = self._tokens if paid is None else paid.left
             return verdict.era
@@ -190,7 +195,7 @@ class _Bounds:
         self.stopped: Refused | None = None
         self.last = ""
 
-    def begun(self) -> int | Refused:
+    def begun(self) -> int | Refused | NotApplied:
         """The era under which an attempt is sent now, or why it is not."""
         if self._until is not None and self._until - _now() <= 0:
             return self._stop(Refused("the deadline is over"))
@@ -319,7 +324,7 @@ def _delete(rules: Rules, collection: str, method: str, where: Mapping[str, Any]
 def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
     check_collection(collection)
     check_name(key, "a counter")
-    check_name(token, "a token")
+    _ = token_field(token)
     policy = rules.retries
     increased = partial(
         increment, collection, key, token,
@@ -470,7 +475,8 @@ class Kit:
         Args:
             collection: Where the counters are.
             key: The counter's id.
-            token: An id of this increment, which no other one has, such as `str(ObjectId())`.
+            token: An id of this increment, which no other one has, such as `str(ObjectId())`; it becomes a part of the name of a
+                field, so it has no dot.
 
         Returns:
             `Done` if it is counted; `NotDone` if it is not, and no sweep will; `Unknown` otherwise: the next sweep counts it if
@@ -508,7 +514,7 @@ class Kit:
             if not isinstance(effect, _SENT):
                 return handle(effect) if not isinstance(effect, Sleep) or bounds.fits(effect) else None
             era = bounds.begun()
-            if isinstance(era, Refused):
+            if isinstance(era, Failure):
                 return era
             with pymongo.timeout(bounds.patience):
                 try:
@@ -574,7 +580,7 @@ class AsyncKit:
             if not isinstance(effect, _SENT):
                 return await handle(effect) if not isinstance(effect, Sleep) or bounds.fits(effect) else None
             era = bounds.begun()
-            if isinstance(era, Refused):
+            if isinstance(era, Failure):
                 return era
             with pymongo.timeout(bounds.patience):
                 try:
