@@ -16,7 +16,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Tests start many processes: each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that make test runs in part.
-LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_snapshot.py \
+LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_failover.py tests/integration/test_mongo_snapshot.py \
 	tests/integration/test_mongo_transition.py tests/integration/test_pythons.py \
 	tests/integration/test_kafka_agreement.py tests/integration/test_kafka_runs.py tests/integration/test_kafka_storm.py \
 	tests/integration/test_kafka_soak.py \

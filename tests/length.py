@@ -67,6 +67,9 @@ RESILIENCE_STEP: Final = _either(29, 1)
 RESILIENCE_FAILOVERS: Final = _either((), (False, True))
 """With and without `retryWrites`: half a minute each."""
 
+FAILOVERS: Final = _either(1, 10)
+"""Of a set of three nodes, of each kind: rarer moments."""
+
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)
 """Scopes of the small lock whose states are counted as TLC counts them: 170,000; then 952,000 and 1,118,000."""
