@@ -382,6 +382,18 @@ def test_a_port_that_is_taken_is_an_error(mongod: MongoServer) -> None:
         pass
 
 
+def test_a_pipe_that_is_not_listening_has_no_uri_and_no_link(mongod: MongoServer) -> None:
+    """Neither before its block nor after it."""
+    pipe = BlackPipe(mongod.uri)
+    for _ in range(2):
+        with pytest.raises(Misuse, match="not listening"):
+            _ = pipe.uri
+        with pytest.raises(Misuse, match="not listening"):
+            pipe.turn(Link.HANGING)
+        with pipe:
+            pipe.turn(Link.UP)
+
+
 BAD_RULES: Final[tuple[Mapping[str, Any], ...]] = (
     {"command": ""},
     {"command": 7},

@@ -516,6 +516,29 @@ def test_a_primary_that_dies_and_one_that_steps_down_lose_and_double_nothing(*, 
         assert kit.counted("counters", "orders") == Done(len(sent))
 
 
+def test_a_delete_of_many_that_was_cut_short_is_not_said_to_be_undone(
+    pipe: BlackPipe, client: MongoClient[Raw], mongod: MongoServer, database: str
+) -> None:
+    """A conflict, or the loss of the primary, may come after some of them are gone: here two of three are."""
+    with MongoClient[Raw](mongod.uri) as direct:
+        things = direct[database]["things"]
+        things.insert_many([{"_id": n} for n in range(3)])
+
+        def two(_: Mapping[str, Any]) -> bool:
+            things.delete_many({"_id": {"$lt": 2}})
+            return True
+
+        once = attrs.evolve(PATIENT, retries=Policy(attempts_max=1))
+        for code in (112, 189, 10107):
+            pipe.obey(Rule("delete", Action.ANSWER, two, reply=command_error(code)))
+
+            assert isinstance(Kit(client, database, once).delete_many("things", {}), Unknown)
+
+        pipe.obey()
+
+        assert Kit(client, database, PATIENT).delete_many("things", {}) == Done(1)
+
+
 # --- misuse -------------------------------------------------------------------------------------------------------------
 
 

@@ -214,15 +214,13 @@ class BlackPipe:
         seed: Of the generator that decides probabilities.
 
     Attributes:
-        uri: For MongoClient: the same, by way of the pipe. It is there within the block.
-        port: Where it listens, likewise.
+        port: Where it listens, within the block.
 
     Raises:
         Misuse: The URI cannot be read, names several nodes, or asks for TLS or compression; or an argument is of the wrong
             type.
     """
 
-    uri: str
     port: int
 
     def __init__(self, uri: str, *rules: Rule, port: int = 0, seed: int = 0) -> None:
@@ -235,7 +233,23 @@ class BlackPipe:
         self._counts: Counter[tuple[str, Action]] = Counter()
         self._errors: list[BaseException] = []
         self._connections: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.obey(*rules)
+
+    @property
+    def uri(self) -> str:
+        """For MongoClient: the URI of the node, by way of the pipe.
+
+        Raises:
+            Misuse: The pipe is not listening.
+        """
+        _ = self._running()
+        return _by_way_of(self.port, self._given)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None or not self._loop.is_running():
+            raise Misuse("the pipe is not listening", todo="use it in a block: with BlackPipe(uri) as pipe")
+        return self._loop
 
     def obey(self, *rules: Rule) -> None:
         """Replaces all rules, from the next request on; without any, everything is forwarded."""
@@ -253,7 +267,8 @@ class BlackPipe:
     def turn(self, link: Link) -> None:
         """Lets everything pass, nothing, or takes no connection, from now on."""
         check_type(link, Link, "a link")
-        asyncio.run_coroutine_threadsafe(self._turn(link), self._loop).result()
+        loop = self._running()
+        asyncio.run_coroutine_threadsafe(self._turn(link), loop).result()
 
     def __enter__(self) -> Self:
         listening: Future[int] = Future()
@@ -262,11 +277,10 @@ class BlackPipe:
         )
         self._thread.start()
         self.port = listening.result()
-        self.uri = _by_way_of(self.port, self._given)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._running().call_soon_threadsafe(self._stopped.set)
         self._thread.join()
         if self._errors:
             raise self._errors[0]

@@ -76,7 +76,7 @@ try:
     from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
     from tidegate_adapters.mongo import AsyncMongo, Mongo
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
-    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_many
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.resilience", "mongo", missing) from missing
 
@@ -235,10 +235,11 @@ class _Bounds:
 @final
 @attrs.frozen
 class _Ask:
-    """A call of a collection of either kind of client, and what its answer is to the program."""
+    """A call of a collection of either kind of client, what its answer is to the program, and what an error says of it."""
 
     send: Callable[[Any], Any]
     reply: Callable[[Any], object]
+    failed: Callable[[DriverError, Before], Failure] = failure
     is_write: bool = True
 
 
@@ -250,7 +251,7 @@ def _failing(client: MongoClient[Any] | AsyncMongoClient[Any], ask: _Ask) -> Gen
     try:
         yield
     except DRIVER_ERRORS as error:
-        raise failure(error, before(requests, error) if listens(client) else Before.NOTHING) from None
+        raise ask.failed(error, before(requests, error) if listens(client) else Before.NOTHING) from None
     finally:
         REQUESTS.reset(earlier)
 
@@ -308,16 +309,19 @@ def _insert(
     asks = {
         _INSERT.name: _Ask(methodcaller("insert_one", RawBSONDocument(sent)), lambda _: None),
         _LOOK.name: _Ask(
-            lambda held: held.with_options(codec_options=raw).find_one({"_id": {"$eq": document["_id"]}}), whose, False
+            lambda held: held.with_options(codec_options=raw).find_one({"_id": {"$eq": document["_id"]}}),
+            whose,
+            is_write=False,
         ),
     }
     return _Order(collection, lambda: insert(_INSERT, look, rules.retries), asks, _said)
 
 
-def _delete(rules: Rules, collection: str, method: str, where: Mapping[str, Any]) -> _Order[int]:
+def _delete(rules: Rules, collection: str, where: Mapping[str, Any], *, is_many: bool) -> _Order[int]:
     check_collection(collection)
     check_type(where, Mapping, "a filter", "give a dict in MongoDB's words")
-    asks = {_DELETE.name: _Ask(methodcaller(method, where), lambda answer: answer.deleted_count)}
+    method, failed = ("delete_many", failure_of_many) if is_many else ("delete_one", failure)
+    asks = {_DELETE.name: _Ask(methodcaller(method, where), lambda answer: answer.deleted_count, failed)}
     return _Order(collection, lambda: send(_DELETE, Operation.RECOGNISED, rules.retries), asks, _said)
 
 
@@ -451,7 +455,7 @@ class Kit:
         Raises:
             Misuse: The id has no BSON form, or the collection cannot have that name.
         """
-        return self._carry_out(_delete(self._rules, collection, "delete_one", {"_id": {"$eq": key}}))
+        return self._carry_out(_delete(self._rules, collection, {"_id": {"$eq": key}}, is_many=False))
 
     def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
         """Delete all documents that match.
@@ -467,7 +471,7 @@ class Kit:
         Raises:
             Misuse: The filter has no BSON form, or the collection cannot have that name.
         """
-        return self._carry_out(_delete(self._rules, collection, "delete_many", where))
+        return self._carry_out(_delete(self._rules, collection, where, is_many=True))
 
     def count(self, collection: str, key: str, token: str) -> Sent[None]:
         """Add one to a counter, exactly once; it is made where there is none.
@@ -547,11 +551,11 @@ class AsyncKit:
 
     async def delete(self, collection: str, key: object) -> Sent[int]:
         """As `Kit.delete`."""
-        return await self._carry_out(_delete(self._rules, collection, "delete_one", {"_id": {"$eq": key}}))
+        return await self._carry_out(_delete(self._rules, collection, {"_id": {"$eq": key}}, is_many=False))
 
     async def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
         """As `Kit.delete_many`."""
-        return await self._carry_out(_delete(self._rules, collection, "delete_many", where))
+        return await self._carry_out(_delete(self._rules, collection, where, is_many=True))
 
     async def count(self, collection: str, key: str, token: str) -> Sent[None]:
         """As `Kit.count`."""
