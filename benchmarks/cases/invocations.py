@@ -11,7 +11,6 @@ from benchmarks.cases.table import (
     BACK_THEN,
     BATCH,
     BYTES,
-    CHUNKS,
     CLAIMS,
     CONDITIONS,
     NOW,
@@ -30,7 +29,7 @@ from tidegate.leases import claim_lock, election, lease
 from tidegate.model import history as remembered
 from tidegate.model.documents import Document
 from tidegate.model.instants import MINUTE, PPM, SECOND
-from tidegate.payloads import chunking, payload_records
+from tidegate.payloads import upload_records
 from tidegate.retries import schedule
 from tidegate.services import atomic_service, executions, membership, retention
 from tidegate.triggers import conditions, contexts, firing, trigger
@@ -391,40 +390,10 @@ def sweeping(size: int) -> Made[counter.Sweep]:
     return lambda: counter.decide_sweep(full), lambda sweep: len(sweep.count) > size // 2
 
 
-def takes(document: Document) -> int:
-    """About as many bytes as in BSON, of documents of texts and bytes."""
-    return len(repr(document.items))
-
-
-def payload(size: int) -> Document:
-    """Two values of this many bytes together, which do not compress."""
-    draw = drawn(size)
-    return Document.of({"text": draw.randbytes(size // 4).hex(), "bytes": draw.randbytes(size // 2)})
-
-
-@table.case(chunking, "plan", BYTES)
-def cutting(size: int) -> Made[chunking.Plan | chunking.TooLarge]:
-    whole, threshold = payload(size), size // 4
+@table.case(upload_records, "a chunk, stored and checked", BYTES)
+def checking(size: int) -> Made[bytes | upload_records.Damaged]:
+    data = drawn(size).randbytes(size)
     return (
-        lambda: chunking.plan(whole, takes, attempt="attempt", threshold=threshold),
-        lambda plan: isinstance(plan, chunking.Plan) and len(plan.chunks) > 2,
+        lambda: upload_records.chunk_data(upload_records.chunk_document("upload", 0, "key", data)),
+        lambda answer: answer == data,
     )
-
-
-@table.case(chunking, "join", BYTES)
-def joining(size: int) -> Made[chunking.Joined | chunking.Missing | chunking.Corrupt | chunking.TooLong]:
-    whole = payload(size)
-    plan = chunking.plan(whole, takes, attempt="attempt", threshold=size // 4)
-    assert isinstance(plan, chunking.Plan)
-    chunks = {chunk.digest: chunk.data for chunk in plan.chunks}
-    return lambda: chunking.join(plan.manifest, chunks), lambda answer: answer == chunking.Joined(whole)
-
-
-@table.case(payload_records, "what may be collected", CHUNKS)
-def collecting(size: int) -> Made[tuple[payload_records.StoredChunk, ...]]:
-    seen = [payload_records.StoredChunk(f"{number:064x}", "attempt") for number in range(size)]
-    records = [
-        payload_records.PayloadRecord(1, pending=(payload_records.Mark("attempt", (each.digest,)),))
-        for each in seen[::2]
-    ]
-    return lambda: payload_records.collectable(seen, records), lambda free: len(free) == size // 2

@@ -36,7 +36,6 @@ class Sizes:
 
 ANY: Final = Sizes()
 BYTES: Final = Sizes("bytes", (10_000, 1_000_000))
-CHUNKS: Final = Sizes("chunks", (100, 100_000))
 CLAIMS: Final = Sizes("claims", (10, 10_000))
 CONDITIONS: Final = Sizes("conditions", (100, 100_000))
 OFFSETS: Final = Sizes("offsets", (1_000, 1_000_000))

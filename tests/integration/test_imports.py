@@ -21,11 +21,12 @@ ADAPTERS: Final = Path(__file__).parents[2] / "src" / "adapters" / "tidegate_ada
 CLI: Final = [f"tidegate_adapters.cli.{file.stem}" for file in sorted((ADAPTERS / "cli").glob("[!_]*.py"))]
 PROMISED: Final[Mapping[str, str]] = {
     "": IMPORT.format(["tidegate.catalogue", "tidegate_adapters.embedded", "tidegate_adapters.recorder"]),
-    "mongo": IMPORT.format(["tidegate_adapters.mongo", "tidegate_adapters.black_pipe"]),
+    "mongo": IMPORT.format(["tidegate_adapters.mongo", "tidegate_adapters.black_pipe", "tidegate_adapters.payloads"]),
     "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
     "worker": IMPORT.format(["tidegate_adapters.running"]),
     "cli": IMPORT.format(CLI),
     "yaml": "import yaml",
+    "zstd": IMPORT.format(["tidegate_adapters.payloads"]),
     "tracing": IMPORT.format(["tidegate_adapters.tracing"]),
     "metrics": IMPORT.format(["tidegate_adapters.metrics"]),
     "hypothesis": IMPORT.format(["tidegate.strategies"]),

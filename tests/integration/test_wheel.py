@@ -23,7 +23,19 @@ SUFFIXES: Final = {
     "tidegate": {".py", ".typed"},
     "tidegate_adapters": {".py", ".typed", ".js", ".css", ".html"},
 }
-EXTRAS: Final = {"mongo", "kafka", "cli", "hypothesis", "pytest", "dask", "worker", "yaml", "metrics", "tracing"}
+EXTRAS: Final = {
+    "mongo",
+    "kafka",
+    "cli",
+    "hypothesis",
+    "pytest",
+    "dask",
+    "worker",
+    "yaml",
+    "metrics",
+    "tracing",
+    "zstd",
+}
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from tidegate.model.documents import Document, Put
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.reading import needed, one_of
-from tidegate.payloads.payload_records import stored_chunk_of
-from tidegate.payloads.replacement import Swapped, Unsettled
+from tidegate.payloads.upload_records import Damaged
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_documents import loaded, stored
 from tidegate.reactive.task_records import Ended, RunEnd, TaskRecord, TaskStatus
@@ -64,7 +63,6 @@ READ: Mapping[str, tuple[Callable[[Document], object], Document]] = {
         lease_of,
         Document.of({"_id": "x", "token": 1, "version": 2, "holder": "a", "request": "r", "ttl": 9, "stamp": TIME}),
     ),
-    "chunk": (stored_chunk_of, Document.of({"_id": "0" * 64, "put": "a"})),
     "task": (loaded, stored(TASK, "bill", "x")),
 }
 
@@ -105,11 +103,9 @@ def test_outcomes_read_as_sentences() -> None:
     """One line each, for people."""
     lines = (
         Served(1, is_released=False),
-        Swapped(4),
-        Unsettled(8),
+        Damaged("chunk 2", "is missing"),
     )
     assert [str(each) for each in lines] == [
         "served: 1 pieces, perhaps not released",
-        "swapped in at version 4",
-        "unsettled after 8 attempts",
+        "chunk 2 is missing",
     ]

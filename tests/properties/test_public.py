@@ -29,7 +29,6 @@ QUALIFIED: Final = {
     ("invocations", "ATTEMPTS"),
     ("invocations", "PARTS"),
     ("invocations", "STATUS"),
-    ("payloads", "LIMIT"),
     ("services", "beat"),
     ("services", "join"),
     ("services", "leave"),

@@ -44,7 +44,7 @@ VALUES: Final = {
     "sys": "which Python runs, see sim.fingerprint",
     "types": "what a suspended program is",
     "typing": "types",
-    "zlib": "payloads made smaller, see chunking",
+    "zlib": "a checksum, see consumer._tables",
 }
 """What the core may import besides itself, and what for: none of it has a clock, a random generator or I/O."""
 

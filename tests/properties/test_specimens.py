@@ -155,7 +155,7 @@ def test_each_law_of_a_design_is_broken_by_a_specimen() -> None:
     Of leaders: Laws LP1, LP2, LP3 and LP4.
     Of the atomic service: Laws AP1, AP2, AP3, AP4, AP5, AP6, AP7 and AP8.
     Of recovery: Laws RP1, RP2 and RP3.
-    Of payloads: Laws KP1, KP2, KP3, KP4 and KP5.
+    Of payloads: Laws UP1, UP2, UP3, UP4 and UP5.
     Of admission: Laws IP1, IP2 and IP3.
     Of registration: Laws IR1, IR2 and IR3.
     """

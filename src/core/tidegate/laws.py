@@ -22,7 +22,7 @@ from tidegate.counters import laws as counter
 from tidegate.invocations.laws import admission, array_push_lock, recovery, status, transition
 from tidegate.leases.laws import claim_lock, election, lease
 from tidegate.model.laws import history
-from tidegate.payloads.laws import chunking, payload_records
+from tidegate.payloads.laws import upload_records
 from tidegate.reactive.laws import (
     change_stream,
     debounce,
@@ -39,10 +39,10 @@ from tidegate.sinks.laws import circuit_breaker, dead_letters, dead_records, del
 from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 
 __all__ = [
-    "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget", "change_stream", "chunking",
+    "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget", "change_stream",
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "dead_records",
     "debounce", "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
-    "firing", "health", "history", "lease", "letter_writing", "membership", "orphans", "outbox", "partition", "pauses", "payload_records", "polling",
+    "firing", "health", "history", "lease", "letter_writing", "membership", "orphans", "outbox", "partition", "pauses", "polling",
     "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transactions", "transition",
-    "trigger", "watermark", "worker",
+    "trigger", "upload_records", "watermark", "worker",
 ]  # fmt: skip

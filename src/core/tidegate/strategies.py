@@ -36,7 +36,7 @@ from tidegate.model.strategies.documents import (
 )
 from tidegate.model.strategies.operations import filters, operations, updates
 from tidegate.model.strategies.records import records
-from tidegate.payloads.strategies import chunking, payload_records
+from tidegate.payloads.strategies import upload_records
 from tidegate.reactive.strategies import (
     change_stream,
     debounce,
@@ -53,11 +53,11 @@ from tidegate.sinks.strategies import circuit_breaker, dead_letters, delivery
 from tidegate.triggers.strategies import conditions, firing, trigger
 
 __all__ = [
-    "OFFSETS", "admission", "atomic_service", "backoff", "backpressure", "batches", "bson", "change_stream", "chunking",
+    "OFFSETS", "admission", "atomic_service", "backoff", "backpressure", "batches", "bson", "change_stream",
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "counter", "dead_letters", "debounce",
     "deliveries", "delivery", "document_pairs", "documents", "drain", "election", "events", "evolution", "executions",
     "explanation", "failures", "fanout", "field_names", "filters", "firing", "history", "instants", "keys", "lease",
-    "membership", "offsets", "operations", "orphans", "pairs", "partition", "pauses", "payload_records", "polling", "projections",
+    "membership", "offsets", "operations", "orphans", "pairs", "partition", "pauses", "polling", "projections",
     "reconciliation", "records", "recovery", "retention", "scalars", "schedule", "snapshot", "status", "tasks",
-    "trigger", "updates", "values", "watermark",
+    "trigger", "updates", "upload_records", "values", "watermark",
 ]  # fmt: skip

@@ -161,8 +161,8 @@ def again_at_once(scenario: str, who: str) -> list[str]:
             if None in asked:
                 number = asked.index(None)
                 after = asked[number + 1 :]
-                again = after.index(asked[number - 1]) if asked[number - 1] in after else 0
-                if again and not any(isinstance(each, Sleep) for each in after[:again]):
+                again = after.index(asked[number - 1]) if asked[number - 1] in after else None
+                if again is not None and not any(isinstance(each, Sleep) for each in after[:again]):
                     found.append(f"{what}: {asked[number - 1]}")
     return found
 

@@ -1,8 +1,7 @@
-"""How is a payload stored that is larger than a document may be?
+"""How is a payload stored that is larger than a document may be, and than memory?
 
-    chunking         a payload becomes a manifest and chunks, and is joined again
-    payload_records  the record with its manifest, the writes that replace it, and which chunks may be removed
-    replacement      the programs that do so: they replace, read and collect
+    upload_records   the record of a key, the writes that replace its payload, and which chunks may be removed
+    uploads          the programs that do so: put, find, read, get, delete, sweep
 
 Read them in this order. The `__all__` of each module are its public names.
 

@@ -1,63 +1,113 @@
-"""A payload in two chunks is replaced while somebody reads it and somebody collects what is left over.
+"""A payload in three chunks is replaced by one in two while somebody reads it and somebody sweeps what is left over.
 
-The new payload has one chunk in common with the old one. Writers crash, and all of their requests may meet the faults of
-the network. When all is quiet, marks of dead writers are undone, and the rest is collected.
+Writers crash, and all of their requests may meet the faults of the network, as may what a sweep deletes. Sweeps take any
+upload for dead, and keep what was replaced for nobody: how long they wait makes both rare, and nothing else. When all is
+quiet, there is a last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 from typing import Final
 
-from tidegate.model.documents import ID
-from tidegate.model.effects import Program
+from tidegate.model.documents import ID, Document
+from tidegate.model.effects import Call, Effect
+from tidegate.model.operations import DeleteMany, DeleteOne, FindOne, InsertOne, UpdateOne
 from tidegate.payloads import laws
-from tidegate.payloads.chunking import Chunk, Codec, Joined, Kind, Manifest, Plan, Reference
-from tidegate.payloads.payload_records import MANIFEST, PayloadRecord, new_record, record_of
-from tidegate.payloads.replacement import ATTEMPTS, Collector, Reader, ReplacementParts, Replacer, Swapped
+from tidegate.payloads.upload_records import (
+    CONTENT,
+    Content,
+    UploadRecord,
+    chunk_document,
+    new_record,
+    upload_record_of,
+)
+from tidegate.payloads.uploads import Abandoned, PayloadStore, Replaced, Stored, UploadParts, get, put, sweep
 from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import contents, document, perform, world_with
+from tidegate.sim.world import Cell, Outcomes, World, contents, document, perform, world_with
 
-__all__ = ["CHUNKS", "REACHABLE", "RIGHT", "SCENARIOS", "SWAPS", "THERE", "TRUTH", "WHOLE", "payloads"]
+__all__ = ["CHUNKS", "KEY", "LEFT", "RIGHT", "SCENARIOS", "SWITCHES", "THERE", "TRUTH", "WHOLE", "payloads"]
 
 RECORDS: Final = "records"
 CHUNKS: Final = "chunks"
 KEY: Final = "report"
 
-WHOLE: Final = "a reader answers a payload that was swapped in"
-THERE: Final = "a manifest refers to what is there"
-SWAPS: Final = "a record changes by swaps and undos"
-TRUTH: Final = "who says so has swapped"
-REACHABLE: Final = "at rest only what is referred to is left"
+WHOLE: Final = "a reader has read a payload that was put"
+THERE: Final = "a content refers to what is there"
+SWITCHES: Final = "a content changes by switches"
+TRUTH: Final = "who says so has stored it"
+LEFT: Final = "at rest only what is referred to is left"
 
-RIGHT: Final = ReplacementParts()
-FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
-
-
-def planned(*parts: bytes) -> Plan:
-    """A text in chunks, each as small as it is given: how a payload is cut is tested elsewhere."""
-    chunks, raw = tuple(map(Chunk, parts)), b"".join(parts)
-    digests = tuple(chunk.digest for chunk in chunks)
-    text = Reference(Kind.TEXT, Codec.NONE, len(raw), sha256(raw).hexdigest(), digests)
-    return Plan(Manifest((("text", text),)), chunks)
+RIGHT: Final = UploadParts()
+REQUESTS: Final = (FindOne, UpdateOne, InsertOne)
 
 
-OLD: Final = planned(b"one ", b"two")
-NEW: Final = (planned(b"one ", b"three"), planned(b"two", b"three"), planned(b"four"))
-TEXTS: Final = ("one two", "one three", "twothree", "four")
+def deletes(effect: Effect[object]) -> bool:
+    return isinstance(effect, (DeleteOne, DeleteMany))
 
 
-def record(state: State) -> PayloadRecord:
+def is_request(effect: Effect[object]) -> bool:
+    return isinstance(effect, REQUESTS)
+
+
+FAULTS: Final = Faults.of(
+    Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE,
+    Fault.NOT_DURABLE, Fault.CANCELLED, on=is_request,
+)  # fmt: skip
+DELETING: Final = Faults.of(Fault.PARTLY_DONE, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, on=deletes)
+
+PAYLOADS: Final = {"old": (b"an ", b"old ", b"one"), "w": (b"a ", b"new one"), "v": (b"another",), "u": (b"small",)}
+PUT: Final = tuple(b"".join(pieces) for pieces in PAYLOADS.values())
+INLINE: Final = ("u",)
+"""Which of them are in their records."""
+
+
+def read_so_far(who: str) -> Cell[int]:
+    """How many chunks of its payload a writer has read."""
+    return Cell(("read so far", who), 0)
+
+
+def got(who: str) -> Cell[tuple[bytes, ...]]:
+    """What a reader was given since it began."""
+    return Cell(("got", who), ())
+
+
+def content_of(upload: str) -> Content:
+    payload = b"".join(PAYLOADS[upload])
+    chunks = 0 if upload in INLINE else len(PAYLOADS[upload])
+    return Content(upload, chunks, len(payload), sha256(payload).hexdigest(), "none")
+
+
+def calls(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """What those do who hand payloads in, and take them."""
+    match effect:
+        case Call("whole"):
+            yield world, PAYLOADS[who][0] if who in INLINE else None
+        case Call("chunk"):
+            number = world.read(read_so_far(who))
+            data = PAYLOADS[who][number] if number < len(PAYLOADS[who]) else b""
+            yield world.write(read_so_far(who), number + 1), data
+        case Call("facts"):
+            content = content_of(who)
+            yield world, (content.length, content.digest)
+        case Call("begin"):
+            yield world.write(got(who), ()), None
+        case Call("keep", (bytes() as data,)):
+            yield world.write(got(who), (*world.read(got(who)), data)), None
+        case _:
+            yield from perform(effect, world, who)
+
+
+def record(state: State) -> UploadRecord:
     found = state.read(document(RECORDS, KEY))
     assert found is not None
-    known = record_of(found)
-    assert isinstance(known, PayloadRecord)
+    known = upload_record_of(found)
+    assert isinstance(known, UploadRecord)
     return known
 
 
@@ -65,11 +115,23 @@ def there(state: State) -> tuple[str, ...]:
     return tuple(chunk[ID] for chunk in contents(state, CHUNKS))
 
 
-def answers_whole(reader: str) -> Law:
+def has_read(state: State, reader: str) -> str | None:
+    """The upload whose payload it has read to the end."""
+    match state.status(reader):
+        case Returned(Content(upload)):
+            return upload
+        case _:
+            return None
+
+
+def reads_whole(reader: str) -> Law:
     def holds(state: State) -> bool:
         match state.status(reader):
-            case Returned(Joined(payload)):
-                return dict(payload.items).get("text") in TEXTS
+            case Returned(Content() as content):
+                payload = b"".join([*state.read(got(reader))])
+                return payload in PUT and sha256(payload).hexdigest() == content.digest
+            case Returned(Replaced()):
+                return True
             case Returned():
                 return False
             case _:
@@ -78,12 +140,14 @@ def answers_whole(reader: str) -> Law:
     return holds
 
 
-def swapped(name: str) -> Law:
+def tells_the_truth(name: str) -> Law:
     def holds(state: State) -> bool:
+        made = {change.version: change.request_id for change in record(state).history}
         match state.status(name):
-            case Returned(Swapped(version)):
-                made = {change.version: change.request_id for change in record(state).history}
-                return made.get(version, "").startswith(f"{name}@")
+            case Returned(Stored(version)):
+                return made.get(version) == name
+            case Returned(Abandoned()):
+                return name not in made.values()
             case _:
                 return True
 
@@ -91,109 +155,89 @@ def swapped(name: str) -> Law:
 
 
 def changes_right(before: State, after: State) -> bool:
-    """Law CH6, without knowing which write it was."""
     was, now = record(before), record(after)
-    made = now.manifest if now.manifest in [plan.manifest for plan in NEW] else None
-    return laws.payload_records.changes_by_swaps_and_undos(was, now, made, was.version)
+    return laws.upload_records.changes_by_switches(was, now, was.version)
 
 
-async def collect(collector: Collector, early: int) -> None:
-    """Collect at any time, and when all is quiet, undo what is marked and collect again."""
+async def sweeps(store: PayloadStore, early: int) -> None:
+    """Sweep at any time, and when all is quiet."""
     for _ in range(early):
-        await collector.run()
+        await sweep(store, 0)
     await QUIET
-    await collector.undo("collector")
-    await collector.run()
+    await sweep(store, 0)
 
 
 def payloads(
-    parts: ReplacementParts = RIGHT,
-    collecting: Callable[[Collector, int], Program[None]] = collect,
+    parts: UploadParts = RIGHT,
     *,
-    summary: str = "a payload is replaced while others read and collect: the old one or the new one, whole",
-    writers: int = 1,
+    summary: str = "a payload is replaced while others read and sweep: the old one or the new one, whole",
+    writers: str = "w",
     readers: int = 1,
-    attempts: int = ATTEMPTS,
+    attempts: int = 4,
     early: int = 1,
-    budget: int = 2,
+    budget: int = 1,
     faults: Faults = FAULTS,
+    same_id: bool = False,
 ) -> Scenario:
     """The scenario.
 
     Args:
         parts: The steps of the programs, or a faulty variant of one.
-        collecting: What the collector does, or a faulty variant of it.
         summary: One line for people.
-        writers: How many replace the payload.
+        writers: Who replaces the payload, a letter each.
         readers: How many read it.
         attempts: How often each of them tries.
-        early: How many collections there are while they do.
+        early: How many sweeps there are while they do.
         budget: How many faults may strike.
         faults: Which may strike writers.
+        same_id: Whether all uploads have one id.
     """
-    first = new_record(KEY).put(MANIFEST, OLD.manifest.document())
+    store = PayloadStore(RECORDS, CHUNKS, attempts, parts=parts)
+    old = (chunk_document("old", number, KEY, data) for number, data in enumerate(PAYLOADS["old"]))
+    first: Document = new_record(KEY).put(CONTENT, content_of("old").document())
     writing = tuple(
-        Process(name, factory(Replacer(RECORDS, CHUNKS, KEY, plan, name, parts=parts).run), faults)
-        for name, plan in zip(("w", "v", "u")[:writers], NEW, strict=False)
+        Process(name, factory(put, store, KEY, "old" if same_id else name, "none"), faults, calls) for name in writers
     )
-    reading = tuple(
-        Process(f"r{number}", factory(Reader(RECORDS, CHUNKS, KEY, attempts, parts).run))
-        for number in range(1, readers + 1)
-    )
-    names = [process.name for process in writing]
+    reading = tuple(Process(f"r{number}", factory(get, store, KEY), meaning=calls) for number in range(1, readers + 1))
     return Scenario(
         name="payloads",
         summary=summary,
-        world=world_with({RECORDS: (first,), CHUNKS: tuple(chunk.document("old") for chunk in OLD.chunks)}),
+        world=world_with({RECORDS: (first,), CHUNKS: tuple(old)}),
         actors=(
             *writing,
             *reading,
-            Process(
-                "collector",
-                factory(collecting, Collector(RECORDS, CHUNKS, parts=parts), early),
-                meaning=when_quiet((*writing, *reading), perform),
-            ),
+            Process("sweeper", factory(sweeps, store, early), DELETING, when_quiet((*writing, *reading), perform)),
             Network(),
         ),
         budget=budget,
         always={
-            WHOLE: tuple(answers_whole(process.name) for process in reading),
-            THERE: lambda state: laws.payload_records.refers_to_what_is_there((record(state),), there(state)),
-            TRUTH: tuple(map(swapped, names)),
+            WHOLE: tuple(reads_whole(process.name) for process in reading),
+            THERE: lambda state: laws.upload_records.refers_to_what_is_there((record(state),), there(state)),
+            TRUTH: () if same_id else tuple(map(tells_the_truth, writers)),
         },
-        step={SWAPS: changes_right},
+        step={SWITCHES: changes_right},
         eventually={
-            REACHABLE: lambda state: laws.payload_records.only_the_reachable_is_left((record(state),), there(state))
+            LEFT: lambda state: laws.upload_records.only_what_is_referred_to_is_left((record(state),), there(state))
         },
         sometimes={
-            "the old payload is read after the new one is in": lambda state: any(
-                record(state).version > 0 and read_text(state, process.name) == TEXTS[0] for process in reading
+            "the old payload is read after the new one is in": lambda state: (
+                record(state).version > 0 and any(has_read(state, process.name) == "old" for process in reading)
             ),
             "the new payload is read": lambda state: any(
-                read_text(state, process.name) in TEXTS[1:] for process in reading
+                has_read(state, process.name) in [*writers] for process in reading
             ),
-            **({"the marks of the dead are undone": is_undone} if budget >= writers else {}),
+            "an upload is taken for dead": lambda state: any(
+                state.status(process.name) == Returned(Abandoned()) for process in writing
+            ),
         },
     )
-
-
-def is_undone(state: State) -> bool:
-    return record(state).version > 0 and record(state).manifest == OLD.manifest
-
-
-def read_text(state: State, reader: str) -> object:
-    match state.status(reader):
-        case Returned(Joined(payload)):
-            return dict(payload.items).get("text")
-        case _:
-            return None
 
 
 SCENARIOS: Final = (
     Shipped(
         "payloads",
         payloads,
-        thorough=partial(payloads, writers=2, budget=1),
-        large=partial(payloads, writers=3, readers=2, early=2, budget=4),
+        thorough=partial(payloads, budget=2),
+        large=partial(payloads, writers="wvu", readers=2, early=2, budget=4),
     ),
 )

@@ -1,187 +1,161 @@
-"""Ways to replace a large payload wrongly. Each differs from `tidegate.payloads.replacement` in one place."""
+"""Ways to replace a large payload wrongly. Each differs from `tidegate.payloads.uploads` in one place."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Filter, Push, Put
+from tidegate.model.documents import ID, AllOf, Document, Eq, Put
 from tidegate.model.effects import Ambiguous
-from tidegate.model.operations import DeleteOne, delete_one, find_all, find_one, update_one
-from tidegate.payloads.chunking import Joined, Manifest, Reference
-from tidegate.payloads.payload_records import (
-    HISTORY,
-    MANIFEST,
+from tidegate.model.instants import Duration
+from tidegate.model.operations import delete_one, find_all, find_one, update_one
+from tidegate.model.programs import insert_new
+from tidegate.payloads.scenarios import CHUNKS, LEFT, RIGHT, SWITCHES, THERE, TRUTH, WHOLE, payloads
+from tidegate.payloads.upload_records import (
+    FACTS,
     PENDING,
-    SWAPPED,
     VERSION,
-    Mark,
-    PayloadRecord,
-    StoredChunk,
-    record_of,
-    swap,
+    Content,
+    Damaged,
+    Found,
+    UploadRecord,
+    switch,
+    upload_of,
+    upload_record_of,
 )
-from tidegate.payloads.replacement import Collector, ReplacementParts
-from tidegate.payloads.scenarios import CHUNKS, REACHABLE, RIGHT, SWAPS, THERE, TRUTH, WHOLE, payloads
-from tidegate.sim.actors import QUIET
+from tidegate.payloads.uploads import Replaced
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
 
 
-async def swap_where(where: Filter, collection: str, version: int, announced: Mark, manifest: Manifest) -> int:
-    """The write of a swap, under another filter than the right one."""
-    change = Document.of({"version": version + 1, "attempt": announced.attempt, "status": SWAPPED})
-    changes = (Put(MANIFEST, manifest.document()), Put(VERSION, version + 1), Put(PENDING, ()), Push(HISTORY, change))
-    return await update_one(collection, where, *changes)
+def what_is_announced_may_go(record: UploadRecord, upload: str) -> bool:
+    """A sweep keeps what contents refer to, and nothing else: the chunks of an upload that is under way go."""
+    return record.content is not None and record.content.upload == upload
 
 
-async def not_marked(_collection: str, _key: str, _version: int, _announced: Mark) -> int:
-    """Chunks are put without a mark: a collection that sees them before they are referred to removes them."""
-    return 1
+async def undo_at_the_same_version(records: str, key: str, version: int, _: Duration) -> int:
+    """What was announced is taken back, but a switch that was decided before still matches."""
+    return await update_one(records, AllOf((Eq(ID, key), Eq(VERSION, version))), Put(PENDING, ()))
 
 
-async def swap_without_a_mark(collection: str, key: str, version: int, announced: Mark, manifest: Manifest) -> int:
-    return await swap_where(AllOf((Eq(ID, key), Eq(VERSION, version))), collection, version, announced, manifest)
+async def never_undone(_records: str, _key: str, _version: int, _age: Duration) -> int:
+    """Uploads whose writers are dead stay announced, and so their chunks stay."""
+    return 0
 
 
-async def version_not_compared(collection: str, key: str, version: int, announced: Mark, manifest: Manifest) -> int:
-    """The manifest is swapped in over whatever is there: one of two writers vanishes without a trace."""
-    return await swap_where(Eq(ID, key), collection, version, announced, manifest)
+async def switch_at_any_version(records: str, key: str, version: int, upload: str, payload: Found | None) -> int:
+    """The content is switched in over whatever is there by then."""
+    right = switch(records, key, version, upload, payload)
+    return await update_one(records, Eq(ID, key), *right.updates)
 
 
-async def deletes_the_old_first(collection: str, key: str, version: int, announced: Mark, manifest: Manifest) -> int:
-    """The old chunks are deleted, then the new manifest comes in: between the two there is no payload."""
-    found = await find_one(collection, Eq(ID, key))
-    await delete_all(CHUNKS, unneeded(found, manifest))
-    return await swap(collection, key, version, announced, manifest)
+async def deletes_the_old_first(records: str, key: str, version: int, upload: str, payload: Found | None) -> int:
+    """The old chunks are deleted, then the new content comes in: between the two there is no payload."""
+    found = await find_one(records, Eq(ID, key), fields=FACTS)
+    record = None if found is None else upload_record_of(found)
+    if isinstance(record, UploadRecord) and record.content is not None:
+        for chunk in await find_all(CHUNKS, limit=9):
+            if upload_of(chunk[ID]) == record.content.upload:
+                await delete_one(CHUNKS, Eq(ID, chunk[ID]))
+    return await switch(records, key, version, upload, payload)
 
 
-def unneeded(found: Document | None, manifest: Manifest) -> tuple[str, ...]:
-    """The chunks of what is there that the new manifest does without."""
-    known = None if found is None else record_of(found)
-    old = known.manifest.chunks if isinstance(known, PayloadRecord) else ()
-    return tuple(digest for digest in old if digest not in manifest.chunks)
-
-
-async def delete_all(collection: str, digests: tuple[str, ...]) -> None:
-    for digest in digests:
-        await delete_one(collection, Eq(ID, digest))
-
-
-async def no_reply_is_yes(collection: str, key: str, version: int, announced: Mark, manifest: Manifest) -> int:
-    """No reply to the swap is taken for a yes."""
+async def no_reply_is_yes(records: str, key: str, version: int, upload: str, payload: Found | None) -> int:
+    """No reply to the switch is taken for a yes."""
     try:
-        return await swap(collection, key, version, announced, manifest)
+        return await switch(records, key, version, upload, payload)
     except Ambiguous:
         return 1
 
 
-def joins_what_is_there(manifest: Manifest, chunks: Mapping[str, object]) -> Joined:
-    """A chunk that is missing is left out, and what is there passes for the payload."""
-    references = [part for _, part in manifest.parts if isinstance(part, Reference)]
-    found = (chunks.get(digest, b"") for digest in references[0].chunks)
-    return Joined(Document.of({"text": b"".join(data for data in found if isinstance(data, bytes)).decode()}))
+async def a_lost_chunk_is_there(chunks: str, chunk: Document) -> bool:
+    """A chunk whose insert had no reply is taken for stored."""
+    try:
+        return await insert_new(chunks, chunk) or True
+    except Ambiguous:
+        return True
 
 
-async def records_first(chunks: str, records: str, limit: int) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
-    """The records are read before the chunks: what was marked and put in between seems unreachable."""
-    found = await find_all(records, limit=limit)
-    return await find_all(chunks, limit=limit), found
+async def missing_is_damaged(_records: str, _key: str, _content: Content, number: int) -> Damaged | Replaced:
+    """A chunk that is missing is the end: nobody looks whether the payload was replaced meanwhile."""
+    return Damaged(f"chunk {number}", "is missing")
 
 
-def removes_whoever_put_it(collection: str, chunk: StoredChunk) -> DeleteOne:
-    """A chunk is removed by its digest alone, also if somebody has put it since."""
-    return delete_one(collection, Eq(ID, chunk.digest))
-
-
-async def marks_count_for_ever(collector: Collector, early: int) -> None:
-    """The marks of dead writers are never undone, so their chunks stay."""
-    for _ in range(early):
-        await collector.run()
-    await QUIET
-    await collector.run()
-
-
-NO_SECOND_LOOK: Final = "A chunk that is missing is the end: nobody looks whether the payload was replaced meanwhile."
+SAME_ID: Final = "Chunks are named by the payload's key: those of two uploads mix."
 
 
 def planted(name: str, summary: str | None, make: partial[Scenario], law: str, source: str) -> Specimen:
     """The scenario of the programs, with the bug in its place."""
     first_line = (summary or "").partition("\n")[0]
-    return Specimen(f"payloads.{name}", partial(make, summary=first_line, budget=1), law, source, of="payloads")
-
-
-def with_parts(parts: ReplacementParts, *, writers: int = 1) -> partial[Scenario]:
-    return partial(payloads, parts, writers=writers)
+    return Specimen(f"payloads.{name}", partial(make, summary=first_line), law, source, of="payloads")
 
 
 SPECIMENS: Final = (
     planted(
-        "not_marked",
-        not_marked.__doc__,
-        with_parts(attrs.evolve(RIGHT, mark=not_marked, swap=swap_without_a_mark)),
+        "what_is_announced_may_go",
+        what_is_announced_may_go.__doc__,
+        partial(payloads, attrs.evolve(RIGHT, needs=what_is_announced_may_go)),
         THERE,
         "Any collection by reachability: what is not referred to yet looks like what is not referred to any more.",
     ),
     planted(
-        "version_not_compared",
-        version_not_compared.__doc__,
-        with_parts(attrs.evolve(RIGHT, swap=version_not_compared), writers=2),
-        SWAPS,
+        "undo_at_the_same_version",
+        undo_at_the_same_version.__doc__,
+        partial(payloads, attrs.evolve(RIGHT, undo=undo_at_the_same_version)),
+        SWITCHES,
+        "Planted: a guess that a writer is dead must fence it.",
+    ),
+    planted(
+        "switch_at_any_version",
+        switch_at_any_version.__doc__,
+        partial(payloads, attrs.evolve(RIGHT, switch=switch_at_any_version)),
+        SWITCHES,
         "pynenc: two writers of a key mix their chunks, for neither asks what the other has done.",
     ),
     planted(
         "deletes_the_old_first",
         deletes_the_old_first.__doc__,
-        with_parts(attrs.evolve(RIGHT, swap=deletes_the_old_first)),
+        partial(payloads, attrs.evolve(RIGHT, switch=deletes_the_old_first)),
         THERE,
         "pynenc deletes the old chunks of a key and then inserts the new ones.",
     ),
     planted(
         "no_reply_is_yes",
         no_reply_is_yes.__doc__,
-        with_parts(attrs.evolve(RIGHT, swap=no_reply_is_yes)),
+        partial(payloads, attrs.evolve(RIGHT, switch=no_reply_is_yes)),
         TRUTH,
         "The resilience article: a time-out says nothing about whether the write was done.",
     ),
     planted(
-        "joins_what_is_there",
-        joins_what_is_there.__doc__,
-        with_parts(attrs.evolve(RIGHT, join=joins_what_is_there)),
-        WHOLE,
-        "pynenc's chunks have no digest, so what is torn is not noticed.",
+        "a_lost_chunk_is_there",
+        a_lost_chunk_is_there.__doc__,
+        partial(payloads, attrs.evolve(RIGHT, insert=a_lost_chunk_is_there)),
+        THERE,
+        "The resilience article: a time-out says nothing about whether the write was done.",
     ),
     planted(
-        "does_not_look_again",
-        NO_SECOND_LOOK,
-        partial(payloads, attempts=1),
+        "missing_is_damaged",
+        missing_is_damaged.__doc__,
+        partial(payloads, attrs.evolve(RIGHT, why_missing=missing_is_damaged)),
         WHOLE,
         "pynenc raises a KeyError where chunks are missing, which they are whenever the payload is being replaced.",
     ),
     planted(
-        "records_first",
-        records_first.__doc__,
-        with_parts(attrs.evolve(RIGHT, read=records_first)),
-        THERE,
-        "Planted: a collector has to see what may go before it sees what is needed.",
+        "same_id",
+        SAME_ID,
+        partial(payloads, same_id=True),
+        WHOLE,
+        "pynenc names chunks by the key, and GridFS by an id that its caller may use again.",
     ),
     planted(
-        "removes_whoever_put_it",
-        removes_whoever_put_it.__doc__,
-        with_parts(attrs.evolve(RIGHT, remove=removes_whoever_put_it), writers=2),
-        THERE,
-        "Planted: between the look and the delete, the content may be wanted again.",
-    ),
-    planted(
-        "marks_count_for_ever",
-        marks_count_for_ever.__doc__,
-        partial(payloads, collecting=marks_count_for_ever),
-        REACHABLE,
+        "never_undone",
+        never_undone.__doc__,
+        partial(payloads, attrs.evolve(RIGHT, undo=never_undone)),
+        LEFT,
         "GridFS has no answer to what an upload leaves that has failed.",
     ),
 )

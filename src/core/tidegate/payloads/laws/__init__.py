@@ -1,5 +1,5 @@
 """The laws of `tidegate.payloads` as predicates, one module a subject."""
 
-from tidegate.payloads.laws import chunking, payload_records
+from tidegate.payloads.laws import upload_records
 
-__all__ = ["chunking", "payload_records"]
+__all__ = ["upload_records"]

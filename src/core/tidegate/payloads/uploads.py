@@ -1,0 +1,509 @@
+"""A payload of any size is put, read piece by piece, deleted, and what is left over is swept.
+
+What is decided is in `tidegate.payloads.upload_records`; this is what is asked of the store, and in which order. The payload
+itself is handed in as it is read, and out as it is found, so that a few chunks are in memory at a time:
+
+    Call("whole")    the payload, if it is small enough to be in its record, or None
+    Call("chunk")    the next bytes to store, or none after the last ones
+    Call("facts")    how many bytes there were, and their digest; asked after the last chunk
+
+    Call("begin")    what comes now is the payload of this content; nothing that came before is
+    Call("keep")     the next bytes, as they were stored
+
+    put         announce; insert each chunk, and touch; switch. What had no answer is read back, or asked again
+    find        read the record
+    read        one chunk of what was found. One that is missing sends to the record: was it replaced?
+    get         find, and read each chunk; begin again where it was replaced
+    delete      switch in nothing
+    sweep       undo what was not touched for long; remove the chunks of uploads that were not needed for long
+
+Laws
+    UP1  Who has read all chunks of a content has read a payload that was put, whole.
+    UP2  No content refers to a chunk that is not there.
+    UP3  A record's content changes by a switch that was decided on the version before, and by nothing else.
+    UP4  Who answers `Stored` has switched, at that version; what answers `Abandoned` was never in, and never will be.
+    UP5  At rest, after a sweep, only chunks that a content refers to are left.
+
+Known not to work
+    - Who gives up (`Unanswered`) does not know whether the last switch will be done, if that had no answer.
+    - What was replaced so long ago that it was swept is `Replaced` in the middle of a download: begin again.
+    - A record that cannot be read may need any upload: the chunks of its key stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.model.documents import ID, Document, Eq, Field, Gt, Lt, Put
+from tidegate.model.effects import Ambiguous, Call, NotApplied, NotDurable
+from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.history import Forgotten, Won, outcome_of
+from tidegate.model.instants import Duration
+from tidegate.model.operations import check_collection, delete_many, delete_one, find_all, find_one, update_one
+from tidegate.model.programs import insert_new
+from tidegate.model.reading import needed
+from tidegate.model.values import check_int, check_name, check_type
+from tidegate.payloads import upload_records
+from tidegate.payloads.upload_records import (
+    FACTS,
+    INLINE,
+    KEPT_FOR,
+    KEY,
+    VERSION,
+    Content,
+    Damaged,
+    Found,
+    UploadRecord,
+    are_abandoned,
+    chunk_document,
+    chunk_id,
+    end_of,
+    has_retired,
+    new_record,
+    retire,
+    touch,
+    upload_of,
+    upload_record_of,
+)
+from tidegate.retries.pauses import PAUSES, Pauses, pause
+
+__all__ = [
+    "Abandoned", "Absent", "Deleted", "PayloadStore", "PutOutcome", "Replaced", "Stored", "Swept",
+    "Unanswered", "UploadParts", "delete", "find", "get", "put", "read", "sweep",
+]  # fmt: skip
+
+_WHOLE: Final = Call("whole")
+_CHUNK: Final = Call("chunk")
+_FACTS: Final = Call("facts")
+_BEGIN: Final = "begin"
+_KEEP: Final = "keep"
+
+_ATTEMPTS: Final = 8
+_PAGE: Final = 100
+_ID: Final = Field[str](ID.name)
+
+
+# --- what they answer ---------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Stored:
+    """The payload is in, at that version."""
+
+    version: int
+
+
+@final
+@attrs.frozen
+class Abandoned:
+    """The upload was taken for dead, and is not in: it was not touched for longer than a sweep waits."""
+
+
+@final
+@attrs.frozen
+class Unanswered:
+    """Nobody answered, or others were faster, often enough. If a switch was sent without an answer, it may be done."""
+
+    attempts: int
+
+
+@final
+@attrs.frozen
+class Absent:
+    """There is no payload under the key."""
+
+
+@final
+@attrs.frozen
+class Replaced:
+    """The content was replaced, or deleted, and has been swept."""
+
+
+@final
+@attrs.frozen
+class Deleted:
+    """There was a payload, and there is none any more."""
+
+
+@final
+@attrs.frozen
+class Swept:
+    """What a sweep has done.
+
+    Attributes:
+        abandoned: How many records had uploads that were taken for dead.
+        removed: How many uploads are gone that nothing refers to.
+    """
+
+    abandoned: int
+    removed: int
+
+
+PutOutcome: TypeAlias = Stored | Abandoned | Damaged | Unanswered
+
+
+# --- what they are made of ----------------------------------------------------------------------------------------------
+
+
+async def _insert(chunks: str, chunk: Document) -> bool:
+    """Insert a chunk; one that is there is this one, and is written again, for a majority may not have it."""
+    return await insert_new(chunks, chunk) or await update_one(chunks, Eq(ID, chunk[ID]), Put(KEY, chunk[KEY])) > 0
+
+
+async def _why_missing(records: str, key: str, content: Content, number: int) -> Damaged | Replaced:
+    """Why a chunk is not there, by the record as it is AFTER that."""
+    found = await find_one(records, Eq(ID, key), fields=FACTS)
+    record = None if found is None else upload_record_of(found)
+    is_still_in = isinstance(record, UploadRecord) and record.content == content
+    return Damaged(f"chunk {number}", "is missing") if is_still_in else Replaced()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class UploadParts:
+    """The steps that the programs are made of. A specimen has a wrong one in the place of one of them."""
+
+    announce: Callable[[str, str, int, str], Awaitable[int]] = upload_records.announce
+    insert: Callable[[str, Document], Awaitable[bool]] = _insert
+    switch: Callable[[str, str, int, str, Found | None], Awaitable[int]] = upload_records.switch
+    chunk_data: Callable[[Document], bytes | Damaged] = upload_records.chunk_data
+    why_missing: Callable[[str, str, Content, int], Awaitable[Damaged | Replaced]] = _why_missing
+    needs: Callable[[UploadRecord, str], bool] = UploadRecord.needs
+    undo: Callable[[str, str, int, Duration], Awaitable[int]] = upload_records.undo
+
+
+@final
+@attrs.frozen
+class PayloadStore:
+    """Where payloads are, and how patient the programs are.
+
+    Attributes:
+        records: The collection of the records, one a key.
+        chunks: That of the chunks.
+        attempts: How often to try each step before giving up.
+        pauses: How long to wait in between.
+        parts: The steps that the programs are made of.
+    """
+
+    records: str
+    chunks: str
+    attempts: int = _ATTEMPTS
+    pauses: Pauses = PAUSES
+    parts: UploadParts = UploadParts()
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.records)
+        check_collection(self.chunks)
+        if self.records == self.chunks:
+            raise Misuse("records and chunks in one collection", todo="name two")
+        check_int(self.attempts, "a number of attempts", 1)
+        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_type(self.parts, UploadParts, "the parts of a program")
+
+
+# --- put and delete -----------------------------------------------------------------------------------------------------
+
+
+async def put(store: PayloadStore, key: str, upload: str, codec: str) -> PutOutcome:
+    """Put a payload under a key, in the place of what is there: a program.
+
+    Args:
+        store: Where.
+        key: Its id.
+        upload: An id that is used for this only.
+        codec: How the chunks are made smaller.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or what was called answers something else than it should.
+        Refused: The store said no, definitely.
+    """
+    check_type(store, PayloadStore, "a store of payloads")
+    check_name(key, "a payload")
+    whole = await _WHOLE
+    check_type(whole, (bytes, type(None)), "a payload that fits into its record")
+    count = 0
+    if whole is None:
+        failed = await _announced(store, key, upload)
+        if failed is not None:
+            return failed
+        while data := await _CHUNK:
+            check_type(data, bytes, "the data of a chunk")
+            ended = await _kept(store, key, upload, chunk_document(upload, count, key, data))  # type: ignore[arg-type]
+            if ended is not None:
+                return ended
+            count += 1
+    facts = await _FACTS
+    check_type(facts, tuple, "the length and the digest of a payload")
+    payload = Found(Content(upload, count, *facts, codec=codec), whole)  # type: ignore[misc, arg-type]
+    outcome = await _switched(store, key, upload, payload)
+    assert not isinstance(outcome, Absent)
+    return outcome
+
+
+async def delete(store: PayloadStore, key: str, request: str) -> Deleted | Absent | Damaged | Unanswered:
+    """Delete the payload of a key: a program.
+
+    Args:
+        store: Where.
+        key: Its id.
+        request: An id that is used for this only.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+        Refused: The store said no, definitely.
+    """
+    check_type(store, PayloadStore, "a store of payloads")
+    check_name(key, "a payload")
+    outcome = await _switched(store, key, request, None)
+    assert not isinstance(outcome, Abandoned)
+    return Deleted() if isinstance(outcome, Stored) else outcome
+
+
+async def _looked(store: PayloadStore, key: str) -> UploadRecord | Damaged | None:
+    found = await find_one(store.records, Eq(ID, key), fields=FACTS)
+    return None if found is None else upload_record_of(found)
+
+
+async def _made(store: PayloadStore, key: str) -> UploadRecord | Damaged:
+    """The record of a key; there is one afterwards, and if it is not this one, its version tells."""
+    record = await _looked(store, key)
+    if record is None:
+        await insert_new(store.records, new_record(key))
+    return record or UploadRecord()
+
+
+async def _announced(store: PayloadStore, key: str, upload: str) -> Damaged | Unanswered | None:
+    """None once it is."""
+    attempt = 0
+    while attempt < store.attempts:
+        await pause(store.pauses, attempt)
+        attempt += 1
+        try:
+            record = await _made(store, key)
+            if isinstance(record, Damaged):
+                return record
+            if await store.parts.announce(store.records, key, record.version, upload):
+                return None
+        except (Ambiguous, NotApplied, NotDurable):
+            continue
+    return Unanswered(attempt)
+
+
+async def _kept(store: PayloadStore, key: str, upload: str, chunk: Document) -> Abandoned | Unanswered | None:
+    """None once the chunk is there, and the upload announced still."""
+    attempt = 0
+    while attempt < store.attempts:
+        await pause(store.pauses, attempt)
+        attempt += 1
+        try:
+            is_there = await store.parts.insert(store.chunks, chunk)
+            if not await touch(store.records, key, upload):
+                return Abandoned()
+            if is_there:
+                return None
+        except (Ambiguous, NotApplied, NotDurable):
+            continue
+    return Unanswered(attempt)
+
+
+async def _switched(store: PayloadStore, key: str, upload: str, payload: Found | None) -> PutOutcome | Absent:
+    """Switch a payload in; `Absent` where nothing is to be in, and nothing is."""
+    sent: UploadRecord | None = None  # what the last switch was decided on
+    attempt = 0
+    while attempt < store.attempts:
+        await pause(store.pauses, attempt)
+        attempt += 1
+        try:
+            record = await (_looked if payload is None else _made)(store, key)
+            if isinstance(record, Damaged):
+                return record
+            if record is None:
+                return Absent()
+            if sent is not None:
+                outcome = outcome_of(record.version, record.history, sent.version, upload)
+                if isinstance(outcome, Won):
+                    return await _stored(store, outcome.version, sent.content)
+                if isinstance(outcome, Forgotten):
+                    return Unanswered(attempt)
+            if payload is None and record.content is None:
+                return Absent()
+            if payload is not None and payload.content.chunks and upload not in record.pending:
+                return Abandoned()
+            sent = record
+            if await store.parts.switch(store.records, key, record.version, upload, payload):
+                return await _stored(store, record.version + 1, record.content)
+        except (Ambiguous, NotApplied, NotDurable):
+            continue
+    return Unanswered(attempt)
+
+
+async def _stored(store: PayloadStore, version: int, replaced: Content | None) -> Stored:
+    """It is in; from now on the chunks of what was replaced are kept for a while. Where that fails, a sweep sees to it."""
+    if replaced is not None and replaced.chunks:
+        try:  # noqa: SIM105  an await in a `with` would not be merged
+            await retire(store.chunks, chunk_id(replaced.upload, 0))
+        except (Ambiguous, NotApplied, NotDurable):
+            pass
+    return Stored(version)
+
+
+# --- find and read ------------------------------------------------------------------------------------------------------
+
+
+async def find(store: PayloadStore, key: str) -> Found | Absent | Damaged | Unanswered:
+    """What there is to read under a key: a program.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+        Refused: The store said no, definitely.
+    """
+    check_type(store, PayloadStore, "a store of payloads")
+    check_name(key, "a payload")
+    attempt = 0
+    while attempt < store.attempts:
+        await pause(store.pauses, attempt)
+        attempt += 1
+        try:
+            found = await find_one(store.records, Eq(ID, key))
+        except (Ambiguous, NotApplied):
+            continue
+        record = None if found is None else upload_record_of(found)
+        if isinstance(record, Damaged):
+            return record
+        if found is None or record is None or record.content is None:
+            return Absent()
+        inline = found.held(INLINE)
+        if isinstance(inline, bytes) == (record.content.chunks > 0):
+            return Damaged("the record", "has neither its payload nor chunks, or both")
+        return Found(record.content, inline if isinstance(inline, bytes) else None)
+    return Unanswered(attempt)
+
+
+async def read(store: PayloadStore, key: str, content: Content, number: int) -> bytes | Replaced | Damaged | Unanswered:
+    """One chunk of what was found: a program.
+
+    Args:
+        store: Where.
+        key: The payload's.
+        content: What was found.
+        number: Of the chunk, from 0.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or there is no such chunk.
+        Refused: The store said no, definitely.
+    """
+    check_type(store, PayloadStore, "a store of payloads")
+    check_type(content, Content, "a content")
+    check_int(number, "the number of a chunk", 0, content.chunks - 1)
+    attempt = 0
+    while attempt < store.attempts:
+        await pause(store.pauses, attempt)
+        attempt += 1
+        try:
+            found = await find_one(store.chunks, Eq(ID, chunk_id(content.upload, number)))
+            if found is None:
+                return await store.parts.why_missing(store.records, key, content, number)
+        except (Ambiguous, NotApplied):
+            continue
+        return store.parts.chunk_data(found)
+    return Unanswered(attempt)
+
+
+async def get(store: PayloadStore, key: str) -> Content | Absent | Replaced | Damaged | Unanswered:
+    """Read a payload to its end, and begin again where it was replaced meanwhile: a program.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+        Refused: The store said no, definitely.
+    """
+    check_type(store, PayloadStore, "a store of payloads")
+    attempt = 0
+    while attempt < store.attempts:
+        await pause(store.pauses, attempt)
+        attempt += 1
+        found = await find(store, key)
+        if not isinstance(found, Found):
+            return found
+        await Call(_BEGIN, (found.content,))
+        if found.inline is not None:
+            await Call(_KEEP, (found.inline,))
+            return found.content
+        number = 0
+        data: bytes | Replaced | Damaged | Unanswered = b""
+        while isinstance(data, bytes) and number < found.content.chunks:
+            data = await read(store, key, found.content, number)
+            if isinstance(data, bytes):
+                await Call(_KEEP, (data,))
+                number += 1
+        if isinstance(data, bytes):
+            return found.content
+        if not isinstance(data, Replaced):
+            return data
+    return Replaced()
+
+
+# --- sweep --------------------------------------------------------------------------------------------------------------
+
+
+async def sweep(store: PayloadStore, age: Duration = KEPT_FOR) -> Swept | Unanswered:
+    """Remove what nothing refers to: a program. Any number may sweep at any time.
+
+    Args:
+        store: Where.
+        age: For how long an upload must not have been touched to be taken for dead, and how long what was replaced is kept
+            for those who read it, in microseconds, by the store's clock.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+        Refused: The store said no, definitely.
+    """
+    check_type(store, PayloadStore, "a store of payloads")
+    check_int(age, "an age in microseconds", 0, INT64_MAX)
+    attempt = 0
+    while attempt < store.attempts:
+        await pause(store.pauses, attempt)
+        attempt += 1
+        try:
+            abandoned = await _undone(store, age)
+            return Swept(abandoned, await _removed(store, age))
+        except (Ambiguous, NotApplied, NotDurable):
+            continue
+    return Unanswered(attempt)
+
+
+async def _undone(store: PayloadStore, age: Duration) -> int:
+    count = 0
+    after: tuple[str, ...] = ()
+    while page := await find_all(store.records, are_abandoned(age), limit=_PAGE, after=after, fields=(VERSION,)):
+        for found in page:
+            count += await store.parts.undo(store.records, needed(found, _ID), needed(found, VERSION), age)
+        after = (needed(page[-1], _ID),)
+    return count
+
+
+async def _removed(store: PayloadStore, age: Duration) -> int:
+    """One chunk of each upload is looked at, THEN the record that may need it."""
+    count = 0
+    after: tuple[str, ...] = ()
+    while page := await find_all(store.chunks, limit=1, after=after, fields=(KEY,)):
+        first = needed(page[0], _ID)
+        after = (end_of(upload_of(first)),)
+        found = await find_one(store.records, Eq(ID, needed(page[0], KEY)), fields=FACTS)
+        record = UploadRecord() if found is None else upload_record_of(found)
+        if isinstance(record, Damaged) or store.parts.needs(record, upload_of(first)):
+            continue
+        await retire(store.chunks, first)
+        if await find_one(store.chunks, has_retired(first, age), fields=(KEY,)) is not None:
+            await _remove(store, first)
+            count += 1
+    return count
+
+
+async def _remove(store: PayloadStore, first: str) -> None:
+    """All chunks of an upload; the one that says when it was needed no longer goes last."""
+    await delete_many(store.chunks, Gt(_ID, first), Lt(_ID, end_of(upload_of(first))))
+    await delete_one(store.chunks, Eq(ID, first))

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
+
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Duration
+from tidegate.model.operations import UpdateOne, update_one
+from tidegate.payloads import upload_records
+from tidegate.payloads.laws import upload_records as laws
+from tidegate.payloads.strategies.upload_records import records, torn
+from tidegate.payloads.upload_records import (
+    CONTENT,
+    DATA,
+    DIGEST,
+    HISTORY,
+    KEY,
+    PENDING,
+    VERSION,
+    Content,
+    Damaged,
+    Found,
+    UploadRecord,
+    chunk_data,
+    chunk_document,
+    chunk_id,
+    end_of,
+    new_record,
+    upload_of,
+    upload_record_of,
+)
+from tidegate.sim.world import World, document, perform, world_with
+
+RECORDS = "records"
+Turn: TypeAlias = tuple[str, str, int]
+"""Who does what, decided on how many versions ago."""
+
+
+@attrs.frozen
+class Desk:
+    """The real functions, but for one that is planted."""
+
+    switch: Callable[[str, str, int, str, Found | None], UpdateOne] = upload_records.switch
+    undo: Callable[[str, str, int, Duration], UpdateOne] = upload_records.undo
+    chunk_data: Callable[[Document], bytes | Damaged] = chunk_data
+
+
+def record_in(world: World) -> UploadRecord:
+    found = world.read(document(RECORDS, "k"))
+    assert found is not None
+    record = upload_record_of(found)
+    assert isinstance(record, UploadRecord)
+    return record
+
+
+def asked(desk: Desk, turn: Turn, seen: UploadRecord) -> UpdateOne | None:
+    """The write that a program makes of what it has seen."""
+    who, what, _ = turn
+    if what == "announce":
+        return upload_records.announce(RECORDS, "k", seen.version, who)
+    if what == "undo":
+        return desk.undo(RECORDS, "k", seen.version, 0)
+    if what == "delete":
+        return desk.switch(RECORDS, "k", seen.version, who, None)
+    if who not in seen.pending:
+        return None
+    return desk.switch(RECORDS, "k", seen.version, who, Found(Content(who, 2, 9, "0" * 64, "none")))
+
+
+TURNS = st.lists(
+    st.tuples(
+        st.sampled_from(("ann", "bob")), st.sampled_from(("announce", "switch", "undo", "delete")), st.integers(0, 3)
+    ),
+    max_size=12,
+)
+TWO = [("ann", "announce", 0), ("bob", "announce", 0), ("ann", "switch", 0), ("bob", "switch", 1)]
+LATE = [("ann", "announce", 0), ("bob", "undo", 0), ("ann", "switch", 1)]
+
+
+def check_changes(desk: Desk) -> None:
+    """Law UR1: of any writes, decided on what was read before or long before, in any order."""
+
+    @settings(max_examples=100, phases=(Phase.explicit, Phase.generate))
+    @given(TURNS)
+    @example(TWO)
+    @example(LATE)
+    def holds(turns: list[Turn]) -> None:
+        world: World = world_with({RECORDS: (new_record("k"),)})
+        seen = [record_in(world)]
+        for turn in turns:
+            decided = seen[-1 - min(turn[2], len(seen) - 1)]
+            write = asked(desk, turn, decided)
+            if write is not None:
+                world = next(perform(write, world, "a"))[0]
+            assert laws.changes_by_switches(seen[-1], record_in(world), decided.version), "UR1"
+            seen.append(record_in(world))
+
+    holds()
+
+
+def check_chunks(desk: Desk) -> None:
+    """Law UR4: whatever becomes of the data of a chunk."""
+
+    @settings(max_examples=100)
+    @given(st.binary(max_size=20).flatmap(lambda data: st.tuples(st.just(data), st.just(data) | torn(data))))
+    def holds(case: tuple[bytes, bytes]) -> None:
+        data, became = case
+        found = desk.chunk_data(chunk_document("ann", 0, "k", data).put(DATA, became))
+
+        assert laws.is_what_was_inserted(data, found), "UR4"
+        assert isinstance(found, bytes) == (became == data)
+
+    holds()
+
+
+LAWS: dict[str, Callable[[Desk], None]] = {"UR1": check_changes, "UR4": check_chunks}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_records_and_chunks_keep_the_law(law: str) -> None:
+    """Laws UR1 and UR4, as the header of `tidegate.payloads.upload_records` states them; the scenario judges UR2 and UR3."""
+    LAWS[law](Desk())
+
+
+def switch_at_any_version(collection: str, key: str, version: int, upload: str, payload: Found | None) -> UpdateOne:
+    """The last writer wins."""
+    return update_one(
+        collection, Eq(ID, key), *upload_records.switch(collection, key, version, upload, payload).updates
+    )
+
+
+def undo_at_the_same_version(collection: str, key: str, version: int, _: Duration) -> UpdateOne:
+    """What was decided before still matches."""
+    return update_one(collection, AllOf((Eq(ID, key), Eq(VERSION, version))), Put(PENDING, ()))
+
+
+def unchecked(found: Document) -> bytes | Damaged:
+    return found[DATA]
+
+
+@pytest.mark.parametrize(
+    ("law", "planted"),
+    [
+        ("UR1", Desk(switch=switch_at_any_version)),
+        ("UR1", Desk(undo=undo_at_the_same_version)),
+        ("UR4", Desk(chunk_data=unchecked)),
+    ],
+)
+def test_a_planted_bug_breaks_the_law(law: str, planted: Desk) -> None:
+    """Each law is broken by a small faulty variant of the function it speaks of, and it is that law."""
+    with pytest.raises(AssertionError, match=law):
+        LAWS[law](planted)
+
+
+def test_the_laws_of_what_is_there_are_of_all_chunks() -> None:
+    """Laws UR2 and UR3 as predicates: a chunk too few, one too many, and none that is only announced."""
+    there = tuple(chunk_id("ann", number) for number in range(2))
+    kept = (UploadRecord(1, Content("ann", 2, 9, "0" * 64, "none"), ("bob",)), UploadRecord())
+
+    assert laws.refers_to_what_is_there(kept, there)
+    assert not laws.refers_to_what_is_there(kept, there[:1])
+    assert laws.only_what_is_referred_to_is_left(kept, there)
+    assert not laws.only_what_is_referred_to_is_left(kept, (*there, chunk_id("bob", 0)))
+
+
+@settings(max_examples=40)
+@given(records())
+def test_a_record_is_read_as_it_was_written(record: UploadRecord) -> None:
+    """Inverse: what `upload_record_of` makes of a document is what the writes put there."""
+    content = None if record.content is None else record.content.document()
+    stored = new_record("k").put(VERSION, record.version).put(CONTENT, content).put(PENDING, record.pending)
+    history = [
+        Document.of({"version": each.version, "upload": each.request_id, "status": each.status})
+        for each in record.history
+    ]
+
+    assert upload_record_of(stored.put(HISTORY, tuple(history))) == record
+    assert upload_record_of(new_record("k")) == UploadRecord()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Document(),
+        new_record("k").put(VERSION, -1),
+        new_record("k").put(Field[object]("content"), "x"),
+        new_record("k").put(CONTENT, Document.of({"upload": "a/b"})),
+        new_record("k").put(Field[object]("pending"), (1,)),
+        new_record("k").without(PENDING),
+        new_record("k").put(HISTORY, (Document.of({"version": {}}),)),
+    ],
+)
+def test_a_record_of_something_else_is_a_verdict(broken: Document) -> None:
+    """Then nothing of its key is removed, for it may need any upload; and the verdict shows nothing of it."""
+    verdict = upload_record_of(broken)
+    assert isinstance(verdict, Damaged)
+    assert verdict.where == "the record"
+    assert str(verdict).startswith("the record cannot be read")
+
+
+def test_chunks_of_an_upload_stand_together_and_in_order() -> None:
+    """By the order of strings, also beyond ten of them, and beside an upload whose id begins with another's."""
+    ids = [chunk_id("a", number) for number in (0, 9, 10, 99_999)]
+    others = [chunk_id("a0", 0), chunk_id("A", 3), chunk_id("b", 0)]
+
+    assert sorted([*others, *ids], key=str.encode)[1:5] == ids
+    assert all(each < end_of("a") for each in ids)
+    assert all(not ids[0] <= each < end_of("a") for each in others)
+    assert {upload_of(each) for each in ids} == {"a"}
+
+
+def test_a_chunk_says_whose_it_is() -> None:
+    """Its id, its key and its digest; one without data is damaged, and nothing is shown."""
+    chunk = chunk_document("ann", 7, "k", b"secret")
+
+    assert (chunk[ID], chunk[KEY], chunk_data(chunk)) == (chunk_id("ann", 7), "k", b"secret")
+    damaged = chunk_data(chunk.put(DIGEST, "0" * 64))
+    assert "secret" not in str(damaged)
+    assert isinstance(chunk_data(chunk.without(DATA)), Damaged)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Content("", 1, 1, "0", "none"),
+        lambda: Content("a/b", 1, 1, "0", "none"),
+        lambda: Content("a", -1, 1, "0", "none"),
+        lambda: Content("a", 1, -1, "0", "none"),
+        lambda: Content("a", 1, 1, "", "none"),
+        lambda: Content("a", 1, 1, "0", ""),
+        lambda: Found(Content("a", 1, 1, "0", "none"), b"x"),
+        lambda: Found(Content("a", 0, 1, "0", "none")),
+        lambda: Found(None),  # type: ignore[arg-type]
+        lambda: UploadRecord(-1),
+        lambda: UploadRecord(content="x"),  # type: ignore[arg-type]
+        lambda: UploadRecord(pending=(1,)),  # type: ignore[arg-type]
+        lambda: new_record(""),
+        lambda: upload_record_of({}),  # type: ignore[arg-type]
+        lambda: chunk_id("a/b", 0),
+        lambda: chunk_id("a", -1),
+        lambda: chunk_id("a", 10**10),
+        lambda: chunk_document("a", 0, "", b""),
+        lambda: chunk_document("a", 0, "k", "x"),  # type: ignore[arg-type]
+        lambda: chunk_data({}),  # type: ignore[arg-type]
+        lambda: upload_records.announce(RECORDS, "", 0, "a"),
+        lambda: upload_records.announce(RECORDS, "k", -1, "a"),
+        lambda: upload_records.announce(RECORDS, "k", 0, ""),
+        lambda: upload_records.switch(RECORDS, "k", 0, "a", "x"),  # type: ignore[arg-type]
+        lambda: upload_records.undo(RECORDS, "k", True, 0),
+    ],
+)
+def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
+    """Wrong types, numbers out of range, ids that chunks could not be named by."""
+    with pytest.raises(Misuse):
+        build()

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidegate.model.documents import Document
+from tidegate.model.effects import Ambiguous, Call, Effect, Program
+from tidegate.model.errors import Misuse
+from tidegate.model.history import HISTORY_MAX
+from tidegate.model.operations import UpdateOne
+from tidegate.payloads.scenarios import KEY, calls, content_of
+from tidegate.payloads.upload_records import CONTENT, Content, Damaged, new_record
+from tidegate.payloads.uploads import (
+    Absent,
+    Deleted,
+    PayloadStore,
+    Stored,
+    Swept,
+    Unanswered,
+    delete,
+    find,
+    get,
+    put,
+    read,
+    sweep,
+)
+from tidegate.sim.world import World, document, world_with
+
+STORE = PayloadStore("records", "chunks", 3)
+OLD = content_of("old")
+Meaning = Callable[[Effect[object], World], tuple[World, object]]
+
+
+def as_it_is(effect: Effect[object], world: World) -> tuple[World, object]:
+    return next(calls(effect, world, "w"))
+
+
+def no_reply(effect: Effect[object], world: World) -> tuple[World, object]:
+    return as_it_is(effect, world) if isinstance(effect, Call) else (world, Ambiguous("no reply"))
+
+
+def ran(program: Program[object], world: World, meaning: Meaning = as_it_is) -> tuple[World, object]:
+    """The program to its end, without a pause."""
+    reply: object = None
+    while True:
+        try:
+            effect = program.throw(reply) if isinstance(reply, Ambiguous) else program.send(reply)
+        except StopIteration as stop:
+            return world, stop.value
+        world, reply = (world, None) if type(effect).__name__ == "Sleep" else meaning(effect, world)
+
+
+def test_what_is_put_is_found_read_deleted_and_swept() -> None:
+    """One after the other, with nobody else there."""
+    empty: World = world_with({})
+    world, answer = ran(put(STORE, KEY, "w", "none"), empty)
+    assert answer == Stored(1)
+    world, found = ran(find(STORE, KEY), world)
+    content = content_of("w")
+    assert getattr(found, "content", None) == content
+    assert [ran(read(STORE, KEY, content, number), world)[1] for number in range(2)] == [b"a ", b"new one"]
+    assert ran(get(STORE, KEY), world)[1] == content
+    world, answer = ran(delete(STORE, KEY, "d"), world)
+    assert answer == Deleted()
+    assert ran(delete(STORE, KEY, "e"), world) == (world, Absent())
+    assert ran(find(STORE, KEY), world)[1] == ran(get(STORE, KEY), world)[1] == Absent()
+    world, answer = ran(sweep(STORE, 0), world)
+    assert answer == Swept(0, 1)
+    assert ran(sweep(STORE, 0), world) == (world, Swept(0, 0))
+    assert ran(delete(STORE, "never put", "d"), empty) == (empty, Absent())
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: put(STORE, KEY, "w", "none"),
+        lambda: delete(STORE, KEY, "w"),
+        lambda: find(STORE, KEY),
+        lambda: read(STORE, KEY, OLD, 0),
+        lambda: get(STORE, KEY),
+        lambda: sweep(STORE, 0),
+    ],
+)
+def test_who_has_no_answer_gives_up(program: Callable[[], Program[object]]) -> None:
+    """After as many attempts as there may be."""
+    assert ran(program(), world_with({}), no_reply)[1] == Unanswered(3)
+
+
+def test_a_switch_that_others_have_buried_is_unanswered() -> None:
+    """It had no reply, and by now the record does not remember who made that version: nobody can tell."""
+
+    def buried(effect: Effect[object], world: World) -> tuple[World, object]:
+        if not isinstance(effect, UpdateOne):
+            return as_it_is(effect, world)
+        for number in range(HISTORY_MAX + 2):
+            world, _ = ran(delete(STORE, KEY, f"d{number}"), world)
+            again = new_content(world)
+            world = world.write(document("records", KEY), again)
+        return world, Ambiguous("no reply")
+
+    def new_content(world: World) -> Document:
+        found = world.read(document("records", KEY))
+        assert found is not None
+        return found.put(CONTENT, OLD.document())
+
+    first: World = world_with({"records": (new_record(KEY).put(CONTENT, OLD.document()),)})
+    assert ran(delete(STORE, KEY, "w"), first, buried)[1] == Unanswered(2)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: put(STORE, KEY, "w", "none"),
+        lambda: delete(STORE, KEY, "w"),
+        lambda: find(STORE, KEY),
+        lambda: get(STORE, KEY),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_said_to_be_damaged(program: Callable[[], Program[object]]) -> None:
+    """And nothing is written; nor does a sweep remove what it may need."""
+    spoiled: World = world_with(
+        {"records": (Document.of({"_id": KEY}),), "chunks": (Document.of({"_id": "x/0000000000", "key": KEY}),)}
+    )
+    assert isinstance(ran(program(), spoiled)[1], Damaged)
+    assert ran(sweep(STORE, 0), spoiled) == (spoiled, Swept(0, 0))
+
+
+def test_a_record_with_chunks_and_a_payload_is_damaged() -> None:
+    """Nobody knows which of them is meant."""
+    both: World = world_with({"records": (new_record(KEY).put(CONTENT, Content("a", 0, 1, "0", "x").document()),)})
+    assert isinstance(ran(find(STORE, KEY), both)[1], Damaged)
+
+
+@pytest.mark.parametrize("name", ["whole", "chunk", "facts"])
+def test_what_hands_in_nonsense_is_told(name: str) -> None:
+    """By its type, before it is written."""
+
+    def nonsense(effect: Effect[object], world: World) -> tuple[World, object]:
+        return (world, 7) if effect == Call(name) else as_it_is(effect, world)
+
+    with pytest.raises(Misuse):
+        ran(put(STORE, KEY, "w", "none"), world_with({}), nonsense)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: PayloadStore("", "chunks"),
+        lambda: PayloadStore("records", "records"),
+        lambda: PayloadStore("records", "chunks", 0),
+        lambda: PayloadStore("records", "chunks", pauses=None),  # type: ignore[arg-type]
+        lambda: PayloadStore("records", "chunks", parts=None),  # type: ignore[arg-type]
+        lambda: ran(put(STORE, "", "w", "none"), world_with({})),
+        lambda: ran(put(STORE, KEY, "a/b", "none"), world_with({})),
+        lambda: ran(delete(STORE, "", "w"), world_with({})),
+        lambda: ran(find(STORE, ""), world_with({})),
+        lambda: ran(read(STORE, KEY, OLD, 3), world_with({})),
+        lambda: ran(sweep(STORE, -1), world_with({})),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong: Callable[[], Any]) -> None:
+    """Names that are none, numbers out of range, one collection for both."""
+    with pytest.raises(Misuse):
+        wrong()
