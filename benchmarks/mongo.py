@@ -7,8 +7,10 @@
     raw ...    pymongo that sends the same commands: same filter, update, projection and concerns
     bump       pymongo: a bare find_one_and_update that increments a number
     lock       the array-push lock of pynenc's MongoDB plug-in, five commands
+    settles    records that are known are settled in bulk, a hundred at a time, and all match
+    looks      the same where one of them has moved on, so that all are read back
 
-Each turn lasts a while with so many threads, or tasks, each on a record of its own with 16 entries of history; contenders
+Of the last two a step is one record. Each turn lasts a while with so many threads, or tasks, each on a record of its own with 16 entries of history; contenders
 take turns, and a figure is the median of its rounds. CPU is of this process alone, the server is another one.
 
 Last, the embedded store, which needs no server: the CPU of a write in a store of one document and of 100,000, and its memory.
@@ -34,8 +36,9 @@ from pymongo.read_concern import ReadConcern
 from tests.integration.servers import MongoServer
 
 from tidegate.invocations.array_push_lock import ArrayPushLock
+from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
-from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
+from tidegate.invocations.transition import Granted, Outdated, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Program
 from tidegate.model.history import HISTORY_MAX
@@ -54,7 +57,9 @@ TABLE: Final = StatusTable(
         StatusDefinition("held", frozenset({"free"}), acquires_owner=True, requires_owner=True),
     ),
 )
-CONTENDERS: Final = ("knows", "raw knows", "reads", "raw reads", "bump", "lock")
+CONTENDERS: Final = ("knows", "raw knows", "reads", "raw reads", "bump", "lock", "settles", "looks")
+BATCH: Final = 100
+"""How many records are settled in one bulk."""
 Step: TypeAlias = Callable[[], object]
 AsyncStep: TypeAlias = Callable[[], Awaitable[object]]
 
@@ -118,6 +123,27 @@ class Known:
         self.at = StatusRecord(*self.next, self.at.version + 1)
 
 
+class Batch:
+    """Records as their only writer knows them; of one it may know what was before."""
+
+    def __init__(self, key: str, *, is_outdated: bool) -> None:
+        self.each = [Known(f"{key}.{number}") for number in range(BATCH)]
+        self.outdated = self.each[-1] if is_outdated else None
+        if self.outdated is not None:
+            self.outdated.at = StatusRecord("held", "r", HISTORY_MAX - 1)
+
+    def command(self) -> Program[tuple[TransitionOutcome, ...]]:
+        moves = (RecordMove(one.key, one.at, one.next[0], f"settled {one.at.version + 1}") for one in self.each)
+        return Settling(RECORDS, TABLE, tuple(moves), "r").run()
+
+    def moved(self, answers: tuple[TransitionOutcome, ...]) -> None:
+        for one, answer in zip(self.each, answers, strict=True):
+            if one is self.outdated:
+                assert isinstance(answer, Outdated), answer
+            else:
+                one.moved(answer)
+
+
 VIEW: Final = {"_id": 1, "status": 1, "owner": 1, "version": 1}
 BUMPED: Final = {"$inc": {"n": 1}}
 
@@ -127,6 +153,7 @@ def steps(client: MongoClient[Any], bare: MongoClient[Any], key: str) -> dict[st
     handle, held = choosing(documents(Mongo(client, DATABASE)), local()), raw(bare)
     knows, reads, raw_knows, raw_reads = (Known(f"{key}.{name}") for name in CONTENDERS[:4])
     locked = lock(f"{key}.lock")
+    settles, looks = (Batch(f"{key}.{name}", is_outdated=name == "looks") for name in CONTENDERS[-2:])
 
     def look() -> None:
         found = held.find_one({"_id": {"$eq": raw_reads.key}}, VIEW)
@@ -141,6 +168,8 @@ def steps(client: MongoClient[Any], bare: MongoClient[Any], key: str) -> dict[st
         "raw reads": look,
         "bump": lambda: held.find_one_and_update({"_id": f"{key}.bump"}, BUMPED),
         "lock": lambda: run(next(locked), handle),
+        "settles": lambda: settles.moved(run(settles.command(), handle)),
+        "looks": lambda: looks.moved(run(looks.command(), handle)),
     }
 
 
@@ -149,9 +178,13 @@ def steps_async(client: AsyncMongoClient[Any], bare: AsyncMongoClient[Any], key:
     handle, held = choosing(documents(AsyncMongo(client, DATABASE)), local_async()), raw(bare)
     knows, reads, raw_knows, raw_reads = (Known(f"{key}.{name}") for name in CONTENDERS[:4])
     locked = lock(f"{key}.lock")
+    settles, looks = (Batch(f"{key}.{name}", is_outdated=name == "looks") for name in CONTENDERS[-2:])
 
     async def know() -> None:
         knows.moved(await run_async(knows.command(knows=True), handle))
+
+    async def settle(batch: Batch) -> None:
+        batch.moved(await run_async(batch.command(), handle))
 
     async def raw_know() -> None:
         raw_knows.wrote((await held.update_one(*raw_knows.update())).matched_count)
@@ -171,6 +204,8 @@ def steps_async(client: AsyncMongoClient[Any], bare: AsyncMongoClient[Any], key:
         "raw reads": look,
         "bump": lambda: held.find_one_and_update({"_id": f"{key}.bump"}, BUMPED),
         "lock": lambda: run_async(next(locked), handle),
+        "settles": lambda: settle(settles),
+        "looks": lambda: settle(looks),
     }
 
 
@@ -229,15 +264,22 @@ def in_threads(uri: str, how_many: int, seconds: float, rounds: int) -> Iterator
     with connect(uri) as client, MongoClient[Any](uri) as bare:
         each = [steps(client, bare, f"thread {n} of {how_many}") for n in range(how_many)]
         for name in CONTENDERS * (rounds + 1):
-            yield name, turn([worker[name] for worker in each], seconds)
+            yield name, of_each(name, turn([worker[name] for worker in each], seconds))
 
 
 async def in_tasks(uri: str, how_many: int, seconds: float, rounds: int) -> list[tuple[str, Figure]]:
     async with await connect_async(uri) as client, AsyncMongoClient[Any](uri) as bare:
         each = [steps_async(client, bare, f"task {n} of {how_many}") for n in range(how_many)]
         return [
-            (name, await turn_async([worker[name] for worker in each], seconds)) for name in CONTENDERS * (rounds + 1)
+            (name, of_each(name, await turn_async([worker[name] for worker in each], seconds)))
+            for name in CONTENDERS * (rounds + 1)
         ]
+
+
+def of_each(name: str, figure: Figure) -> Figure:
+    """The figure for one record."""
+    count = BATCH if name in CONTENDERS[-2:] else 1
+    return Figure(figure.rate * count, figure.cpu_us / count)
 
 
 def medians(turns: Iterable[tuple[str, Figure]]) -> dict[str, Figure]:
@@ -256,6 +298,7 @@ def fill(uri: str, prefix: str, how_many: int) -> None:
         for n in range(how_many):
             key = f"{prefix} {n} of {how_many}"
             held.insert_many([*(record(f"{key}.{name}") for name in CONTENDERS[:4]), {"_id": f"{key}.bump", "n": 0}])
+            held.insert_many(record(f"{key}.{name}.{number}") for name in CONTENDERS[-2:] for number in range(BATCH))
             locked: dict[str, object] = {"status": "free", "status_runner_id": None, "transition_lock": []}
             held.insert_one({"_id": f"{key}.lock", "invocation_id": f"{key}.lock", **locked})
 
@@ -307,7 +350,12 @@ def show_embedded() -> dict[str, dict[str, float]]:
     return rows
 
 
-BESIDE: Final = {"knows": ("raw knows", "bump", "lock"), "reads": ("raw reads", "lock")}
+BESIDE: Final = {
+    "knows": ("raw knows", "bump", "lock"),
+    "reads": ("raw reads", "lock"),
+    "settles": ("knows",),
+    "looks": ("knows",),
+}
 
 
 def main() -> None:
@@ -327,7 +375,7 @@ def main() -> None:
             print(f"{name:14}{'a second':>10}{'CPU us':>9}")
             for contender, figure in figures.items():
                 ratios = (f"{figure.rate / figures[other].rate:6.2f} x {other}" for other in BESIDE.get(contender, ()))
-                more = figure.cpu_us - figures[f"raw {contender}"].cpu_us if contender in BESIDE else None
+                more = figure.cpu_us - figures[f"raw {contender}"].cpu_us if f"raw {contender}" in figures else None
                 said = "".join(ratios) + ("" if more is None else f"{more:8.0f} us more")
                 print(f"  {contender:12}{figure.rate:>10,.0f}{figure.cpu_us:>9.0f}{said}", flush=True)
     rows = show_embedded()
