@@ -17,9 +17,10 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that make test runs in part.
 LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_failover.py tests/integration/test_mongo_snapshot.py \
-	tests/integration/test_mongo_transition.py tests/integration/test_pythons.py \
-	tests/integration/test_kafka_agreement.py tests/integration/test_kafka_runs.py tests/integration/test_kafka_storm.py \
-	tests/integration/test_kafka_soak.py \
+	tests/integration/test_mongo_codes.py tests/integration/test_mongo_outcomes.py tests/integration/test_mongo_transition.py \
+	tests/integration/test_payloads.py tests/integration/test_resilience.py tests/integration/test_pythons.py \
+	tests/integration/test_kafka_agreement.py tests/integration/test_kafka_runs.py tests/integration/test_exactly_once_runs.py \
+	tests/integration/test_kafka_storm.py tests/integration/test_kafka_soak.py \
 	tests/properties/test_scenarios.py tests/properties/sim/test_search.py tests/properties/sim/test_independent.py
 # Tests that compare with what is on record.
 GOLDEN := tests/properties/test_public.py tests/properties/test_specimens.py tests/properties/test_scenarios.py \
@@ -85,7 +86,7 @@ bench: .venv/test.stamp
 .venv/test.stamp: .venv/bin/python pyproject.toml constraints.txt
 	@echo "== installing tidegate, its tests, and a MongoDB and a Kafka to test with"
 	@$(INSTALL) --upgrade pip
-	@$(INSTALL) --editable '.[mongo,kafka,cli,worker,yaml,hypothesis]' --group dev
+	@$(INSTALL) --editable '.[mongo,zstd,kafka,cli,worker,yaml,hypothesis]' --group dev
 	@$(BIN)/python -m tests.integration.servers
 	@touch $@
 
