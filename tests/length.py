@@ -70,7 +70,7 @@ MONGO_CODES_STEP: Final = _either(10, 1)
 """Every so many of the codes that MongoDB is made to say."""
 RESILIENCE_STEP: Final = _either(29, 1)
 """Every so many of the faults in each call of the resilience kit."""
-RESILIENCE_FAILOVERS: Final = _either((), (False, True))
+RESILIENCE_FAILOVERS: Final = _either((True,), (False, True))
 """With and without `retryWrites`: half a minute each."""
 
 FAILOVERS: Final = _either(1, 10)

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tidegate.model.documents import ID, Add, Document, Eq, Field, OlderThan, Put, PutServerTime
+from tidegate.model.documents import ID, Add, Document, Eq, Exists, Field, OlderThan, Put, PutServerTime
 from tidegate.model.effects import (
     Ambiguous,
     Call,
@@ -26,7 +26,7 @@ from tidegate.model.effects import (
     Refused,
 )
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.model.operations import find_one, find_one_and_update, insert_one, update_many, update_one
 from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import Broken, From, Read
 from tidegate.sim.actors import Network, Process, factory
@@ -104,6 +104,11 @@ async def adds_twice(_: int) -> object:
     return (await adds(0), await adds(0))
 
 
+async def adds_to_both(_: int) -> object:
+    await insert_one("rows", Document.of({"_id": "y", "n": 0}))
+    return await update_many("rows", Exists(ID), Add(N, 1))
+
+
 async def signs(life: int) -> object:
     return await find_one_and_update("rows", ROW, Put(N, life))
 
@@ -162,6 +167,11 @@ def count(state: State) -> int:
     return row[N]
 
 
+def is_partly_done(state: State) -> bool:
+    other = state.read(document("rows", "y"))
+    return other is not None and other[N] != count(state)
+
+
 def failed_with(state: State, kind: type[Failure] = Failure, reason: str = "") -> bool:
     standing = state.status("p0")
     return isinstance(standing, Failed) and isinstance(standing.failure, kind) and reason in standing.failure.reason
@@ -208,6 +218,7 @@ ONLY: Mapping[Fault, Scenario] = {
     Fault.LATE: tiny(
         adds, never_between=lambda before, then: failed_with(before, Ambiguous) and count(then) > count(before)
     ),
+    Fault.PARTLY_DONE: tiny(adds_to_both, never_at_rest=is_partly_done),
     Fault.DUPLICATE: tiny(adds, never=lambda state: count(state) == 2),
     Fault.NOT_DURABLE: tiny(adds, never=lambda state: failed_with(state, NotDurable)),
     Fault.ROLLED_BACK: tiny(

@@ -193,7 +193,7 @@ def test_a_swarm_leaves_kinds_of_faults_out_and_tells_which_it_kept() -> None:
     for run in range(400):
         seed = f"7.{run}"
         pick = Swarm().begin(Random(seed), SHAPE)
-        kinds = frozenset(kind for kind in {menu.faults[pick(menu)] for _ in range(200)} if kind)
+        kinds = frozenset(kind for kind in {menu.faults[pick(menu)] for _ in range(500)} if kind)
         words = Swarm().described(Random(seed), SHAPE, [CRASH, LATE])
         assert [kind in words for kind in (CRASH, LATE)] == [kind in kinds for kind in (CRASH, LATE)]
         assert ("no faults" in words) == (not kinds)
