@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -169,6 +170,21 @@ def test_what_is_asked_is_not_sent_where_they_cannot_be_made_now(mongod: MongoSe
             )
         assert store(insert_one("people", person("a"))) is None
         assert isinstance(store(insert_one("people", person("b"))), Refused)
+
+
+def test_who_needs_no_index_waits_for_none(mongod: MongoServer, database: str) -> None:
+    """That of one collection takes as long as it takes, and others are asked meanwhile."""
+    with connect(mongod.uri) as client, ThreadPoolExecutor(1) as pool:
+        store = Mongo(client, database, UNIQUE)
+        store(insert_one("others", Document.of({"_id": "a"})))
+        with mongod.fail("createIndexes", times=1, blockConnection=True, blockTimeMS=3_000):
+            slow = pool.submit(store, insert_one("people", person("a")))
+            while not slow.running():
+                time.sleep(0.01)
+            time.sleep(0.3)
+            assert store(insert_one("others", Document.of({"_id": "b"}))) is None
+            assert not slow.done()
+        assert slow.result() is None
 
 
 def test_documents_that_break_an_index_are_said(mongodb: str, database: str) -> None:

@@ -172,6 +172,8 @@ class Mongo:
     def _indexed(self, effect: Operation | StoreTime) -> NotApplied | None:
         """Make the indexes of its collection; the failure of what is asked, where they cannot be made now."""
         collection = getattr(effect, "collection", "")
+        if collection not in self._unmade:
+            return None  # and it waits for no index of another one
         with self._making:
             try:
                 with _made_clearly():
@@ -213,6 +215,8 @@ class AsyncMongo:
 
     async def _indexed(self, effect: Operation | StoreTime) -> NotApplied | None:
         collection = getattr(effect, "collection", "")
+        if collection not in self._unmade:
+            return None  # and it waits for no index of another one
         async with self._making:
             try:
                 with _made_clearly():
