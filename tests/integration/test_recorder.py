@@ -20,6 +20,7 @@ from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
 
 from tidegate.__main__ import main
+from tidegate.consumer.commands import Fetched
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.status import StatusRecord
@@ -28,6 +29,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import UpdateOne, find_one, find_one_and_update, insert_one
+from tidegate.model.records import TopicPartition
 from tidegate.sim.recording import Other, Same, executed, read
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded
@@ -342,6 +344,47 @@ def test_labels_of_two_recordings_have_nothing_in_common(tmp_path: Path) -> None
 
 async def note() -> None:
     await Note("password", CANARY)
+
+
+KEYS: Final[dict[str, tuple[bytes, bool]]] = {
+    "nothing of a secret": (b"k", False),
+    "a password by what it says": (f"password={CANARY}".encode(), True),
+    "a password in a URI": (f"kafka://user:{CANARY}@host".encode(), True),
+    "the caller's word": (CANARY.encode(), True),
+}
+
+
+@pytest.mark.parametrize(("key", "is_hidden"), KEYS.values(), ids=list(KEYS))
+def test_no_secret_among_many_keys_reaches_the_file(tmp_path: Path, key: bytes, is_hidden: bool) -> None:
+    """They are looked at together; one that is secret is hidden, and the others are not."""
+    partition = TopicPartition("orders", 0)
+    keys = (*(str(each).encode() for each in range(50)), key, None)
+    fetched = Fetched(partition, 1, tuple(range(52)), keys)
+
+    def is_pin(_: tuple[str, ...], value: object) -> bool:
+        return value in (CANARY.encode(), 7)
+
+    with Recorder(tmp_path / "run.jsonl", "orders", kind="reducer", is_secret=is_pin) as recorder:
+        recorder.stepped(fetched, ())
+    text = recorder.path.read_text()
+    assert (CANARY.encode().hex() in text, key.hex() in text) == (False, not is_hidden)
+    event = json.loads(text.splitlines()[1])["event"]["$value"][1]
+    hidden = [at for at, each in enumerate(event["offsets"]) if not isinstance(each, int)]
+    assert hidden == [7]
+    if is_hidden:
+        assert [at for at, each in enumerate(event["keys"]) if each is not None and "$hidden" in each] == [50]
+    else:
+        assert event["keys"] == {"$byte_strings": [each and each.hex() for each in keys]}
+
+
+def test_of_many_offsets_little_is_written(tmp_path: Path) -> None:
+    """So that recording may be left on: a line says from where to where."""
+    partition = TopicPartition("orders", 0)
+    with Recorder(tmp_path / "run.jsonl", "orders", kind="reducer") as recorder:
+        recorder.stepped(Fetched(partition, 1, tuple(range(1000, 9000))), ())
+    line = json.loads(recorder.path.read_text().splitlines()[1])
+    assert line["event"]["$value"][1]["offsets"] == {"$run": [1000, 9000]}
+    assert line["what"] == "fetched orders-0 [1000, 1001, ..., 8999] (generation 1)"
 
 
 # --- what can go wrong --------------------------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 CACHES: Final = {
     "catalogue.__getattr__": "what ships, once it was asked for",
     "model.values._field_names": "the fields of a class, once per class",
+    "sim.tagged._form_of": "what a class and its fields are called, once per class",
     "model.operations._check_collection_name": "whether a name may name a collection, once per name",
     "reactive.scenarios.reactive_task.read": "a record as laws want it, for a while",
     "triggers.scenarios.run_of": "a run as laws want it, for a while",

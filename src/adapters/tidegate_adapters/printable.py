@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, TypeAlias
 
-__all__ = ["Secret", "clean", "is_secret_name", "one_line", "redacted"]
+__all__ = ["Secret", "clean", "is_secret_name", "may_be_redacted", "one_line", "redacted"]
 
 Secret: TypeAlias = Annotated[str, "secret"]
 """Text that is never shown."""
@@ -43,9 +43,14 @@ def one_line(text: str) -> str:
     return clean(text).replace("\n", "\\n")
 
 
+def may_be_redacted(text: str) -> bool:
+    """Whether anything may look like a secret in it; where not, nothing does."""
+    return "=" in text or ":" in text
+
+
 def redacted(text: str) -> str:
     """The message without what looks like a secret."""
-    if "=" not in text and ":" not in text:  # as most keys of records
+    if not may_be_redacted(text):  # as most keys of records
         return text
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)

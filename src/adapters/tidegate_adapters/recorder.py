@@ -43,7 +43,7 @@ from tidegate.model.errors import Misuse
 from tidegate.sim import recording
 from tidegate.sim.tagged import FieldPath
 from tidegate_adapters.driver import AsyncHandle, Handle
-from tidegate_adapters.printable import is_secret_name, redacted
+from tidegate_adapters.printable import is_secret_name, may_be_redacted, redacted
 
 __all__ = ["IsSecret", "Recorder"]
 
@@ -180,9 +180,22 @@ class Recorder:
         self._write_next(lambda number: recording.ended(number, effect, error, self._hide))
 
     def _hide(self, path: FieldPath, value: object) -> str | None:
+        if isinstance(value, tuple):
+            return "one of them" if self._hides_any(path, value) else None
         if not _looks_secret(path, value) and not self._is_secret(path, value):
             return None
         return hmac.new(self._key, repr(value).encode(errors="replace"), sha256).hexdigest()[:_LABEL_LENGTH]
+
+    def _hides_any(self, path: FieldPath, items: tuple[object, ...]) -> bool:
+        """Of whole numbers, or of byte strings and None."""
+        if _is_secret_path(path):
+            return True
+        strings = () if isinstance(items[0], int) else [each for each in items if isinstance(each, bytes)]
+        if strings and (_is_of_secret_text(path) or may_be_redacted(b" ".join(strings).decode(errors="replace"))):
+            return True
+        return self._is_secret is not _nothing_more and any(
+            self._is_secret(path, each) for each in items if each is not None
+        )
 
     def _digest(self, arguments: tuple[object, ...]) -> str:
         return sha256(recording.digest_of(arguments, self._without_label).encode(errors="replace")).hexdigest()

@@ -97,6 +97,36 @@ def test_a_value_matches_what_was_written_of_it_and_no_other(value: object, othe
     assert matches(through_text(value), tagged(other)) == (exactly(value) == exactly(other))
 
 
+def test_offsets_in_a_row_and_keys_are_written_in_short() -> None:
+    """Thousands of them are a line, not a thousand; what is not in a row, or no number, is written as it is."""
+    assert tagged(tuple(range(40, 665))) == {"$run": [40, 665]}
+    assert tagged((b"k", None)) == {"$byte_strings": ["6b", None]}
+    assert tagged((4, 5, 6)) == [4, 5, 6]
+    assert tagged((1, 2, 4, 4)) == [1, 2, 4, 4]
+    assert tagged((True, 2, 3, 4)) == [True, 2, 3, 4]
+
+
+@given(st.integers(0, 9), st.integers(4, 9), st.data())
+def test_what_is_hidden_in_a_row_is_hidden_by_itself(start: int, count: int, data: st.DataObject) -> None:
+    """Laws TV2 and TV3: whoever hides is asked about each, and so it is compared."""
+    row = tuple(range(start, start + count))
+    keys = tuple(str(each).encode() for each in row)
+    secret = data.draw(st.sampled_from(row))
+
+    def hides(_: FieldPath, value: object) -> str | None:
+        hidden = {secret, str(secret).encode()}
+        return "x" if (not hidden.isdisjoint(value) if isinstance(value, tuple) else value in hidden) else None
+
+    for items, kind in ((row, "text"), (keys, "bytes")):
+        written = json.loads(json.dumps(tagged(items, hides)))
+        assert written == [
+            {"$hidden": [kind, "x"]} if each == secret else tagged(at) for each, at in zip(row, items, strict=True)
+        ]
+        assert matches(written, tagged(items))
+        assert not matches(written, tagged((*items[:-1], items[0]))) or secret == row[-1]
+        assert not matches(written, tagged((*items, items[0])))
+
+
 CANARY: Final = "c4nary"
 
 
@@ -133,6 +163,10 @@ HOSTILE: Final[dict[str, tuple[object, str]]] = {
     "a failure without a reason": ({"$failure": ["Refused", 1]}, "is not text"),
     "what is not a value": ({"$other": "builtins.list"}, "is not a value"),
     "a lone surrogate": ("\ud800", "lone surrogate"),
+    "a run without end": ({"$run": [0, 2**62]}, "a run of"),
+    "a run backwards": ({"$run": [4, 0]}, "a run of"),
+    "a run of texts": ({"$run": ["a", "b"]}, "tags no value"),
+    "byte strings that are none": ({"$byte_strings": ["no"]}, "not hexadecimal|tags no value"),
 }
 
 
@@ -276,7 +310,7 @@ def changed(number: int, **changes: object) -> str:
 
 
 DAMAGED: Final = {
-    "another version": (changed(0, schema="tidegate/recording@3"), "of version"),
+    "another version": (changed(0, schema="tidegate/recording@4"), "of version"),
     "neither a program nor a reducer": (changed(0, kind="x"), "of no program"),
     "a program that is a number": (changed(0, program=1), "where a text belongs"),
     "a line that is missing": ("".join(LINES[:2] + LINES[3:]), "line 3"),

@@ -85,8 +85,8 @@ OURS: Final = named_classes(
 )
 
 
-def recorded(name: str) -> Recording:
-    return read((RECORDINGS / f"{name}.v1.jsonl").read_text(encoding="utf-8"))
+def recorded(name: str, version: int = 1) -> Recording:
+    return read((RECORDINGS / f"{name}.v{version}.jsonl").read_text(encoding="utf-8"))
 
 
 def test_what_old_names_became_is_there() -> None:
@@ -134,6 +134,16 @@ def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
     assert isinstance(found, Other)
     assert (found.step, found.recorded) == (17, "commit orders-0 @1 (generation 1)")
     assert all(untagged(json.loads(each.answer), OURS) is not None for each in old.entries)
+
+
+def test_a_recording_of_the_second_version_is_executed_again() -> None:
+    """It has each offset and each key by itself, where runs are written today."""
+    old, rules = recorded("orders", 2), WorkerRules(ConsumerRules(executors=8))
+    assert stepped(old, WorkerState(), rules.step, OURS) == Same(4, "")
+    other = WorkerRules(ConsumerRules(executors=7))
+    found = stepped(old, WorkerState(), other.step, OURS)
+    assert isinstance(found, Other)
+    assert (found.step, found.recorded.partition("; ")[2]) == (2, "handle 0-7 of orders-0 (generation 1)")
 
 
 def test_a_recording_from_before_a_field_was_renamed_is_read() -> None:

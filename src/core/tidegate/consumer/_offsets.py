@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from tidegate.model.errors import Misuse, shown
+from tidegate.model.values import is_run
 
 __all__ = [
     "OFFSET_MAX", "Run", "batch_of", "check_numbers", "check_position", "not_an_offset", "ranges",
@@ -32,6 +33,8 @@ def check_numbers(batch: object, what: str, most: int) -> None:
 
 def ranges(numbers: Sequence[int]) -> str:
     """For people: `3-5 8`."""
+    if len(numbers) > 1 and is_run((*numbers,)):
+        return f"{numbers[0]}-{numbers[-1]}"
     starts = [number for at, number in enumerate(numbers) if at == 0 or numbers[at - 1] != number - 1]
     ends = [number for at, number in enumerate(numbers, 1) if at == len(numbers) or numbers[at] != number + 1]
     return " ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))

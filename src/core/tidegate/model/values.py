@@ -11,7 +11,16 @@ from functools import cache
 
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 
-__all__ = ["check_callable", "check_int", "check_name", "check_tuple", "check_type", "check_types", "field_names"]
+__all__ = [
+    "check_callable",
+    "check_int",
+    "check_name",
+    "check_tuple",
+    "check_type",
+    "check_types",
+    "field_names",
+    "is_run",
+]
 
 
 def check_type(value: object, kinds: type | tuple[type, ...], what: str, todo: str = "") -> None:
@@ -66,3 +75,14 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 def _field_names(kind: type) -> tuple[str, ...] | None:
     fields = getattr(kind, "__attrs_attrs__", None)
     return None if fields is None else tuple(field.name for field in fields)
+
+
+def is_run(items: tuple[object, ...]) -> bool:
+    """Whether these are whole numbers, each one more than the one before."""
+    check_type(items, tuple, "a tuple")
+    if not items:
+        return False
+    first, last = items[0], items[-1]
+    if type(first) is not int or type(last) is not int or last - first != len(items) - 1:
+        return False
+    return {*map(type, items)} == {int} and items == tuple(range(first, last + 1))

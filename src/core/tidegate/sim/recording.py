@@ -7,7 +7,7 @@ commands compared.
 
 A recording is text, one JSON object a line, so that whoever writes it can be killed at any point:
 
-    {"schema": "tidegate/recording@2", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
+    {"schema": "tidegate/recording@3", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
     {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}        a program asked, and got a reply
     {"i": 2, "what": "call ...", "effect": {...}, "ended": "CancelledError"}     it asked, and was ended instead
     {"i": 1, "what": "fetched ...", "event": {...}, "commands": [...]}     a reducer took an event, and emitted commands
@@ -42,7 +42,7 @@ from tidegate.model.reducer import Step
 from tidegate.sim.automaton import Asking, ProcessStatus, resume
 from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.lines import awaited_at, decided_at
-from tidegate.sim.tagged import Classes, Hide, matches, named_classes, nothing_hidden, tagged, untagged
+from tidegate.sim.tagged import Classes, FieldPath, Hide, matches, named_classes, nothing_hidden, tagged, untagged
 from tidegate.sim.type_names import upgraded
 
 __all__ = [
@@ -54,9 +54,10 @@ __all__ = [
 S = TypeVar("S")
 E = TypeVar("E")
 
-_SCHEMA: Final = "tidegate/recording@2"
-_FIRST_SCHEMA: Final = "tidegate/recording@1"
-"""It called classes by their modules, and commands wishes; it is read as what is written today."""
+_SCHEMA: Final = "tidegate/recording@3"
+_OLD_SCHEMAS: Final = ("tidegate/recording@1", "tidegate/recording@2")
+"""They are read as what is written today. The first called classes by their modules, and commands wishes; the second had each
+offset and each key by itself."""
 RecordingKind: TypeAlias = Literal["program", "reducer"]
 
 
@@ -136,14 +137,20 @@ def last(number: int) -> str:
 
 
 def asked(number: int, item: object, role: str, hide: Hide) -> dict[str, Json]:
-    plain = tagged(item, hide)
-    return {"i": number, "what": _in_words(item, plain), role: plain}
+    hidden: list[str] = []
+
+    def noticed(path: FieldPath, value: object) -> str | None:
+        label = hide(path, value)
+        if label is not None:
+            hidden.append(label)
+        return label
+
+    plain = tagged(item, noticed)
+    return {"i": number, "what": _without_secrets(item, plain) if hidden else one_line(str(item)), role: plain}
 
 
-def _in_words(item: object, plain: Json) -> str:
-    """The item in words, without what is hidden: as it reads when it is read back."""
-    if plain == tagged(item):
-        return one_line(str(item))
+def _without_secrets(item: object, plain: Json) -> str:
+    """The item in words, as it reads when it is read back."""
     try:
         return one_line(str(untagged(plain, _classes_in(item))))
     except Misuse:  # what is hidden there is no text
@@ -163,8 +170,11 @@ def _classes_in(item: object) -> Classes:
     return named_classes(found)
 
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
 def _line(item: dict[str, Json]) -> str:
-    return json.dumps(item, separators=(",", ":"), allow_nan=False) + "\n"
+    return _ENCODER.encode(item) + "\n"
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -183,7 +193,7 @@ def read(text: str) -> Recording:
     """
     first, *rest = text.split("\n")
     head = _parsed(first, 1)
-    if head.get("schema") not in (_FIRST_SCHEMA, _SCHEMA):
+    if head.get("schema") not in (*_OLD_SCHEMAS, _SCHEMA):
         raise Misuse(f"a recording of version {head.get('schema')!r}", why=f"this tidegate reads {_SCHEMA!r}")
     damage, is_whole = "", False
     entries: list[Entry] = []

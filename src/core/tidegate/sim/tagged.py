@@ -6,10 +6,15 @@ What documents hold is written as `tidegate.model.patches` writes it; what they 
     an attrs value          {"$value": ["consumer.Release", {...}]}
     a name of a closed set  {"$name": ["consumer.Stage", "WAITING"]}
     a frozenset             {"$set": [...]}
+    whole numbers in a row  {"$run": [40, 665]}            the tuple from 40 to 664; each by itself where there are few
+    byte strings            {"$byte_strings": ["6b", null]}     a tuple of them, or of None
     what is hidden          {"$hidden": ["text", "1f2e3d4c"]}
     anything else           {"$other": "datetime.timedelta"}
 
 Classes are called by names that outlive a move of their module, see `tidegate.sim.type_names`.
+
+What a worker records are offsets and keys, thousands at a time. Whoever hides is asked once about a tuple of nothing but whole
+numbers, or of nothing but byte strings and None, and about each of them only where a label was the answer.
 
 Whoever reads gives the classes that it knows. A name in a file never imports anything, so a hostile file makes values of
 those classes, checked by their own constructors, or none. What is hidden is read back as a text that says so, and equal
@@ -31,6 +36,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
 from tidegate.model.documents import DEPTH_MAX, Document, Field, Foreign, show
@@ -38,6 +44,7 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, R
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, from_json, to_json
+from tidegate.model.values import is_run
 from tidegate.sim.aging import Attribute
 from tidegate.sim.type_names import name_of
 
@@ -47,7 +54,8 @@ __all__ = ["Classes", "FieldPath", "Hide", "matches", "named_classes", "nothing_
 FieldPath: TypeAlias = tuple[str, ...]
 """The names that lead to a value, outermost first."""
 Hide: TypeAlias = Callable[[FieldPath, object], str | None]
-"""The path to a scalar, and the scalar -> a label to write instead; None to write it."""
+"""The path to a scalar, and the scalar -> a label to write instead; None to write it. Or the path to each item of a tuple of
+whole numbers, or of byte strings and None, and the tuple -> None to write all of them; anything else to be asked about each."""
 Classes: TypeAlias = Mapping[str, type]
 """Classes by what they are called: see `tidegate.sim.type_names`."""
 
@@ -55,6 +63,11 @@ _FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambigu
 _NAMING: Final = frozenset({"field", "name"})
 """Fields that name what a term is about: a name is not a secret, what stands under it may be."""
 _HIDDEN: Final = "$hidden"
+_RUN_MIN: Final = 4
+_RUN_MAX: Final = 1 << 17
+"""Of how many numbers a run is: so many that it is shorter than they are; and no more than a file may make of twenty bytes."""
+_NUMBERS: Final = frozenset({int})
+_STRINGS: Final = (frozenset({bytes}), frozenset({bytes, type(None)}))
 _DOUBLE: Final = struct.Struct(">d")
 
 
@@ -78,8 +91,11 @@ def tagged(value: object, hide: Hide = nothing_hidden) -> Json:
 def _tagged(value: object, path: FieldPath, hide: Hide) -> Json:
     if len(path) > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where="a recording")
-    if type(value) is int and hide(path, value) is None:  # most of what a worker records are offsets
-        return value
+    kind = type(value)
+    if kind is int and hide(path, value) is None:  # most of what a worker records are offsets, in tuples or not
+        return cast("int", value)
+    if kind is tuple:
+        return _items(cast("tuple[object, ...]", value), (*path, ""), hide)
     match value:
         case Enum():
             return {"$name": [name_of(type(value)), value.name]}
@@ -89,14 +105,30 @@ def _tagged(value: object, path: FieldPath, hide: Hide) -> Json:
             plain = {key: _tagged(item, (*path, key), hide) for key, item in items}
             return {"$document": plain} if len(plain) == 1 and next(iter(plain)).startswith("$") else plain
         case tuple():
-            within = (*path, "")
-            return [_tagged(item, within, hide) for item in cast("tuple[object, ...]", value)]
+            return _items(cast("tuple[object, ...]", value), (*path, ""), hide)
         case frozenset():
             return {"$set": sorted((_tagged(item, (*path, ""), hide) for item in value), key=_text)}
         case Failure():
             return {"$failure": [type(value).__name__, _tagged(value.reason, (*path, "reason"), hide)]}
         case _:
             return _by_field(value, path, hide)
+
+
+def _items(items: tuple[object, ...], path: FieldPath, hide: Hide) -> Json:
+    kinds = frozenset(map(type, items))
+    if kinds == _NUMBERS and hide(path, items) is None:
+        return _numbers(cast("tuple[int, ...]", items))
+    if kinds in _STRINGS and hide(path, items) is None:
+        return {
+            "$byte_strings": [None if each is None else each.hex() for each in cast("tuple[bytes | None, ...]", items)]
+        }
+    return [_tagged(item, path, hide) for item in items]
+
+
+def _numbers(items: tuple[int, ...]) -> Json:
+    if _RUN_MIN <= len(items) <= _RUN_MAX and is_run(items):
+        return {"$run": [items[0], items[-1] + 1]}
+    return list(items)
 
 
 def _scalar(value: object, path: FieldPath, hide: Hide) -> Json:
@@ -111,23 +143,32 @@ def _scalar(value: object, path: FieldPath, hide: Hide) -> Json:
 
 
 def _by_field(value: object, path: FieldPath, hide: Hide) -> Json:
-    kind = type(value)
-    fields: tuple[Attribute, ...] | None = getattr(kind, "__attrs_attrs__", None)
+    kind: type = type(value)
+    called, fields, has_name = _form_of(kind)
     if fields is None:
-        return {"$other": name_of(kind)}
-    within = (*path, said) if (said := _name_in(value)) else path
+        return {"$other": called}
+    within = (*path, said) if has_name and (said := _name_in(value)) else path
     return {
         "$value": [
-            name_of(kind),
+            called,
             {
-                field.alias or field.name: _tagged(
-                    getattr(value, field.name), (*within, field.name), nothing_hidden if field.name in _NAMING else hide
-                )
-                for field in fields
-                if field.init
+                key: _tagged(getattr(value, name), (*within, name), nothing_hidden if name in _NAMING else hide)
+                for key, name in fields
             },
         ]
     }
+
+
+@lru_cache(1024)
+def _form_of(kind: type) -> tuple[str, tuple[tuple[str, str], ...] | None, bool]:
+    """What a class is called; what its fields are called by its constructor and by itself, None if it has none; and whether its
+    values may say what they are about.
+    """
+    fields: tuple[Attribute, ...] | None = getattr(kind, "__attrs_attrs__", None)
+    if fields is None:
+        return name_of(kind), None, False
+    found = tuple((each.alias or each.name, each.name) for each in fields if each.init)
+    return name_of(kind), found, not _NAMING.isdisjoint({*dir(kind), *(each.name for each in fields)})
 
 
 def _name_in(value: object) -> str:
@@ -178,6 +219,10 @@ def _untagged(plain: object, classes: Classes, depth: int) -> object:
             return _member(_known(name, classes), member)
         case {"$set": list() as items, **more} if not more:
             return frozenset(_untagged(item, classes, depth + 1) for item in cast("list[object]", items))
+        case {"$run": [int() as start, int() as stop], **more} if not more:
+            return tuple(_run(start, stop))
+        case {"$byte_strings": list() as items, **more} if not more:
+            return tuple(map(_byte_string, cast("list[object]", items)))
         case {"$hidden": ["bytes", str() as label], **more} if not more:
             return f"***{label}".encode(errors="replace")
         case {"$hidden": ["text", str() as label], **more} if not more:
@@ -200,6 +245,16 @@ def _untagged(plain: object, classes: Classes, depth: int) -> object:
 
 def _is_tag(plain: Mapping[str, object]) -> bool:
     return len(plain) == 1 and next(iter(plain)).startswith("$")
+
+
+def _run(start: int, stop: int) -> range:
+    if not 0 < stop - start <= _RUN_MAX:
+        raise Misuse(f"a recording holds a run of {stop - start} numbers", why=f"they are of 1 to {_RUN_MAX}")
+    return range(start, stop)
+
+
+def _byte_string(plain: object) -> object:
+    return None if plain is None else from_json({"$bytes": plain})
 
 
 def _document(items: dict[str, object], classes: Classes, depth: int) -> Document:
@@ -245,6 +300,10 @@ def matches(written: Json, now: Json) -> bool:
     match written, now:
         case {"$hidden": _}, _:
             return True
+        case list(), {"$run": [int() as start, int() as stop]}:  # one of them is hidden, or it is of an older version
+            return matches(written, list(range(start, stop)))
+        case list(), {"$byte_strings": list() as strings}:
+            return matches(written, [each if each is None else {"$bytes": each} for each in strings])
         case dict(), dict():
             return list(written) == list(now) and all(matches(written[key], now[key]) for key in written)
         case list(), list():

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidegate.model.errors import shown
-from tidegate.model.values import check_type, field_names
+from tidegate.model.values import check_type, field_names, is_run
 
 __all__ = ["one_line", "show"]
+
+
+_SHORT: Final = 16
+"""So many whole numbers in a row are printed each."""
 
 
 def show(value: object) -> str:
@@ -20,6 +26,8 @@ def _show(value: object) -> str:
     match value:
         case str():
             return '"' + one_line(value.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+        case tuple() if len(value) > _SHORT and is_run(value):
+            return f"[{value[0]}, {value[1]}, ..., {value[-1]}]"
         case tuple():
             return "[" + ", ".join(map(_show, value)) + "]"
         case frozenset():
