@@ -1,17 +1,20 @@
 """The programs of a reactive task: look at documents, take what is due, run the handler, remove what is of no use.
 
 The decisions are `tidegate.reactive.tasks` and `tidegate.reactive.orphans`; this is the way to carry them out, so that they
-are right whatever becomes of requests and replies, whoever else is at work and however long one of them stands still.
+are right whatever becomes of requests and replies, whoever else is at work and however long one of them stands still; for one
+document or for a thousand, whose requests are the same in number.
 
-    plan_pass   for each document: its record, THEN the document, the store's time; write what the look means
-    work_one    a record that is due; claim it, look at the document, call the handler, write how it ended
-    work        the same for ever, looking ever more rarely while nothing is due (`tidegate.retries.polling`)
-    renew       the lease of a run goes on
-    clean_up    for each record: the record, THEN the document; remove it if it is of no use, or plan what was seen
+    plan_pass   the records, THEN their documents, the store's time; write what each look means
+    take        records that are due; claim them, THEN look at their documents: their handlers are to run
+    end         write how runs have ended
+    renew       the leases of runs go on
+    clean_up    the records, THEN their documents; remove those of no use, and plan what was seen of others
+    work        for ever: take one, call its handler, end it, and look ever more rarely while nothing is due
 
-Each write is one compare-and-set on all that the decision was taken on. If nothing matches, or nobody answers, the record
-is read again and decided anew: a claim that went through shows its owner and its token, an end that went through is no
-longer held, and a look that was written finds nothing changed. So nothing needs to be known of a lost reply.
+Each write is one compare-and-set on all that the decision was taken on, and the writes of several records are one request. It
+answers a total: where all have matched, each was written. Where fewer have, or nobody answers, the records are read again and
+decided anew: a claim that went through shows its owner and its token, an end that went through is no longer held, and a look
+that was written finds nothing changed. So nothing needs to be known of a lost reply, nor of which part of a request was done.
 
 Laws, over the records, the documents, what was handled and where the workers stand:
     RT1  No change is lost: at rest, what a document says was handled, or its run was given up.
@@ -27,6 +30,7 @@ Known not to work
     - A worker that stands still beyond its lease runs beside the one that has taken over, until it learns so at its end.
     - A record's first insert that arrives after the record was inserted, finished and removed brings it back: the
       document is gone, so it is completed without the handler, and removed again.
+    - New records are inserted one by one, and orphans removed so.
 """
 
 from __future__ import annotations
@@ -43,10 +47,12 @@ from tidegate.model.documents import (
     FILTERS,
     ID,
     AllOf,
+    AnyOf,
     Document,
     Eq,
     Field,
     Filter,
+    In,
     OlderThan,
     Put,
     Value,
@@ -57,7 +63,17 @@ from tidegate.model.documents import (
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import PPM, Duration, Instant
-from tidegate.model.operations import StoreTime, check_collection, delete_one, find_one, update_one
+from tidegate.model.operations import (
+    FOUND_MAX,
+    StoreTime,
+    UpdateOne,
+    bulk_update,
+    check_collection,
+    delete_one,
+    find_all,
+    find_one,
+    update_one,
+)
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
@@ -104,15 +120,9 @@ from tidegate.retries.pauses import PAUSES, Pauses, pause
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
 __all__ = [
-    "PARTS",
-    "Idle",
-    "Later",
-    "Ran",
-    "ReactiveTask",
-    "ReactiveTaskParts",
-    "SetAside",
-    "Worked",
-]
+    "PARTS", "HandlerAnswer", "Idle", "Later", "Ran", "ReactiveTask", "ReactiveTaskParts", "Run", "SetAside", "Worked",
+    "answered",
+]  # fmt: skip
 
 
 _KEY: Final = Field[Value](ID.name)
@@ -177,15 +187,36 @@ class Later:
         check_int(self.after, "a time in microseconds", 0)
 
 
-_Answer: TypeAlias = str | Later | None
+HandlerAnswer: TypeAlias = str | Later | None
 """What came of a handler: the text of a failure, a request to be called later, or a success."""
 
 
-def _answer(reply: object) -> _Answer:
-    """What a handler answers: nothing else than these two is taken for a success, or for anything."""
+def answered(reply: object) -> HandlerAnswer:
+    """What a handler has returned, as its answer: nothing else than these two is taken for a success, or for anything."""
     if reply is None or isinstance(reply, Later):
         return reply
     return f"the handler answered a {type(reply).__name__}: None is a success, Later(...) asks to be called again"
+
+
+@final
+@attrs.frozen
+class Run:
+    """A run that has begun: the handler of this document is to be called under this claim.
+
+    Attributes:
+        key: The document's id.
+        record: Its record, as it was written for the run.
+        claim: What the handler is called under.
+        trouble: Why it has nothing to be called with, so that this is its answer; None where it has.
+    """
+
+    key: Value = attrs.field(eq=exactly)
+    record: TaskRecord = attrs.field(repr=False)
+    claim: Claim
+    trouble: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.claim)
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -222,6 +253,10 @@ def _unchanged(task: ReactiveTask, key: Value, write: UpdateRecord | RemoveRecor
     return guarded(record_id(task.name, key), write.on)
 
 
+async def _send(updates: tuple[UpdateOne, ...]) -> int:
+    return await (updates[0] if len(updates) == 1 else bulk_update(*updates))
+
+
 def _due(task: ReactiveTask) -> Filter:
     return AllOf((Eq(TASK, task.name), OlderThan(NEXT_RUN_AT, 0)))
 
@@ -249,6 +284,7 @@ class ReactiveTaskParts:
         find: What the record of a document is found by.
         insert: Inserts the first record of a document, and answers whether there was none.
         unchanged: What a write is guarded by: the record is still what this was decided on.
+        send: Sends updates, one or more, and answers how many of them have matched.
         due: What is due, as the store judges.
         now: Asks for the time.
         handle: Calls the handler of a document under a claim.
@@ -263,6 +299,7 @@ class ReactiveTaskParts:
     find: Callable[[ReactiveTask, Value], Filter] = _by_id
     insert: Callable[[ReactiveTask, Value, TaskRecord], Program[bool]] = _insert
     unchanged: Callable[[ReactiveTask, Value, UpdateRecord | RemoveRecord], Filter] = _unchanged
+    send: Callable[[tuple[UpdateOne, ...]], Program[int]] = _send
     due: Callable[[ReactiveTask], Filter] = _due
     now: Callable[[], Program[Instant]] = _store_time
     handle: Callable[[ReactiveTask, Value, Claim], Program[object]] = _handle
@@ -335,13 +372,19 @@ class ReactiveTask:
         Returns:
             The ids whose look is not known to be written: none if the pass has succeeded.
         """
-        check_type(keys, tuple, "a tuple of ids")
         check_name(request, "a pass")
-        left: tuple[Value, ...] = ()
-        for key in keys:
-            if not await self._planned(key, record_id(request, key)):
-                left = (*left, key)
-        return left
+        return await self._looked(keys, request)
+
+    async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Look at the records of these documents: remove what is of no use, and write down what else is to be done.
+
+        Args:
+            keys: The ids of the documents, of any type.
+
+        Returns:
+            The ids whose look is not known to be written: none if the pass has succeeded.
+        """
+        return await self._looked(keys, None)
 
     async def work(self, worker: str) -> NoReturn:
         """Run what is due, for ever: one record after the other, and where nothing is due, look ever more rarely.
@@ -349,7 +392,7 @@ class ReactiveTask:
         Where another was faster, or nobody answers, the next look waits as if nothing had been found.
 
         Args:
-            worker: Who works, as for `work_one`. It also chooses the jitter: workers have intervals of their own.
+            worker: Who works, as for `take`. It also chooses the jitter: workers have intervals of their own.
 
         Raises:
             Refused: The store refuses for good.
@@ -373,32 +416,78 @@ class ReactiveTask:
         """Take a record that is due, and run its handler.
 
         Args:
-            worker: Who works; another name for each process and each of its lives.
+            worker: Who works, as for `take`.
         """
+        (worked,) = await self.work_some(worker, 1)
+        return worked
+
+    async def work_some(self, worker: str, most: int) -> tuple[Worked, ...]:
+        """Take records that are due, run their handlers, one after the other, and write down how they ended.
+
+        Args:
+            worker: Who works, as for `take`.
+            most: How many at most.
+
+        Returns:
+            What became of each; where nothing is due, that.
+        """
+        runs, others = await self.take(worker, most)
+        ended: tuple[tuple[Run, HandlerAnswer], ...] = ()
+        for run in runs:
+            answer: HandlerAnswer = run.trouble
+            if answer is None:
+                try:
+                    answer = answered(await self.parts.handle(self, run.key, run.claim))
+                except Failure as failure:
+                    answer = failure.reason or str(failure)
+            ended = (*ended, (run, answer))
+        ends = await self.end(ended)
+        return (*(Ran(run.claim, end) for run, end in zip(runs, ends, strict=True)), *others)
+
+    async def take(self, worker: str, most: int) -> tuple[tuple[Run, ...], tuple[Idle | SetAside, ...]]:
+        """Claim records that are due, and look at their documents: their handlers are to run now.
+
+        Args:
+            worker: Who works; another name for each process and each of its lives.
+            most: How many at most; 1 <= most <= FOUND_MAX.
+
+        Returns:
+            The runs that have begun, and why others have not.
+        """
+        check_name(worker, "a worker")
+        check_int(most, "a number of records", 1, FOUND_MAX)
         try:
-            due = await find_one(self.records, self.parts.due(self))
-            if due is None:
-                return Idle.NOTHING_DUE
-            read = self._read(due)
-            if isinstance(read, str):
-                return SetAside(due[ID], read) if await self._set_aside(due, read) else Idle.NOT_CLAIMED
+            due = await _found(self.records, self.parts.due(self), most)
+            if not due:
+                return (), (Idle.NOTHING_DUE,)
+            aside: tuple[Idle | SetAside, ...] = ()
+            known: tuple[_Known, ...] = ()
+            for each in due:
+                read = self._read(each)
+                if isinstance(read, TaskRecord):
+                    known = (*known, (each[DOCUMENT], read))
+                elif await self._set_aside(each, read):
+                    aside = (*aside, SetAside(each[ID], read))
+                else:
+                    aside = (*aside, Idle.NOT_CLAIMED)
         except (Ambiguous, NotApplied, NotDurable):
-            return Idle.NOT_CLAIMED
-        key = due[DOCUMENT]
-        record = await self._claimed(key, read, worker)
-        if isinstance(record, Idle):
-            return record
-        begun = await self._begun(key, record)
-        if isinstance(begun, Idle):
-            return begun
-        claim = claim_of(begun.record)
-        answer: _Answer = begun.trouble
-        if answer is None:
-            try:
-                answer = _answer(await self.parts.handle(self, key, claim))
-            except Failure as failure:
-                answer = failure.reason or str(failure)
-        return Ran(claim, await self._ended(key, begun.record, claim, answer))
+            return (), (Idle.NOT_CLAIMED,)
+        claimed, others = await self._claimed(known, worker)
+        begun, idle = await self._begun(claimed)
+        return begun, (*aside, *others, *idle)
+
+    async def end(self, ended: tuple[tuple[Run, HandlerAnswer], ...]) -> tuple[Why | WhyNot | None, ...]:
+        """Write down how runs have ended.
+
+        Args:
+            ended: The runs, each with what came of its handler (`answered`).
+
+        Returns:
+            Of each run why its end was written, or why it was not; None where nobody knows, and the next claim will find
+            out.
+        """
+        runs = tuple((run.key, run.claim, run.record, answer) for run, answer in ended)
+        return await self._settled(runs, renews=False)
 
     async def renew(self, key: Value, claim: Claim) -> Why | WhyNot | None:
         """Let the lease of a run go on, while its handler runs.
@@ -410,162 +499,208 @@ class ReactiveTask:
         Returns:
             `Why.RENEWED`; or why not, and then the handler had better stop; None where nobody knows.
         """
-        for attempt in range(self.attempts):
-            await pause(self.pauses, attempt)
-            try:
-                record = await self._record(key)
-                now = await self.parts.now()
-                verdict = tasks.renew(record, claim, rules=self.rules, now=now)
-                if isinstance(verdict, Leave) or await self._written(key, record, verdict):
-                    return verdict.why
-            except (Ambiguous, NotApplied, NotDurable):
-                pass  # to be renewed twice does no harm
-        return None
+        (renewed,) = await self.renew_all(((key, claim),))
+        return renewed
 
-    async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
-        """Look at the records of these documents: remove what is of no use, and write down what else is to be done.
+    async def renew_all(self, runs: tuple[tuple[Value, Claim], ...]) -> tuple[Why | WhyNot | None, ...]:
+        """Let the leases of runs go on, as `renew` does; to be renewed twice does no harm.
 
         Args:
-            keys: The ids of the documents, of any type.
-
-        Returns:
-            The ids whose look is not known to be written: none if the pass has succeeded.
+            runs: The id of the document of each, and the run.
         """
-        check_type(keys, tuple, "a tuple of ids")
-        left: tuple[Value, ...] = ()
-        for key in keys:
-            if not await self._cleaned(key):
-                left = (*left, key)
-        return left
+        return await self._settled(tuple((key, claim, None, None) for key, claim in runs), renews=True)
 
     # --- plan, clean up ---
 
-    async def _planned(self, key: Value, new_id: str) -> bool:
-        for attempt in range(self.attempts):
-            await pause(self.pauses, attempt)
-            try:
-                record = await self._record(key)
-                document = await find_one(self.source, Eq(_KEY, key))
-                now = await self.parts.now()
-                verdict = self.parts.plan(self, record, self._seen(document), now, new_id)
-                if isinstance(verdict, Leave) or await self._written(key, record, verdict):
-                    return True
-            except (Ambiguous, NotApplied, NotDurable):
-                pass  # the next look finds what became of it
-        return False
+    async def _looked(self, keys: tuple[Value, ...], request: str | None) -> tuple[Value, ...]:
+        """Look at these documents, to plan (under the id of a pass) or to clean up; those that are left."""
+        check_type(keys, tuple, "a tuple of ids")
+        once = tuple({record_id(self.name, key): key for key in keys}.values())
+        unwritten: tuple[Value, ...] = ()
+        for start in range(0, len(once), FOUND_MAX):
+            left = once[start : start + FOUND_MAX]
+            for attempt in range(self.attempts):
+                await pause(self.pauses, attempt)
+                try:
+                    left = await self._look(left, request)
+                except (Ambiguous, NotApplied, NotDurable):
+                    continue  # the next look finds what became of it
+                if not left:
+                    break
+            unwritten = (*unwritten, *left)
+        return unwritten
 
-    async def _cleaned(self, key: Value) -> bool:
-        for attempt in range(self.attempts):
-            await pause(self.pauses, attempt)
-            try:
-                record = await self._record(key)
-                if record is None:
-                    return True
-                document = await find_one(self.source, Eq(_KEY, key))
-                now = await self.parts.now()
-                verdict = self.parts.clean_up(self, record, self._seen(document), now)
-                if isinstance(verdict, Leave) or await self._written(key, record, verdict):
-                    return True
-            except (Ambiguous, NotApplied, NotDurable):
-                pass
-        return False
+    async def _look(self, keys: tuple[Value, ...], request: str | None) -> tuple[Value, ...]:
+        """One look at each, the record BEFORE the document; those whose look is not known to be written."""
+        known = tuple(zip(keys, await self._records(keys), strict=True))
+        if request is None:
+            known = tuple((key, record) for key, record in known if record is not None)
+            if not known:
+                return ()
+        documents = await self._documents(tuple(key for key, _ in known))
+        now = await self.parts.now()
+        writes: tuple[_Write, ...] = ()
+        for (key, record), document in zip(known, documents, strict=True):
+            seen = self._seen(document)
+            verdict: RemoveRecord | PlanVerdict
+            if request is not None:
+                verdict = self.parts.plan(self, record, seen, now, record_id(request, key))
+            else:
+                assert record is not None, "those without one were left out"
+                verdict = self.parts.clean_up(self, record, seen, now)
+            if not isinstance(verdict, Leave):
+                writes = (*writes, (key, record, verdict))
+        are_written = await self._written(writes)
+        return tuple(key for (key, _, _), is_written in zip(writes, are_written, strict=True) if not is_written)
 
     # --- claim ---
 
-    async def _claimed(self, key: Value, record: TaskRecord, worker: str) -> TaskRecord | Idle:
-        """The record under a claim of this worker's."""
+    async def _claimed(self, due: tuple[_Known, ...], worker: str) -> tuple[tuple[_Known, ...], tuple[Idle, ...]]:
+        """The records that are under a claim of this worker's now, and why others are not."""
+        if not due:
+            return (), ()
+        missed = (Idle.NOT_CLAIMED,) * len(due)
         try:
             now = await self.parts.now()
         except (Ambiguous, NotApplied):
-            return Idle.NOT_CLAIMED
-        verdict = tasks.claim(record, worker=worker, rules=self.rules, now=now)
-        if isinstance(verdict, Lapsed):
-            lapsed = self.parts.lapsed(self, verdict, now)
-            verdict = tasks.claim(record, worker=worker, rules=self.rules, now=now, lapsed=lapsed)
-        if isinstance(verdict, UpdateRecord):
-            try:
-                await self._written(key, record, verdict)
-            except (Ambiguous, NotApplied, NotDurable):
-                return Idle.NOT_CLAIMED
-            return Idle.GIVEN_UP
-        if not isinstance(verdict, Claimed):
-            return Idle.NOT_CLAIMED
-        claimed = verdict.write.record
+            return (), missed
+        writes: tuple[_Update, ...] = ()
+        for key, record in due:
+            verdict = tasks.claim(record, worker=worker, rules=self.rules, now=now)
+            if isinstance(verdict, Lapsed):
+                lapsed = self.parts.lapsed(self, verdict, now)
+                verdict = tasks.claim(record, worker=worker, rules=self.rules, now=now, lapsed=lapsed)
+            if isinstance(verdict, (Claimed, UpdateRecord)):
+                writes = (*writes, (key, record, verdict.write if isinstance(verdict, Claimed) else verdict))
+        claims = tuple((key, write.record) for key, _, write in writes if write.record.owner is not None)
+        given_up = (Idle.GIVEN_UP,) * (len(writes) - len(claims))
+        others = missed[len(writes) :]
         try:
-            is_mine = await self._written(key, record, verdict.write)
+            matched = await self._matched(writes)
+            if matched == len(writes):
+                return claims, (*others, *given_up)
+            if not matched:
+                return (), (*others, *given_up, *missed[: len(claims)])
         except NotApplied:
-            return Idle.NOT_CLAIMED
+            return (), missed
         except (Ambiguous, NotDurable):
-            is_mine = None
-        if is_mine is None:
-            try:
-                found = await self._record(key)
-            except (Ambiguous, NotApplied):
-                return Idle.NOT_CLAIMED  # its lease will end
+            given_up = missed[: len(given_up)]
+        if not claims:
+            return (), (*others, *given_up)
+        try:
+            found = await self._records(tuple(key for key, _ in claims))
+        except (Ambiguous, NotApplied):
+            return (), (*others, *given_up, *missed[: len(claims)])  # their leases will end
+        mine: tuple[_Known, ...] = ()
+        for (key, claimed), read in zip(claims, found, strict=True):
             # Nobody else writes this owner and this token.
-            is_mine = found is not None and (found.id, found.owner, found.token) == (
-                claimed.id,
-                claimed.owner,
-                claimed.token,
-            )
-            claimed = found or claimed
-        return claimed if is_mine else Idle.NOT_CLAIMED
+            if read is not None and _claim_of(read) == _claim_of(claimed):
+                mine = (*mine, (key, read))
+        return mine, (*others, *given_up, *missed[: len(claims) - len(mine)])
 
     # --- begin ---
 
-    async def _begun(self, key: Value, record: TaskRecord) -> _Begun | Idle:
-        """Look at the document, now that the record is claimed."""
-        claim, known, is_known = claim_of(record), record, True
-        may_end = False  # a request of ours to end it may still arrive, and would end the record of a handler that runs
-        for attempt in range(self.attempts):
-            await pause(self.pauses, attempt)
-            try:
-                # The record that was written for the claim is as good as a fresh read; after any trouble it is read again.
-                if not is_known:
-                    found = await self._record(key)
-                    if found is None:
-                        return Idle.STALE
-                    known = found
-                is_known = False
-                document = await find_one(self.source, Eq(_KEY, key))
-                now = await self.parts.now()
-                verdict = tasks.begin(known, claim, self._seen(document), rules=self.rules, now=now)
-                if isinstance(verdict, Leave):
-                    return Idle.STALE
-                if isinstance(verdict, Go):
-                    return Idle.STALE if may_end else _Begun(known)  # if it is, its lease will end
-                may_end = may_end or isinstance(verdict, UpdateRecord)
-                write = verdict if isinstance(verdict, UpdateRecord) else verdict.write
-                if await self._written(key, known, write):
-                    if isinstance(verdict, UpdateRecord):
-                        return Idle.SKIPPED
-                    return _Begun(write.record, str(verdict.why) if isinstance(verdict, CannotRun) else None)
-                may_end = False  # the record has moved on, and no request of ours fits it any more
-            except (Ambiguous, NotApplied, NotDurable):
-                pass
-        return Idle.STALE
-
-    # --- finalise ---
-
-    async def _ended(self, key: Value, record: TaskRecord, claim: Claim, answer: _Answer) -> Why | WhyNot | None:
-        """Write down how a run has ended."""
-        known: TaskRecord | None = record
+    async def _begun(self, claimed: tuple[_Known, ...]) -> tuple[tuple[Run, ...], tuple[Idle, ...]]:
+        """Look at the documents, now that the records are claimed: the runs that begin, and why others do not."""
+        begun: tuple[Run, ...] = ()
+        idle: tuple[Idle, ...] = ()
+        # The record that was written for the claim is as good as a fresh read; after any trouble it is read again.
+        left: tuple[_Claimed, ...] = tuple((key, claim_of(record), record) for key, record in claimed)
+        known: tuple[TaskRecord | None, ...]
         is_known = True
+        ending: tuple[Value, ...] = ()  # requests of ours to end these may still arrive, while a handler would run
         for attempt in range(self.attempts):
+            if not left:
+                break
             await pause(self.pauses, attempt)
+            keys = tuple(key for key, _, _ in left)
             try:
-                if not is_known:
-                    known = await self._record(key)
+                known = tuple(record for _, _, record in left) if is_known else await self._records(keys)
                 is_known = False
+                documents = await self._documents(keys)
                 now = await self.parts.now()
-                verdict = self.parts.finalise(self, known, claim, self._outcome(claim, answer, now), now)
-                if isinstance(verdict, Leave) or await self._written(key, known, verdict):
-                    return verdict.why
+                looks = tuple(
+                    self._beginning(key, claim, record, document, now)
+                    for (key, claim, _), record, document in zip(left, known, documents, strict=True)
+                )
+                going = tuple(each for each in looks if isinstance(each, Run))
+                begun = (*begun, *(run for run in going if not _is_in(run.key, ending)))
+                # What may still be ended does not run; if it is not, its lease will end.
+                stale = sum(each is None for each in looks) + sum(_is_in(run.key, ending) for run in going)
+                idle = (*idle, *(Idle.STALE,) * stale)
+                writes = tuple(each for each in looks if isinstance(each, _Beginning))
+                left = tuple((each.key, each.claim, each.before) for each in writes)
+                ending = (*ending, *(each.key for each in writes if each.run is None))
+                matched = await self._matched(tuple((each.key, each.before, each.write) for each in writes))
+                if matched == len(writes):
+                    begun = (*begun, *(each.run for each in writes if each.run is not None))
+                    return begun, (*idle, *(Idle.SKIPPED for each in writes if each.run is None))
+                ending = ()  # what has not matched has moved on, and no request of ours fits it any more
             except (Ambiguous, NotApplied, NotDurable):
                 pass
-        return None
+        return begun, (*idle, *(Idle.STALE,) * len(left))
 
-    def _outcome(self, claim: Claim, answer: _Answer, now: Instant) -> HandlerOutcome:
+    def _beginning(
+        self, key: Value, claim: Claim, record: TaskRecord | None, document: Document | None, now: Instant
+    ) -> Run | _Beginning | None:
+        """What a look at a claimed record comes to: a run, one once this is written, or none."""
+        verdict = tasks.begin(record, claim, self._seen(document), rules=self.rules, now=now)
+        if isinstance(verdict, Leave):
+            return None
+        assert record is not None, "a run is of a record"
+        match verdict:
+            case Go():
+                return Run(key, record, claim_of(record))
+            case UpdateRecord():
+                return _Beginning(key, claim, record, verdict, None)
+            case _:
+                after = verdict.write.record
+                trouble = str(verdict.why) if isinstance(verdict, CannotRun) else None
+                return _Beginning(key, claim, record, verdict.write, Run(key, after, claim_of(after), trouble))
+
+    # --- renew, finalise ---
+
+    async def _settled(self, runs: tuple[_Settling, ...], *, renews: bool) -> tuple[Why | WhyNot | None, ...]:
+        """Renew runs, or write down how they have ended: of each why, or why not, or None where nobody knows."""
+        settled: tuple[Why | WhyNot | None, ...] = (None,) * len(runs)
+        left = tuple(range(len(runs)))
+        known: tuple[TaskRecord | None, ...] = () if renews else tuple(record for _, _, record, _ in runs)
+        for attempt in range(self.attempts):
+            if not left:
+                break
+            await pause(self.pauses, attempt)
+            try:
+                if attempt or renews:
+                    known = await self._records(tuple(runs[at][0] for at in left))
+                now = await self.parts.now()
+                verdicts = tuple(
+                    self._end_of(runs[at], record, now, renews=renews) for at, record in zip(left, known, strict=True)
+                )
+                decided = tuple(zip(left, known, verdicts, strict=True))
+                for at, _, verdict in decided:
+                    if isinstance(verdict, Leave):
+                        settled = (*settled[:at], verdict.why, *settled[at + 1 :])
+                writes = tuple(
+                    (runs[at][0], record, verdict)
+                    for at, record, verdict in decided
+                    if record is not None and isinstance(verdict, UpdateRecord)
+                )
+                left = tuple(at for at, _, verdict in decided if isinstance(verdict, UpdateRecord))
+                if await self._matched(writes) == len(writes):
+                    for at, _, verdict in decided:
+                        settled = (*settled[:at], verdict.why, *settled[at + 1 :])
+                    left = ()
+            except (Ambiguous, NotApplied, NotDurable):
+                pass
+        return settled
+
+    def _end_of(self, run: _Settling, record: TaskRecord | None, now: Instant, *, renews: bool) -> UpdateRecord | Leave:
+        _, claim, _, answer = run
+        if renews:
+            return tasks.renew(record, claim, rules=self.rules, now=now)
+        return self.parts.finalise(self, record, claim, self._outcome(claim, answer, now), now)
+
+    def _outcome(self, claim: Claim, answer: HandlerAnswer, now: Instant) -> HandlerOutcome:
         match answer:
             case None:
                 return Succeeded()
@@ -587,15 +722,31 @@ class ReactiveTask:
         taken = snapshot(document, self.watched)
         return taken if isinstance(taken, NotComputed) else Matching(taken)
 
-    async def _record(self, key: Value) -> TaskRecord | None:
-        found = await find_one(self.records, self.parts.find(self, key))
-        if found is None:
-            return None
-        read = self._read(found)
-        if isinstance(read, TaskRecord):
-            return read
-        await self._set_aside(found, read, Put(TASK, self.name), Put(DOCUMENT, key))
-        return await self._record(key)
+    async def _records(self, keys: tuple[Value, ...]) -> tuple[TaskRecord | None, ...]:
+        """The records of these documents, in their order; one that cannot be read is set aside, and has failed then."""
+        where = _any_of(tuple(self.parts.find(self, key) for key in keys))
+        found = self._in_order(keys, await _found(self.records, where, len(keys)), _follows)
+        read = tuple(None if each is None else self._read(each) for each in found)
+        for key, doc, record in zip(keys, found, read, strict=True):
+            if doc is not None and isinstance(record, str):
+                await self._set_aside(doc, record, Put(TASK, self.name), Put(DOCUMENT, key))
+        if any(isinstance(record, str) for record in read):
+            return await self._records(keys)
+        return tuple(record for record in read if not isinstance(record, str))
+
+    async def _documents(self, keys: tuple[Value, ...]) -> tuple[Document | None, ...]:
+        """The documents of these ids, in their order."""
+        where = _any_of(tuple(Eq(_KEY, key) for key in keys))
+        return self._in_order(keys, await _found(self.source, where, len(keys)), _id_of)
+
+    def _in_order(
+        self, keys: tuple[Value, ...], found: tuple[Document, ...], of: Callable[[Document], Value]
+    ) -> tuple[Document | None, ...]:
+        """What was found of each of these documents."""
+        if len(keys) == 1:
+            return found or (None,)
+        docs = {record_id(self.name, of(doc)): doc for doc in found}
+        return tuple(docs.get(record_id(self.name, key)) for key in keys)
 
     def _read(self, found: Document) -> TaskRecord | str:
         """The record that was found, or why it is none."""
@@ -611,17 +762,33 @@ class ReactiveTask:
         still, updates = set_aside(found, why, now)
         return await update_one(self.records, still, *updates, *names) > 0
 
-    async def _written(
-        self, key: Value, before: TaskRecord | None, write: InsertRecord | UpdateRecord | RemoveRecord
-    ) -> bool:
-        """Write it; False if the record is no longer what this was decided on."""
-        if isinstance(write, InsertRecord):
-            return await self.parts.insert(self, key, write.record)
-        still = self.parts.unchanged(self, key, write)
-        if isinstance(write, RemoveRecord):
-            return await delete_one(self.records, still) > 0
-        assert before is not None, "an update is of a record"
-        return await update_one(self.records, still, *changes(before, write.record)) > 0
+    async def _written(self, writes: tuple[_Write, ...]) -> tuple[bool, ...]:
+        """Write them, updates in one request: which are known to be written? After the first trouble, no more are."""
+        known: tuple[bool, ...] = ()
+        updates: tuple[_Update, ...] = ()
+        try:
+            for key, before, write in writes:
+                if isinstance(write, InsertRecord):
+                    known = (*known, await self.parts.insert(self, key, write.record))
+                elif isinstance(write, RemoveRecord):
+                    known = (*known, await delete_one(self.records, self.parts.unchanged(self, key, write)) > 0)
+                else:
+                    assert before is not None, "an update is of a record"
+                    known, updates = (*known, False), (*updates, (key, before, write))
+            if await self._matched(updates) == len(updates):
+                are_updates = tuple(isinstance(write, UpdateRecord) for _, _, write in writes)
+                return tuple(is_known or is_update for is_known, is_update in zip(known, are_updates, strict=True))
+        except (Ambiguous, NotApplied, NotDurable):
+            pass
+        return (*known, *(False,) * (len(writes) - len(known)))
+
+    async def _matched(self, updates: tuple[_Update, ...]) -> int:
+        """Send these in one request: how many were what they were decided on?"""
+        asked = tuple(
+            update_one(self.records, self.parts.unchanged(self, key, write), *changes(before, write.record))
+            for key, before, write in updates
+        )
+        return await self.parts.send(asked) if asked else 0
 
 
 _SOURCES: Final[Mapping[type[Seen], Source]] = {
@@ -632,13 +799,56 @@ _SOURCES: Final[Mapping[type[Seen], Source]] = {
 }
 
 
+_Known: TypeAlias = tuple[Value, TaskRecord]
+_Claimed: TypeAlias = tuple[Value, Claim, TaskRecord]
+_Update: TypeAlias = tuple[Value, TaskRecord, UpdateRecord]
+_Write: TypeAlias = tuple[Value, TaskRecord | None, InsertRecord | UpdateRecord | RemoveRecord]
+_Settling: TypeAlias = tuple[Value, Claim, TaskRecord | None, HandlerAnswer]
+
+
 @final
 @attrs.frozen
-class _Begun:
-    """A run that has begun: its record, and why what it is to run with cannot be computed, if it cannot."""
+class _Beginning:
+    """A run that begins once this is written; none for one that is over then."""
 
-    record: TaskRecord
-    trouble: str | None = None
+    key: Value = attrs.field(eq=exactly)
+    claim: Claim
+    before: TaskRecord
+    write: UpdateRecord
+    run: Run | None
+
+
+async def _found(collection: str, where: Filter, most: int) -> tuple[Document, ...]:
+    if most == 1:
+        one = await find_one(collection, where)
+        return () if one is None else (one,)
+    return await find_all(collection, where, limit=most)
+
+
+def _any_of(filters: tuple[Filter, ...]) -> Filter:
+    """Whatever matches one of them."""
+    if len(filters) == 1:
+        return filters[0]
+    equal = tuple(each for each in filters if isinstance(each, Eq))
+    is_one_field = len(equal) == len(filters) and len({each.field for each in equal}) == 1
+    return In(equal[0].field, tuple(each.value for each in equal)) if is_one_field else AnyOf(filters)
+
+
+def _follows(record: Document) -> Value:
+    return needed(record, DOCUMENT)
+
+
+def _id_of(document: Document) -> Value:
+    return needed(document, _KEY)
+
+
+def _is_in(key: Value, keys: tuple[Value, ...]) -> bool:
+    return any(exactly(key) == exactly(each) for each in keys)
+
+
+def _claim_of(record: TaskRecord) -> tuple[str, str | None, int]:
+    """What tells one claim from all others."""
+    return record.id, record.owner, record.token
 
 
 def _draw(text: str) -> int:

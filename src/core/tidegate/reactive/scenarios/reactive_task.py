@@ -15,7 +15,7 @@ import attrs
 from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
+from tidegate.model.operations import BulkUpdate, DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
 from tidegate.reactive import laws
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
@@ -31,18 +31,19 @@ from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, world_with
+from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, pinned, world_with
 
 __all__ = [
-    "AGAIN", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE", "ONE_CHANGE",
-    "PENDING",    "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "around", "bill", "edit", "is_write",
-    "reactive_task", "said", "total",
+    "AGAIN", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
+    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "around",
+    "batches", "bill", "edit", "is_write", "reactive_task", "said", "total",
 ]  # fmt: skip
 
 SOURCE: Final = "orders"
 RECORDS: Final = "orders_tasks"
 NAME: Final = "bill"
 KEY: Final = "x"
+BOTH: Final = (KEY, "y")
 TOTAL: Final = Field[int]("total")
 LEASE: Final = 10 * SECOND
 ATTEMPTS_MAX: Final = 2
@@ -58,17 +59,17 @@ ASTRAY: Final = "a lease ends while its handler runs"
 
 QUEUE: Final = Cell["tuple[str, ...]"](("queue",), ())
 """The ids of documents whose changes no planner has looked at."""
-Handled: TypeAlias = tuple[tuple[int, int], ...]
+Handled: TypeAlias = tuple[tuple[tuple[str, int], int], ...]
 HANDLED: Final = Cell[Handled](("handled",), ())
-"""With which totals the handler was called, and how often."""
+"""For which documents, with which totals, the handler was called, and how often."""
 SWEPT: Final = Cell["tuple[str, int] | None"](("swept",), None)
 """The version of an orphan's record that was looked at."""
 
 Edits: TypeAlias = tuple[Effect[object], ...]
 
 
-def total(amount: int) -> Effect[object]:
-    return update_one(SOURCE, Eq(ID, KEY), Put(TOTAL, amount))
+def total(amount: int, key: str = KEY) -> Effect[object]:
+    return update_one(SOURCE, Eq(ID, key), Put(TOTAL, amount))
 
 
 ONE_CHANGE: Final = (total(2),)
@@ -82,8 +83,8 @@ AGAIN: Final = insert_one(SOURCE, Document.of({"_id": KEY, "total": 1}))
 # --- the world ----------------------------------------------------------------------------------------------------------
 
 
-def record(state: World | State) -> TaskRecord | None:
-    return read(state.read(document(RECORDS, record_id(NAME, KEY))))
+def record(state: World | State, key: str = KEY) -> TaskRecord | None:
+    return read(state.read(document(RECORDS, record_id(NAME, key))))
 
 
 @lru_cache(1_000)
@@ -92,16 +93,16 @@ def read(found: Document | None) -> TaskRecord | None:
     return None if found is None else loaded(found)
 
 
-def is_due(world: World | State) -> bool:
+def is_due(world: World | State, key: str = KEY) -> bool:
     """Looks at the document alone: a specimen may leave something there that is not a record."""
-    found = world.read(document(RECORDS, record_id(NAME, KEY)))
+    found = world.read(document(RECORDS, record_id(NAME, key)))
     due = None if found is None else found.get(NEXT_RUN_AT)
     return due is not None and world.read(CLOCK) - due >= 0
 
 
-def is_over(state: State) -> bool:
+def is_over(state: State, key: str) -> bool:
     """Has the lease of the last claim ended?"""
-    found = record(state)
+    found = record(state, key)
     return found is not None and found.claimed_at is not None and state.read(CLOCK) - found.claimed_at >= LEASE
 
 
@@ -118,15 +119,15 @@ def version(world: World) -> tuple[str, int] | None:
     return None if found is None else (found.id, found.version)
 
 
-def handled(world: World, claim: Claim) -> World:
+def handled(world: World, key: str, claim: Claim) -> World:
     """The world after the handler was called."""
     assert isinstance(claim.snapshot, Document)
-    before, amount = world.read(HANDLED), claim.snapshot[TOTAL]
-    times = {**dict(before), amount: dict(before).get(amount, 0) + 1}
+    before, with_what = world.read(HANDLED), (key, claim.snapshot[TOTAL])
+    times = {**dict(before), with_what: dict(before).get(with_what, 0) + 1}
     return world.write(HANDLED, tuple(sorted(times.items())))
 
 
-def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED) -> Meaning:
+def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED, keys: tuple[str, ...] = (KEY,)) -> Meaning:
     """Documents, a queue of their changes, a handler that ends at once, and the time when somebody is needed."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -137,18 +138,19 @@ def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED) -> Mean
             case Call("looked at", (int() as count,)):
                 yield world.write(QUEUE, world.read(QUEUE)[count:]), None
             case Call("something is due"):
-                if is_due(world):
+                if any(is_due(world, key) for key in keys):
                     yield world, None
             case Call("an orphan"):
                 if is_orphan(world, task.cleaning.keep_for, sweeps) and version(world) != world.read(SWEPT):
                     yield world, (KEY,)
             case Call("swept"):
                 yield world.write(SWEPT, version(world)), None
-            case Call(_, (_, Claim() as claim)):
-                yield handled(world, claim), None
+            case Call(_, (str() as key, Claim() as claim)):
+                yield handled(world, key, claim), None
             case UpdateOne(collection) | InsertOne(collection) | DeleteOne(collection) if collection == SOURCE:
+                changed = effect.doc[ID] if isinstance(effect, InsertOne) else pinned(effect.where)
                 for after, reply in perform(effect, world, who):
-                    yield after.write(QUEUE, (*after.read(QUEUE), KEY)), reply
+                    yield after.write(QUEUE, (*after.read(QUEUE), str(changed))), reply
             case _:
                 yield from perform(effect, world, who)
 
@@ -158,9 +160,9 @@ def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED) -> Mean
 def planned(task: ReactiveTask, doc: Document) -> Document:
     """The record of a document that was seen for the first time."""
     seen = Matching(Document((("total", doc[TOTAL]),)))
-    verdict = plan(None, seen, rules=task.rules, now=Instant(0), new_id="first")
+    verdict = plan(None, seen, rules=task.rules, now=Instant(0), new_id=f"first of {doc[ID]}")
     assert isinstance(verdict, InsertRecord)
-    return stored(verdict.record, NAME, KEY)
+    return stored(verdict.record, NAME, doc[ID])
 
 
 def finished(doc: Document) -> Document:
@@ -194,6 +196,13 @@ async def worker(task: ReactiveTask, name: str) -> None:
         await task.work_one(name)
 
 
+async def batches(task: ReactiveTask, name: str) -> None:
+    """The first takes whatever is due, the others one at a time."""
+    while True:
+        await Call("something is due")
+        await task.work_some(name, len(BOTH) if name.startswith("worker 1") else 1)
+
+
 async def sweeper(task: ReactiveTask) -> None:
     """Looks at each version of an orphan's record at least once."""
     while True:
@@ -206,18 +215,18 @@ async def sweeper(task: ReactiveTask) -> None:
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 
-def running(state: State, workers: tuple[str, ...]) -> Iterator[Claim]:
-    """Under which claims handlers are called now."""
+def running(state: State, workers: tuple[str, ...], keys: tuple[str, ...] = (KEY,)) -> Iterator[Claim]:
+    """Under which claims handlers of these documents are called now."""
     for name in workers:
         match state.status(name):
-            case Asking(Call(_, (_, Claim() as claim))):
+            case Asking(Call(_, (key, Claim() as claim))) if key in keys:
                 yield claim
             case _:
                 pass
 
 
-def said(state: State) -> int | None:
-    found = state.read(document(SOURCE, KEY))
+def said(state: State, key: str = KEY) -> int | None:
+    found = state.read(document(SOURCE, key))
     return None if found is None else found[TOTAL]
 
 
@@ -226,15 +235,19 @@ def is_alive(state: State, names: tuple[str, ...]) -> bool:
     return any(isinstance(state.status(name), Asking) and not state.read(stuck(name)) for name in names)
 
 
-def is_kept(workers: tuple[str, ...]) -> Law:
+def is_kept(workers: tuple[str, ...], keys: tuple[str, ...]) -> Law:
+    def holds_of(state: State, key: str) -> bool:
+        amount, found = said(state, key), record(state, key)
+        is_later = found is not None and found.next_run_at is not None and not is_due(state, key)
+        if amount is None or is_later:
+            return True  # nothing to handle now
+        ran = [with_what for (of, with_what), _ in state.read(HANDLED) if of == key]
+        return laws.reactive_task.no_change_is_lost(found, amount, ran)
+
     def holds(state: State) -> bool:
-        amount, found = said(state), record(state)
-        if amount is None or state.read(QUEUE) or not is_alive(state, workers):
-            return True  # nothing to handle, or nobody to do it
-        is_later = found is not None and found.next_run_at is not None and not is_due(state)
-        return is_later or laws.reactive_task.no_change_is_lost(
-            found, amount, [each for each, _ in state.read(HANDLED)]
-        )
+        if state.read(QUEUE) or not is_alive(state, workers):
+            return True  # there is nobody to do it
+        return all(holds_of(state, key) for key in keys)
 
     return holds
 
@@ -251,20 +264,20 @@ def is_cleaned(workers: tuple[str, ...], keep_for: Duration, statuses: frozenset
     return holds
 
 
-def finished_is_not_due(state: State) -> bool:
-    found = state.read(document(RECORDS, record_id(NAME, KEY)))
+def finished_is_not_due(state: State, key: str) -> bool:
+    found = state.read(document(RECORDS, record_id(NAME, key)))
     return found is None or laws.reactive_task.finished_is_not_due(TaskStatus(found[STATUS]), found.get(NEXT_RUN_AT))
 
 
-def is_not_taken(before: State, after: State) -> bool:
-    return laws.reactive_task.a_lease_is_not_taken(record(before), record(after), before.read(CLOCK))
+def is_not_taken(before: State, after: State, key: str) -> bool:
+    return laws.reactive_task.a_lease_is_not_taken(record(before, key), record(after, key), before.read(CLOCK))
 
 
 # --- scenarios ----------------------------------------------------------------------------------------------------------
 
 
 def is_write(effect: Effect[object]) -> bool:
-    return isinstance(effect, (UpdateOne, InsertOne, DeleteOne))
+    return isinstance(effect, (UpdateOne, InsertOne, DeleteOne, BulkUpdate))
 
 
 def is_handler(effect: Effect[object]) -> bool:
@@ -287,6 +300,7 @@ HANDLERS_FAIL: Final = Faults(
 )
 
 
+PARTLY: Final = Faults({**FAULTS.kinds, Fault.PARTLY_DONE: lambda effect: isinstance(effect, BulkUpdate)})
 STALLS: Final = Faults.of(Fault.STALL)
 CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
 """Of all that may strike, where more would make a default scope too large."""
@@ -323,6 +337,7 @@ def reactive_task(
     works: Callable[[ReactiveTask, str], Program[object]] = worker,
     summary: str = "a document changes while it is handled; workers crash, stall, and lose replies: nothing is lost",
     edits: Edits = ONE_CHANGE,
+    keys: tuple[str, ...] = (KEY,),
     workers: int = 2,
     budget: int = 0,
     moves: int = 1,
@@ -331,25 +346,26 @@ def reactive_task(
     gone: TaskStatus | None = None,
     sweeps: frozenset[TaskStatus] = frozenset(),
 ) -> Scenario:
-    """One document, somebody who edits it, a planner and workers.
+    """Documents, somebody who edits them, a planner and workers.
 
     Args:
         parts: What the programs are made of, or a faulty variant of that.
         plans: What the planner does, life by life.
         works: What a worker does, under the name of its life.
         summary: One line for people.
-        edits: What is done to the document.
+        edits: What is done to the documents.
+        keys: Their ids.
         workers: How many there are.
         budget: How many faults may strike.
         moves: How often a lease's time may pass.
         faults: Which may strike planner and workers.
         host: What may become of the clock of a worker's machine, and how long a worker may stand.
-        gone: Where its record stands if the document was deleted before: completed, or pending as nobody has noticed yet;
+        gone: Where its record stands if the only document was deleted before: completed, or pending as nobody has noticed yet;
             None where the document is there.
         sweeps: The records that somebody looks at, too, to remove those of no use; nobody does for none.
     """
     task = bill(parts)
-    means = around(task, sweeps)
+    means = around(task, sweeps, keys)
     names = tuple(f"worker {number}" for number in range(1, workers + 1))
 
     def work(name: str) -> Callable[[int], Program[object]]:
@@ -362,10 +378,10 @@ def reactive_task(
         *((Process("sweeper", lambda _: sweeper(task), faults, means),) if sweeps else ()),
         Network(means),
     )
-    first = Document.of({"_id": KEY, "total": 1})
-    record_of_it = planned(task, first)
-    kept = finished(record_of_it) if gone is TaskStatus.COMPLETED else record_of_it
-    world = world_with({SOURCE: () if gone else (first,), RECORDS: (kept,)})
+    first = tuple(Document.of({"_id": key, "total": 1}) for key in keys)
+    records = tuple(planned(task, doc) for doc in first)
+    kept = tuple(map(finished, records)) if gone is TaskStatus.COMPLETED else records
+    world = world_with({SOURCE: () if gone else first, RECORDS: kept})
     return Scenario(
         name="reactive_task",
         summary=summary,
@@ -374,22 +390,25 @@ def reactive_task(
         budget=budget,
         clock=Clock(LEASE, moves=moves),
         always={
-            DUE: finished_is_not_due,
-            ONE: lambda state: laws.reactive_task.one_runs_under_a_claim(running(state, names)),
-            HELD: lambda state: laws.reactive_task.an_outdated_run_changes_nothing(
-                record(state), [*running(state, names)], is_over=is_over(state)
+            DUE: lambda state: all(finished_is_not_due(state, key) for key in keys),
+            ONE: lambda state: laws.reactive_task.one_runs_under_a_claim(running(state, names, keys)),
+            HELD: lambda state: all(
+                laws.reactive_task.an_outdated_run_changes_nothing(
+                    record(state, key), [*running(state, names, (key,))], is_over=is_over(state, key)
+                )
+                for key in keys
             ),
             BOUNDED: lambda state: all(
                 laws.reactive_task.attempts_are_bounded(times, ATTEMPTS_MAX) for _, times in state.read(HANDLED)
             ),
         },
-        step={TAKEN: is_not_taken},
+        step={TAKEN: lambda before, after: all(is_not_taken(before, after, key) for key in keys)},
         eventually={
-            KEPT: is_kept(names),
+            KEPT: is_kept(names, keys),
             **({GONE: is_cleaned(names, task.cleaning.keep_for, sweeps)} if sweeps else {}),
         },
         sometimes={
-            "it is handled": lambda state: bool(state.read(HANDLED)),
+            "it is handled": lambda state: {key for (key, _), _ in state.read(HANDLED)} == {*keys},
             **({ASTRAY: lambda state: len([*running(state, names)]) > 1} if workers > 1 and moves else {}),
         },
     )
@@ -414,6 +433,23 @@ SCENARIOS: Final = (
         ),
         thorough=partial(reactive_task, edits=(), budget=2, moves=2, faults=HANDLERS_FAIL),
         large=partial(reactive_task, edits=(), workers=3, budget=3, moves=4, faults=HANDLERS_FAIL),
+    ),
+    Shipped(
+        "reactive_task.batches",
+        partial(
+            reactive_task,
+            works=batches,
+            summary="a worker takes, begins and ends two runs at once, and what it writes may be done in part",
+            keys=BOTH,
+            workers=1,
+            budget=1,
+            moves=0,
+            faults=PARTLY,
+        ),
+        thorough=partial(reactive_task, works=batches, keys=BOTH, edits=(), budget=1, faults=PARTLY),
+        large=partial(
+            reactive_task, works=batches, keys=BOTH, edits=(total(2), total(2, "y")), budget=2, faults=PARTLY
+        ),
     ),
     Shipped(
         "reactive_task.stalls",

@@ -1,4 +1,4 @@
-"""Twelve ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
+"""Thirteen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import attrs
 from tidegate.model.documents import ID, AllOf, Eq, Exists, Filter, Value
 from tidegate.model.effects import Call, Now
 from tidegate.model.instants import Instant
+from tidegate.model.operations import UpdateOne
 from tidegate.reactive.orphans import RemoveRecord, Source, clean_up
 from tidegate.reactive.reactive_task import PARTS, ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import (
     AGAIN,
+    BOTH,
     BOUNDED,
     DELETE,
     DUE,
@@ -24,9 +26,11 @@ from tidegate.reactive.scenarios.reactive_task import (
     KEPT,
     LEASE,
     ONE,
+    PARTLY,
     PENDING,
     RENEWING,
     TAKEN,
+    batches,
     is_write,
     reactive_task,
     total,
@@ -101,6 +105,11 @@ def look_without_a_version(
     return Leave(WhyNot.UNCHANGED) if looked else verdict
 
 
+async def total_is_all(updates: tuple[UpdateOne, ...]) -> int:
+    """Where some of a bulk have matched, all pass for written."""
+    return len(updates) if await PARTS.send(updates) else 0
+
+
 def never_removed(task: ReactiveTask, record: TaskRecord, seen: Seen, now: Instant) -> RemoveRecord | PlanVerdict:
     verdict = PARTS.clean_up(task, record, seen, now)
     return Leave(WhyNot.FINISHED) if isinstance(verdict, RemoveRecord) else verdict
@@ -160,6 +169,22 @@ SPECIMENS: Final = (
         HELD,
         "Whoever reads first and then writes by id has claimed nothing: so begins many a queue on MongoDB.",
         "reactive_task",
+    ),
+    Specimen(
+        "reactive_task.total_is_all",
+        partial(
+            reactive_task,
+            works=batches,
+            summary="A worker that claims several at once takes the total of the bulk, which is not all, for each of them.",
+            parts=attrs.evolve(PARTS, send=total_is_all),
+            keys=BOTH,
+            edits=(),
+            moves=0,
+            faults=PARTLY,
+        ),
+        HELD,
+        "Planted: a bulk of MongoDB answers how many have matched, and whoever reads no further has claimed what others run.",
+        "reactive_task.batches",
     ),
     Specimen(
         "reactive_task.one_name",
