@@ -167,6 +167,28 @@ def test_what_comes_while_it_waits_is_told_at_once(mongodb: str, database: str) 
     in_loop(main())
 
 
+def test_what_a_cancelled_read_was_sent_is_told_to_the_next_one(
+    make_proxy: Callable[..., BlackPipe], mongod: MongoServer, database: str
+) -> None:
+    """The cursor has moved on by then, so another one begins where the last page ended."""
+    pipe = make_proxy()
+
+    async def work(_: Any, changes: ChangeStream) -> None:
+        _, position = await told(changes, await located(changes))
+        pipe.obey(Rule("getMore", Action.HANG_REPLY, times=1))
+        reading = asyncio.create_task(changes.read(position))
+        async with AsyncMongoClient[dict[str, Any]](mongod.uri) as client:
+            await client[database].orders.insert_one({"_id": "a"})
+        while not pipe.count("getMore", Action.HANG_REPLY):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert (await told(changes, position))[0] == [DocumentChange("orders", "a")]
+
+    with_stream(pipe.uri, database, work)
+
+
 @pytest.mark.parametrize("command", ["aggregate", "getMore"])
 @pytest.mark.parametrize("code", [286, 280, 136, 43, 11600])
 def test_an_error_is_told_by_its_code(mongod: MongoServer, database: str, command: str, code: int) -> None:

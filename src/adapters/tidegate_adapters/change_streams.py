@@ -130,6 +130,11 @@ class ChangeStream:
             log.warning("the change stream of %s fails: %s", self._database.name, _named(error))
             await self.close()
             return Broken(_code(error))
+        except BaseException:  # cancelled, or what came cannot be read: it is lost, so this cursor is not read on
+            cursor, self._cursor = self._cursor, None
+            if cursor is not None:
+                await cursor.session.end_session()
+            raise
 
     async def close(self) -> None:
         """Close what is open; another read opens it again."""
