@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -23,6 +26,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import find_one, insert_one
 from tidegate_adapters import leases, testing
+from tidegate_adapters.black_pipe import BlackPipe, Link
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, lease, lease_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo
@@ -309,6 +313,98 @@ def test_a_cancellation_releases_it_and_goes_on_its_way(mongodb: str, database: 
     with_tasks(mongodb, work, database)
 
 
+@pytest.mark.parametrize("what", ["swallows it", "raises", "is a group that fails"])
+def test_a_block_that_makes_something_else_of_its_cancellation_leaves_none_behind(what: str) -> None:
+    """What the block raises comes out, and time limits around it still hold."""
+    is_out = False
+
+    async def asked(effect: Any) -> object:
+        await asyncio.sleep(0.01)
+        return Ambiguous("no reply") if is_out else store(effect)
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            if what != "swallows it":
+                raise KeyError("of the block") from None
+
+    async def block() -> None:
+        nonlocal is_out
+        async with lease_async(asked, "l", terms=QUICK):
+            is_out = True
+            if what == "is a group that fails":
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(stubborn())
+            else:
+                await stubborn()
+
+    async def work() -> None:
+        expected = {"swallows it": LeaseLost, "raises": KeyError}.get(what, ExceptionGroup)
+        with pytest.raises(TimeoutError):  # noqa: PT012  a limit around it is what it is about
+            async with asyncio.timeout(10) as limit:
+                with pytest.raises(expected):
+                    await block()
+                limit.reschedule(asyncio.get_running_loop().time())
+                await asyncio.sleep(30)
+
+    store = Embedded()
+    asyncio.run(work())
+
+
+def test_nobody_waits_for_a_store_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, make_proxy: Callable[..., BlackPipe], database: str
+) -> None:
+    """Neither who is not patient nor whose block has ended; and what was asked in vain is not asked for ever."""
+    monkeypatch.setattr(leases, "_RELEASE_S", 0.2)
+    pipe = make_proxy()
+    with MongoClient[dict[str, Any]](f"{pipe.uri}&socketTimeoutMS=60000&serverSelectionTimeoutMS=100") as client:
+        store = Mongo(client, database)
+        ended = threading.Event()
+
+        def work() -> None:
+            with lease(store, "l", terms=QUICK):
+                pipe.turn(Link.HANGING)
+            pipe.turn(Link.REFUSED)
+            with pytest.raises(LeaseBusy), lease(store, "other", patience=300 * MILLISECOND):
+                raise AssertionError("nobody has answered")
+            ended.set()
+
+        threading.Thread(target=work, daemon=True).start()
+        assert ended.wait(30)
+        while any(each.name == "lease" for each in threading.enumerate()):
+            time.sleep(0.01)  # else its program asks on for ever
+        pipe.turn(Link.UP)
+
+
+def test_a_process_that_is_forked_in_a_block_leaves_it() -> None:
+    """It holds nothing, and waits for nothing; the lease stays with who holds it."""
+    code = textwrap.dedent("""
+        import os
+        from tidegate_adapters.embedded import Embedded
+        from tidegate_adapters.leases import lease
+
+        with lease(Embedded(), "l") as held:
+            child = os.fork()
+            held.check()
+        if not child:
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    """)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_where_no_thread_can_have_an_event_loop_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a process has too many open files."""
+
+    def none() -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", none)
+    with pytest.raises(OSError, match="too many"), lease(Embedded(), "l"):
+        raise AssertionError("there is no lease")
+
+
 def test_what_the_store_refuses_comes_out() -> None:
     """A store that cannot be used is no lease that is waited for."""
 
@@ -324,7 +420,7 @@ def test_what_the_store_refuses_comes_out() -> None:
     [
         ({"key": ""}, "cannot name a lease"),
         ({"terms": 5}, "not the terms of a lease"),
-        ({"patience": -1}, "cannot be a patience"),
+        ({"patience": 0}, "cannot be a patience"),
         ({"collection": "a..b"}, "not a name of a collection"),
         ({"store": 7}, "not a store"),
     ],

@@ -56,7 +56,7 @@ from tidegate.leases.election import (
 )
 from tidegate.leases.leader import ask, new_lease
 from tidegate.leases.lease import Terms
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant, seconds
 from tidegate.model.operations import check_collection
@@ -137,7 +137,7 @@ def lease(
         store: What carries operations out, from any thread: a `Mongo`, or an `Embedded`.
         key: The lease's id; its record is made where there is none.
         terms: For how long it is taken, and how often it is renewed.
-        patience: How long to wait for it, in microseconds; None for as long as it takes.
+        patience: How long to wait for it, in microseconds, what is asked of the store included; None for as long as it takes.
         collection: Where the leases are.
 
     Raises:
@@ -172,7 +172,7 @@ async def lease_async(
         store: What carries operations out: an `AsyncMongo`, or `Embedded().awaited`.
         key: The lease's id; its record is made where there is none.
         terms: For how long it is taken, and how often it is renewed.
-        patience: How long to wait for it, in microseconds; None for as long as it takes.
+        patience: How long to wait for it, in microseconds, what is asked of the store included; None for as long as it takes.
         collection: Where the leases are.
 
     Raises:
@@ -198,9 +198,12 @@ async def lease_async(
             if is_cancelled:
                 await asyncio.sleep(0)  # the block has ended first: it is cancelled here
         except asyncio.CancelledError as error:
-            if is_cancelled and task.uncancel() <= before:
+            if is_cancelled and task.cancelling() <= before + 1:
                 raise _lost(key, held.epoch) from error
             raise
+        finally:
+            if is_cancelled:  # also where the block has made something else of it
+                task.uncancel()
     if tenancy.is_lost:
         raise _lost(key, held.epoch)
 
@@ -221,7 +224,7 @@ class _Tenancy:
         check_type(terms, Terms, "the terms of a lease")
         check_collection(collection)
         if patience is not None:
-            check_int(patience, "a patience in microseconds", 0)
+            check_int(patience, "a patience in microseconds", 1)
         self.is_lost = False
         self._key, self._patience, self._collection = key, patience, collection
         self._candidate = Candidate("holder", uuid4().hex, terms)
@@ -322,15 +325,24 @@ async def _prepared(collection: str, key: str) -> None:
 
 
 @final
+class _Released(BaseException):
+    """Ends what a program asks on in a thread for somebody who has gone."""
+
+
+@final
 class _HoldingThread:
-    """Holds a lease in a thread of its own, with an event loop of its own."""
+    """Holds a lease in a thread of its own, with an event loop of its own.
+
+    Whoever waits for it does not wait for what the store was asked and does not answer: that is left to the thread.
+    """
 
     def __init__(self, tenancy: _Tenancy, handle: Handle) -> None:
         self._tenancy, self._handle = tenancy, handle
         self._found: Future[Held] = Future()
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+        self._released: Future[None] = Future()
         self._over = asyncio.Event()
-        self._thread = Thread(target=asyncio.run, args=(self._hold(),), name="lease", daemon=True)
+        self._thread = Thread(target=self._live, name="lease", daemon=True)
 
     def begin(self) -> Held:
         """Wait for the lease."""
@@ -341,24 +353,43 @@ class _HoldingThread:
             loop, task = self._started.result()
             with suppress(RuntimeError):  # it has ended by itself
                 loop.call_soon_threadsafe(task.cancel)
-            self._thread.join()
+            self._released.result()
             raise
 
     def end(self) -> None:
         """The block has ended."""
-        loop, _ = self._started.result()
-        loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
+        if self._thread.is_alive():  # it is not in a process that was forked in the block, which holds nothing
+            loop, _ = self._started.result()
+            loop.call_soon_threadsafe(self._over.set)
+            self._released.result()
+
+    def _live(self) -> None:
+        holding = self._hold()
+        try:
+            asyncio.run(holding)
+        except BaseException as error:
+            if self._started.done():
+                raise
+            holding.close()
+            self._started.set_exception(error)  # there is no loop to be had
+            self._found.set_exception(error)
 
     async def _hold(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._started.set_result((asyncio.get_running_loop(), task))
         try:
-            async with self._tenancy.held(lambda program: asyncio.to_thread(run, program, self._handle)) as held:
+            async with self._tenancy.held(lambda program: asyncio.to_thread(run, program, self._carried_out)) as held:
                 self._found.set_result(held)
                 await self._over.wait()
         except (Exception, asyncio.CancelledError) as error:
             if self._found.done():
                 raise
             self._found.set_exception(error)
+        finally:
+            self._released.set_result(None)
+
+    def _carried_out(self, effect: Effect[object]) -> object:
+        if self._released.done():
+            raise _Released
+        return self._handle(effect)
