@@ -23,6 +23,8 @@ deadline of its own (`attempt`), so that a reply that never comes costs no more 
 majority, journaled; reads see what a majority has. Failures are logged by `tidegate_adapters.driver`.
 
 Known not to work
+    - `NotDone` and `Unknown` are said of one call: what an earlier call has inserted may stand after a `NotDone`.
+    - A document with `Timestamp(0, 0)`, in the place of which a server puts its time, is not known again as one's own.
     - What was inserted, then deleted by somebody else, and sent again because its reply was lost, is inserted once more.
     - What is deleted by an id, or by a filter, while others insert the same: theirs may be deleted, too.
     - A task that is cancelled does not know what became of its call: it is as `Unknown`, and the same may be sent again.
@@ -434,8 +436,8 @@ class Kit:
                 again, in another call as well.
 
         Returns:
-            `Done` if it stands there, be it by an earlier call; `NotDone` if it does not, and another's may have the id;
-            `Unknown` if that is not known.
+            `Done` if it stands there, be it by an earlier call; `NotDone` if this call has not inserted it, as where another's
+            has the id; `Unknown` if that is not known.
 
         Raises:
             Misuse: It has no BSON form, or the collection cannot have that name.

@@ -160,6 +160,7 @@ OF_INSERTS: Final[Mapping[str, tuple[tuple[object, ...], Sent[None]]]] = {
     "another's by now": ((Ambiguous("a"), TAKEN, thing("b")), Unknown(TAKEN, 2)),
     "another's, gone again": ((TAKEN, None, None), Done(None, 2)),
     "nobody can look": ((Ambiguous("a"), TAKEN, Ambiguous("b"), TAKEN, Ambiguous("c")), Unknown(TAKEN, 3)),
+    "nobody can look whose it is": ((TAKEN, Ambiguous("a")) * 3, Unknown(TAKEN, 3)),
     "confirmed by reading": ((NotDurable("a"), thing("a")), Done(None, 1)),
     "taken back by a failover": ((NotDurable("a"), None, None), Done(None, 2)),
     "refused": ((Refused("no"),), NotDone(Refused("no"), 1)),

@@ -10,11 +10,12 @@ hidden:
 
 An insert under an id of one's own is recognised when it comes twice by what stands under the id. One's own content is a
 success. Another's is a refusal where no earlier request may have been done; where one may have, nobody knows whether that
-document was one's own and has been changed since.
+document was one's own and has been changed since; nor where nobody can look, for an earlier call may have inserted it.
 
 Laws
     RS1  Done is only said of what was done.
-    RS2  NotDone is only said where nothing of it was done, and no request for it is under way.
+    RS2  NotDone is only said where nothing of it was done, and no request for it is under way, by this call: what an
+         earlier one has done stands.
 
 Known not to work
     - What was inserted, then removed by others, and is sent again because its reply was lost, is inserted once more.
@@ -177,18 +178,20 @@ async def insert(effect: Effect[object], look: LookUp, policy: Policy = RETRIES)
                 return Done(None, tried.attempts)
             if whose is Duplicate.ANOTHERS:
                 return _known(tried)
+            if whose is None:  # what stands there may be one's own, of an earlier call
+                tried = attrs.evolve(tried, known=max(tried.known, Knowledge.PERHAPS_DONE))
         when = decide(policy, tried.attempts, since, await Now())
         if isinstance(when, GiveUp):
             return _known(tried)
         await Sleep(when.after, policy.jitter_ppm)
 
 
-async def _looked(look: LookUp) -> Duplicate:
-    """Whose document a majority has; `GONE` where nothing can be seen."""
+async def _looked(look: LookUp) -> Duplicate | None:
+    """Whose document a majority has; None where nothing can be seen."""
     try:
         return await look()
     except Failure:
-        return Duplicate.GONE
+        return None
 
 
 def _known(tried: Tried) -> NotDone | Unknown:
