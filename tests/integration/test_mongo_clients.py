@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -63,6 +65,23 @@ def test_tasks_of_a_loop_share_one_client(mongodb: str) -> None:
         return clients[0]
 
     assert in_loop(main()) is not in_loop(main())
+
+
+@pytest.mark.filterwarnings("ignore:unclosed")
+def test_a_loop_that_has_ended_keeps_no_client(mongodb: str) -> None:
+    """Whoever runs one loop after the other, and closes nothing, has the connections of the last one."""
+
+    async def main() -> weakref.ref[Any]:
+        return weakref.ref(await shared_async(mongodb))
+
+    async def later() -> None:
+        await shared_async(mongodb)
+        gc.collect()
+        assert first() is None
+        await close_shared_async()
+
+    first = asyncio.run(main())
+    asyncio.run(later())
 
 
 def test_who_could_not_connect_tries_again(mongodb: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import MutableMapping
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
 from tidegate.model.values import check_type
 from tidegate_adapters.mongo import connect, connect_async
@@ -31,9 +29,7 @@ __all__ = ["close_shared", "close_shared_async", "shared", "shared_async"]
 _guard = Lock()
 _locks: Final[dict[str, Lock]] = {}
 _clients: Final[dict[str, MongoClient[dict[str, Any]]]] = {}
-_of_loops: Final[
-    MutableMapping[asyncio.AbstractEventLoop, dict[str, asyncio.Task[AsyncMongoClient[dict[str, Any]]]]]
-] = WeakKeyDictionary()
+_of_loops: Final[dict[asyncio.AbstractEventLoop, dict[str, asyncio.Task[AsyncMongoClient[dict[str, Any]]]]]] = {}
 
 
 def shared(uri: str) -> MongoClient[dict[str, Any]]:
@@ -57,7 +53,10 @@ def shared(uri: str) -> MongoClient[dict[str, Any]]:
 async def shared_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
     """The same for the event loop that runs."""
     check_type(uri, str, "a URI")
-    clients = _of_loops.setdefault(asyncio.get_running_loop(), {})
+    with _guard:
+        for each in [each for each in _of_loops if each.is_closed()]:
+            del _of_loops[each]  # its tasks hold it, so that it would never go by itself
+        clients = _of_loops.setdefault(asyncio.get_running_loop(), {})
     task = clients.get(uri)
     if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
         task = clients[uri] = asyncio.create_task(connect_async(uri))
@@ -67,14 +66,15 @@ async def shared_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
 def close_shared() -> None:
     """End all clients of this process; whoever asks next gets new ones."""
     with _guard:
-        _locks.clear()
         while _clients:
             _clients.popitem()[1].close()
 
 
 async def close_shared_async() -> None:
     """End all clients of this event loop."""
-    for task in _of_loops.pop(asyncio.get_running_loop(), {}).values():
+    with _guard:
+        clients = _of_loops.pop(asyncio.get_running_loop(), {})
+    for task in clients.values():
         with suppress(Exception):
             await (await task).close()
 
