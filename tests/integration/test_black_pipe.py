@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -273,6 +274,24 @@ def test_a_predicate_reads_the_whole_body(make_proxy: MakeProxy, database: str) 
             collection.update_one({"_id": 2}, {"$inc": {"n": 1}})
 
         assert value(collection) == 1
+
+
+def test_a_predicate_may_count_and_change_the_rules(make_proxy: MakeProxy, database: str) -> None:
+    """It is called in the midst of choosing, which waited for itself for ever."""
+
+    def third(_: Mapping[str, Any]) -> bool:
+        is_third = proxy.count("insert", Action.FORWARD) == 2
+        if is_third:
+            proxy.obey()
+        return is_third
+
+    proxy = make_proxy(Rule("insert", Action.CUT_REQUEST, where=third))
+    with client(proxy.uri, retryWrites=False) as mongo:
+        for number in range(5):
+            with pytest.raises(AutoReconnect) if number == 2 else nullcontext():
+                mongo[database]["things"].insert_one({"_id": number})
+
+        assert mongo[database]["things"].count_documents({}) == 4
 
 
 def test_a_broken_predicate_is_an_error(mongod: MongoServer) -> None:

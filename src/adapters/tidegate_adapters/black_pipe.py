@@ -228,7 +228,7 @@ class BlackPipe:
         check_int(port, "a port", 0, 65_535)
         check_type(seed, int, "a seed")
         self.port = port
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a predicate may count
         self._random = random.Random(seed)  # noqa: S311  it draws faults
         self._counts: Counter[tuple[str, Action]] = Counter()
         self._errors: list[BaseException] = []
@@ -419,16 +419,17 @@ class BlackPipe:
 
     def _rule(self, command: str, opcode: int, payload: bytes, start: int) -> Rule:
         with self._lock:
+            skips, lefts = self._skips, self._left  # a predicate may replace the rules
             for index, rule in enumerate(self._rules):
-                left = self._left[index]
+                left = lefts[index]
                 if left == 0 or (rule.command != command if rule.command else command in _OF_THE_DRIVER):
                     continue
                 if rule.where is not None and not rule.where(_body_of(opcode, payload, start)):
                     continue
-                if self._skips[index]:
-                    self._skips[index] -= 1
+                if skips[index]:
+                    skips[index] -= 1
                 elif self._random.random() < rule.probability:
-                    self._left[index] = None if left is None else left - 1
+                    lefts[index] = None if left is None else left - 1
                     return rule
         return Rule(command, Action.FORWARD)
 
