@@ -68,6 +68,12 @@ PAYLOAD_RACES: Final = _either(12, 200)
 """Payloads that are put by each of those who race for a key: rarer interleavings."""
 MONGO_CODES_STEP: Final = _either(10, 1)
 """Every so many of the codes that MongoDB is made to say."""
+PROGRAM_FAULTS: Final = _either(2, 1_000)
+"""So many of the commands of each program are made to fail in each way, as far as there are so many."""
+PROGRAM_CUTS_STEP: Final = _either(9, 1)
+"""Every so many of the programs whose connections are cut, too: half a second each time."""
+PROGRAM_KINDS_STEP: Final = _either(14, 1)
+"""Every so many of the programs that run with an asynchronous client, or one that sends again by itself, too."""
 RESILIENCE_STEP: Final = _either(29, 1)
 """Every so many of the faults in each call of the resilience kit."""
 RESILIENCE_FAILOVERS: Final = _either((True,), (False, True))

@@ -179,14 +179,24 @@ def test_tasks_make_them_as_well(mongodb: str, database: str) -> None:
     assert in_loop(main()).count(None) == 1
 
 
-def test_what_is_asked_is_not_sent_where_they_cannot_be_made_now(mongod: MongoServer, database: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ({"closeConnection": True}, "AutoReconnect"),
+        ({"errorCode": 50}, "ExecutionTimeout"),
+        ({"errorCode": 112}, "OperationFailure"),
+        ({"errorCode": 424_242}, "OperationFailure"),
+        ({"writeConcernError": {"code": 64, "errmsg": "no majority in time"}}, "WriteConcernError"),
+    ],
+)
+def test_what_is_asked_is_not_sent_where_they_cannot_be_made_now(
+    mongod: MongoServer, database: str, fault: dict[str, Any], why: str
+) -> None:
     """`NotApplied`, so it is asked again, and then they are made."""
     with connect(f"{mongod.uri}&retryWrites=false") as client:
         store = Mongo(client, database, UNIQUE)
-        with mongod.fail("createIndexes", times=1, closeConnection=True):
-            assert store(insert_one("people", person("a"))) == NotApplied(
-                "its unique index is not made yet: AutoReconnect"
-            )
+        with mongod.fail("createIndexes", times=1, **fault):
+            assert store(insert_one("people", person("a"))) == NotApplied(f"its unique index is not made yet: {why}")
         assert store(insert_one("people", person("a"))) is None
         assert isinstance(store(insert_one("people", person("b"))), Refused)
 

@@ -29,6 +29,8 @@ Known not to work
       was refused, for its id was taken, may be done when that document is gone.
     - Where several documents match, MongoDB takes the first one in the order of the index that it uses. That is the
       natural order of the simulated store only where no index serves the filter. Programs that care name an id.
+    - Times that one update puts into several fields may lie a millisecond apart, in the order of the fields' names: the server
+      reads its clock for each. In the simulated store they are the same.
     - A reply that holds a type without a counterpart (`tidegate_adapters.bson_values`) is an error after the effect: of
       `FindOneAndUpdate`, the update was done.
 """
@@ -74,7 +76,7 @@ from tidegate.model.documents import (
     Remove,
     Update,
 )
-from tidegate.model.effects import Ambiguous, Failure, NotApplied
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, Refused
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import (
@@ -287,10 +289,12 @@ def _made(collection: Any, index: Fields) -> Any:
 
 @contextmanager
 def _made_clearly() -> Generator[None, None, None]:
-    """What the server says of an index that cannot be made, without the values that it quotes."""
+    """What the server says of an index that cannot be made, without the values that it quotes; "not now" is left as it is."""
     try:
         yield
     except OperationFailure as error:
+        if not isinstance(failure(error, Before.NOTHING), Refused):
+            raise
         raise TidegateError(
             "a unique index cannot be made",
             why=f"the server answers with code {error.code}: documents break it (11000), or there is another one (85, 86)",

@@ -1,0 +1,423 @@
+"""Scenarios on a real MongoDB: their own programs, with faults of the network at any command, judged by their own laws.
+
+One process after the other does one effect, so a run is a sequence of steps, as in the simulator. What is asked of documents
+goes to the server, by way of a black pipe, and all else means what the scenario says. What a command has done is told by a
+change stream, with each document as it was left, and nothing else: the reply may be lost. Of what the simulated world says
+of the effect, the outcome is taken that comes to the very same documents; if none does, the simulator and the server do not
+agree, and that is an error. So the laws look at states that the server went through, all of them, and at whatever the
+scenario keeps beside the documents: journals, tallies, what processes note and answer.
+
+    a command is done             its outcome, with the reply of the server
+    it is done, its reply lost    its outcome, and a failure that does not say that nothing was done
+    it is not done                nothing, and a failure that does not say that it was done
+
+Instants that a world begins with are moved to now, for the clock is the server's. A sleep takes as long as it says where the
+scenario has a clock, and no time otherwise.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import CoroutineType
+from typing import Any, Final, TypeAlias, TypeVar, cast, final, get_args
+
+import attrs
+from pymongo import MongoClient, WriteConcern
+
+from tidegate.model.documents import ID, Document, Field, PutServerTime, exactly, show
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
+from tidegate.model.instants import PPM, SECOND, STORE, Duration, Instant
+from tidegate.model.operations import Operation, StoreTime, Unique
+from tidegate.sim.actors import Process
+from tidegate.sim.aging import OtherTime
+from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume
+from tidegate.sim.faults import Fault
+from tidegate.sim.judging import NO_ERROR
+from tidegate.sim.scenario import Law, Scenario
+from tidegate.sim.world import CLOCK, IDS, MANY, UNIQUE, Cell, Key, Many, Plain, document, ids, parts, pinned, uniques
+from tidegate_adapters.bson_values import CODEC, loaded, stored
+
+Raw: TypeAlias = dict[str, Any]
+Contents: TypeAlias = dict[tuple[str, Key], Document]
+"""Documents by collection and id."""
+Changed: TypeAlias = tuple[tuple[str, Key], Document | None]
+"""Which document, and what was left of it."""
+Store: TypeAlias = Callable[[Any], object]
+V = TypeVar("V")
+
+TRUE: Final = "the server does what the simulator says"
+ENDS: Final = "it comes to an end"
+STEPS_MAX: Final = 1_000
+_MARKS: Final = "marks"
+_KEY: Final = Field[Key](ID.name)
+_OPERATIONS: Final = (*get_args(Operation), StoreTime)
+
+
+# --- the history of a database ------------------------------------------------------------------------------------------
+
+
+@final
+class Watched:
+    """A database, and everything that happens to its documents, in order.
+
+    Args:
+        client: By which it is watched, and which is spared.
+        name: Of the database.
+    """
+
+    def __init__(self, client: MongoClient[Raw], name: str) -> None:
+        self.database = client.get_database(name, codec_options=CODEC, write_concern=WriteConcern("majority", j=True))
+        self._known: set[str] = set()
+        self._mark = 0
+        self.database.create_collection(_MARKS)
+        self._stream = self.database.watch(full_document="required")
+
+    def know(self, collection: str) -> None:
+        """Have a collection, of which each change tells what is left."""
+        if collection not in self._known:
+            self._known.add(collection)
+            self.database.create_collection(collection, changeStreamPreAndPostImages={"enabled": True})
+
+    def begin(self, contents: Contents) -> None:
+        """Let it hold these documents, and forget what was before."""
+        for each in {name for name, _ in contents}:
+            self.know(each)
+        for each in self._known:
+            self.database[each].delete_many({})
+        for (each, _), doc in contents.items():
+            self.database[each].insert_one(stored(doc))
+        for _ in self.changes():
+            pass
+
+    def changes(self) -> Iterator[Changed]:
+        """What has happened since: to which document of which collection, and the document afterwards."""
+        self._mark += 1
+        self.database[_MARKS].insert_one({"_id": self._mark})
+        for event in self._stream:
+            collection, key = event["ns"]["coll"], event["documentKey"]["_id"]
+            if collection == _MARKS:
+                if key == self._mark:
+                    return
+                continue
+            found = event.get("fullDocument")
+            assert (found is None) is (event["operationType"] == "delete"), event
+            yield (collection, loaded({"_id": key}, "id")[_KEY]), None if found is None else loaded(found, collection)
+
+
+# --- a run --------------------------------------------------------------------------------------------------------------
+
+
+@final
+class Broken(Exception):  # noqa: N818  control flow of a run
+    """A law is broken. Its arguments: the law, and where it shows."""
+
+
+@final
+@attrs.frozen
+class Ended:
+    """What became of a run.
+
+    Attributes:
+        law: The one that is broken; None if all hold.
+        steps: What was done, a line each.
+        commands: How many commands the programs have sent.
+        struck: What the fault has struck: whose effect; None if it did not come to that.
+        failed: Who has passed a failure on.
+        ran: The coroutine functions of the core that have asked for something, as `module.function`.
+    """
+
+    law: str | None
+    steps: tuple[str, ...]
+    commands: int
+    struck: tuple[str, Effect[object]] | None
+    failed: Mapping[str, Failure]
+    ran: frozenset[str]
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.law or 'nothing'} is broken", *self.steps))
+
+
+@final
+@attrs.define(eq=False)
+class _Seen:
+    """A state, for laws."""
+
+    world: Plain
+    statuses: Mapping[str, ProcessStatus]
+
+    def read(self, cell: Cell[V]) -> V:
+        return self.world.read(cell)
+
+    def status(self, process: str) -> object:
+        return self.statuses[process]
+
+
+@final
+class RealRun:
+    """One run of a scenario.
+
+    Args:
+        scenario: What runs.
+        watched: Where.
+        store: Carries operations out, by way of the pipe.
+        faults: How many faults have struck.
+        seed: Of who is next, and of what user code answers.
+        ago: How long ago the world began.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        watched: Watched,
+        store: Store,
+        faults: Callable[[], int],
+        *,
+        seed: int,
+        ago: Duration = 0,
+    ) -> None:
+        self.scenario, self.watched, self.store, self.faults = scenario, watched, store, faults
+        self.chance = random.Random(seed)
+        self.processes = {each.name: each for each in scenario.actors if isinstance(each, Process)}
+        self.lines, self.wakes, self.ran = list[str](), dict[str, float](), set[str]()
+        self.commands, self.struck = 0, cast("tuple[str, Effect[object]] | None", None)
+        self.world = _moved(scenario.world, _now().at - ago)
+        self.contents = contents_of(self.world)
+        watched.begin(self.contents)
+        self.programs: dict[str, Program[object]] = {name: each.birth(0) for name, each in self.processes.items()}
+        self.statuses: dict[str, ProcessStatus] = {}
+        for name, process in self.processes.items():
+            self.world = _plain(process.begin(self.world))
+            self.statuses[name] = resume(self.programs[name], None)
+        self.before = self.state()
+
+    def state(self) -> _Seen:
+        return _Seen(self.world, dict(self.statuses))
+
+    def run(self) -> Ended:
+        """Let it come to its end, or to where it breaks a law."""
+        law = None
+        try:
+            self.judge()
+            while self.step():
+                pass
+            self.end()
+        except Broken as broken:
+            law = broken.args[0]
+            self.lines.append(f"<- {': '.join(map(str, broken.args))}")
+        finally:
+            for program in self.programs.values():
+                program.close()
+        failed = {name: each.failure for name, each in self.statuses.items() if isinstance(each, Failed)}
+        return Ended(law, tuple(self.lines), self.commands, self.struck, failed, frozenset(self.ran))
+
+    def step(self) -> bool:
+        """Let somebody do one thing; False if nobody can."""
+        if len(self.lines) > STEPS_MAX:
+            raise Broken(ENDS, "it goes on and on")
+        while True:
+            asking = [name for name, status in self.statuses.items() if isinstance(status, Asking)]
+            self.chance.shuffle(asking)
+            if any(map(self.does, asking)):
+                return True
+            if not self.wakes:
+                return False
+            time.sleep(0.001)
+
+    def does(self, who: str) -> bool:
+        """Let a process do what it asks for, unless that has to wait."""
+        status = self.statuses[who]
+        assert isinstance(status, Asking)
+        effect = status.effect
+        self.ran.update(_coroutines(self.programs[who]))
+        if isinstance(effect, Sleep):
+            if self.scenario.clock is not None and time.monotonic() < self.wakes.setdefault(
+                who, time.monotonic() + effect.lasting(PPM) / SECOND
+            ):
+                return False
+            self.wakes.pop(who, None)
+            self.goes(who, None)
+            return True
+        self.passes(_now())
+        if isinstance(effect, _OPERATIONS):
+            reply = self.asked(who, effect)
+        else:
+            outcomes = [*self.processes[who].meaning(effect, self.world, who)]
+            if not outcomes:
+                return False
+            world, reply = self.chance.choice(outcomes)
+            self.world = _plain(world)
+        self.lines.append(f"{who}: {effect} -> {reply if isinstance(reply, Failure) else show(reply)}")
+        self.goes(who, reply)
+        return True
+
+    def passes(self, now: Instant) -> None:
+        """Time passes, and nothing else."""
+        if now.at > self.world.read(CLOCK).at:
+            self.world = self.world.write(CLOCK, now)
+            self.judge()
+
+    def goes(self, who: str, reply: object) -> None:
+        """Hand a process its reply."""
+        self.statuses[who] = status = resume(self.programs[who], reply)
+        if not isinstance(status, Asking):
+            self.world = self.world.write(self.processes[who].place, ProgramAutomaton.CRASHED)  # it does nothing more
+            self.lines.append(f"{who}: {status}")
+        self.judge()
+
+    # Operations
+
+    def asked(self, who: str, effect: Effect[Any]) -> object:
+        """Let the server carry an operation out, and the world follow."""
+        since, struck = _now(), self.faults()
+        if (collection := getattr(effect, "collection", None)) is not None:
+            self.watched.know(collection)
+        try:
+            reply = self.store(effect)
+        except Failure as failure:
+            reply = failure
+        self.commands += 1
+        if self.faults() > struck:
+            self.struck = self.struck or (who, effect)
+        happened = [*self.watched.changes()]
+        for key, doc in happened:
+            if doc is None:
+                self.contents.pop(key)
+            else:
+                self.contents[key] = doc
+        if isinstance(effect, MANY) and self.is_of_parts(who, effect, reply, happened):
+            return reply
+        times = [reply] if isinstance(reply, Instant) else [since, _now()]
+        for at in dict.fromkeys(max(each.at, self.world.read(CLOCK).at) for each in times):
+            then = self.world.write(CLOCK, Instant(at, STORE))
+            for world, said in ((then, _NOTHING), *self.processes[who].meaning(effect, then, who)):
+                stamped, said_then = _stamped(_plain(world), said, effect, happened, since)
+                if _agrees(reply, said_then) and contents_of(stamped) == self.contents:
+                    self.passes(Instant(at, STORE))
+                    self.world = stamped
+                    return reply
+        self.lines.append(f"{who}: {effect} -> {reply if isinstance(reply, Failure) else show(reply)}")
+        raise Broken(TRUE, "; ".join(f"{key}: {'gone' if doc is None else doc}" for key, doc in happened) or "nothing")
+
+    def is_of_parts(self, who: str, effect: Many, reply: object, happened: list[Changed]) -> bool:
+        """Has it been done as a write of one document after the other? Others may have looked in between."""
+        left = {(part.collection, cast("Key", pinned(part.where))): part for part in parts(effect, self.world)}
+        total = 0
+        for key, doc in happened:
+            part = left.pop(key)
+            ((world, matched),) = self.processes[who].meaning(part, self.world, who)
+            world, _ = _stamped(_plain(world), matched, part, [(key, doc)], self.world.read(CLOCK))
+            self.world, total = world, total + cast("int", matched)
+            self.judge()
+        return contents_of(self.world) == self.contents and (isinstance(reply, Failure) or reply == total)
+
+    # Laws
+
+    def judge(self) -> None:
+        """Judge the state, and how it came to it."""
+        before, after = self.before, self.state()
+        self.before = after
+        for name, status in self.statuses.items():
+            if isinstance(status, Raised):
+                raise Broken(NO_ERROR, f"{name} {status}")
+        for law, holds in self.scenario.always.items():
+            if not all(part(after) for part in _parts(holds)):
+                raise Broken(law, "here")
+        for law, leads in self.scenario.step.items():
+            if not leads(before, after):
+                raise Broken(law, "here")
+
+    def end(self) -> None:
+        """Judge the end, where what has struck is what may strike there."""
+        self.passes(_now())
+        if self.struck is not None:
+            who, effect = self.struck
+            allowed = self.processes[who].faults
+            if not any(allowed.strikes(kind, effect) for kind in (Fault.DROPPED, Fault.LOST_REPLY, Fault.CRASH_BEFORE)):
+                return
+        if any(isinstance(status, Failed) and isinstance(status.failure, Refused) for status in self.statuses.values()):
+            return
+        for law, holds in self.scenario.eventually.items():
+            if not holds(self.state()):
+                raise Broken(law, "at rest")
+
+
+# --- worlds -------------------------------------------------------------------------------------------------------------
+
+_NOTHING: Final = object()
+
+
+def _agrees(reply: object, said: object) -> bool:
+    """May that be the reply, where the scenario says this of what was done, or nothing was?"""
+    if said is _NOTHING:
+        return isinstance(reply, (Ambiguous, NotApplied, Refused))
+    if isinstance(reply, (Ambiguous, NotDurable)):
+        return not isinstance(said, Failure) or type(said) is type(reply)
+    return type(reply) is type(said) and (isinstance(reply, Failure) or exactly(reply) == exactly(said))
+
+
+def _stamped(
+    world: Plain, said: object, effect: Effect[Any], happened: list[Changed], since: Instant
+) -> tuple[Plain, object]:
+    """The world, and what is replied, with the server's times where an update writes them down.
+
+    Each is the server's own: those of one update may lie a millisecond apart.
+    """
+    updates = getattr(effect, "updates", ())
+    fields = [Field[Instant](each.field.name) for each in updates if isinstance(each, PutServerTime)]
+    for (collection, key), doc in happened if fields else ():
+        cell = document(collection, key)
+        would_be = world.read(cell)
+        if doc is None or would_be is None:
+            continue
+        its_times = [doc[field] for field in fields if doc.has(field)]
+        if all(since - at <= 0 and _now() - at >= 0 for at in its_times):
+            after = would_be
+            for field in fields:
+                after = after.put(field, doc[field]) if doc.has(field) else after
+            world, said = world.write(cell, after), after if said == would_be else said
+    return world, said
+
+
+def _coroutines(program: Any) -> Iterator[str]:
+    """Those that wait for each other, from the program to the one that asks."""
+    while isinstance(program, CoroutineType):
+        assert program.cr_frame is not None
+        yield f"{program.cr_frame.f_globals['__name__']}.{program.__qualname__}"
+        program = program.cr_await
+
+
+def _now() -> Instant:
+    """The server's time, for it runs on this machine."""
+    return Instant(time.time_ns() // 1_000_000 * 1_000, STORE)
+
+
+def _plain(world: object) -> Plain:
+    assert isinstance(world, Plain)
+    return world
+
+
+def _moved(world: Plain, at: int) -> Plain:
+    """The world with its time, and all instants in it, as if it began then."""
+    later = OtherTime(later=at - world.read(CLOCK).at, beyond=0, horizon=0)
+    moved = world
+    for cell, held in world.cells.values():
+        moved = moved.write(cell, later.moved(held))
+    return moved.write(CLOCK, Instant(at, STORE))
+
+
+def _parts(law: Law | tuple[Law, ...]) -> tuple[Law, ...]:
+    return law if isinstance(law, tuple) else (law,)
+
+
+def contents_of(world: Plain) -> Contents:
+    """All documents."""
+    cells = (name for name in world.cells if name[0] == IDS)
+    found = ((name[1], key, world.read(document(name[1], key))) for name in cells for key in world.read(ids(name[1])))
+    return {(collection, key): doc for collection, key, doc in found if doc is not None}
+
+
+def unique_of(world: Plain) -> Unique:
+    """The unique indexes."""
+    return {name[1]: world.read(uniques(name[1])) for name in world.cells if name[0] == UNIQUE}

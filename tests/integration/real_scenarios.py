@@ -1,0 +1,480 @@
+"""Scenarios of programs that no shipped one runs by itself, for runs on a real MongoDB (`real_runs`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+
+import attrs
+
+from tidegate.invocations import invocation as status
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record_documents import viewed
+from tidegate.invocations.scenarios.recovery import recovery
+from tidegate.invocations.scenarios.transition import KEY as INVOCATION_KEY
+from tidegate.invocations.scenarios.transition import RECORDS, seen
+from tidegate.invocations.settling import RecordMove, settle
+from tidegate.invocations.transition import Granted, TransitionOutcome, transition
+from tidegate.leases.lease import Terms
+from tidegate.leases.scenarios.leader import election
+from tidegate.model.documents import ID, Add, Document, Eq, Field, Put, Value
+from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program
+from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.operations import delete_one, find_one, insert_one, update_one
+from tidegate.model.programs import find_every, insert_new
+from tidegate.payloads import scenarios as uploads
+from tidegate.payloads.upload_records import CONTENT
+from tidegate.payloads.uploads import Absent, Deleted, PayloadStore, Unanswered, delete
+from tidegate.reactive.reconciler import EPOCH, HISTORY, RECONCILED, Reconciler
+from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.scenarios import reactive_task as tasks
+from tidegate.reactive.scenarios.reactive_task import reactive_task
+from tidegate.retries import resending
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.failures import Duplicate, Operation
+from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
+from tidegate.services.atomic_service import AtomicService
+from tidegate.services.members import beat, join, leave, member_of
+from tidegate.services.membership import Joined
+from tidegate.services.scenarios import KEY, atomic_service, writes
+from tidegate.services.service_runner import ServiceRunner
+from tidegate.sim.actors import Process, factory, when_quiet
+from tidegate.sim.automaton import Returned
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Law, Scenario, State
+from tidegate.sim.world import contents, document, ids, journal, world_with
+from tidegate.triggers.conditions import OnCron, condition_id
+from tidegate.triggers.evaluator import Evaluator
+from tidegate.triggers.scenarios import INVOKED, TWICE, is_fired_once, is_invoked
+from tidegate.triggers.trigger import Trigger
+from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
+
+__all__ = [
+    "brief_election", "brief_service", "crons", "deleted", "documents", "first_sight", "members", "reconciling", "resent",
+    "stuck", "wrapped",
+]  # fmt: skip
+
+UNANSWERED: Final = (Ambiguous, NotApplied, NotDurable)
+ANY: Final = Faults.of(Fault.DROPPED, Fault.LOST_REPLY)
+LEASE: Final = Terms(ttl=300 * MILLISECOND, heartbeat=150 * MILLISECOND, margin=0)
+
+
+def brief_election() -> Scenario:
+    """The scenario `leader`, where a lease is shorter."""
+    return election(terms=LEASE)
+
+
+SERVICE: Final = AtomicService(interval=40 * MILLISECOND, spread=0, start_fraction_ppm=0)
+POLLS: Final = 4
+
+
+def brief_service() -> Scenario:
+    """The scenario `atomic_service`, where turns come soon: so both are let in."""
+    made = atomic_service(polls=POLLS)
+    runners = {
+        name: ServiceRunner(
+            me=name, service=SERVICE, key=KEY, work=writes, least=0, polls=POLLS, pause=10 * MILLISECOND
+        )
+        for name in ("a", "b")
+    }
+    actors = tuple(Process(name, factory(each.run), ANY) for name, each in runners.items())
+    return attrs.evolve(made, actors=actors)
+
+
+# --- what is stuck, seen for the first time, deleted --------------------------------------------------------------------
+
+
+MADE: Final = Field[tuple[Document, ...]]("history")
+
+
+def stuck() -> Scenario:
+    """The scenario `recovery`, where one who is not there any more has the invocation."""
+    made = recovery()
+    here, kept = document(RECORDS, INVOCATION_KEY), journal(RECORDS, INVOCATION_KEY)
+    record = made.world.read(here)
+    assert record is not None
+    history = (*record[MADE], Document.of({"version": 2, "request": "ghost:ghost.pending", "status": status.PENDING}))
+    fields = {"status": status.PENDING, "owner": "ghost", "version": 2, "changed_at": Instant(0), "history": history}
+    held = Document.of({"_id": INVOCATION_KEY, **fields})
+    world = made.world.write(here, held)
+    return attrs.evolve(made, world=world.write(kept, (*world.read(kept), seen(held))))
+
+
+def first_sight() -> Scenario:
+    """The scenario `reactive_task`, where nobody has looked at the document yet."""
+    made = reactive_task()
+    (record,) = contents(made.world, tasks.RECORDS)
+    world = made.world.write(document(tasks.RECORDS, record[ID]), None).write(ids(tasks.RECORDS), ())
+    return attrs.evolve(made, world=world.write(tasks.QUEUE, (tasks.KEY,)))
+
+
+STORE: Final = PayloadStore(uploads.RECORDS, uploads.CHUNKS, 4)
+
+
+async def deletes(me: str) -> object:
+    return await delete(STORE, uploads.KEY, me)
+
+
+def says_what_is_so(me: str) -> Law:
+    def holds(state: State) -> bool:
+        record = state.read(document(uploads.RECORDS, uploads.KEY))
+        match state.status(me):
+            case Returned(Deleted() | Absent()):
+                return record is not None and record.get(CONTENT) is None
+            case Returned(other):
+                return isinstance(other, Unanswered)
+            case _:
+                return True
+
+    return holds
+
+
+def deleted() -> Scenario:
+    """Two delete a payload that one reads, and one sweeps."""
+    made = uploads.payloads()
+    kept = tuple(each for each in made.actors if each.name != "w")
+    gone = tuple(Process(name, factory(deletes, name), ANY) for name in ("ann", "bob"))
+    meanings = tuple(
+        Process("sweeper", each.birth, each.faults, when_quiet(gone))
+        if isinstance(each, Process) and each.name == "sweeper"
+        else each
+        for each in kept
+    )
+    said = {"who says so has deleted it": tuple(map(says_what_is_so, ("ann", "bob")))}
+    (read_whole,) = cast("tuple[Law]", made.always[uploads.WHOLE])
+    read = {uploads.WHOLE: lambda state: state.status("r1") == Returned(Absent()) or read_whole(state)}
+    return attrs.evolve(
+        made, actors=(*gone, *meanings), always={uploads.THERE: made.always[uploads.THERE], **read, **said}
+    )
+
+
+# --- programs as functions ----------------------------------------------------------------------------------------------
+
+
+async def makes(key: str) -> tuple[TransitionOutcome, ...]:
+    """Make a record, claim it, and settle it."""
+    first, second = [
+        await transition(RECORDS, INVOCATION, key, target, runner=runner, request=f"{key}.{target}")
+        for target, runner in ((status.REGISTERED, None), (status.PENDING, key))
+    ]
+    if not isinstance(second, Granted):
+        return first, second
+    move = RecordMove(key, second.record, status.RUNNING, f"{key}.{status.RUNNING}")
+    return first, second, *await settle(RECORDS, INVOCATION, (move,), runner=key)
+
+
+def is_granted(key: str) -> Law:
+    """Nobody else is there, so each answer is a grant, and the record is where the last one has brought it."""
+
+    def holds(state: State) -> bool:
+        match state.status(key):
+            case Returned(tuple() as answers):
+                there = viewed(state.read(document(RECORDS, key)))
+                return all(isinstance(each, Granted) for each in answers) and there == answers[-1].record
+            case _:
+                return True
+
+    return holds
+
+
+def wrapped() -> Scenario:
+    """Two make records of their own, and move them."""
+    keys = ("x", "y")
+    return Scenario(
+        name="wrapped",
+        summary="transition and settle",
+        world=world_with({RECORDS: ()}),
+        actors=tuple(Process(key, factory(makes, key), ANY) for key in keys),
+        always={"what is granted is there": tuple(map(is_granted, keys))},
+    )
+
+
+async def until_answered(program: Callable[[], Program[object]]) -> object:
+    """Do it again while there is no answer."""
+    while True:
+        try:
+            return await program()
+        except UNANSWERED:
+            pass
+
+
+async def waits(effect: Effect[object]) -> object:
+    """An effect as a program."""
+    return await effect
+
+
+# --- documents: insert_new, find_every ----------------------------------------------------------------------------------
+
+ROWS: Final = "rows"
+BY: Final = Field[str]("by")
+STAYING: Final = ("a", "c", "d", "f", "g")
+
+
+async def inserts(me: str) -> object:
+    doc = Document.of({"_id": "e", "by": me})
+    return await until_answered(lambda: insert_new(ROWS, doc))
+
+
+async def removes() -> object:
+    return await until_answered(lambda: waits(delete_one(ROWS, Eq(ID, "b"))))
+
+
+async def reads() -> object:
+    return await until_answered(lambda: find_every(ROWS, limit=2))
+
+
+def inserted(me: str) -> Law:
+    def holds(state: State) -> bool:
+        found = state.read(document(ROWS, "e"))
+        return state.status(me) != Returned(value=True) or (found is not None and found[BY] == me)
+
+    return holds
+
+
+def is_there(me: str) -> Law:
+    return lambda state: state.status(me) != Returned(value=False) or state.read(document(ROWS, "e")) is not None
+
+
+def reads_every(state: State) -> bool:
+    match state.status("reader"):
+        case Returned(tuple() as found):
+            keys = [doc[ID] for doc in found]
+            return keys == sorted(set(keys)) and set(STAYING) <= set(keys)
+        case _:
+            return True
+
+
+def documents() -> Scenario:
+    """Two insert a document of one id, one removes another, and one reads them all, two at a time. Laws DP1, DP2."""
+    docs = tuple(Document.of({"_id": key, "by": "nobody"}) for key in sorted({*STAYING, "b"}))
+    return Scenario(
+        name="documents",
+        summary="insert_new and find_every",
+        world=world_with({ROWS: docs}),
+        actors=(
+            *(Process(me, factory(inserts, me), ANY) for me in ("ann", "bob")),
+            Process("remover", factory(removes), ANY),
+            Process("reader", factory(reads), ANY),
+        ),
+        always={
+            "who says so has inserted it": tuple(map(inserted, ("ann", "bob"))),
+            "who says so has found it": tuple(map(is_there, ("ann", "bob"))),
+            "each is read once": reads_every,
+        },
+        eventually={"it is there": lambda state: state.read(document(ROWS, "e")) is not None},
+    )
+
+
+# --- resending ----------------------------------------------------------------------------------------------------------
+
+COUNT: Final = Field[int]("count")
+OFTEN: Final = Policy(backoff=Fixed(0), attempts_max=4)
+
+
+async def inserts_again(me: str) -> object:
+    async def look() -> Duplicate:
+        found = await find_one(ROWS, Eq(ID, "new"))
+        return Duplicate.GONE if found is None else Duplicate.OWN if found[BY] == me else Duplicate.ANOTHERS
+
+    return await resending.insert(insert_one(ROWS, Document.of({"_id": "new", "by": me})), look, OFTEN)
+
+
+async def sends_again() -> object:
+    deleted = await resending.send(delete_one(ROWS, Eq(ID, "old")), Operation.RECOGNISED, OFTEN)
+    counted = await resending.send(update_one(ROWS, Eq(ID, "sum"), Add(COUNT, 1)), Operation.BLIND, OFTEN)
+    read = await resending.send(find_one(ROWS, Eq(ID, "sum")), Operation.READ, OFTEN)
+    return deleted, counted, read
+
+
+def is_as_said(said: object, *, is_done: bool) -> bool:
+    """Laws RS1, RS2."""
+    return isinstance(said, resending.Unknown) or isinstance(said, resending.Done) is is_done
+
+
+def insert_is_as_said(me: str) -> Law:
+    def holds(state: State) -> bool:
+        found = state.read(document(ROWS, "new"))
+        match state.status(me):
+            case Returned(said):
+                return is_as_said(said, is_done=found is not None and found[BY] == me)
+            case _:
+                return True
+
+    return holds
+
+
+def others_are_as_said(state: State) -> bool:
+    total = state.read(document(ROWS, "sum"))
+    match state.status("sender"):
+        case Returned((deleted, counted, resending.Done(read))):
+            is_deleted = state.read(document(ROWS, "old")) is None
+            return (
+                read == total
+                and is_as_said(deleted, is_done=is_deleted)
+                and total is not None
+                and is_as_said(counted, is_done=total[COUNT] == 1)
+            )
+        case Returned((_, _, other)):
+            return isinstance(other, (resending.NotDone, resending.Unknown))
+        case _:
+            return total is not None and total[COUNT] <= 1
+
+
+def resent() -> Scenario:
+    """Two insert under one id, and one deletes, counts and reads: what is said of each is so. Laws RS1, RS2."""
+    docs = (Document.of({"_id": "old"}), Document.of({"_id": "sum", "count": 0}))
+    return Scenario(
+        name="resent",
+        summary="resending",
+        world=world_with({ROWS: docs}),
+        actors=(
+            *(Process(me, factory(inserts_again, me), ANY) for me in ("ann", "bob")),
+            Process("sender", factory(sends_again), ANY),
+        ),
+        always={"inserts": tuple(map(insert_is_as_said, ("ann", "bob"))), "others": others_are_as_said},
+    )
+
+
+# --- members ------------------------------------------------------------------------------------------------------------
+
+MEMBERS: Final = "members"
+DEAD_AFTER: Final = 10_000 * MILLISECOND
+
+
+async def lives(me: str, name: str | None, runner: str | None) -> object:
+    joined = await until_answered(lambda: join(MEMBERS, me, DEAD_AFTER, name=name, runner=runner))
+    if isinstance(joined, Joined):
+        await until_answered(lambda: waits(beat(MEMBERS, me)))
+        await until_answered(lambda: waits(leave(MEMBERS, me)))
+    return joined
+
+
+def is_on_record(me: str) -> Law:
+    def holds(state: State) -> bool:
+        match state.status(me):
+            case Returned(Joined()):
+                found = state.read(document(MEMBERS, me))
+                member = None if found is None else member_of(found)
+                return member is not None and member.left is not None and member.joined.at <= member.seen.at
+            case _:
+                return True
+
+    return holds
+
+
+def stays_gone(before: State, after: State) -> bool:
+    was, now = (
+        {doc[ID]: doc for doc in contents(state, MEMBERS) if doc.held(Field[Value]("left")) is not None}
+        for state in (before, after)
+    )
+    return all(now.get(key) == doc for key, doc in was.items())
+
+
+def members() -> Scenario:
+    """Three join, one of them as the worker of one that is there, beat, and leave."""
+    zero = Instant(0)
+    there = Document.of({"_id": "r", "left": None, "created": zero, "joined": zero, "seen": zero})
+    people = (("a", "first", None), ("b", None, None), ("w", None, "r"))
+    return Scenario(
+        name="members",
+        summary="who joins is on record until it leaves, once",
+        world=world_with({MEMBERS: (there,)}),
+        actors=tuple(Process(me, factory(lives, me, name, runner), ANY) for me, name, runner in people),
+        always={"who says so has joined, and left": tuple(is_on_record(me) for me, _, _ in people)},
+        step={"who has left stays as it is": stays_gone},
+    )
+
+
+# --- reconciling --------------------------------------------------------------------------------------------------------
+
+STREAMS: Final = "streams"
+SEEN: Final = "seen"
+TASK: Final = TaskTrigger("t", "all")
+
+
+async def looks(keys: tuple[Value, ...]) -> tuple[Value, ...]:
+    left: tuple[Value, ...] = ()
+    for key in keys:
+        try:
+            await insert_new(SEEN, Document.of({"_id": key}))
+        except UNANSWERED:
+            left = (*left, key)
+    return left
+
+
+async def nothing_left() -> tuple[Value, ...]:
+    return ()
+
+
+RECONCILER: Final = Reconciler("s", STREAMS, ROWS, TASK, looks, nothing_left, batch=2, pause=0)
+
+
+async def reconciles(epoch: int) -> None:
+    await RECONCILER.run(ReconciliationRun(epoch, 1))
+
+
+async def takes_over() -> None:
+    await until_answered(lambda: waits(update_one(STREAMS, Eq(ID, "s"), Put(EPOCH, 2))))
+    await reconciles(2)
+
+
+def is_reconciled(state: State) -> bool:
+    record = state.read(document(STREAMS, "s"))
+    assert record is not None
+    return record.held(RECONCILED) is True
+
+
+def is_seen_whole(state: State) -> bool:
+    """Law RJ1."""
+    return not is_reconciled(state) or all(
+        state.read(document(SEEN, doc[ID])) is not None for doc in contents(state, ROWS)
+    )
+
+
+def reconciling() -> Scenario:
+    """Two look at five documents under two epochs: what is reconciled was looked at. Law RJ1."""
+    record = Document(((ID.name, "s"), (EPOCH.name, 1), (HISTORY.name, 1)))
+    return Scenario(
+        name="reconciling",
+        summary="what is reconciled was looked at",
+        world=world_with({STREAMS: (record,), ROWS: tuple(Document.of({"_id": key}) for key in STAYING)}),
+        actors=(Process("first", factory(reconciles, 1), ANY), Process("second", factory(takes_over), ANY)),
+        always={"what is reconciled was looked at": is_seen_whole},
+        eventually={"it is reconciled": is_reconciled},
+    )
+
+
+# --- crons --------------------------------------------------------------------------------------------------------------
+
+EVERY: Final = 400 * MILLISECOND
+CRON: Final = OnCron(Schedule("* * * * *", Missed.EACH))
+
+
+def next_one(_: str, after: Instant) -> Instant:
+    return Instant((after.at // EVERY + 1) * EVERY, after.clock)
+
+
+CRONS: Final = Evaluator(triggers=(Trigger(task="t", conditions=(CRON,)),), next_after=next_one, attempts=3)
+
+
+async def evaluates(name: str) -> None:
+    for number in range(2):
+        await CRONS.evaluate(f"{name}.{number}")
+
+
+def is_each_fired(state: State) -> bool:
+    """What was due when it was last looked at has fired, and waits no more."""
+    found = state.read(document("crons", condition_id(CRON)))
+    return found is not None and not loaded_cell(found).pending
+
+
+def crons() -> Scenario:
+    """Two evaluators look at a cron that is some instants late: each fires once."""
+    return Scenario(
+        name="crons",
+        summary="each instant of a cron fires once",
+        world=world_with({"crons": (stored_cell(condition_id(CRON), ScheduleCell(Instant(0))),)}),
+        actors=tuple(Process(name, factory(evaluates, name), ANY) for name in ("one", "two")),
+        always={TWICE: is_fired_once, INVOKED: is_invoked},
+        sometimes={"it fires": lambda state: bool(contents(state, "invocations"))},
+    )

@@ -1,0 +1,335 @@
+"""Each program of the core on a real MongoDB, while any one of its commands fails: before it is carried out, and after it.
+
+Every program runs in a scenario with the laws of its room, most of them those that ship; how such a run is judged is in
+`real_runs`. A fault strikes the n-th command of a run, for every n, whoever has sent it. What it looks like is chosen so that
+the driver need not look for the server again, which takes half a second: the server's own words, in the place of the request
+or of the reply. Connections that are cut are tried, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib import import_module
+from inspect import isclass, iscoroutinefunction
+from itertools import count
+from pkgutil import walk_packages
+from typing import Any, Final, TypeAlias, final
+
+import attrs
+import pytest
+from pymongo import AsyncMongoClient, MongoClient
+from tests.integration import real_scenarios as own
+from tests.integration.real_runs import Ended, RealRun, Watched, unique_of
+from tests.integration.servers import MongoServer
+from tests.length import PROGRAM_CUTS_STEP, PROGRAM_FAULTS, PROGRAM_KINDS_STEP
+
+import tidegate
+from tidegate.catalogue import SPECIMENS, shipped
+from tidegate.model.effects import Refused
+from tidegate.model.instants import MILLISECOND, SECOND, Duration
+from tidegate.sim.scenario import Scenario
+from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
+from tidegate_adapters.mongo import AsyncMongo, Mongo
+from tidegate_adapters.mongo_attempts import Attempts
+
+Raw: TypeAlias = dict[str, Any]
+MakeProxy: TypeAlias = Callable[..., BlackPipe]
+
+
+@final
+@attrs.frozen
+class Row:
+    """A scenario, as it is run here.
+
+    Attributes:
+        make: Makes it.
+        passes_on: Processes of the scenario that are no programs of the core, and pass on what the store answers.
+        waived: Laws that hold only where nothing fails, as its module says.
+        ago: How long ago its world began.
+    """
+
+    make: Callable[[], Scenario]
+    passes_on: tuple[str, ...] = ()
+    waived: tuple[str, ...] = ()
+    ago: Duration = 0
+
+    def scenario(self) -> Scenario:
+        made = self.make()
+        return attrs.evolve(
+            made,
+            always={name: law for name, law in made.always.items() if name not in self.waived},
+            eventually={name: law for name, law in made.eventually.items() if name not in self.waived},
+        )
+
+
+def ships(name: str, *passes_on: str, **more: Any) -> tuple[str, Row]:
+    return name, Row(partial(shipped, name), passes_on, **more)
+
+
+ROWS: Final[Mapping[str, Row]] = dict(
+    (
+        ("leader", Row(own.brief_election)),
+        ships("counter"),
+        ships("payloads"),
+        ("payload deleted", Row(own.deleted)),
+        ("members", Row(own.members)),
+        ships("atomic_service"),
+        ("service", Row(own.brief_service)),
+        ships("admission"),
+        ships(
+            "array_push_lock",
+            *("a", "b"),
+            waived=("a claim stands at most once", "at rest no claim remains"),  # known not to work: a reply is lost
+        ),
+        ships("recovery", "a", "b"),
+        ships("recovery.no_message", "a", "b", ago=5 * SECOND),
+        ("recovery of the dead", Row(own.stuck, ("a", "b"), ago=5 * SECOND)),
+        ships("registration", "runner"),
+        ships("transition"),
+        ships("transition.known"),
+        ships("transition.bulk"),
+        ("transition and settle", Row(own.wrapped)),
+        ships("triggers"),
+        ships("triggers.all_conditions"),
+        ships("triggers.purged"),
+        ("crons", Row(own.crons, ago=820 * MILLISECOND)),
+        ships("reactive_task", "editor"),
+        ships("reactive_task.deleted", "editor"),
+        ships("reactive_task.comes_back", "editor"),
+        ships("reactive_task.indexed", "editor"),
+        ships("reactive_task.renewed"),
+        ("first sight", Row(own.first_sight, ("editor",))),
+        ("reconciling", Row(own.reconciling)),
+        ("documents", Row(own.documents)),
+        ("resent", Row(own.resent)),
+    )
+)
+
+
+# --- faults -------------------------------------------------------------------------------------------------------------
+
+WRITES: Final = {"insert", "update", "delete", "findAndModify"}
+TOO_LATE, NOT_AUTHORISED, CONFLICT, NO_MAJORITY, UNHEARD_OF = 50, 13, 112, 64, 424_242
+STRIKES: Final = frozenset(Action) - {Action.FORWARD}
+
+
+def is_write(body: Body) -> bool:
+    return next(iter(body)) in WRITES
+
+
+def instead(code: int) -> Callable[[int], Rule]:
+    return lambda n: Rule(None, Action.ANSWER, skip=n - 1, times=1, reply=command_error(code))
+
+
+FAULTS: Final[Mapping[str, Callable[[int], Rule]]] = {
+    "the request is lost": instead(TOO_LATE),
+    "the reply is lost": lambda n: Rule(None, Action.AMEND, skip=n - 1, times=1, reply=command_error(TOO_LATE)),
+    "refused": instead(NOT_AUTHORISED),
+    "not applied": instead(CONFLICT),
+    "nobody knows": instead(UNHEARD_OF),
+    "not durable": lambda n: Rule(
+        None, Action.AMEND, is_write, skip=n - 1, times=1, reply=write_concern_error(NO_MAJORITY)
+    ),
+}
+"""What becomes of the n-th command; each class of errors is among it (`tidegate_adapters.mongo_codes`)."""
+CUTS: Final[Mapping[str, Callable[[int], Rule]]] = {
+    "the request is cut": lambda n: Rule(None, Action.CUT_REQUEST, skip=n - 1, times=1),
+    "the reply is cut": lambda n: Rule(None, Action.CUT_REPLY, skip=n - 1, times=1),
+}
+UNKNOWN: Final = "nothing is unknown"
+"""Who may not look does not know: that law is not judged where a look is refused."""
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Bench:
+    """Where a scenario runs again and again.
+
+    Attributes:
+        row: Which.
+        watched: The database.
+        pipe: What its commands pass through.
+        client: That of its programs.
+        loop: Of a client for one.
+    """
+
+    row: Row
+    watched: Watched
+    pipe: BlackPipe
+    client: MongoClient[Raw] | AsyncMongoClient[Raw]
+    loop: asyncio.Runner
+
+    def run(self, *rules: Rule, seed: int = 0) -> Ended:
+        """One run, in which the pipe obeys these rules once the programs begin."""
+        scenario, name = self.row.scenario(), self.watched.database.name
+        unique = unique_of(scenario.world)
+        if isinstance(self.client, MongoClient):
+            store: Callable[[Any], object] = Mongo(self.client, name, unique)
+        else:
+            asked = AsyncMongo(self.client, name, unique)
+            store = lambda effect: self.loop.run(asked(effect))  # noqa: E731
+        run = RealRun(scenario, self.watched, store, self.struck, seed=seed, ago=self.row.ago)
+        self.pipe.obey(*rules)
+        try:
+            return run.run()
+        finally:
+            self.pipe.obey()
+
+    def struck(self) -> int:
+        return sum(
+            self.pipe.count(command, action)
+            for command in (*WRITES, "find", "aggregate", "createIndexes")
+            for action in STRIKES
+        )
+
+    def each(self, fault: Callable[[int], Rule], first: int, step: int) -> Iterator[tuple[int, Ended]]:
+        """A run for each command, or every so many of them, that the fault strikes; and by which number."""
+        for n in count(first, step):
+            if (ended := self.run(fault(n), seed=n)).struck is None and ended.law is None:
+                return
+            yield n, ended
+
+
+MakeBench: TypeAlias = Callable[..., Bench]
+
+
+def closed(loop: asyncio.Runner, client: AsyncMongoClient[Raw]) -> None:
+    loop.run(client.close())
+
+
+@pytest.fixture
+def bench(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Iterator[MakeBench]:
+    """Makes one: `bench(row, "sync", retries=False)`."""
+    with asyncio.Runner() as loop, MongoClient[Raw](mongod.uri) as spared:
+        made: list[Callable[[], object]] = []
+
+        def make(row: Row, how: str, *, retries: bool, name: str = database) -> Bench:
+            pipe, said = make_proxy(), str(retries).lower()
+            uri, listeners = f"{pipe.uri}&retryWrites={said}&retryReads={said}", [Attempts()]
+            if how == "sync":
+                client: Any = MongoClient[Raw](uri, event_listeners=listeners)
+                made.append(client.close)
+            else:
+                client = AsyncMongoClient[Raw](uri, event_listeners=listeners)
+                made.append(partial(closed, loop, client))
+            return Bench(row, Watched(spared, name), pipe, client, loop)
+
+        yield make
+        for close in made:
+            close()
+
+
+def complaints(row: Row, fault: str, n: int, ended: Ended) -> Iterator[str]:
+    """What is wrong with a run."""
+    is_refused = fault == "refused"
+    if ended.law is not None and not (is_refused and ended.law == UNKNOWN):
+        yield f"{fault}, {n}: {ended}"
+    for name, failure in ended.failed.items():
+        raises = name in row.passes_on or (is_refused and isinstance(failure, Refused))
+        if not raises:
+            yield f"{fault}, {n}: {name} has no answer but {failure}\n{ended}"
+
+
+KINDS: Final = (("sync", False), ("async", False), ("sync", True), ("async", True))
+CASES: Final = [(name, *KINDS[0]) for name in ROWS] + [(name, *kind) for kind in KINDS[1:] for name in ROWS][
+    ::PROGRAM_KINDS_STEP
+]
+
+
+@pytest.mark.parametrize(("name", "how", "retries"), CASES, ids=str)
+def test_any_command_of_a_program_may_fail(bench: MakeBench, name: str, how: str, *, retries: bool) -> None:
+    """The laws of its room hold in each state that the server went through, it comes to its end, and says what is so."""
+    row = ROWS[name]
+    at = bench(row, how, retries=retries)
+    clean = at.run()
+    wrong = [*complaints(row, "nothing fails", 0, clean)]
+    is_cut = CASES.index((name, how, retries)) % PROGRAM_CUTS_STEP == 0
+    for nth, (fault, rule) in enumerate({**FAULTS, **(CUTS if is_cut else {})}.items()):
+        step = max(1, clean.commands // PROGRAM_FAULTS)
+        for n, ended in at.each(rule, 1 + nth % step, step):
+            wrong += complaints(row, fault, n, ended)
+
+    assert not wrong, "\n\n".join(wrong)
+
+
+# --- all of them --------------------------------------------------------------------------------------------------------
+
+ELSEWHERE: Final[Mapping[str, str]] = {
+    "tidegate.conformance.": "it runs on a real server in a test of its own",
+    "tidegate.consumer.transactions.": "of Kafka",
+    "tidegate.payloads.uploads._why_missing": "where a sweep overtakes a reader, which a run may show or not",
+    "tidegate.reactive.reactive_task.ReactiveTask._set_aside": "where a record cannot be read",
+    "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
+    "tidegate.services.service_runner._look": "where another is inside, which a run may show or not",
+    "tidegate.services.service_runner._record": "likewise",
+}
+"""Coroutine functions of the core that no row runs, or not each time, by how their names begin; and why."""
+
+
+def coroutines() -> set[str]:
+    """All coroutine functions of the core that are programs, or parts of them."""
+    found = set()
+    for module in walk_packages(tidegate.__path__, "tidegate."):
+        parts = module.name.split(".")
+        if (
+            parts[1] == "sim"
+            or parts[-1].startswith("__")
+            or {"scenarios", "specimens", "strategies", "laws"} & {*parts}
+        ):
+            continue
+        names = vars(import_module(module.name))
+        spaces = [names, *(vars(each) for each in names.values() if isclass(each) and each.__module__ == module.name)]
+        for space in spaces:
+            functions = (each for each in space.values() if iscoroutinefunction(each))
+            found |= {f"{each.__module__}.{each.__qualname__}" for each in functions if each.__module__ == module.name}
+    return found
+
+
+def test_every_program_of_the_core_has_a_row(bench: MakeBench, database: str) -> None:
+    """So whoever adds a program adds a scenario that runs it on a real server, or says why not."""
+    ran = set[str]()
+    for number, row in enumerate(ROWS.values()):
+        at = bench(row, "sync", retries=False, name=f"{database}-{number}")
+        ran |= at.run().ran
+        at.watched.database.client.drop_database(at.watched.database.name)
+
+    there = coroutines()
+    assert [each for each in sorted(there - ran) if not each.startswith((*ELSEWHERE,))] == []
+    assert [each for each in ELSEWHERE if not any(name.startswith(each) for name in there)] == []
+
+
+# --- planted bugs -------------------------------------------------------------------------------------------------------
+
+NOTHING_FAILS: Final = "nothing fails"
+PLANTED: Final[Mapping[str, str]] = {
+    "leader.release_deletes": NOTHING_FAILS,
+    "counter.no_reply_is_yes": "the request is lost",
+    "payloads.deletes_the_old_first": NOTHING_FAILS,
+    "registration.place_is_enough": "the request is lost",
+    "array_push_lock.lost_reply": "the reply is lost",
+    "transition.ambiguous_is_refused": "the reply is lost",
+    "transition.known.request_id_ignored": "the reply is lost",
+    "transition.bulk.not_looked": "the reply is lost",
+    "transition.bulk.not_yet_is_never": "the request is lost",
+    "triggers.settles_before_it_invokes": NOTHING_FAILS,
+    "triggers.claims_are_taken": NOTHING_FAILS,
+    "reactive_task.refusal_is_done": NOTHING_FAILS,
+}
+"""Specimens, and the fault that shows them; where nothing need fail, it is who comes when."""
+RUNS: Final = 150
+"""Of which at least one shows it."""
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(bench: MakeBench, name: str) -> None:
+    """By the law that the simulator says it breaks."""
+    (specimen,) = [each for each in SPECIMENS if each.name == name]
+    at, fault = bench(Row(specimen.scenario), "sync", retries=False), FAULTS.get(PLANTED[name])
+    runs = (at.run(*(() if fault is None else (fault(1 + seed % 20),)), seed=seed) for seed in range(RUNS))
+
+    assert any(ended.law == specimen.law for ended in runs)
