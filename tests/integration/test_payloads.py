@@ -278,6 +278,7 @@ def test_what_a_source_raises_is_raised_and_leaves_the_payload(make: Callable[..
         lambda held, _: held["payload_chunks"].delete_one({}),
         lambda held, _: held["payloads"].update_one({}, {"$set": {"content.length": 249}}),
         lambda held, _: held["payloads"].update_one({}, {"$set": {"content.length": 251}}),
+        lambda held, _: held["payloads"].update_one({}, {"$set": {"content.length": 2**63 - 1}}),
         lambda held, _: held["payloads"].update_one({}, {"$set": {"content.chunks": 3}}),
         lambda held, _: held["payloads"].update_one({}, {"$set": {"content.digest": "0" * 64}}),
         lambda held, _: held["payloads"].update_one({}, {"$set": {"content.codec": "secret"}}),

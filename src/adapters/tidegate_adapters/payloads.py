@@ -129,7 +129,8 @@ def _settled(answer: _Answer[T], key: str | None) -> T:
         case Absent():
             raise PayloadAbsent(f"{payload} is not there", todo="put it first")
         case Damaged(where, why):
-            raise _damaged(payload, f"{where} {why}")
+            todo = "put it again" if where.startswith("chunk") else "restore the record: nothing is put in its place"
+            raise _damaged(payload, f"{where} {why}", todo)
         case Replaced():
             raise PayloadReplaced(
                 f"{payload} was replaced or deleted while it was read, and swept",
@@ -150,8 +151,8 @@ def _settled(answer: _Answer[T], key: str | None) -> T:
             return answer
 
 
-def _damaged(payload: str, why: str) -> PayloadDamaged:
-    return PayloadDamaged(f"{payload} is damaged", why=why, todo="put it again")
+def _damaged(payload: str, why: str, todo: str = "put it again") -> PayloadDamaged:
+    return PayloadDamaged(f"{payload} is damaged", why=why, todo=todo)
 
 
 def _refusal(refused: Refused, key: str | None) -> TidegateError:
@@ -320,7 +321,7 @@ class _Outlet:
     def piece(self, data: bytes) -> bytes:
         """The bytes of a chunk, as they were put."""
         try:
-            raw = self._unpack(data, self._left)
+            raw = self._unpack(data, min(self._left, THRESHOLD))  # no chunk has more, whatever its record says
         except _NotPackedError:
             raise _damaged(self._payload, "a chunk is not what made bytes smaller") from None
         self._left -= len(raw)

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from tidegate.model.documents import Document
-from tidegate.model.effects import Ambiguous, Call, Effect, Program
+from tidegate.model.documents import Document, Field
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX
-from tidegate.model.operations import UpdateOne
+from tidegate.model.instants import STORE as STORE_CLOCK
+from tidegate.model.instants import Instant
+from tidegate.model.operations import DeleteMany, UpdateOne
 from tidegate.payloads.scenarios import KEY, calls, content_of
-from tidegate.payloads.upload_records import CONTENT, Content, Damaged, new_record
+from tidegate.payloads.upload_records import CONTENT, Content, Damaged, chunk_document, new_record
 from tidegate.payloads.uploads import (
     Absent,
     Deleted,
@@ -46,7 +48,7 @@ def ran(program: Program[object], world: World, meaning: Meaning = as_it_is) -> 
     reply: object = None
     while True:
         try:
-            effect = program.throw(reply) if isinstance(reply, Ambiguous) else program.send(reply)
+            effect = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
         except StopIteration as stop:
             return world, stop.value
         world, reply = (world, None) if type(effect).__name__ == "Sleep" else meaning(effect, world)
@@ -125,6 +127,38 @@ def test_a_record_that_cannot_be_read_is_said_to_be_damaged(program: Callable[[]
     )
     assert isinstance(ran(program(), spoiled)[1], Damaged)
     assert ran(sweep(STORE, 0), spoiled) == (spoiled, Swept(0, 0))
+
+
+def test_a_sweep_passes_a_record_that_cannot_be_read_by() -> None:
+    """Its uploads look as if they were dead; the others are swept as if it was not there."""
+    odd = Document.of({"_id": "a", "version": "x", "pending": ("u",)}).put(
+        Field[Instant]("touched"), Instant(0, STORE_CLOCK)
+    )
+    world, _ = ran(put(STORE, KEY, "w", "none"), world_with({"records": (odd,)}))
+    world, _ = ran(delete(STORE, KEY, "d"), world)
+    world, answer = ran(sweep(STORE, 0), world)
+    assert answer == Swept(0, 1)
+    assert world.read(document("records", "a")) == odd
+
+
+@pytest.mark.parametrize("every", [2, 3])
+def test_a_sweep_goes_on_where_it_had_no_answer_and_forgets_nothing_that_it_did(every: int) -> None:
+    """However many it has to do, and however often one of them is tried again."""
+    left_over = (chunk_document(f"u{number}", 0, KEY, b"data") for number in range(8))
+    world: World = world_with({"chunks": tuple(left_over)})
+    asked = 0
+
+    def often_unsent(effect: Effect[object], world: World) -> tuple[World, object]:
+        nonlocal asked
+        asked += isinstance(effect, DeleteMany)
+        return (
+            (world, NotApplied("not sent"))
+            if isinstance(effect, DeleteMany) and asked % every
+            else as_it_is(effect, world)
+        )
+
+    assert ran(sweep(STORE, 0), world, often_unsent)[1] == Swept(0, 8)
+    assert asked == 8 * every
 
 
 def test_a_record_with_chunks_and_a_payload_is_damaged() -> None:

@@ -52,7 +52,6 @@ from tidegate.payloads.upload_records import (
     INLINE,
     KEPT_FOR,
     KEY,
-    VERSION,
     Content,
     Damaged,
     Found,
@@ -136,7 +135,7 @@ class Swept:
 
     Attributes:
         abandoned: How many records had uploads that were taken for dead.
-        removed: How many uploads are gone that nothing refers to.
+        removed: How many uploads are gone that nothing refers to. What was done without a reply is not counted in either.
     """
 
     abandoned: int
@@ -184,7 +183,7 @@ class PayloadStore:
     Attributes:
         records: The collection of the records, one a key.
         chunks: That of the chunks.
-        attempts: How often to try each step before giving up.
+        attempts: How often to try each step before giving up; of a sweep, each record and each upload is one.
         pauses: How long to wait in between.
         parts: The steps that the programs are made of.
     """
@@ -463,44 +462,45 @@ async def sweep(store: PayloadStore, age: Duration = KEPT_FOR) -> Swept | Unansw
     """
     check_type(store, PayloadStore, "a store of payloads")
     check_int(age, "an age in microseconds", 0, INT64_MAX)
-    attempt = 0
+    abandoned = removed = attempt = 0
+    record: tuple[str, ...] = ()  # up to where it is done
+    chunk: tuple[str, ...] = ()
     while attempt < store.attempts:
         await pause(store.pauses, attempt)
         attempt += 1
         try:
-            abandoned = await _undone(store, age)
-            return Swept(abandoned, await _removed(store, age))
+            while page := await find_all(store.records, are_abandoned(age), limit=_PAGE, after=record, fields=FACTS):
+                for found in page:
+                    abandoned += await _undone(store, found, age)
+                    record, attempt = (needed(found, _ID),), 0
+            while page := await find_all(store.chunks, limit=1, after=chunk, fields=(KEY,)):
+                removed += await _removed(store, page[0], age)
+                chunk, attempt = (end_of(upload_of(needed(page[0], _ID))),), 0
         except (Ambiguous, NotApplied, NotDurable):
             continue
+        return Swept(abandoned, removed)
     return Unanswered(attempt)
 
 
-async def _undone(store: PayloadStore, age: Duration) -> int:
-    count = 0
-    after: tuple[str, ...] = ()
-    while page := await find_all(store.records, are_abandoned(age), limit=_PAGE, after=after, fields=(VERSION,)):
-        for found in page:
-            count += await store.parts.undo(store.records, needed(found, _ID), needed(found, VERSION), age)
-        after = (needed(page[-1], _ID),)
-    return count
+async def _undone(store: PayloadStore, found: Document, age: Duration) -> int:
+    record = upload_record_of(found)
+    if isinstance(record, Damaged):
+        return 0
+    return await store.parts.undo(store.records, needed(found, _ID), record.version, age)
 
 
-async def _removed(store: PayloadStore, age: Duration) -> int:
+async def _removed(store: PayloadStore, chunk: Document, age: Duration) -> int:
     """One chunk of each upload is looked at, THEN the record that may need it."""
-    count = 0
-    after: tuple[str, ...] = ()
-    while page := await find_all(store.chunks, limit=1, after=after, fields=(KEY,)):
-        first = needed(page[0], _ID)
-        after = (end_of(upload_of(first)),)
-        found = await find_one(store.records, Eq(ID, needed(page[0], KEY)), fields=FACTS)
-        record = UploadRecord() if found is None else upload_record_of(found)
-        if isinstance(record, Damaged) or store.parts.needs(record, upload_of(first)):
-            continue
-        await retire(store.chunks, first)
-        if await find_one(store.chunks, has_retired(first, age), fields=(KEY,)) is not None:
-            await _remove(store, first)
-            count += 1
-    return count
+    first, key = needed(chunk, _ID), needed(chunk, KEY)
+    found = await find_one(store.records, Eq(ID, key), fields=FACTS)
+    record = UploadRecord() if found is None else upload_record_of(found)
+    if isinstance(record, Damaged) or store.parts.needs(record, upload_of(first)):
+        return 0
+    await retire(store.chunks, first)
+    if await find_one(store.chunks, has_retired(first, age), fields=(KEY,)) is None:
+        return 0
+    await _remove(store, first)
+    return 1
 
 
 async def _remove(store: PayloadStore, first: str) -> None:
