@@ -27,8 +27,10 @@ Known not to work
       places, payloads, leases and gates are written under a version or a token that only grows: what it did not match
       once it never will, and those programs read again and decide anew. An increment looks for its token. But an insert that
       was refused, for its id was taken, may be done when that document is gone.
-    - Where several documents match, MongoDB takes the first one in the order of the index that it uses. That is the
-      natural order of the simulated store only where no index serves the filter. Programs that care name an id.
+    - Where several documents match and there is no sort, MongoDB takes the first one in the order of the index that it uses.
+      That is the natural order of the simulated store only where no index serves the filter. Programs that care name an id
+      or a sort.
+    - An index of two fields refuses a document in which both are arrays (171), which the simulated store takes.
     - Times that one update puts into several fields may lie a millisecond apart, in the order of the fields' names: the server
       reads its clock for each. In the simulated store they are the same.
     - A reply that holds a type without a counterpart (`tidegate_adapters.bson_values`) is an error after the effect: of
@@ -44,7 +46,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from operator import methodcaller
 from threading import Lock
-from typing import Any, Final, Never, TypeVar, assert_never, final
+from typing import Any, Final, Never, TypeAlias, TypeVar, assert_never, final
 
 import attrs
 
@@ -75,6 +77,7 @@ from tidegate.model.documents import (
     PutServerTime,
     Remove,
     Update,
+    equalities,
 )
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, Refused
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
@@ -87,6 +90,7 @@ from tidegate.model.operations import (
     FindAll,
     FindOne,
     FindOneAndUpdate,
+    Indexes,
     InsertOne,
     Operation,
     StoreTime,
@@ -94,6 +98,7 @@ from tidegate.model.operations import (
     UpdateMany,
     UpdateOne,
     UpsertOne,
+    check_indexes,
     check_unique,
 )
 
@@ -108,6 +113,7 @@ try:
     from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_many
+    from tidegate_adapters.mongo_orders import behind, ordered
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
@@ -136,16 +142,22 @@ class Mongo:
         database: Where the collections are.
         unique: The unique indexes of each collection. They are made when something is first asked of the collection; any
             number of threads and processes may, at any time. What is asked has not been sent where that has failed.
+        indexes: The other indexes of each collection, likewise.
 
     Raises:
         Misuse: It is no client of this kind, it does not ask for acknowledgements (`w=0`), or the database cannot have
             that name.
     """
 
-    def __init__(self, client: MongoClient[Any], database: str, unique: Unique = NO_INDEXES) -> None:
-        check_unique(unique)
+    def __init__(
+        self,
+        client: MongoClient[Any],
+        database: str,
+        unique: Unique = NO_INDEXES,
+        indexes: Indexes = NO_INDEXES,
+    ) -> None:
         self._handles = _Handles(_opened(client, database, MongoClient))
-        self._is_replicated, self._unmade, self._making = False, dict(unique), Lock()
+        self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), Lock()
         self._before = _before(client)
 
     def __call__(self, effect: Operation | StoreTime) -> object:
@@ -182,7 +194,7 @@ class Mongo:
                     for index in self._unmade.get(collection, ()):
                         _made(self._handles[collection], index)
             except DRIVER_ERRORS as error:
-                return NotApplied(f"its unique index is not made yet: {type(error).__name__}")
+                return NotApplied(f"an index of its collection is not made yet: {type(error).__name__}")
             self._unmade.pop(collection, None)
         return None
 
@@ -191,10 +203,15 @@ class Mongo:
 class AsyncMongo:
     """The same for an event loop: `documents(AsyncMongo(client, "services"))`."""
 
-    def __init__(self, client: AsyncMongoClient[Any], database: str, unique: Unique = NO_INDEXES) -> None:
-        check_unique(unique)
+    def __init__(
+        self,
+        client: AsyncMongoClient[Any],
+        database: str,
+        unique: Unique = NO_INDEXES,
+        indexes: Indexes = NO_INDEXES,
+    ) -> None:
         self._handles = _Handles(_opened(client, database, AsyncMongoClient))
-        self._is_replicated, self._unmade, self._making = False, dict(unique), asyncio.Lock()
+        self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), asyncio.Lock()
         self._before = _before(client)
 
     async def __call__(self, effect: Operation | StoreTime) -> object:
@@ -225,7 +242,7 @@ class AsyncMongo:
                     for index in self._unmade.get(collection, ()):
                         await _made(self._handles[collection], index)
             except DRIVER_ERRORS as error:
-                return NotApplied(f"its unique index is not made yet: {type(error).__name__}")
+                return NotApplied(f"an index of its collection is not made yet: {type(error).__name__}")
             self._unmade.pop(collection, None)
         return None
 
@@ -264,27 +281,46 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
     Raises:
         TidegateError: An index cannot be made: documents break it, or another one has its name.
     """
-    check_unique(unique)
     handle = _opened(client, database, MongoClient)
     with _made_clearly():
-        for collection, indexes in unique.items():
+        for collection, indexes in _unmade(unique, NO_INDEXES).items():
             for index in indexes:
                 _made(handle[collection], index)
 
 
 async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique: Unique) -> None:
     """The same for an event loop."""
-    check_unique(unique)
     handle = _opened(client, database, AsyncMongoClient)
     with _made_clearly():
-        for collection, indexes in unique.items():
+        for collection, indexes in _unmade(unique, NO_INDEXES).items():
             for index in indexes:
                 await _made(handle[collection], index)
 
 
-def _made(collection: Any, index: Fields) -> Any:
-    """Make the unique index, unless it is there; of a collection of either kind of client."""
-    return collection.create_index([(field.name, 1) for field in index], unique=True)
+_Made: TypeAlias = tuple[list[tuple[str, int]], dict[str, Any]]
+"""An index in MongoDB's words: its keys, and what else is said of it."""
+
+
+def _unmade(unique: Unique, indexes: Indexes) -> dict[str, tuple[_Made, ...]]:
+    """The indexes of each collection in MongoDB's words."""
+    check_unique(unique)
+    check_indexes(indexes)
+    found: dict[str, tuple[_Made, ...]] = {}
+    for collection in {**unique, **indexes}:
+        alone = ([(field.name, 1) for field in fields] for fields in unique.get(collection, ()))
+        partial = [
+            {} if each.where is None else {"partialFilterExpression": condition(each.where)}
+            for each in indexes.get(collection, ())
+        ]
+        others = ((ordered(each.keys), said) for each, said in zip(indexes.get(collection, ()), partial, strict=True))
+        found[collection] = (*((keys, {"unique": True}) for keys in alone), *others)
+    return found
+
+
+def _made(collection: Any, index: _Made) -> Any:
+    """Make the index, unless it is there; of a collection of either kind of client."""
+    keys, said = index
+    return collection.create_index(keys, **said)
 
 
 @contextmanager
@@ -296,9 +332,10 @@ def _made_clearly() -> Generator[None, None, None]:
         if not isinstance(failure(error, Before.NOTHING), Refused):
             raise
         raise TidegateError(
-            "a unique index cannot be made",
-            why=f"the server answers with code {error.code}: documents break it (11000), or there is another one (85, 86)",
-            todo="look for documents that share its fields, or drop the other index",
+            "an index cannot be made",
+            why=f"the server answers with code {error.code}: documents break it (11000 if it is unique, 171 if two of its "
+            "fields are arrays), or there is another one (85, 86)",
+            todo="look for those documents, or drop the other index",
         ) from None
 
 
@@ -403,24 +440,25 @@ def _on_collection(effect: Operation) -> tuple[Callable[[Any], Any], Callable[[A
         return None if answer is None else loaded(answer, effect.collection)
 
     match effect:
-        case FindOne(_, where, fields):
-            return (methodcaller("find_one", condition(where), _projection(fields)), found)
-        case FindAll(collection, where, limit, after, fields):
-            # An expression compares over all types, and uses the index of the ids; $gt would look at one type only.
-            left = [{"$expr": {"$gt": ["$_id", {"$literal": encoded(each)}]}} for each in after]
+        case FindOne(_, where, fields, sort):
+            by = ordered(sort) if sort else None
+            call = methodcaller("find_one", condition(where), _projection(fields, where), sort=by)
+            return (call, lambda answer: found(_asked_for(answer, fields)))
+        case FindAll(collection, where, limit, after, fields, sort):
+            asked = {"$and": [condition(where), behind(after, sort)]} if after else condition(where)
 
             def send(held: Any) -> Any:
                 return (
                     held.with_options(read_concern=_AT_ONE_TIME)
-                    .find({"$and": [condition(where), *left]} if left else condition(where), _projection(fields))
-                    .sort("_id")
+                    .find(asked, _projection(fields, where))
+                    .sort(ordered(sort))
                     .limit(limit)
                     .to_list()
                 )
 
-            return (send, lambda answer: tuple(loaded(each, collection) for each in answer))
-        case FindOneAndUpdate(_, where, updates):
-            return (_find_and_modify(condition(where), updates), found)
+            return (send, lambda answer: tuple(loaded(_asked_for(each, fields), collection) for each in answer))
+        case FindOneAndUpdate(_, where, updates, sort):
+            return (_find_and_modify(condition(where), updates, sort=ordered(sort) if sort else None), found)
         case UpdateOne(_, where, updates):
             return (methodcaller("update_one", condition(where), changes(updates)), lambda answer: answer.matched_count)
         case UpsertOne(_, where, updates):
@@ -451,9 +489,28 @@ def _unknown(effect: Never) -> UnknownEffect:
     )
 
 
-def _projection(fields: Fields | None) -> dict[str, int] | None:
-    """Which part of a document is found, in MongoDB's words."""
-    return None if fields is None else {ID.name: 1} | {field.name: 1 for field in fields}
+def _projection(fields: Fields | None, where: Filter) -> dict[str, int] | None:
+    """Which part of a document is found, in MongoDB's words.
+
+    Where an index holds all of it, MongoDB would not look at the document, and tell null for a field that is missing, and
+    fields in the order of the index. No index holds a field that no document has.
+    """
+    if fields is None:
+        return None
+    by_id = any(each.field == ID for each in equalities(where))
+    beside = {} if by_id or {*fields} <= {ID} else {_NOT_IN_AN_INDEX: 1}
+    return {ID.name: 1} | {field.name: 1 for field in fields} | beside
+
+
+_NOT_IN_AN_INDEX: Final = "0"
+"""No `Field` has such a name."""
+
+
+def _asked_for(answer: Any, fields: Fields | None) -> Any:
+    """The answer without what was asked for beside the fields, should a document of somebody else's have it."""
+    if fields is None or not answer or _NOT_IN_AN_INDEX not in answer:
+        return answer
+    return {name: held for name, held in answer.items() if name != _NOT_IN_AN_INDEX}
 
 
 def condition(term: Filter) -> dict[str, Any]:
@@ -487,7 +544,8 @@ def condition(term: Filter) -> dict[str, Any]:
         case OlderThan(field, age):
             held = f"${field.name}"
             is_date = {"$eq": [{"$type": held}, "date"]}
-            return {"$expr": {"$and": [is_date, {"$lte": [held, {"$subtract": ["$$NOW", _whole_ms(age)]}]}]}}
+            is_old = {"$expr": {"$and": [is_date, {"$lte": [held, {"$subtract": ["$$NOW", _whole_ms(age)]}]}]}}
+            return {"$and": [{field.name: {"$type": "date"}}, is_old]}  # an index looks at dates alone
         case AnyOf(parts):
             return {"$or": [condition(part) for part in parts]}
         case Not(part):

@@ -13,6 +13,8 @@ from tidegate.model.documents import (
     Add,
     AllOf,
     AnyOf,
+    Ascending,
+    Descending,
     Document,
     Eq,
     Exists,
@@ -284,6 +286,15 @@ EITHER: Final[Filter] = AnyOf((Eq(STATUS, "free"), Eq(COUNT, 0)))
     [
         (find_one("c", WHERE), 'find c where _id = "x"'),
         (find_one("c", WHERE, EITHER), 'find c where _id = "x" and (status = "free" or count = 0)'),
+        (find_one("c", WHERE, sort=(Descending(COUNT),)), 'find c, count descending, where _id = "x"'),
+        (
+            find_all("c", limit=2, sort=(Ascending(STATUS),), after=("free", "x")),
+            'find up to 2 of c, status ascending, after "free", "x" where has _id',
+        ),
+        (
+            find_one_and_update("c", EITHER, Add(COUNT, 1), sort=(Ascending(COUNT), Descending(STATUS))),
+            'find and update c, count ascending, status descending, where (status = "free" or count = 0): count += 1',
+        ),
         (
             find_one_and_update("c", WHERE, Put(STATUS, "held"), Add(COUNT, 1)),
             'find and update c where _id = "x": status := "held", count += 1',

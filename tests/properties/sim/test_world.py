@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any, Final, TypeAlias, cast
 
 import attrs
@@ -18,6 +18,8 @@ from tidegate.model.documents import (
     AddToSet,
     AllOf,
     AnyOf,
+    Ascending,
+    Descending,
     Document,
     Eq,
     Exists,
@@ -25,10 +27,12 @@ from tidegate.model.documents import (
     Foreign,
     In,
     Lt,
+    Not,
     OlderThan,
     Push,
     Put,
     PutServerTime,
+    cursor,
     equal,
     size_of,
 )
@@ -297,6 +301,53 @@ def test_several_are_found_in_the_order_of_their_ids() -> None:
         assert after == world
         assert isinstance(reply, tuple)
         assert [doc[ID] for doc in reply] == found
+
+
+URGENT = (Descending(N), Ascending(A_FIELD))
+HELD: Final[dict[str, dict[str, object]]] = {
+    "last": {},
+    "low": {"n": 1},
+    "high": {"n": 2, "a": 3},
+    "higher": {"n": 2.0, "a": 1},
+    "next": {"n": 1},
+    "nothing": {"n": None},
+}
+QUEUE: Final = tuple(Document.of({"_id": key, **held}) for key, held in HELD.items())
+
+
+def test_the_first_of_a_sort_is_found_and_taken() -> None:
+    """Law WO5, whatever the natural order; what is alike comes by its id."""
+    expected = ["higher", "high", "low", "next", "last", "nothing"]
+    for queue in permutations(QUEUE):
+        world: World = world_with({"rows": queue})
+        _, found = outcome(find_all("rows", limit=6, sort=URGENT), world)
+        assert isinstance(found, tuple)
+        assert [doc[ID] for doc in found] == expected
+        page, reply = [], outcome(find_one("rows", Exists(ID), sort=URGENT, fields=(N, A_FIELD)), world)[1]
+        while isinstance(reply, Document):
+            page.append(reply[ID])
+            (reply,) = outcome(find_all("rows", limit=1, sort=URGENT, after=cursor(reply, URGENT)), world)[1] or (None,)  # type: ignore[misc]
+        assert page == expected
+    taken = []
+    world = world_with({"rows": QUEUE})
+    for _ in QUEUE:
+        world, doc = outcome(find_one_and_update("rows", Not(Exists(B_FIELD)), Put(B_FIELD, 1), sort=URGENT), world)
+        assert isinstance(doc, Document)
+        taken.append(doc[ID])
+    assert taken == expected
+
+
+def test_a_sort_that_would_combine_two_arrays_is_refused() -> None:
+    """Of a document that would be found; others may hold what they like."""
+    world = world_with({"rows": tuple(Document.of({"_id": n, "n": [1], "a": a}) for n, a in enumerate([[1], 2]))})
+    for effect in (
+        find_one("rows", Exists(ID), sort=URGENT),
+        find_all("rows", limit=1, sort=URGENT),
+        find_one_and_update("rows", Exists(ID), Put(N, 1), sort=URGENT),
+    ):
+        after, reply = outcome(effect, world)
+        assert (after, reply) == (world, Refused("a sort cannot combine two arrays"))
+        assert not isinstance(outcome(attrs.evolve(effect, where=Eq(ID, 1)), world)[1], Refused)
 
 
 UNIQUE = {"rows": ((A_FIELD, N), (B_FIELD,))}

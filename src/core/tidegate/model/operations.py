@@ -1,8 +1,8 @@
 """What a program may ask of a document store: each is one command, and what it does to one document is atomic.
 
-    FindOne            a document that matches, or None; all of it, or these fields
-    FindAll            the documents that match, in the order of their ids, as they were at one time; likewise
-    FindOneAndUpdate   the document as it is after the updates, or None if none matched
+    FindOne            a document that matches, or None; all of it, or these fields; the first one of a sort, if there is one
+    FindAll            the documents that match, in the order of a sort or of their ids, as they were at one time; likewise
+    FindOneAndUpdate   the document as it is after the updates, or None if none matched; that is how the most urgent is taken
     UpdateOne          how many documents matched: 0 or 1
     UpsertOne          the document as it is after the updates; one that the filter describes is inserted if none matched
     InsertOne          nothing; Refused where the id is taken
@@ -27,7 +27,8 @@ to change what its filter asks for.
 A write is Refused where a unique index (`Unique`) would have the same values twice, as MongoDB has it: a missing field
 counts as null, an array as each of its elements, and numbers are compared by value.
 
-Where several documents match, the first one in natural order is meant; programs that care name an id.
+Where several documents match, the first one of the sort is meant, and without a sort the first one in natural order;
+programs that care name an id or a sort.
 What they mean exactly is in `tidegate.sim.world`, their translation in the MongoDB adapter.
 """
 
@@ -36,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Final, TypeAlias, final
+from typing import Final, Never, TypeAlias, final
 
 import attrs
 
@@ -46,21 +47,29 @@ from tidegate.model.documents import (
     UPDATES,
     AllOf,
     Document,
+    Eq,
     Exists,
     Field,
     Fields,
     Filter,
+    Ge,
+    Gt,
+    Le,
+    Lt,
     OlderThan,
+    Sort,
     Update,
     Value,
     checked,
     equalities,
     exactly,
+    fields_of,
     has_lone_surrogate,
     parts_of,
     show,
 )
 from tidegate.model.documents.bson import is_object_id
+from tidegate.model.documents.orders import check_sort
 from tidegate.model.documents.value import check_field_name
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse, shown
@@ -68,9 +77,11 @@ from tidegate.model.instants import Instant
 from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
-    "FOUND_MAX", "NO_INDEXES", "UPDATES_MAX", "BulkUpdate", "DeleteMany", "DeleteOne", "FindAll", "FindOne", "FindOneAndUpdate", "InsertOne", "Operation", "StoreTime", "Unique",
-    "UpdateMany", "UpdateOne", "UpsertOne", "bulk_update", "check_collection", "check_inserted", "check_unique", "delete_many", "delete_one", "find_all", "find_one", "find_one_and_update",
-    "insert_one", "is_key", "update_many", "update_one", "upsert_one",
+    "FOUND_MAX", "NO_INDEXES", "UPDATES_MAX", "BulkUpdate", "DeleteMany", "DeleteOne", "FindAll", "FindOne",
+    "FindOneAndUpdate", "Index", "Indexes", "InsertOne", "Operation", "StoreTime", "Unique", "UpdateMany", "UpdateOne",
+    "UpsertOne", "bulk_update", "check_collection", "check_indexes", "check_inserted", "check_unique", "delete_many",
+    "delete_one", "find_all", "find_one", "find_one_and_update", "insert_one", "is_key", "update_many", "update_one",
+    "upsert_one",
 ]  # fmt: skip
 
 _COLLECTION_BYTES_MAX: Final = 191
@@ -82,7 +93,46 @@ UPDATES_MAX: Final = FOUND_MAX
 
 Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
 """The unique indexes of each collection, besides that of the ids, which every collection has."""
-NO_INDEXES: Final[Unique] = MappingProxyType({})
+
+
+@final
+@attrs.frozen
+class Index:
+    """An index that makes a find quick, and changes no answer.
+
+    It serves a find that is sorted as it is, and asks for the first of its fields to be equal to something, if need be:
+    `Index((Ascending(STATE), Descending(PRIORITY)))` for the most urgent one of a state. Whoever finds by it page by page
+    reads no further than a page.
+
+    Invariants: it has a key; what a partial one holds is said by `Eq`, `Lt`, `Le`, `Gt`, `Ge`, `Exists`, and `AllOf` of them.
+
+    Attributes:
+        keys: What it is sorted by, and behind that by the id.
+        where: The documents that it holds, and that are asked for whenever it is to serve; None for all.
+    """
+
+    keys: Sort
+    where: Filter | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_sort(self.keys)
+        if not self.keys:
+            raise Misuse("an index by nothing", todo="name what it is sorted by: Index((Ascending(...),))")
+        if self.where is not None:
+            check_type(self.where, FILTERS, "a filter")
+            for part in parts_of(self.where):
+                if not isinstance(part, _PARTIAL):
+                    raise Misuse(
+                        f"a partial index where {part}",
+                        why="MongoDB takes no such filter for one",
+                        todo="use Eq, Exists, Ge",
+                    )
+
+
+_PARTIAL: Final = (Eq, Lt, Le, Gt, Ge, Exists, AllOf)
+Indexes: TypeAlias = Mapping[str, tuple[Index, ...]]
+"""The other indexes of each collection."""
+NO_INDEXES: Final[Mapping[str, tuple[Never, ...]]] = MappingProxyType({})
 
 
 def check_collection(name: object) -> None:
@@ -116,6 +166,11 @@ def _check_fields(fields: object) -> None:
 def _of(fields: Fields | None) -> str:
     """Which part of a document is found, for people."""
     return "" if fields is None else f"{', '.join(each.name for each in fields) or ID.name} of "
+
+
+def _by(sort: Sort) -> str:
+    """In which order, for people."""
+    return f", {', '.join(map(str, sort))}," if sort else ""
 
 
 def _check_updates(updates: tuple[Update, ...]) -> None:
@@ -189,35 +244,39 @@ class FindOne(Effect["Document | None"]):
         collection: Where it is.
         where: What it matches.
         fields: Those that it replies with, besides the id, as far as they are there; None for all.
+        sort: The first one of it, where several match; empty for any.
     """
 
     collection: str
     where: Filter
     fields: Fields | None = None
+    sort: Sort = ()
 
     def __attrs_post_init__(self) -> None:
         _check_query(self.collection, self.where)
         _check_fields(self.fields)
+        check_sort(self.sort)
 
     def __str__(self) -> str:
-        return f"find {_of(self.fields)}{self.collection} where {self.where}"
+        return f"find {_of(self.fields)}{self.collection}{_by(self.sort)} where {self.where}"
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class FindAll(Effect["tuple[Document, ...]"]):
-    """Replies the documents that match, in the order of their ids: numbers, strings by their UTF-8 form, ObjectIds.
+    """Replies the documents that match, in the order of a sort; without one, in the order of their ids.
 
-    The order is that of `in_order`, over ids of all types, in which MongoDB sorts; its `$gt` looks at one type only.
+    The order is that of `tidegate.model.documents.orders`, over values of all types; MongoDB's `$gt` looks at one type only.
 
-    Invariants: 1 <= limit <= FOUND_MAX; there is one id in `after` at most.
+    Invariants: 1 <= limit <= FOUND_MAX; a cursor is one of the sort; what is sorted by is found.
 
     Attributes:
         collection: Where they are.
         where: What they match.
         limit: How many at most, the first ones.
-        after: The id that theirs come after; empty for none.
+        after: The cursor that they come after, which is an id where there is no sort; empty for none.
         fields: Those that they are replied with, besides the id, as far as they are there; None for all.
+        sort: In which order.
     """
 
     collection: str
@@ -225,38 +284,59 @@ class FindAll(Effect["tuple[Document, ...]"]):
     limit: int
     after: tuple[Value, ...] = attrs.field(default=(), eq=exactly)
     fields: Fields | None = None
+    sort: Sort = ()
 
     def __attrs_post_init__(self) -> None:
         _check_query(self.collection, self.where)
         _check_fields(self.fields)
         check_int(self.limit, "a limit", 1, FOUND_MAX)
-        check_type(self.after, tuple, "a tuple of one id or none")
-        if len(self.after) > 1:
+        check_sort(self.sort)
+        check_type(self.after, tuple, "a cursor")
+        if self.after and len(self.after) != len(fields_of(self.sort)):
             raise Misuse(
-                f"{len(self.after)} ids to begin after", todo="give the last one that was found, as in (doc[ID],)"
+                f"{len(self.after)} values to begin after, in an order by {', '.join(map(str, fields_of(self.sort)))}",
+                todo="give the place of the last document that was found, as in cursor(doc, sort), or (doc[ID],)",
             )
-        checked(self.after, "the id to begin after")
+        checked(self.after, "the place to begin after")
+        if self.fields is not None and not {ID, *self.fields}.issuperset(fields_of(self.sort)):
+            raise Misuse(
+                "documents sorted by a field that is not found",
+                why="whoever asks for the next page needs it to say where that begins",
+                todo="name it in fields",
+            )
 
     def __str__(self) -> str:
-        after = "".join(f" after {show(each)}" for each in self.after)
-        return f"find up to {self.limit} of {_of(self.fields)}{self.collection}{after} where {self.where}"
+        after = f" after {', '.join(map(show, self.after))}" if self.after else ""
+        return (
+            f"find up to {self.limit} of {_of(self.fields)}{self.collection}{_by(self.sort)}{after} where {self.where}"
+        )
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class FindOneAndUpdate(Effect["Document | None"]):
-    """Replies the document as it is after the updates, or None if none matched."""
+    """Replies the document as it is after the updates, or None if none matched.
+
+    Attributes:
+        collection: Where it is.
+        where: What it matches.
+        updates: What is changed.
+        sort: The first one of it, where several match; empty for any.
+    """
 
     collection: str
     where: Filter
     updates: tuple[Update, ...]
+    sort: Sort = ()
 
     def __attrs_post_init__(self) -> None:
         _check_query(self.collection, self.where)
         _check_updates(self.updates)
+        check_sort(self.sort)
 
     def __str__(self) -> str:
-        return f"find and update {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
+        changes = ", ".join(map(str, self.updates))
+        return f"find and update {self.collection}{_by(self.sort)} where {self.where}: {changes}"
 
 
 @final
@@ -428,6 +508,14 @@ def check_unique(unique: Unique) -> None:
                 raise Misuse(f"a unique index on {shown(index)}", todo="name each of its fields, once")
 
 
+def check_indexes(indexes: Indexes) -> None:
+    """Raise Misuse unless these are indexes by collection."""
+    check_type(indexes, Mapping, "indexes by collection")
+    for collection, each in indexes.items():
+        check_collection(collection)
+        check_tuple(each, Index, "an index")
+
+
 Operation: TypeAlias = (
     FindOne
     | FindAll
@@ -442,35 +530,43 @@ Operation: TypeAlias = (
 )
 
 
-def find_one(collection: str, *where: Filter, fields: Fields | None = None) -> FindOne:
+def find_one(collection: str, *where: Filter, fields: Fields | None = None, sort: Sort = ()) -> FindOne:
     """Ask for a document that all of the filters match.
 
     Args:
         collection: Where it is.
         where: What it matches.
         fields: Those that it is replied with, besides the id; None for all.
+        sort: The first one of it; empty for any.
     """
-    return FindOne(collection, _together(where), fields)
+    return FindOne(collection, _together(where), fields, sort)
 
 
 def find_all(
-    collection: str, *where: Filter, limit: int, after: tuple[Value, ...] = (), fields: Fields | None = None
+    collection: str,
+    *where: Filter,
+    limit: int,
+    after: tuple[Value, ...] = (),
+    fields: Fields | None = None,
+    sort: Sort = (),
 ) -> FindAll:
-    """Ask for the documents that all of the filters match, in the order of their ids; for all without any.
+    """Ask for the documents that all of the filters match, in the order of a sort, or of their ids; for all without any.
 
     Args:
         collection: Where they are.
         where: What they match.
         limit: How many at most; the reply does not say whether there are more.
-        after: The id that theirs come after, the last one of the reply before; empty for none.
+        after: The cursor that they come after, that of the last one of the reply before, which is its id where there is no
+            sort; empty for none.
         fields: Those that they are replied with, besides the id; None for all.
+        sort: In which order.
     """
-    return FindAll(collection, _together(where or (Exists(ID),)), limit, after, fields)
+    return FindAll(collection, _together(where or (Exists(ID),)), limit, after, fields, sort)
 
 
-def find_one_and_update(collection: str, where: Filter, *updates: Update) -> FindOneAndUpdate:
-    """Ask to update the document that matches, and for what it is afterwards."""
-    return FindOneAndUpdate(collection, where, updates)
+def find_one_and_update(collection: str, where: Filter, *updates: Update, sort: Sort = ()) -> FindOneAndUpdate:
+    """Ask to update the document that matches, the first one of the sort, and for what it is afterwards."""
+    return FindOneAndUpdate(collection, where, updates, sort)
 
 
 def update_one(collection: str, where: Filter, *updates: Update) -> UpdateOne:

@@ -48,13 +48,16 @@ from tidegate.model.documents import (
     ID,
     AllOf,
     AnyOf,
+    Ascending,
     Document,
     Eq,
+    Exists,
     Field,
     Filter,
     In,
     OlderThan,
     Put,
+    Sort,
     Value,
     exactly,
     matches,
@@ -65,6 +68,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import PPM, Duration, Instant
 from tidegate.model.operations import (
     FOUND_MAX,
+    Index,
+    Indexes,
     StoreTime,
     UpdateOne,
     bulk_update,
@@ -257,6 +262,9 @@ async def _send(updates: tuple[UpdateOne, ...]) -> int:
     return await (updates[0] if len(updates) == 1 else bulk_update(*updates))
 
 
+_LONGEST_DUE: Final = (Ascending(NEXT_RUN_AT),)
+
+
 def _due(task: ReactiveTask) -> Filter:
     return AllOf((Eq(TASK, task.name), OlderThan(NEXT_RUN_AT, 0)))
 
@@ -362,6 +370,11 @@ class ReactiveTask:
         check_type(self.polling, PollingBounds, "the bounds of an interval")
         check_type(self.parts, ReactiveTaskParts, "what programs are made of")
 
+    @property
+    def indexes(self) -> Indexes:
+        """What a look for what is due needs: it reads the records that it takes, however many are due or finished."""
+        return {self.records: (Index((Ascending(TASK), *_LONGEST_DUE), Exists(NEXT_RUN_AT)),)}
+
     async def plan_pass(self, keys: tuple[Value, ...], request: str) -> tuple[Value, ...]:
         """Look at these documents, and write down what is to be done.
 
@@ -457,7 +470,7 @@ class ReactiveTask:
         check_name(worker, "a worker")
         check_int(most, "a number of records", 1, FOUND_MAX)
         try:
-            due = await _found(self.records, self.parts.due(self), most)
+            due = await _found(self.records, self.parts.due(self), most, _LONGEST_DUE)
             if not due:
                 return (), (Idle.NOTHING_DUE,)
             aside: tuple[Idle | SetAside, ...] = ()
@@ -818,11 +831,11 @@ class _Beginning:
     run: Run | None
 
 
-async def _found(collection: str, where: Filter, most: int) -> tuple[Document, ...]:
+async def _found(collection: str, where: Filter, most: int, sort: Sort = ()) -> tuple[Document, ...]:
     if most == 1:
-        one = await find_one(collection, where)
+        one = await find_one(collection, where, sort=sort)
         return () if one is None else (one,)
-    return await find_all(collection, where, limit=most)
+    return await find_all(collection, where, limit=most, sort=sort)
 
 
 def _any_of(filters: tuple[Filter, ...]) -> Filter:

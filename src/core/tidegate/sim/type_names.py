@@ -105,8 +105,9 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
 """Fields that were renamed, by what the class is called in a recording of today."""
 ADDED: Final[Mapping[str, Mapping[str, object]]] = {
     "model.Call": {"catches": False},
-    "model.FindAll": {"after": [], "fields": None},
-    "model.FindOne": {"fields": None},
+    "model.FindAll": {"after": [], "fields": None, "sort": []},
+    "model.FindOne": {"fields": None, "sort": []},
+    "model.FindOneAndUpdate": {"sort": []},
     "model.Sleep": {"jitter_ppm": 0},
 }
 """Fields that came later, behind all others, with what was meant without them."""

@@ -16,6 +16,7 @@ Laws
     WO2  Several documents are found in the order of their ids, each that matches, as they are at one time.
     WO3  No write makes a document larger than the real store takes (`tidegate.model.documents.sizes`): it is refused.
     WO4  A write of many documents comes to what its parts come to, in any order, as long as none is refused.
+    WO5  What is found by a sort is the first of all that match, whatever their natural order, and page by page all of them.
 """
 
 from __future__ import annotations
@@ -37,12 +38,17 @@ from tidegate.model.documents import (
     Fields,
     Filter,
     Foreign,
+    Sort,
+    Value,
+    cursor,
     equal,
     equalities,
     in_order,
     matches,
     show,
     size_of,
+    sort_key,
+    sort_key_of,
     updated,
 )
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
@@ -312,18 +318,14 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
         UnknownEffect: the effect has no meaning here, user code (`Call`) included: a scenario gives it one.
     """
     match effect:
-        case FindOne(collection, where, fields):
-            found = _find(world, collection, where)
-            yield world, None if found is None else _part(found, fields)
-        case FindAll(collection, where, limit, begin, fields):
-            keys = world.read(ids(collection))
-            later = (key for key in sorted(keys, key=in_order) if not begin or in_order(key) > in_order(begin[0]))
-            docs = filter(None, (world.read(document(collection, key)) for key in later))
-            matching = (doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
-            yield world, tuple(_part(doc, fields) for doc in islice(matching, limit))
-        case FindOneAndUpdate(collection, where, updates):
-            found = _find(world, collection, where)
+        case FindOne() | FindAll():
             try:
+                yield world, _found(effect, world)
+            except Refused as refused:
+                yield world, refused.fresh()
+        case FindOneAndUpdate(collection, where, updates, sort):
+            try:
+                found = _find(world, collection, where, sort)
                 after = found and _fitting(updated(found, updates, lambda: world.read(CLOCK)), size_max)
                 yield _confirmed(_put(world, collection, after) if after else world), after
             except Refused as refused:
@@ -361,6 +363,26 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
                 f"{effect} has no meaning in this world",
                 todo="give the scenario a meaning for it" + (" (calls=...)" if isinstance(effect, Call) else ""),
             )
+
+
+def _found(effect: FindOne | FindAll, world: World) -> Document | tuple[Document, ...] | None:
+    """What is found.
+
+    Raises:
+        Refused: By no such sort.
+    """
+    collection, where, fields, sort = effect.collection, effect.where, effect.fields, effect.sort
+    if isinstance(effect, FindOne):
+        found = _find(world, collection, where, sort)
+        return None if found is None else _part(found, fields)
+    if sort:
+        docs = iter(_ordered(_matching(world, collection, where), sort, effect.after))
+    else:  # by their ids, so no more are looked at than are found
+        keys = sorted(world.read(ids(collection)), key=in_order)
+        later = (key for key in keys if not effect.after or in_order(key) > in_order(effect.after[0]))
+        read = filter(None, (world.read(document(collection, key)) for key in later))
+        docs = (doc for doc in read if matches(where, doc, lambda: world.read(CLOCK)))
+    return tuple(_part(doc, fields) for doc in islice(docs, effect.limit))
 
 
 def _upserted(effect: UpsertOne, world: World, who: str, size_max: int) -> Outcomes:
@@ -502,8 +524,23 @@ def _elements_of(held: object) -> tuple[object, ...]:
     return (held or (_UNDEFINED,)) if isinstance(held, tuple) else (held,)
 
 
-def _find(world: World, collection: str, where: Filter) -> Document | None:
-    """By id if the filter pins one, else by scanning the collection in natural order."""
+def _ordered(docs: tuple[Document, ...], sort: Sort, after: tuple[Value, ...] = ()) -> list[Document]:
+    """Those behind the cursor, in the order of the sort.
+
+    Raises:
+        Refused: Two fields of the sort are arrays.
+    """
+    begin = sort_key_of(after, sort) if after else None
+    later = [(at, doc) for doc in docs if (at := sort_key(doc, sort)) and (begin is None or at > begin)]
+    if any(sum(isinstance(held, tuple) for held in cursor(doc, sort)) > 1 for _, doc in later):
+        raise Refused("a sort cannot combine two arrays")
+    return [doc for _, doc in sorted(later, key=lambda each: each[0])]
+
+
+def _find(world: World, collection: str, where: Filter, sort: Sort = ()) -> Document | None:
+    """The first of the sort; without one by id if the filter pins one, else by scanning the collection in natural order."""
+    if sort:
+        return next(iter(_ordered(_matching(world, collection, where), sort)), None)
     key = pinned(where)
     for candidate in world.read(ids(collection)) if key is None else (key,):
         doc = world.read(document(collection, candidate))

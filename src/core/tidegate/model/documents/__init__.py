@@ -35,6 +35,7 @@ Modules, in reading order
     bson        values of types that only BSON has, and the numbers of all types
     comparison  `equal`, and `in_order`
     filters     the terms of a filter, and `matches`
+    orders      the terms of a sort, and cursors behind the last document that was found
     updates     the terms of an update, and `updated`
     sizes       how many bytes a document takes, and how many it may
     printing    `show`: the one-line form of any value
@@ -66,6 +67,7 @@ from tidegate.model.documents.filters import (
     matches,
     parts_of,
 )
+from tidegate.model.documents.orders import Ascending, Descending, Sort, cursor, fields_of, sort_key, sort_key_of, total
 from tidegate.model.documents.printing import one_line, show
 from tidegate.model.documents.sizes import SIZE_MAX, size_of
 from tidegate.model.documents.updates import (
@@ -96,9 +98,10 @@ from tidegate.model.documents.value import (
 )
 
 __all__ = [
-    "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "SIZE_MAX", "UPDATES", "Add", "AddToSet", "AllOf", "AnyOf",
-    "Clock", "Contains", "Document", "Eq", "Exists", "Field", "Fields", "Filter", "Foreign", "Ge", "Gt", "In", "Le",
-    "Lt", "Ne", "Not", "NotIn", "OlderThan", "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "V",
-    "Value", "checked", "equal", "equalities", "exactly", "frozen", "has_lone_surrogate", "in_order", "matches",
-    "numeric", "one_line", "parts_of", "show", "size_of", "updated",
+    "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "SIZE_MAX", "UPDATES", "Add", "AddToSet", "AllOf",
+    "AnyOf", "Ascending", "Clock", "Contains", "Descending", "Document", "Eq", "Exists", "Field", "Fields", "Filter",
+    "Foreign", "Ge", "Gt", "In", "Le", "Lt", "Ne", "Not", "NotIn", "OlderThan", "Pull", "Push", "Put", "PutServerTime",
+    "Remove", "Sort", "Update", "V", "Value", "checked", "cursor", "equal", "equalities", "exactly", "fields_of", "frozen",
+    "has_lone_surrogate", "in_order", "matches", "numeric", "one_line", "parts_of", "show", "size_of", "sort_key",
+    "sort_key_of", "total", "updated",
 ]  # fmt: skip

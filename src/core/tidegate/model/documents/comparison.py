@@ -15,7 +15,7 @@ from tidegate.model.documents.value import DEPTH_MAX, Document, Value, checked
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 
-__all__ = ["equal", "in_order"]
+__all__ = ["UNDEFINED", "equal", "in_order", "in_order_whole"]
 
 
 def equal(left: object, right: object) -> bool:
@@ -52,10 +52,12 @@ def _is_nan(value: object) -> bool:
 
 
 _SORTED: Final = (
-    "minKey", "null", "number", "string", "object", "array", "binData", "objectId", "bool", "date", "timestamp", "regex",
-    "javascript", "maxKey",
+    "minKey", "undefined", "null", "number", "string", "object", "array", "binData", "objectId", "bool", "date",
+    "timestamp", "regex", "javascript", "maxKey",
 )  # fmt: skip
 _TYPES: Final = {name: place for place, name in enumerate(_SORTED)}
+UNDEFINED: Final = (_TYPES["undefined"],)
+"""What sorts as the element of an array that has none."""
 
 
 def in_order(value: Value) -> tuple[object, ...]:
@@ -70,6 +72,16 @@ def in_order(value: Value) -> tuple[object, ...]:
     checked(value, "a value that is sorted")
     if isinstance(value, tuple):
         raise Misuse("an array has no place of its own in an order", why="MongoDB sorts it by its least element")
+    return _in_order(value)
+
+
+def in_order_whole(value: Value) -> tuple[object, ...]:
+    """The same of any value: an array is compared as a whole, behind all objects, as inside of another value.
+
+    Raises:
+        Misuse: It cannot stand in a document.
+    """
+    checked(value, "a value that is compared")
     return _in_order(value)
 
 

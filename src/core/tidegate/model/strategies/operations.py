@@ -13,11 +13,14 @@ from tidegate.model.documents import (
     AddToSet,
     AllOf,
     AnyOf,
+    Ascending,
     Contains,
+    Descending,
     Document,
     Eq,
     Exists,
     Field,
+    Fields,
     Filter,
     Foreign,
     Ge,
@@ -34,9 +37,11 @@ from tidegate.model.documents import (
     Put,
     PutServerTime,
     Remove,
+    Sort,
     Update,
     Value,
     equalities,
+    fields_of,
     parts_of,
 )
 from tidegate.model.instants import MINUTE
@@ -56,7 +61,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.strategies.documents import field_names, instants, values
 
-__all__ = ["filters", "inserted", "operations", "updates"]
+__all__ = ["filters", "inserted", "operations", "sorts", "updates"]
 
 _HOUR: Final = 60 * MINUTE
 _YEAR: Final = 365 * 24 * _HOUR
@@ -126,6 +131,15 @@ def updates(value: SearchStrategy[Value] | None = None) -> SearchStrategy[tuple[
     return st.lists(update, min_size=1, max_size=3, unique_by=lambda each: each.field.name).map(tuple)
 
 
+def sorts() -> SearchStrategy[Sort]:
+    """Sorts by up to two fields, and by the id behind them in either direction."""
+    field = st.sampled_from(("a", "b", "c")).map(Field[Any])
+    term = st.one_of(st.builds(Ascending, field), st.builds(Descending, field))
+    terms = st.lists(term, max_size=2, unique_by=lambda each: each.field).map(tuple)
+    last = st.one_of(st.just(()), st.just((Ascending(ID),)), st.just((Descending(ID),)))
+    return st.builds(lambda first, last: (*first, *last), terms, last)
+
+
 def operations(collection: str, value: SearchStrategy[Value] | None = None) -> SearchStrategy[Operation]:
     """Every operation, updates more often than others.
 
@@ -134,11 +148,12 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
         value: What is put, and compared with; any value if it is not given.
     """
     name, where, changes = st.just(collection), filters(value), updates(value)
-    find_and_update = st.builds(FindOneAndUpdate, name, where, changes)
+    sort = st.one_of(st.just(()), sorts())
+    find_and_update = st.builds(FindOneAndUpdate, name, where, changes, sort)
     update = st.builds(UpdateOne, name, where, changes)
     upsert = st.builds(UpsertOne, name, filters(value).filter(_describes_one), changes)
     part = st.none() | st.lists(_FIELDS, max_size=3, unique=True).map(tuple)
-    find = st.builds(FindOne, name, where, part)
+    find = st.builds(FindOne, name, where, part, sort)
     insert = st.builds(InsertOne, name, inserted(values() if value is None else value))
     delete = st.builds(DeleteOne, name, where)
     many = st.one_of(
@@ -146,7 +161,7 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
         st.builds(DeleteMany, name, where),
         st.builds(BulkUpdate, _updates_of_documents(collection, filters(value), changes)),
     )
-    find_all = st.builds(FindAll, name, st.one_of(st.just(Exists(ID)), where), st.integers(1, 4), st.just(()), part)
+    find_all = _pages(collection, st.one_of(st.just(Exists(ID)), where), part, values() if value is None else value)
     return st.one_of(
         find_and_update,
         find_and_update,
@@ -161,6 +176,21 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
         delete,
         many,
     )
+
+
+@st.composite
+def _pages(
+    draw: DrawFn,
+    collection: str,
+    where: SearchStrategy[Filter],
+    part: SearchStrategy[Fields | None],
+    value: SearchStrategy[Value],
+) -> FindAll:
+    """A page, from the beginning or from any place on, whether there is a document or not."""
+    sort, fields = draw(st.one_of(st.just(()), sorts())), draw(part)
+    held = draw(st.tuples(*(value for _ in fields_of(sort)[:-1]), _IDS))
+    wanted = None if fields is None else tuple({*fields, *fields_of(sort)})
+    return FindAll(collection, draw(where), draw(st.integers(1, 4)), draw(st.sampled_from(((), held))), wanted, sort)
 
 
 def _updates_of_documents(
