@@ -68,6 +68,8 @@ PAYLOAD_RACES: Final = _either(12, 200)
 """Payloads that are put by each of those who race for a key: rarer interleavings."""
 MONGO_CODES_STEP: Final = _either(10, 1)
 """Every so many of the codes that MongoDB is made to say."""
+OUTCOMES_STEP: Final = _either(9, 1)
+"""Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(2, 1_000)
 """So many of the commands of each program are made to fail in each way, as far as there are so many."""
 PROGRAM_CUTS_STEP: Final = _either(9, 1)

@@ -5,41 +5,50 @@ the program is told, held against what was done.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Any, Final, TypeAlias
 
 import pytest
-from pymongo import AsyncMongoClient, MongoClient
+from pymongo import AsyncMongoClient, MongoClient, WriteConcern
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
-from tests.length import MONGO_CODES_STEP
+from tests.length import MONGO_CODES_STEP, OUTCOMES_STEP
 
 from tidegate.model.documents import ID, Add, Document, Eq, Field
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.operations import (
     Operation,
+    StoreTime,
+    Unique,
     bulk_update,
     delete_many,
     delete_one,
+    find_all,
+    find_one,
     find_one_and_update,
     insert_one,
     update_many,
     update_one,
     upsert_one,
 )
-from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
+from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
 from tidegate_adapters.mongo import AsyncMongo, Mongo
 from tidegate_adapters.mongo_attempts import Attempts
 from tidegate_adapters.mongo_codes import CODES
 
 Raw: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = type[Failure]
-Ask: TypeAlias = Callable[[str, str, Raw], list[object]]
+Operations: TypeAlias = Mapping[str, Operation | StoreTime]
+Ask: TypeAlias = Callable[..., list[object]]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
 
 COLLECTION: Final = "things"
+INDEXED: Final = "indexed"
+UNIQUE: Final[Unique] = {INDEXED: ((Field[str]("name"),),)}
 COUNT: Final = Field[int]("count")
 COMMANDS: Final = ("findAndModify", "update", "insert", "delete")
 
@@ -56,11 +65,11 @@ WRITES: Final[Mapping[str, Operation]] = {
     "all deleted": delete_many(COLLECTION, Eq(ID, "all deleted")),
     "in bulk": bulk_update(update_one(COLLECTION, Eq(ID, "in bulk"), Add(COUNT, 1))),
 }
+"""By the id of what they write; each once."""
 MANY: Final = ("all updated", "all deleted", "in bulk")
 """Of these a part may have been done before the server says no."""
 ONCE: Final = ("all updated", "all deleted")
 """These the driver never sends again."""
-"""By the id of what they write; each once."""
 
 
 DELETED: Final = ("deleted", "all deleted")
@@ -74,24 +83,29 @@ def done(things: Collection[Raw]) -> set[str]:
     return {key for key in WRITES if (now.get(key) == 1) is not (key in DELETED and key not in now)}
 
 
-def ask_sync(uri: str, database: str, options: Raw) -> list[object]:
-    def ask(effect: Operation) -> object:
+def ask_sync(uri: str, database: str, options: Raw, operations: Operations = WRITES) -> list[object]:
+    def ask(effect: Operation | StoreTime) -> object:
         with MongoClient[Raw](uri, appname=database, **options) as client:
-            return Mongo(client, database)(effect)
+            return Mongo(client, of(effect, database), UNIQUE)(effect)
 
-    with ThreadPoolExecutor(len(WRITES)) as threads:
-        return list(threads.map(ask, WRITES.values()))
+    with ThreadPoolExecutor(len(operations)) as threads:
+        return list(threads.map(ask, operations.values()))
 
 
-def ask_async(uri: str, database: str, options: Raw) -> list[object]:
-    async def ask(effect: Operation) -> object:
+def ask_async(uri: str, database: str, options: Raw, operations: Operations = WRITES) -> list[object]:
+    async def ask(effect: Operation | StoreTime) -> object:
         async with AsyncMongoClient[Raw](uri, appname=database, **options) as client:
-            return await AsyncMongo(client, database)(effect)
+            return await AsyncMongo(client, of(effect, database), UNIQUE)(effect)
 
     async def ask_all() -> list[object]:
-        return await asyncio.gather(*map(ask, WRITES.values()))
+        return await asyncio.gather(*map(ask, operations.values()))
 
     return in_loop(ask_all())
+
+
+def of(effect: Operation | StoreTime, database: str) -> str:
+    """The database that is asked; all ask for the time when they begin, so who asks for nothing else has one of its own."""
+    return f"{database}-t" if isinstance(effect, StoreTime) else database
 
 
 both = pytest.mark.parametrize("ask", [ask_sync, ask_async], ids=["sync", "async"])
@@ -204,6 +218,93 @@ def test_what_is_lost_on_the_way_is_ambiguous_and_done_once_at_most(
 
     assert [type(reply) for reply in replies] == [Ambiguous] * len(WRITES), replies
     assert done(things) == (set(WRITES) if is_done else set())
+
+
+# --- each way of a request, once ----------------------------------------------------------------------------------------
+
+TIMEOUT_MS: Final = 2_000
+LATE_S: Final = 3.0
+PEOPLE: Final = "people"
+OPERATIONS: Final[Operations] = {
+    **WRITES,
+    "read": find_one(PEOPLE, Eq(ID, "read")),
+    "all read": find_all(PEOPLE, Eq(ID, "all read"), limit=5),
+    "told the time": StoreTime(),
+    "indexed": insert_one(INDEXED, Document.of({"_id": "indexed"})),
+}
+COMMAND: Final = {
+    "found": "findAndModify", "updated": "update", "deleted": "delete", "inserted": "insert", "upserted": "findAndModify",
+    "all updated": "update", "all deleted": "delete", "in bulk": "update",
+    "read": "find", "all read": "find", "told the time": "hello", "indexed": "createIndexes",
+}  # fmt: skip
+"""Which command of each operation meets what happens."""
+NEVER_AGAIN: Final = {*ONCE, "told the time", "indexed"}
+"""The driver sends these once, whatever becomes of them."""
+
+LOST: Final = (Action.CUT_REQUEST, Action.HANG_REQUEST, Action.ANSWER)
+"""After these the request is not done."""
+DELAYS: Final = {Action.DELAY_REQUEST: LATE_S, Action.DELAY_REPLY: LATE_S}
+ANSWERS: Final = {
+    Action.ANSWER: command_error(11600, "RetryableWriteError"), Action.AMEND: write_concern_error(91, "RetryableWriteError"),
+}  # fmt: skip
+ANSWERED: Final[Mapping[str, object]] = {
+    **{key: Document.of({"_id": key, "count": 1}) for key in ("found", "upserted")},
+    **dict.fromkeys(("updated", "deleted", "all updated", "all deleted", "in bulk"), 1),
+    **dict.fromkeys(("inserted", "indexed")),
+    "read": Document.of({"_id": "read"}),
+    "all read": (Document.of({"_id": "all read"}),),
+}
+"""The replies; of the time nobody knows."""
+CELLS: Final = [*product(Action, ("sync", "async"), (False, True))]
+"""Each is of all operations at once."""
+
+
+def rule_for(key: str, action: Action, database: str) -> Rule:
+    """What strikes the first request of that operation, and no other."""
+
+    def is_its(body: Body) -> bool:
+        return body["$db"] == database if key == "told the time" else key == "indexed" or f"'{key}'" in repr(body)
+
+    return Rule(COMMAND[key], action, is_its, times=1, seconds=DELAYS.get(action, 0.0), reply=ANSWERS.get(action, {}))
+
+
+def expected(key: str, action: Action, *, retries: bool) -> tuple[type[Failure] | None, bool]:
+    """What the program is told, None for a reply; and whether it is done in the end."""
+    is_mended = retries and key not in NEVER_AGAIN and action is not Action.GARBLE_REPLY
+    if action is Action.FORWARD or is_mended:
+        return None, True
+    if key == "indexed":
+        return NotApplied, False
+    if action is Action.AMEND:
+        return (NotDurable, True) if key in WRITES else (None, True)
+    return Ambiguous, action not in LOST
+
+
+@pytest.mark.parametrize(("action", "how", "retries"), CELLS[::OUTCOMES_STEP], ids=str)
+def test_whatever_becomes_of_a_request_the_program_is_told_and_it_is_done_once_at_most(
+    make_proxy: MakeProxy, things: Collection[Raw], action: Action, how: str, *, retries: bool
+) -> None:
+    """Each way of it, each operation, with each kind of client, with the driver's second attempts and without."""
+    database, ask = things.database.name, ask_sync if how == "sync" else ask_async
+    people = things.database[PEOPLE].with_options(write_concern=WriteConcern("majority"))
+    people.insert_many([{"_id": "read"}, {"_id": "all read"}])
+    proxy = make_proxy(
+        *(rule_for(key, action, f"{database}-t" if key == "told the time" else database) for key in OPERATIONS)
+    )
+    options = {
+        "retryWrites": retries, "retryReads": retries, "socketTimeoutMS": TIMEOUT_MS, "event_listeners": [Attempts()],
+    }  # fmt: skip
+    replies = dict(zip(OPERATIONS, ask(proxy.uri, database, options, OPERATIONS), strict=True))
+    time.sleep(LATE_S - TIMEOUT_MS / 1_000 + 1 if action in DELAYS else 0)  # what is under way arrives
+
+    told = {key: type(reply) if isinstance(reply, Failure) else None for key, reply in replies.items()}
+    meant = {key: expected(key, action, retries=retries) for key in OPERATIONS}
+    assert told == {key: kind for key, (kind, _) in meant.items()}, replies
+    assert done(things) == {key for key in WRITES if meant[key][1]}
+    assert bool(things.database[INDEXED].find_one({"_id": "indexed"})) is meant["indexed"][1]
+    assert all(proxy.count(COMMAND[key], action) for key in OPERATIONS)
+    is_answered = {key for key, kind in told.items() if kind is None}
+    assert {key: replies[key] for key in is_answered} == {key: ANSWERED.get(key, replies[key]) for key in is_answered}
 
 
 UNSAID: Final = {121, 11000, 391}
