@@ -300,6 +300,19 @@ def test_a_deadline_ends_what_would_be_tried_for_ever(pipe: BlackPipe, client: M
     assert isinstance(kit.count("counters", "visits", "t"), Unknown)
 
 
+def test_a_maximum_duration_ends_what_would_be_tried_for_ever(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str
+) -> None:
+    """Of an insert as of a count."""
+    soon = Policy(backoff=Fixed(10 * MILLISECOND), attempts_max=None, elapsed_max=300 * MILLISECOND)
+    kit = Kit(client, database, attrs.evolve(PATIENT, retries=soon, deadline=None, breaker=NEVER_OPEN))
+    assert isinstance(kit.count("counters", "visits", "t"), Done)
+    pipe.obey(CONFLICT, Rule("update", Action.ANSWER, reply=command_error(112)))
+
+    assert isinstance(kit.insert("things", {"_id": 1}), NotDone)
+    assert not isinstance(kit.count("counters", "visits", "u"), Done)
+
+
 def test_a_reply_that_never_comes_costs_one_attempt(pipe: BlackPipe, client: MongoClient[Raw], database: str) -> None:
     """Not the deadline."""
     pipe.obey(Rule("insert", Action.HANG_REPLY, times=2))

@@ -90,7 +90,6 @@ ATTEMPT: Final[Duration] = 5 * SECOND
 DEADLINE: Final[Duration] = 30 * SECOND
 BREAKER: Final = CircuitBreaker(threshold=100, cooldown=SECOND)
 """All calls of many threads fail at once when a primary dies, and the next one is there within seconds."""
-_FOREVER: Final = 10**9
 _INSERT: Final = Call("insert")
 _LOOK: Final = Call("look")
 _DELETE: Final = Call("delete")
@@ -332,10 +331,9 @@ def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
     check_name(key, "a counter")
     _ = token_field(token)
     policy = rules.retries
-    increased = partial(
-        increment, collection, key, token,
-        attempts=policy.attempts_max or _FOREVER, pauses=Pauses(policy.backoff, policy.jitter_ppm),  # type: ignore[arg-type]  # no cron
-    )  # fmt: skip
+    elapsed = None if policy.attempts_max == 1 else policy.elapsed_max
+    pauses = Pauses(policy.backoff, policy.jitter_ppm, elapsed)  # type: ignore[arg-type]  # no cron
+    increased = partial(increment, collection, key, token, attempts=policy.attempts_max, pauses=pauses)
 
     async def there() -> Duplicate:
         return Duplicate.GONE if await find_one(collection, Eq(ID, key)) is None else Duplicate.OWN

@@ -7,23 +7,44 @@ from typing import Protocol, get_args
 import attrs
 import pytest
 from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tidegate.catalogue import shipped
-from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Sleep
+from tidegate.counters.increments import increment
+from tidegate.invocations.admission import Call as Called
+from tidegate.invocations.admission import Control, Rule
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.picker import Picker
+from tidegate.invocations.registration import Registrar
+from tidegate.invocations.settling import RecordMove, settle
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.transition import transition
+from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Now, Program, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, PPM, SECOND
+from tidegate.model.instants import MILLISECOND, PPM, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import FindOneAndUpdate, Operation, StoreTime, UpdateOne
+from tidegate.payloads import uploads
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.tasks import Claim
 from tidegate.retries import pauses as pausing
-from tidegate.retries.backoff import Cron, Exponential, Fixed
+from tidegate.retries.backoff import LONGEST, Cron, Exponential, Fixed, Series
 from tidegate.retries.laws import pauses as laws
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.retries.pauses import PAUSES, Pauses, check_attempts, goes_on, pause
 from tidegate.retries.strategies import pauses as drawn
 from tidegate.retries.strategies.backoff import EachPeriod, attempts, draws
 from tidegate.sim.actors import Process
 from tidegate.sim.automaton import Asking, Returned, resume
 from tidegate.sim.world import World
+from tidegate.triggers.contexts import EventContext
+from tidegate.triggers.evaluator import Evaluator
 
 REQUESTS = (*get_args(Operation), StoreTime)
+
+
+class GoesOn(Protocol):
+    """Does another attempt follow?"""
+
+    def __call__(self, pauses: Pauses, attempts: int | None, made: int, since: Instant | None, /) -> Program[bool]: ...
 
 
 class After(Protocol):
@@ -50,6 +71,30 @@ def check_pa2(after: After) -> None:
     it_is_the_delay_after_so_many()
 
 
+def follows(goes: GoesOn, pauses: Pauses, attempts: int | None, made: int, elapsed: Duration) -> bool:
+    """Whether another attempt follows so long after the first one; it does not before its pause, and nothing waits in vain."""
+    slept: Sleep | None = None
+    program, reply = goes(pauses, attempts, made, Instant(0, WALL)), None
+    while isinstance(status := resume(program, reply), Asking):
+        slept = status.effect if isinstance(status.effect, Sleep) else slept
+        reply = Instant(elapsed, WALL) if isinstance(status.effect, Now) else None
+    assert isinstance(status, Returned)
+    assert slept == (pauses.after(made) if status.value and pauses.after(made).duration else None)
+    return bool(status.value)
+
+
+def check_pa3(goes: GoesOn) -> None:
+    @given(drawn.pauses(), st.none() | st.integers(1, 12), st.integers(1, 12), st.integers(0, 2 * LONGEST))
+    @example(Pauses(Fixed(2), elapsed_max=5), None, 2, 3)
+    @example(Pauses(Fixed(2), elapsed_max=5), None, 2, 4)
+    @example(Pauses(Fixed(0), elapsed_max=5), 3, 3, 0)
+    def attempts_follow_as_long_as_they_may(pauses: Pauses, most: int | None, made: int, elapsed: Duration) -> None:
+        another = follows(goes, pauses, most, made, elapsed)
+        assert laws.goes_on_as_long_as_it_may(pauses, most, made, elapsed, follows=another)
+
+    attempts_follow_as_long_as_they_may()
+
+
 LAWS: Mapping[str, Callable[[After], None]] = {"PA1": check_pa1, "PA2": check_pa2}
 PLANTED: Mapping[str, tuple[str, After]] = {
     "jitter takes all": ("PA1", lambda pauses, made: attrs.evolve(pauses.after(made), jitter_ppm=PPM)),
@@ -57,6 +102,25 @@ PLANTED: Mapping[str, tuple[str, After]] = {
     "always the first delay": ("PA2", lambda pauses, _: pauses.after(1)),
     "all wake together": ("PA2", lambda pauses, made: Sleep(pauses.after(made).duration)),
 }
+
+
+async def forgets_the_time(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
+    del since
+    return await goes_on(pauses, attempts, made, None)
+
+
+async def forgets_the_delay(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
+    if since is not None and pauses.elapsed_max is not None and (await Now()) - since > pauses.elapsed_max:
+        return False
+    return await goes_on(pauses, attempts, made, None)
+
+
+async def one_more(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
+    return await goes_on(pauses, None if attempts is None else attempts + 1, made, since)
+
+
+async def stops_too_soon(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
+    return made != 2 and await goes_on(pauses, attempts, made, since)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -71,6 +135,18 @@ def test_a_planted_pause_breaks_the_law(bug: str) -> None:
     law, after = PLANTED[bug]
     with pytest.raises(AssertionError):
         LAWS[law](after)
+
+
+def test_attempts_follow_within_their_number_and_their_time() -> None:
+    """Law PA3."""
+    check_pa3(goes_on)
+
+
+@pytest.mark.parametrize("planted", [forgets_the_time, forgets_the_delay, one_more, stops_too_soon])
+def test_a_planted_way_to_go_on_breaks_the_law(planted: GoesOn) -> None:
+    """Law PA3."""
+    with pytest.raises(AssertionError):
+        check_pa3(planted)
 
 
 def test_the_default_is_that_of_mongodb_s_drivers() -> None:
@@ -92,6 +168,12 @@ def test_nothing_lies_before_the_first_attempt_nor_where_the_delay_is_nothing() 
         lambda: Pauses(Cron("* * * * *", EachPeriod(1))),  # type: ignore[arg-type]
         lambda: Pauses(Fixed(1), PPM + 1),
         lambda: Pauses(Fixed(1), -1),
+        lambda: Pauses(Fixed(2), elapsed_max=1),
+        lambda: Pauses(Fixed(0), elapsed_max=-1),
+        lambda: check_attempts(0, PAUSES),
+        lambda: check_attempts(True, PAUSES),
+        lambda: check_attempts(None, Pauses(Series((SECOND, 0)))),
+        lambda: check_attempts(8, Fixed(SECOND)),
         lambda: PAUSES.after(0),
     ],
 )
@@ -180,3 +262,73 @@ def test_without_pauses_every_program_asks_again_at_once(
     """So the test above sees the pauses of each."""
     monkeypatch.setattr(pausing.Pauses, "after", lambda *_: Sleep(0))
     assert again_at_once(scenario, who) != []
+
+
+# --- for as long as they may ----------------------------------------------------------------------------------------------
+
+MINUTE_LONG = Pauses(Exponential(100 * MILLISECOND, cap=10 * SECOND), elapsed_max=60 * SECOND)
+CALL = Called("t")
+MOVE = RecordMove("x", StatusRecord("pending", "r", 3), "running", "q")
+CLAIM = Claim("t@x", "w", 1, None, 1, None)
+NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
+    "increment": lambda pauses: increment("counters", "c", "t", attempts=None, pauses=pauses),
+    "put": lambda pauses: uploads.put(stored(pauses), "k", "u", "zlib"),
+    "find": lambda pauses: uploads.find(stored(pauses), "k"),
+    "delete": lambda pauses: uploads.delete(stored(pauses), "k", "u"),
+    "sweep": lambda pauses: uploads.sweep(stored(pauses)),
+    "transition": lambda pauses: transition(
+        "jobs", INVOCATION, "x", "pending", runner="r", request="q", attempts=None, pauses=pauses
+    ),
+    "settle": lambda pauses: settle("jobs", INVOCATION, (MOVE,), runner="r", attempts=None, pauses=pauses),
+    "pick": lambda pauses: Picker(
+        key="x", call=CALL, rule=Rule(Control.TASK), runner="r", request="q", attempts=None, pauses=pauses
+    ).run(),
+    "register": lambda pauses: Registrar(
+        key="x", call=CALL, rule=Rule(Control.TASK), request="q", attempts=None, pauses=pauses
+    ).run(),
+    "notice": lambda pauses: Evaluator(triggers=(), next_after=EachPeriod(1), attempts=None, pauses=pauses).notice(
+        EventContext("e", "e")
+    ),
+    "plan": lambda pauses: task(pauses).plan_pass(("x",), "q"),
+    "renew": lambda pauses: task(pauses).renew("x", CLAIM),
+    "clean up": lambda pauses: task(pauses).clean_up(("x",)),
+}
+"""Every program that tries again until it knows, with any number of attempts."""
+
+
+def stored(pauses: Pauses) -> uploads.PayloadStore:
+    return uploads.PayloadStore("payloads", "chunks", attempts=None, pauses=pauses)
+
+
+def task(pauses: Pauses) -> ReactiveTask:
+    return ReactiveTask(name="t", source="docs", attempts=None, pauses=pauses)
+
+
+def begun(program: Program[object], requests: int) -> list[Duration]:
+    """When it asks a store that is out of reach, each time for a second, until it ends or has asked that often."""
+    now, asked = 0, list[Duration]()
+    reply: object = None
+    calls = {"whole": b"payload", "facts": (7, "digest")}
+    while isinstance(status := resume(program, reply), Asking) and len(asked) < requests:
+        effect = status.effect
+        if isinstance(effect, Now):
+            reply = Instant(now, WALL)
+        elif isinstance(effect, Sleep):
+            now, reply = now + effect.duration, None
+        elif isinstance(effect, Call):
+            reply = calls[effect.name]
+        else:
+            asked.append(now)
+            now, reply = now + SECOND, NotApplied("no server")
+    program.close()
+    return asked
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_program_tries_as_long_as_it_may(name: str) -> None:
+    """Law PA3, of every program: within a minute, and no further; or for ever, until the store is back."""
+    within = begun(NAMES[name](MINUTE_LONG), 300)
+
+    assert 8 < len(within) < 300
+    assert 60 * SECOND - 11 * SECOND < within[-1] <= 60 * SECOND
+    assert len(begun(NAMES[name](PAUSES), 300)) == 300

@@ -44,8 +44,8 @@ from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import UpdateOne, check_collection, find_one
-from tidegate.model.values import check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.model.values import check_name, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = ["ATTEMPTS", "IncrementOutcome", "IncrementParts", "Unsettled", "increment", "sweep", "swept"]
 
@@ -66,11 +66,13 @@ class Unsettled:
 IncrementOutcome: TypeAlias = Counted | Full | Forgotten | Unsettled
 
 
-async def _send(update: UpdateOne, attempts: int, pauses: Pauses) -> bool:
+async def _send(update: UpdateOne, attempts: int | None, pauses: Pauses) -> bool:
     """Whether an update was applied, for good. False says nothing: look again."""
+    since = await begins(pauses)
     tries = 0
-    while tries < attempts:
-        await pause(pauses, tries)
+    while True:
+        if not await goes_on(pauses, attempts, tries, since):
+            break
         tries += 1
         try:
             matched = await update
@@ -95,7 +97,7 @@ class IncrementParts:
     decide: Callable[[Counter, Increment, int], IncrementVerdict] = counter.decide_increment
     first_step: Callable[[str, str, str, int], UpdateOne] = counter.first_step
     second_step: Callable[[str, str, str, int], UpdateOne] = counter.second_step
-    send: Callable[[UpdateOne, int, Pauses], Program[bool]] = _send
+    send: Callable[[UpdateOne, int | None, Pauses], Program[bool]] = _send
     swept: Callable[[str, str, Counter], tuple[UpdateOne, ...]] = swept
 
 
@@ -108,7 +110,7 @@ async def increment(
     token: str,
     parts: IncrementParts = _RIGHT,
     *,
-    attempts: int = ATTEMPTS,
+    attempts: int | None = ATTEMPTS,
     pauses: Pauses = PAUSES,
     tokens_max: int = TOKENS_MAX,
 ) -> IncrementOutcome:
@@ -119,7 +121,7 @@ async def increment(
         key: The counter's id; its record is there (`new_counter`).
         token: An id used for this increment only.
         parts: The steps that it is made of.
-        attempts: How often to look before giving up.
+        attempts: How often to look before giving up; None for any number.
         pauses: How long it waits before it looks again, or sends a step again.
         tokens_max: From how many tokens on the record is full.
 
@@ -133,12 +135,13 @@ async def increment(
     check_collection(collection)
     check_name(key, "a counter")
     check_type(parts, IncrementParts, "the parts of an increment")
-    check_int(attempts, "a number of attempts", 1)
-    check_type(pauses, Pauses, "what lies between attempts")
+    check_attempts(attempts, pauses)
     known = Increment(token)
+    since = await begins(pauses)
     attempt = 0
-    while attempt < attempts:
-        await pause(pauses, attempt)
+    while True:
+        if not await goes_on(pauses, attempts, attempt, since):
+            break
         attempt += 1
         try:
             record = await find_one(collection, Eq(ID, key))

@@ -47,7 +47,7 @@ from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.operations import check_collection, find_one
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
     "ATTEMPTS", "PARTS", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "PickerParts",
@@ -111,7 +111,7 @@ class Picker:
         at_most: How many of the set may run at once.
         reroute: Whether it goes back to the queue if it is refused; else it ends.
         records, places: The collections.
-        attempts: How often to try before giving up.
+        attempts: How often to try before giving up; None for any number.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
@@ -125,7 +125,7 @@ class Picker:
     reroute: bool = False
     records: str = "invocations"
     places: str = "places"
-    attempts: int = ATTEMPTS
+    attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
     parts: PickerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
@@ -137,8 +137,7 @@ class Picker:
         check_name(self.request, "a request")
         check_int(self.at_most, "a number of places", 1)
         check_type(self.reroute, bool, "whether it is rerouted")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_attempts(self.attempts, self.pauses)
         check_collection(self.records)
         check_collection(self.places)
         check_type(self.parts, PickerParts, "the parts of a picker")
@@ -146,9 +145,11 @@ class Picker:
     async def run(self) -> PickOutcome:
         """The program."""
         places = reservation_id(Purpose.RUNNING, self.rule, self.call)
+        since = await begins(self.pauses)
         attempt = 0
-        while attempt < self.attempts:
-            await pause(self.pauses, attempt)
+        while True:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
+                break
             attempt += 1
             try:
                 record = await _record(self, self.key)

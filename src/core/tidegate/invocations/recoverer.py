@@ -41,7 +41,7 @@ from tidegate.model.operations import check_collection, find_all
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.retries.pauses import PAUSES, Pauses
+from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
 from tidegate.services.members import SEEN, beat, everybody, membership_of
 from tidegate.services.membership import Membership
 
@@ -124,7 +124,7 @@ class Recoverer:
         dead_after: After how much silence a member is presumed dead, in microseconds.
         patience: How long is too long.
         records, messages, members: The collections.
-        attempts: How often to ask for each step.
+        attempts: How often to ask for each step; None for any number.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
@@ -135,7 +135,7 @@ class Recoverer:
     records: str = "invocations"
     messages: str = "messages"
     members: str = "members"
-    attempts: int = ATTEMPTS
+    attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
     parts: RecovererParts = attrs.field(factory=lambda: PARTS, repr=False)
 
@@ -143,8 +143,7 @@ class Recoverer:
         check_name(self.me, "a member")
         check_int(self.dead_after, "a time of silence in microseconds", 1)
         check_type(self.patience, Patience, "a patience")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_attempts(self.attempts, self.pauses)
         for collection in (self.records, self.messages, self.members):
             check_collection(collection)
         check_type(self.parts, RecovererParts, "the parts of a recoverer")

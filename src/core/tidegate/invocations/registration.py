@@ -50,8 +50,8 @@ from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.operations import StoreTime, check_collection, find_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.model.values import check_name, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
     "ORIGIN", "PARTS", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationAdmission",
@@ -118,7 +118,7 @@ class Registrar:
         request: An id used for this command only.
         origin: Where the call comes from, stored with it; nothing is decided by it.
         records, places, calls: The collections.
-        attempts: How often to try before giving up.
+        attempts: How often to try before giving up; None for any number.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
@@ -132,7 +132,7 @@ class Registrar:
     records: str = "invocations"
     places: str = "places"
     calls: str = "calls"
-    attempts: int = _ATTEMPTS
+    attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
     parts: RegistrarParts = attrs.field(factory=lambda: PARTS, repr=False)
 
@@ -143,8 +143,7 @@ class Registrar:
         check_name(self.request, "a request")
         check_type(self.must_agree, bool, "whether calls must agree")
         check_type(self.origin, Document, "where a call comes from")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_attempts(self.attempts, self.pauses)
         check_collection(self.records)
         check_collection(self.places)
         check_collection(self.calls)
@@ -153,9 +152,11 @@ class Registrar:
     async def run(self) -> RegistrationOutcome:
         """The program."""
         places = reservation_id(Purpose.REGISTRATION, self.rule, self.call)
+        since = await begins(self.pauses)
         attempt = 0
-        while attempt < self.attempts:
-            await pause(self.pauses, attempt)
+        while True:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
+                break
             attempt += 1
             try:
                 await self._store_call()

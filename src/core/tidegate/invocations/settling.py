@@ -47,7 +47,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = ["RecordMove", "Settling", "settle"]
 
@@ -94,7 +94,7 @@ class Settling:
         table: The rules.
         moves: Which, and where to.
         runner: Who asks; None where nobody in particular does.
-        attempts: How often to ask before giving up.
+        attempts: How often to ask before giving up; None for any number.
         pauses: How long it waits in between.
     """
 
@@ -102,7 +102,7 @@ class Settling:
     table: StatusTable
     moves: tuple[RecordMove, ...]
     runner: str | None
-    attempts: int = ATTEMPTS
+    attempts: int | None = ATTEMPTS
     pauses: Pauses = attrs.field(default=PAUSES, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
@@ -115,17 +115,18 @@ class Settling:
             raise Misuse(f"two moves of one record: {shown(min(twice))}", todo="settle one after the other")
         if self.runner is not None:
             check_name(self.runner, "a runner")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_attempts(self.attempts, self.pauses)
 
     async def run(self) -> tuple[TransitionOutcome, ...]:
         """The program; it answers in the order of the moves."""
         answers, left = self._decided()
         sent = False  # whether a request of ours may have been applied
-        for attempt in range(1, self.attempts + 1):
-            if not left:
+        since = await begins(self.pauses)
+        attempt = 0
+        while left:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
                 break
-            await pause(self.pauses, attempt - 1)
+            attempt += 1
             matched: int | None = None
             try:
                 matched = await self._bulk(left)
@@ -147,7 +148,7 @@ class Settling:
             except Refused as refused:
                 return self._in_order(answers, ((move, Unknown(attempt, refused.reason)) for move, _ in left))
             answers, left = _learned(answers, left, found, attempt)
-        return self._in_order(answers, ((move, self._given_up(move, sent=sent)) for move, _ in left))
+        return self._in_order(answers, ((move, _given_up(move, attempt, sent=sent)) for move, _ in left))
 
     def _decided(self) -> tuple[_Answers, _Left]:
         """What the rules deny, and what is to be carried out."""
@@ -177,10 +178,11 @@ class Settling:
         answers = {**dict(known), **{move.key: answer for move, answer in more}}
         return tuple(answers[move.key] for move in self.moves)
 
-    def _given_up(self, move: RecordMove, *, sent: bool) -> GaveUp | Unknown:
-        if sent:
-            return Unknown(self.attempts, "no reply to the last attempt")
-        return GaveUp(self.attempts, move.expected, None)
+
+def _given_up(move: RecordMove, attempts: int, *, sent: bool) -> GaveUp | Unknown:
+    if sent:
+        return Unknown(attempts, "no reply to the last attempt")
+    return GaveUp(attempts, move.expected, None)
 
 
 def _learned(answers: _Answers, left: _Left, found: tuple[Document, ...], attempt: int) -> tuple[_Answers, _Left]:
@@ -216,7 +218,7 @@ async def settle(
     moves: tuple[RecordMove, ...],
     *,
     runner: str | None,
-    attempts: int = ATTEMPTS,
+    attempts: int | None = ATTEMPTS,
     pauses: Pauses = PAUSES,
 ) -> tuple[TransitionOutcome, ...]:
     """Move many records, each at most once, and answer what became of each.
@@ -226,7 +228,7 @@ async def settle(
         table: The rules.
         moves: Which records, as the caller knows them, and where to; as many as one bulk takes (`UPDATES_MAX`).
         runner: Who asks; None where nobody in particular does.
-        attempts: How often to ask before giving up.
+        attempts: How often to ask before giving up; None for any number.
         pauses: How long it waits in between.
 
     Returns:

@@ -59,8 +59,8 @@ from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, check_collection, find_one, update_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.model.values import check_name, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
     "ATTEMPTS", "PARTS", "GaveUp", "Granted", "Outdated", "Transition", "TransitionOutcome", "TransitionParts",
@@ -150,7 +150,7 @@ class Transition:
         target: The status to enter.
         runner: Who asks; None where nobody in particular does.
         request: An id used for this command only.
-        attempts: How often to ask before giving up.
+        attempts: How often to ask before giving up; None for any number.
         expected: The one record to move, where the command was decided on it, or moved it last; None for whatever is
             there. It is read where it is no longer that one, and not before.
         pauses: How long it waits in between.
@@ -163,7 +163,7 @@ class Transition:
     target: str
     runner: str | None
     request: str
-    attempts: int = ATTEMPTS
+    attempts: int | None = ATTEMPTS
     expected: StatusRecord | None = None
     pauses: Pauses = attrs.field(default=PAUSES, kw_only=True)
     parts: TransitionParts = attrs.field(factory=lambda: PARTS, repr=False)
@@ -172,8 +172,7 @@ class Transition:
         check_collection(self.collection)
         check_name(self.key, "a record")
         check_name(self.request, "a request")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_attempts(self.attempts, self.pauses)
         check_type(self.expected, (StatusRecord, NoneType), "a record or None")
         check_type(self.parts, TransitionParts, "the parts of a transition")
         check_type(self.table, StatusTable, "a table of statuses")
@@ -187,11 +186,12 @@ class Transition:
         sent: Accepted | None = None  # what was decided by a request of ours that may have been applied
         expected: StatusRecord | None = None
         actual: StatusRecord | None = None
-        attempt = 0
-        while attempt <= self.attempts:  # after the last attempt comes one more look at what became of it
-            await pause(self.pauses, attempt)
+        attempt, made, since = 0, 0, await begins(self.pauses)
+        while True:
+            if not await goes_on(self.pauses, self._looks, attempt, since):
+                break
             attempt += 1
-            made = min(attempt, self.attempts)
+            made = attempt if self.attempts is None else min(attempt, self.attempts)
             unread, known = known, None
             if unread is None:
                 try:
@@ -211,10 +211,9 @@ class Transition:
                         sent = None
                     case _:
                         pass  # it may still arrive: the same again cannot count twice
-            if attempt > self.attempts:
+            if attempt > made:
                 break
-            expected = unread or actual
-            verdict = self.parts.decide(self, expected)
+            verdict = self.parts.decide(self, expected := unread or actual)
             if not isinstance(verdict, Accepted):
                 return verdict
             if missed:
@@ -236,8 +235,13 @@ class Transition:
             if unread is not None:
                 attempt, missed = 0, True  # it is another record, as a look will show
         if sent is not None:
-            return Unknown(self.attempts, "no reply to the last attempt")
-        return GaveUp(self.attempts, expected, actual)
+            return Unknown(made, "no reply to the last attempt")
+        return GaveUp(made, expected, actual)
+
+    @property
+    def _looks(self) -> int | None:
+        """How often it looks: after the last attempt comes one more look at what became of it."""
+        return None if self.attempts is None else self.attempts + 1
 
     async def _look(self, sent: Accepted | None) -> tuple[StatusRecord | None, RequestOutcome | None]:
         """The record as it is, and what became of the request that was sent, if one was."""
@@ -312,7 +316,7 @@ async def transition(
     *,
     runner: str | None,
     request: str,
-    attempts: int = ATTEMPTS,
+    attempts: int | None = ATTEMPTS,
     pauses: Pauses = PAUSES,
 ) -> TransitionOutcome:
     """Move a record to another status, at most once, and answer what became of it.
@@ -324,7 +328,7 @@ async def transition(
         target: The status to enter.
         runner: Who asks; None where nobody in particular does.
         request: An id used for this command only.
-        attempts: How often to ask before giving up.
+        attempts: How often to ask before giving up; None for any number.
         pauses: How long it waits in between.
 
     Returns:

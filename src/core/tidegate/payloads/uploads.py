@@ -67,7 +67,7 @@ from tidegate.payloads.upload_records import (
     upload_of,
     upload_record_of,
 )
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
     "Abandoned", "Absent", "Deleted", "PayloadStore", "PutOutcome", "Replaced", "Stored", "Swept",
@@ -183,14 +183,15 @@ class PayloadStore:
     Attributes:
         records: The collection of the records, one a key.
         chunks: That of the chunks.
-        attempts: How often to try each step before giving up; of a sweep, each record and each upload is one.
+        attempts: How often to try each step before giving up; None for any number. Of a sweep, each record and each upload is
+            one.
         pauses: How long to wait in between.
         parts: The steps that the programs are made of.
     """
 
     records: str
     chunks: str
-    attempts: int = _ATTEMPTS
+    attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
     parts: UploadParts = UploadParts()
 
@@ -199,8 +200,7 @@ class PayloadStore:
         check_collection(self.chunks)
         if self.records == self.chunks:
             raise Misuse("records and chunks in one collection", todo="name two")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_attempts(self.attempts, self.pauses)
         check_type(self.parts, UploadParts, "the parts of a program")
 
 
@@ -277,9 +277,11 @@ async def _made(store: PayloadStore, key: str) -> UploadRecord | Damaged:
 
 async def _announced(store: PayloadStore, key: str, upload: str) -> Damaged | Unanswered | None:
     """None once it is."""
+    since = await begins(store.pauses)
     attempt = 0
-    while attempt < store.attempts:
-        await pause(store.pauses, attempt)
+    while True:
+        if not await goes_on(store.pauses, store.attempts, attempt, since):
+            break
         attempt += 1
         try:
             record = await _made(store, key)
@@ -294,9 +296,11 @@ async def _announced(store: PayloadStore, key: str, upload: str) -> Damaged | Un
 
 async def _kept(store: PayloadStore, key: str, upload: str, chunk: Document) -> Abandoned | Unanswered | None:
     """None once the chunk is there, and the upload announced still."""
+    since = await begins(store.pauses)
     attempt = 0
-    while attempt < store.attempts:
-        await pause(store.pauses, attempt)
+    while True:
+        if not await goes_on(store.pauses, store.attempts, attempt, since):
+            break
         attempt += 1
         try:
             is_there = await store.parts.insert(store.chunks, chunk)
@@ -312,9 +316,11 @@ async def _kept(store: PayloadStore, key: str, upload: str, chunk: Document) -> 
 async def _switched(store: PayloadStore, key: str, upload: str, payload: Found | None) -> PutOutcome | Absent:
     """Switch a payload in; `Absent` where nothing is to be in, and nothing is."""
     sent: UploadRecord | None = None  # what the last switch was decided on
+    since = await begins(store.pauses)
     attempt = 0
-    while attempt < store.attempts:
-        await pause(store.pauses, attempt)
+    while True:
+        if not await goes_on(store.pauses, store.attempts, attempt, since):
+            break
         attempt += 1
         try:
             record = await (_looked if payload is None else _made)(store, key)
@@ -362,9 +368,11 @@ async def find(store: PayloadStore, key: str) -> Found | Absent | Damaged | Unan
     """
     check_type(store, PayloadStore, "a store of payloads")
     check_name(key, "a payload")
+    since = await begins(store.pauses)
     attempt = 0
-    while attempt < store.attempts:
-        await pause(store.pauses, attempt)
+    while True:
+        if not await goes_on(store.pauses, store.attempts, attempt, since):
+            break
         attempt += 1
         try:
             found = await find_one(store.records, Eq(ID, key))
@@ -398,9 +406,11 @@ async def read(store: PayloadStore, key: str, content: Content, number: int) -> 
     check_type(store, PayloadStore, "a store of payloads")
     check_type(content, Content, "a content")
     check_int(number, "the number of a chunk", 0, content.chunks - 1)
+    since = await begins(store.pauses)
     attempt = 0
-    while attempt < store.attempts:
-        await pause(store.pauses, attempt)
+    while True:
+        if not await goes_on(store.pauses, store.attempts, attempt, since):
+            break
         attempt += 1
         try:
             found = await find_one(store.chunks, Eq(ID, chunk_id(content.upload, number)))
@@ -420,9 +430,11 @@ async def get(store: PayloadStore, key: str) -> Content | Absent | Replaced | Da
         Refused: The store said no, definitely.
     """
     check_type(store, PayloadStore, "a store of payloads")
+    since = await begins(store.pauses)
     attempt = 0
-    while attempt < store.attempts:
-        await pause(store.pauses, attempt)
+    while True:
+        if not await goes_on(store.pauses, store.attempts, attempt, since):
+            break
         attempt += 1
         found = await find(store, key)
         if not isinstance(found, Found):
@@ -465,17 +477,19 @@ async def sweep(store: PayloadStore, age: Duration = KEPT_FOR) -> Swept | Unansw
     abandoned = removed = attempt = 0
     record: tuple[str, ...] = ()  # up to where it is done
     chunk: tuple[str, ...] = ()
-    while attempt < store.attempts:
-        await pause(store.pauses, attempt)
+    since = await begins(store.pauses)
+    while True:
+        if not await goes_on(store.pauses, store.attempts, attempt, since):
+            break
         attempt += 1
         try:
             while page := await find_all(store.records, are_abandoned(age), limit=_PAGE, after=record, fields=FACTS):
                 for found in page:
                     abandoned += await _undone(store, found, age)
-                    record, attempt = (needed(found, _ID),), 0
+                    record, attempt, since = (needed(found, _ID),), 0, await begins(store.pauses)
             while page := await find_all(store.chunks, limit=1, after=chunk, fields=(KEY,)):
                 removed += await _removed(store, page[0], age)
-                chunk, attempt = (end_of(upload_of(needed(page[0], _ID))),), 0
+                chunk, attempt, since = (end_of(upload_of(needed(page[0], _ID))),), 0, await begins(store.pauses)
         except (Ambiguous, NotApplied, NotDurable):
             continue
         return Swept(abandoned, removed)

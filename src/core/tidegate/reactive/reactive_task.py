@@ -121,7 +121,7 @@ from tidegate.reactive.tasks import (
     claim_of,
 )
 from tidegate.retries import backoff
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
 __all__ = [
@@ -337,7 +337,7 @@ class ReactiveTask:
         rules: How it is run.
         policy: When a run that failed is tried again.
         cleaning: When records go.
-        attempts: How often each write is tried.
+        attempts: How often each write is tried; None for any number.
         pauses: How long it waits in between.
         polling: How often `work` looks for what is due.
         parts: What the programs are made of.
@@ -351,7 +351,7 @@ class ReactiveTask:
     rules: tasks.TaskRules = attrs.field(factory=tasks.TaskRules)
     policy: backoff.Policy = attrs.field(factory=backoff.Policy)
     cleaning: orphans.CleanUp = attrs.field(factory=orphans.CleanUp)
-    attempts: int = _ATTEMPTS
+    attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
     polling: PollingBounds = attrs.field(factory=PollingBounds)
     parts: ReactiveTaskParts = attrs.field(default=PARTS, repr=False)
@@ -365,8 +365,7 @@ class ReactiveTask:
         check_type(self.rules, tasks.TaskRules, "how a task is run")
         check_type(self.policy, backoff.Policy, "a policy")
         check_type(self.cleaning, orphans.CleanUp, "when records go")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_attempts(self.attempts, self.pauses)
         check_type(self.polling, PollingBounds, "the bounds of an interval")
         check_type(self.parts, ReactiveTaskParts, "what programs are made of")
 
@@ -532,8 +531,12 @@ class ReactiveTask:
         unwritten: tuple[Value, ...] = ()
         for start in range(0, len(once), FOUND_MAX):
             left = once[start : start + FOUND_MAX]
-            for attempt in range(self.attempts):
-                await pause(self.pauses, attempt)
+            since = await begins(self.pauses)
+            attempt = 0
+            while True:
+                if not await goes_on(self.pauses, self.attempts, attempt, since):
+                    break
+                attempt += 1
                 try:
                     left = await self._look(left, request)
                 except (Ambiguous, NotApplied, NotDurable):
@@ -622,10 +625,12 @@ class ReactiveTask:
         known: tuple[TaskRecord | None, ...]
         is_known = True
         ending: tuple[Value, ...] = ()  # requests of ours to end these may still arrive, while a handler would run
-        for attempt in range(self.attempts):
-            if not left:
+        since = await begins(self.pauses)
+        attempt = 0
+        while left:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
                 break
-            await pause(self.pauses, attempt)
+            attempt += 1
             keys = tuple(key for key, _, _ in left)
             try:
                 known = tuple(record for _, _, record in left) if is_known else await self._records(keys)
@@ -678,12 +683,14 @@ class ReactiveTask:
         settled: tuple[Why | WhyNot | None, ...] = (None,) * len(runs)
         left = tuple(range(len(runs)))
         known: tuple[TaskRecord | None, ...] = () if renews else tuple(record for _, _, record, _ in runs)
-        for attempt in range(self.attempts):
-            if not left:
+        since = await begins(self.pauses)
+        attempt = 0
+        while left:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
                 break
-            await pause(self.pauses, attempt)
+            attempt += 1
             try:
-                if attempt or renews:
+                if attempt > 1 or renews:
                     known = await self._records(tuple(runs[at][0] for at in left))
                 now = await self.parts.now()
                 verdicts = tuple(

@@ -68,7 +68,7 @@ from tidegate.model.operations import (
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_callable, check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.services.atomic_service import (
     Assigned,
     AtomicService,
@@ -218,7 +218,7 @@ class ServiceRunner:
         dead_after: After how much silence a runner is presumed dead, in microseconds.
         members, gates, history: The collections.
         keep: How long and how many rows of the history are kept.
-        insisting: How often to ask for what must be done before giving up.
+        insisting: How often to ask for what must be done before giving up; None for any number.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
@@ -235,7 +235,7 @@ class ServiceRunner:
     gates: str = "gates"
     history: str = "executions"
     keep: Retention = attrs.field(factory=Retention)
-    insisting: int = _INSISTING
+    insisting: int | None = _INSISTING
     pauses: Pauses = PAUSES
     parts: ServiceRunnerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
@@ -247,8 +247,7 @@ class ServiceRunner:
         check_int(self.pause, "a pause in microseconds", 0)
         check_int(self.least, "what has to be left in microseconds", 0)
         check_int(self.dead_after, "a time of silence in microseconds", 1)
-        check_int(self.insisting, "a number of attempts", 1)
-        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_attempts(self.insisting, self.pauses)
         check_callable(self.work, "the work of a run")
         check_type(self.keep, Retention, "how long rows are kept")
         for collection in (self.members, self.gates, self.history):
@@ -308,9 +307,11 @@ class ServiceRunner:
 
     async def _entered(self, run: AtomicServiceRun, live: tuple[str, ...]) -> ServiceOutcome:
         """Enter the gate, work, and leave it."""
+        since = await begins(self.pauses)
         attempt = 0
-        while attempt < self.insisting:
-            await pause(self.pauses, attempt)
+        while True:
+            if not await goes_on(self.pauses, self.insisting, attempt, since):
+                break
             attempt += 1
             try:
                 record = await find_one(self.gates, Eq(ID, self.key))
@@ -406,10 +407,12 @@ def _unchanged(key: str, gate: Gate) -> Filter:
 
 
 async def _insist(runner: ServiceRunner, row: Execution, token: int) -> None:
+    since = await begins(runner.pauses)
     attempt = 0
     is_recorded = False
-    while attempt < runner.insisting:
-        await pause(runner.pauses, attempt)
+    while True:
+        if not await goes_on(runner.pauses, runner.insisting, attempt, since):
+            break
         attempt += 1
         try:
             if not is_recorded:

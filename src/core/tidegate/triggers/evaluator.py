@@ -53,8 +53,8 @@ from tidegate.model.instants import Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, check_collection, delete_one, find_one, update_one
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, pause
+from tidegate.model.values import check_callable, check_name, check_tuple, check_type
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.schedule import (
     Broken,
     Due,
@@ -176,7 +176,7 @@ class Evaluator:
         occurrences, cells, runs, invocations, places, calls: The collections.
         claims: How runs are claimed.
         keep: How long and how many runs are kept.
-        attempts: How often each write is tried.
+        attempts: How often each write is tried; None for any number.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
@@ -192,7 +192,7 @@ class Evaluator:
     calls: str = "calls"
     claims: Claims = attrs.field(factory=Claims)
     keep: Retention = HISTORY
-    attempts: int = ATTEMPTS
+    attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
     parts: EvaluatorParts = attrs.field(factory=lambda: PARTS, repr=False)
 
@@ -211,8 +211,7 @@ class Evaluator:
             check_collection(name)
         check_type(self.claims, Claims, "how runs are claimed")
         check_type(self.keep, Retention, "how long runs are kept")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_type(self.pauses, Pauses, "what lies between attempts")
+        check_attempts(self.attempts, self.pauses)
         check_type(self.parts, EvaluatorParts, "the parts of an evaluator")
 
     @property
@@ -234,8 +233,12 @@ class Evaluator:
             Refused: The store said no, definitely: what happened is too large for a document, for one.
         """
         unknown: tuple[tuple[str, str], ...] = ()
-        for attempt in range(self.attempts):
-            await pause(self.pauses, attempt)
+        since = await begins(self.pauses)
+        attempt = 0
+        while True:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
+                break
+            attempt += 1
             try:
                 seen = await StoreTime()
                 found = noticed(self.conditions, context, seen)
@@ -363,8 +366,12 @@ class Evaluator:
         await self.parts.settle(self, run, reasons)
 
     async def _claimed(self, wanted: Firing, by: str) -> TriggerRun | None:
-        for attempt in range(self.attempts):
-            await pause(self.pauses, attempt)
+        since = await begins(self.pauses)
+        attempt = 0
+        while True:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
+                break
+            attempt += 1
             try:
                 found = await find_one(self.runs, Eq(ID, wanted.id))
                 now = await StoreTime()
@@ -455,8 +462,12 @@ async def _invoke(evaluator: Evaluator, run: TriggerRun, trigger: Trigger, argum
 
 
 async def _settle(evaluator: Evaluator, claimed: TriggerRun, reasons: tuple[str, ...]) -> None:
-    for attempt in range(evaluator.attempts):
-        await pause(evaluator.pauses, attempt)
+    since = await begins(evaluator.pauses)
+    attempt = 0
+    while True:
+        if not await goes_on(evaluator.pauses, evaluator.attempts, attempt, since):
+            break
+        attempt += 1
         found = await find_one(evaluator.runs, Eq(ID, claimed.id))
         if found is None:
             return

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tidegate.model.instants import Duration
+from tidegate.retries.backoff import LONGEST, Delays, delay_after
 from tidegate.retries.pauses import Pauses
 from tidegate.retries.strategies.backoff import delaying, draws
 
@@ -12,5 +14,10 @@ __all__ = ["pauses"]
 
 
 def pauses() -> SearchStrategy[Pauses]:
-    """What lies between attempts: nothing, the same each time, ever more."""
-    return st.builds(Pauses, delaying(), draws())
+    """What lies between attempts: nothing, the same each time, ever more; for ever, or as long as the first delay and more."""
+    return st.builds(_pauses, delaying(), draws(), st.one_of(st.none(), st.integers(0, LONGEST)))
+
+
+def _pauses(delays: Delays, jitter_ppm: int, more: Duration | None) -> Pauses:
+    first = delay_after(delays, 1)
+    return Pauses(delays, jitter_ppm, None if more is None else min(first + more, LONGEST))
