@@ -207,7 +207,9 @@ def test_attempts_that_fail_are_logged_by_how_many_there_were(drive: Drive, capl
     assert drive(persistent(3), lambda _: next(replies)) == "at last"
     assert logged(caplog) == [
         ("DEBUG", "persistent: Call has failed (1): NotApplied(a)"),
+        ("DEBUG", "persistent: goes on after a sleep 1 us"),
         ("WARNING", "persistent: Call has failed (2): Ambiguous(b)"),
+        ("WARNING", "persistent: goes on after a sleep 1 us"),
     ]
 
     caplog.clear()

@@ -9,6 +9,7 @@ import inspect
 import os
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -768,14 +769,37 @@ def test_a_replica_set_is_connected_to(mongod: MongoServer, connected: Callable[
 
 @pytest.mark.parametrize(
     ("option", "deadlines"),
-    [("", (None, 20)), ("&timeoutMS=7000", (7, None)), ("&socketTimeoutMS=7000", (None, 7))],
+    [
+        ("", (None, 20, 20)),
+        ("&timeoutMS=7000", (7, None, None)),
+        ("&socketTimeoutMS=7000", (None, 7, 20)),
+        ("&waitQueueTimeoutMS=7000", (None, 20, 7)),
+    ],
 )
 def test_there_is_a_deadline_unless_the_uri_sets_one(
-    mongod: MongoServer, option: str, deadlines: tuple[float | None, float | None]
+    mongod: MongoServer, option: str, deadlines: tuple[float | None, ...]
 ) -> None:
-    """The driver would wait for ever for a reply."""
+    """The driver would wait for ever for a reply, and for a connection of its pool."""
     with connect(mongod.uri + option) as client:
-        assert (client.options.timeout, client.options.pool_options.socket_timeout) == deadlines
+        pool = client.options.pool_options
+        assert (client.options.timeout, pool.socket_timeout, pool.wait_queue_timeout) == deadlines
+
+
+def test_who_gets_no_connection_has_done_nothing(make_proxy: MakeProxy, database: str) -> None:
+    """A pool of one, whose connection waits for a reply."""
+    proxy = make_proxy(Rule("find", Action.HANG_REPLY))
+    with connect(f"{proxy.uri}&maxPoolSize=1&waitQueueTimeoutMS=100&socketTimeoutMS=3000&retryReads=false") as client:
+        store = Mongo(client, database)
+        holder = threading.Thread(target=store, args=(find_one("things", Eq(ID, "x")),))
+        holder.start()
+        wait_until(lambda: proxy.count("find", Action.HANG_REPLY) == 1, "a reply that hangs")
+
+        reply = store(INCREMENT)
+
+        assert isinstance(reply, NotApplied)
+        assert reply.reason == "nothing was sent: no connection (WaitQueueTimeoutError)"
+        assert proxy.count("findAndModify", Action.FORWARD) == 0
+        holder.join()
 
 
 @pytest.mark.mongo

@@ -13,8 +13,8 @@ So a cancellation, Ctrl-C or an error in user code is never swallowed, whatever 
 blocks would like to ask for more on the way out, nobody answers: what was asked last may have been done or not, and
 that is for the next life to find out, as after a crash.
 
-Of each run, the first attempt that fails is logged at the level debug, later ones as warnings, and a run that ends after an
-attempt that has failed as an error, for it has given up. What is refused is an answer, and is not logged. A line names the
+Of each run, the first attempt that fails is logged at the level debug, later ones as warnings, each with how long the program
+waited before it went on, and a run that ends after an attempt that has failed as an error, for it has given up. What is refused is an answer, and is not logged. A line names the
 program, the kind of effect and what the handler said of it, and shows no values.
 
 Handlers are chosen by the type of the effect:
@@ -142,14 +142,19 @@ class _Attempts:
         self._failed, self._is_last = 0, False
 
     def note(self, asked: Effect[object], reply: object) -> None:
-        """Logs what has failed on the way."""
-        if not isinstance(reply, Failure):
+        """Logs what has failed on the way, and how long it waited before it went on."""
+        if isinstance(asked, Sleep) and self._is_last:
+            _LOG.log(self._level, "%s: goes on after a %s", self._program, asked)
+        elif not isinstance(reply, Failure):
             self._is_last = self._is_last and type(asked) in _ALWAYS
         elif not isinstance(reply, Refused):
             self._is_last, self._failed = True, self._failed + 1
-            level = logging.DEBUG if self._failed == 1 else logging.WARNING
             what = self._program, type(asked).__name__, self._failed, reply
-            _LOG.log(level, "%s: %s has failed (%d): %s", *what)
+            _LOG.log(self._level, "%s: %s has failed (%d): %s", *what)
+
+    @property
+    def _level(self) -> int:
+        return logging.DEBUG if self._failed == 1 else logging.WARNING
 
     def end(self, error: BaseException | None = None) -> None:
         """Logs that a run has given up: not where it was stopped, as by a cancellation."""

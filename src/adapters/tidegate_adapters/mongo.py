@@ -129,7 +129,8 @@ _DURABLE: Final = WriteConcern("majority", j=True)
 _SETTLED: Final = ReadConcern("majority")
 _AT_ONE_TIME: Final = ReadConcern("snapshot")
 REPLY_MS: Final = 20_000
-"""How long a reply may take where the URI sets no deadline: the driver would wait for ever."""
+"""How long a reply may take, and a connection of the pool be waited for, where the URI sets no deadline: the driver would wait
+for ever."""
 CHECK_SECONDS: Final = 5.0
 
 
@@ -618,7 +619,7 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
         uri: As MongoDB writes it: `mongodb://host:port/?replicaSet=name`.
 
     Returns:
-        The client. Unless the URI sets a deadline, it waits `REPLY_MS` for a reply.
+        The client. Unless the URI sets a deadline, it waits `REPLY_MS` for a reply, and for a connection of its pool.
 
     Raises:
         TidegateError: The URI or an option in it cannot be used, no server answers within `CHECK_SECONDS`, it does not let us
@@ -657,6 +658,8 @@ def _strictly(kind: Callable[..., C], uri: str) -> C:
     settings: dict[str, Any] = {}
     if not has("(socket)?timeoutMS"):
         settings["socketTimeoutMS"] = REPLY_MS
+    if not has("(waitQueue)?timeoutMS"):
+        settings["waitQueueTimeoutMS"] = REPLY_MS
     if has("tlsCertificateKeyFile") and not has("tlsCertificateKeyFilePassword"):
         settings["tlsCertificateKeyFilePassword"] = _NO_PASSWORD
     with warnings.catch_warnings():

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from decimal import Decimal
 from typing import Final, TypeAlias, TypeVar, cast, final
@@ -19,18 +19,20 @@ from tidegate.invocations.array_push_lock import (
     TRANSITION_LOCK,
     UNREADABLE,
     ArrayPushLock,
+    ClaimedRecord,
     NoRecord,
     RaceCondition,
     Written,
     claim_time,
     claimed,
     is_stale,
+    left_of,
 )
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws import array_push_lock as laws
 from tidegate.invocations.status import NotAllowed, NotOwner
 from tidegate.leases.scenarios.small_lock import count, small_lock
-from tidegate.model.documents import Document, Eq, Pull, Push, Put, PutServerTime
+from tidegate.model.documents import AllOf, Contains, Document, Eq, Pull, Push, Put, PutServerTime
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
@@ -572,3 +574,58 @@ def test_the_small_lock_excludes() -> None:
 
     assert explore(scenario).verdict is Verdict.COMPLETE
     assert explore(rushing).law == "at most one is inside"
+
+
+# --- work of one's own under it -----------------------------------------------------------------------------------------
+
+OWN: Final = ClaimedRecord(RECORDS, "x", "me", attempts=3)
+GUARDED: Final = update_one(RECORDS, AllOf((ME, Contains(TRANSITION_LOCK, mine()))), Pull(TRANSITION_LOCK, mine()))
+
+
+def test_only_one_s_own_claim_is_pulled_in_the_end() -> None:
+    """And where it is gone, that is said."""
+    assert outcome(OWN.release(mine()), (GUARDED, 1)) is True
+    assert outcome(OWN.release(mine()), (GUARDED, 0)) is False
+
+
+@pytest.mark.parametrize("failure", [Ambiguous("no reply"), NotApplied("not sent"), NotDurable("no majority")])
+def test_a_release_without_an_answer_is_asked_for_again(failure: Failure) -> None:
+    """That it is gone by then says nothing, for it may be one's own doing; in the end it is left to the threshold."""
+    assert outcome(OWN.release(mine()), (GUARDED, failure), waits(50), (GUARDED, 0)) is True
+    again = [(GUARDED, failure), waits(50), (GUARDED, failure), waits(100), (GUARDED, failure)]
+    assert outcome(OWN.release(mine()), *again) is True
+
+
+@given(st.integers(0, 60 * SECOND), st.integers(-SECOND, 60 * SECOND), st.integers(0, 60 * SECOND))
+@example(5 * SECOND, 4 * SECOND - 1, SECOND)
+@example(5 * SECOND, 4 * SECOND, SECOND)
+def test_a_holder_stops_a_margin_before_others_think_it_dead(stale: Duration, old: Duration, margin: Duration) -> None:
+    """Law AL5 needs no clock; this is how late a holder may be, or how far apart clocks, before two work."""
+    claim = age("me", old)
+    left = left_of(claim, NOW, stale=stale, margin=margin)
+
+    assert left == 0 or not is_stale(claim, NOW + (left + margin), stale)
+    assert left == max(0, stale - margin - max(0, old))
+    assert left_of("no time", NOW, stale=stale, margin=margin) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: ClaimedRecord("", "x", "me"),
+        lambda: ClaimedRecord(RECORDS, "", "me"),
+        lambda: ClaimedRecord(RECORDS, "x", ""),
+        lambda: ClaimedRecord(RECORDS, "x", "me", 0),
+        lambda: ClaimedRecord(RECORDS, "x", "me", backoff=-1),
+        lambda: ClaimedRecord(RECORDS, "x", "me", stale=-1),
+        lambda: OWN.guarded(""),
+        lambda: OWN.guarded(mine()),
+        lambda: left_of(mine(), NOW, stale=-1, margin=0),
+        lambda: left_of(mine(), NOW, stale=0, margin=-1),
+        lambda: left_of(mine(), 5, stale=0, margin=0),  # type: ignore[arg-type]
+    ],
+)
+def test_what_means_nothing_is_misuse(wrong: Callable[[], object]) -> None:
+    """At construction, or at the call."""
+    with pytest.raises(Misuse):
+        wrong()

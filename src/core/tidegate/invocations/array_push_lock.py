@@ -11,6 +11,9 @@ can move the same records. The claims stand in the array `transition_lock` of th
     5  Holding it: read the record, decide, and write status and owner, filtered by nothing but the id.
     6  In the end clear the whole array, whoever is in it.
 
+Whoever does work of its own under this lock takes it (`ClaimedRecord.take`), writes with its claim in the filter (`guarded`),
+and pulls nothing but its claim in the end (`release`): others, who follow the protocol, see no difference.
+
 What it promises holds as long as nobody stalls beyond the threshold, no request is late and all clocks agree. Nobody:
 that holders are quick is not enough, for a waiter that stalls judges a claim by an old reading.
 
@@ -19,13 +22,16 @@ Laws
     AL2  a finished record is not overwritten.
     AL3  a claim stands at most once.
     AL4  at rest no claim remains.
+    AL5  what is written under a claim (`guarded`) is refused once the claim is gone: of what was read and written under the
+         lock nothing is overwritten, whoever stalls and whatever clocks show.
 
 Known not to work (the simulator shows each in a shortest run; `tidegate.invocations.transition` has none of these faults):
     - a holder that stalls beyond the threshold loses the lock without noticing, and writes all the same (AL1, AL2);
     - a waiter that stalls between steps 2 and 3 finds the claim that it has read old, and clears the array, although its
       holder has long been gone and another holds the lock, each of them for a moment only (AL1);
     - a lost reply to the push makes the claim stand twice (AL3);
-    - a push that arrives late leaves a claim that nobody will pull (AL4);
+    - a push that arrives late leaves a claim that nobody will pull (AL4), and if it is that of one who still works, what that
+      one writes is not refused (AL5);
     - steps 3 and 6 clear claims of others, which may be holders;
     - the clocks of two machines are compared.
 """
@@ -33,21 +39,24 @@ Known not to work (the simulator shows each in a shortest run; `tidegate.invocat
 from __future__ import annotations
 
 import re
-from typing import Final, TypeAlias, final
+from collections.abc import Callable
+from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
-from tidegate.model.documents import Eq, Field, Filter, Pull, Push, Put, PutServerTime
-from tidegate.model.effects import Ambiguous, Failure, Note, Now, Sleep
+from tidegate.model.documents import AllOf, Contains, Eq, Field, Filter, Pull, Push, Put, PutServerTime, Update
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Note, Now, Program, Sleep
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
-from tidegate.model.operations import check_collection, find_one, update_one
+from tidegate.model.operations import UpdateOne, check_collection, find_one, update_one
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = [
     "ATTEMPTS", "HOLDS", "INVOCATION_ID", "RUNNER", "STALE", "STATUS", "TIMESTAMP", "TRANSITION_LOCK", "UNREADABLE",
-    "ArrayPushLock", "LockedOutcome", "NoRecord", "RaceCondition", "Written", "claim_time", "claimed", "is_stale",
+    "ArrayPushLock", "ClaimedRecord", "LockedOutcome", "NoRecord", "RaceCondition", "Written", "claim_time", "claimed", "is_stale", "left_of",
 ]  # fmt: skip
+
+T = TypeVar("T")
 
 TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")
 STATUS: Final = Field[str]("status")
@@ -93,6 +102,109 @@ LockedOutcome: TypeAlias = Written | Denied | NoRecord | RaceCondition
 
 @final
 @attrs.frozen
+class ClaimedRecord:
+    """The lock of one record. Invariants: the request id is used once; 1 <= attempts; 0 <= backoff, stale.
+
+    Attributes:
+        collection: Where the records are; they are found by their field `invocation_id`.
+        key: The record's id.
+        request: The id that the claims are made of.
+        attempts: How often to try.
+        backoff: How long to wait after the first attempt, in microseconds; twice as long after each further one.
+        stale: From which age on a claim is thought to be a dead one's, in microseconds.
+    """
+
+    collection: str
+    key: str
+    request: str
+    attempts: int = ATTEMPTS
+    backoff: Duration = _BACKOFF
+    stale: Duration = STALE
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_name(self.key, "a record")
+        check_name(self.request, "a request")
+        check_int(self.attempts, "a number of attempts", 1)
+        check_int(self.backoff, "a backoff", 0)
+        check_int(self.stale, "a stale threshold", 0)
+
+    async def take(self, then: Callable[[str], Program[T]]) -> T | NoRecord | RaceCondition:
+        """Take the lock, and go on under the claim that is held: a program. Steps 1 to 4.
+
+        Args:
+            then: What follows, given the claim; it leaves the lock in the end.
+        """
+        for attempt in range(self.attempts):
+            claim = claimed(f"{self.request}-{attempt}", await Now())
+            await self._push(claim)
+            record = await find_one(self.collection, self.me)
+            if record is None:
+                return NoRecord()
+            claims = record.get(TRANSITION_LOCK) or ()
+            if claims and claims[0] == claim:
+                return await then(claim)
+            await update_one(self.collection, self.me, Pull(TRANSITION_LOCK, claim))
+            if claims and await self._is_stale(claims[0]):
+                await self.clear()
+            if attempt + 1 < self.attempts:
+                await Sleep(self.backoff << attempt)  # twice as long each time
+        record = await find_one(self.collection, self.me)
+        return NoRecord() if record is None else RaceCondition(self.attempts, record.get(STATUS) or "")
+
+    @property
+    def me(self) -> Filter:
+        """The record."""
+        return Eq(INVOCATION_ID, self.key)
+
+    def guarded(self, claim: str, *updates: Update) -> UpdateOne:
+        """An update under a claim: it replies 0 if the claim is gone, or the record.
+
+        Args:
+            claim: What is held.
+            updates: What is written; not the array of the claims.
+        """
+        check_name(claim, "a claim")
+        return update_one(self.collection, AllOf((self.me, Contains(TRANSITION_LOCK, claim))), *updates)
+
+    async def release(self, claim: str) -> bool:
+        """Pull one's own claim, and no other: a program.
+
+        Returns:
+            False if it was gone: somebody has taken the lock. Without an answer it is left to the threshold.
+        """
+        is_asked = False
+        for attempt in range(self.attempts):
+            try:
+                return await self.guarded(claim, Pull(TRANSITION_LOCK, claim)) > 0 or is_asked
+            except (Ambiguous, NotApplied, NotDurable):
+                is_asked = True  # and may have been done
+            if attempt + 1 < self.attempts:
+                await Sleep(self.backoff << attempt)
+        return True
+
+    def clear(self) -> UpdateOne:
+        """Clear the whole array, whoever is in it."""
+        return update_one(self.collection, self.me, Put(TRANSITION_LOCK, ()))
+
+    async def _push(self, claim: str) -> None:
+        """Push the claim; once more if the reply is lost."""
+        try:
+            await update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim))
+        except Ambiguous:
+            pass
+        else:
+            return
+        await update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim))
+
+    async def _is_stale(self, claim: str) -> bool:
+        if claim_time(claim) is None:
+            await Note(UNREADABLE, claim)
+        return is_stale(claim, await Now(), self.stale)
+
+
+@final
+@attrs.frozen
 class ArrayPushLock:
     """One command: `runner` wants the record `key` to be in the status `target`.
 
@@ -121,54 +233,20 @@ class ArrayPushLock:
     stale: Duration = STALE
 
     def __attrs_post_init__(self) -> None:
-        check_collection(self.collection)
-        check_name(self.key, "a record")
-        check_name(self.request, "a request")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_int(self.backoff, "a backoff", 0)
-        check_int(self.stale, "a stale threshold", 0)
+        _ = self._lock
         decide_transition(self.table, None, self.target, self.runner)  # checks the table, the target and the runner
+
+    @property
+    def _lock(self) -> ClaimedRecord:
+        return ClaimedRecord(self.collection, self.key, self.request, self.attempts, self.backoff, self.stale)
 
     async def run(self) -> LockedOutcome:
         """The program."""
-        for attempt in range(self.attempts):
-            claim = claimed(f"{self.request}-{attempt}", await Now())
-            await self._push(claim)
-            record = await find_one(self.collection, self._me)
-            if record is None:
-                return NoRecord()
-            claims = record.get(TRANSITION_LOCK) or ()
-            if claims and claims[0] == claim:
-                return await self._holding()
-            await update_one(self.collection, self._me, Pull(TRANSITION_LOCK, claim))
-            if claims and await self._is_stale(claims[0]):
-                await self._clear()
-            if attempt + 1 < self.attempts:
-                await Sleep(self.backoff << attempt)  # twice as long each time
-        record = await find_one(self.collection, self._me)
-        return NoRecord() if record is None else RaceCondition(self.attempts, record[STATUS])
+        return await self._lock.take(self._holding)
 
-    @property
-    def _me(self) -> Filter:
-        return Eq(INVOCATION_ID, self.key)
-
-    async def _push(self, claim: str) -> None:
-        """Push the claim; once more if the reply is lost."""
-        try:
-            await update_one(self.collection, self._me, Push(TRANSITION_LOCK, claim))
-        except Ambiguous:
-            pass
-        else:
-            return
-        await update_one(self.collection, self._me, Push(TRANSITION_LOCK, claim))
-
-    async def _is_stale(self, claim: str) -> bool:
-        if claim_time(claim) is None:
-            await Note(UNREADABLE, claim)
-        return is_stale(claim, await Now(), self.stale)
-
-    async def _holding(self) -> LockedOutcome:
+    async def _holding(self, claim: str) -> LockedOutcome:
         """Decide and write; clear the array in the end, also after a failure."""
+        del claim  # what the protocol writes says nothing of it
         await Note(HOLDS, value=True)
         failure: Exception | None = None
         outcome: LockedOutcome = NoRecord()
@@ -177,13 +255,13 @@ class ArrayPushLock:
         except Exception as failed:  # noqa: BLE001  step 6 comes in every case; the failure is raised again
             failure = failed.fresh() if isinstance(failed, Failure) else failed
         await Note(HOLDS, value=False)
-        await self._clear()
+        await self._lock.clear()
         if failure is not None:
             raise failure
         return outcome
 
     async def _write(self) -> LockedOutcome:
-        record = await find_one(self.collection, self._me)
+        record = await find_one(self.collection, self._lock.me)
         if record is None:
             return NoRecord()
         verdict = decide_transition(
@@ -192,12 +270,13 @@ class ArrayPushLock:
         if not isinstance(verdict, Accepted):
             return verdict
         await update_one(
-            self.collection, self._me, Put(STATUS, verdict.status), Put(RUNNER, verdict.owner), PutServerTime(TIMESTAMP)
+            self.collection,
+            self._lock.me,
+            Put(STATUS, verdict.status),
+            Put(RUNNER, verdict.owner),
+            PutServerTime(TIMESTAMP),
         )
         return Written(verdict.status, verdict.owner)
-
-    async def _clear(self) -> None:
-        await update_one(self.collection, self._me, Put(TRANSITION_LOCK, ()))
 
 
 def claimed(claim_id: str, now: Instant) -> str:
@@ -226,3 +305,19 @@ def is_stale(claim: str, now: Instant, threshold: Duration) -> bool:
     check_int(threshold, "a stale threshold", 0)
     since = claim_time(claim)
     return since is None or now - since > threshold
+
+
+def left_of(claim: str, now: Instant, *, stale: Duration, margin: Duration) -> Duration:
+    """For how long a holder may go on: until a margin before others think it dead; 0 for a claim without a time.
+
+    Args:
+        claim: What is held.
+        now: The time by the clock that the claim was made by.
+        stale: From which age on others think its owner dead, in microseconds.
+        margin: How much sooner it stops, in microseconds.
+    """
+    check_type(now, Instant, "the time")
+    check_int(stale, "a stale threshold", 0)
+    check_int(margin, "a margin", 0)
+    since = claim_time(claim)
+    return 0 if since is None else max(0, stale - margin - max(0, now - since))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tidegate.invocations.status import StatusTable
 
-__all__ = ["at_most_one_holds", "claims_stand_once", "finished_stays"]
+__all__ = ["at_most_one_holds", "claims_stand_once", "finished_stays", "none_is_overwritten"]
 
 
 def at_most_one_holds(holders: Iterable[str]) -> bool:
@@ -22,3 +22,8 @@ def finished_stays(table: StatusTable, before: str, after: str) -> bool:
 def claims_stand_once(claims: Sequence[str]) -> bool:
     """Law AL3: a claim stands at most once."""
     return len(set(claims)) == len(claims)
+
+
+def none_is_overwritten(count: int, counted: int) -> bool:
+    """Law AL5: of a record that all count in under the lock, the count is at least what is known to have been counted."""
+    return count >= counted

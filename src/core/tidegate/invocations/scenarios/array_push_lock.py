@@ -4,13 +4,16 @@ What is wrong with it otherwise: `tidegate.invocations.specimens.array_push_lock
 cancellation, or a request that is not sent, not done, not confirmed or late, a claim remains, and after a reply that is lost,
 or a request that comes twice, one stands twice. A record is running under one runner,
 several of whose processes want to end it: one says retry, the others finish it.
+
+Where each writes with its claim in the filter, nothing is overwritten whoever stalls: `array_push_lock.guarded`, in which
+processes count in the record that they lock, by a read and a write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -23,14 +26,15 @@ from tidegate.invocations.array_push_lock import (
     STATUS,
     TRANSITION_LOCK,
     ArrayPushLock,
+    ClaimedRecord,
     LockedOutcome,
     claimed,
 )
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.model.documents import Document, Eq, Push, Put
+from tidegate.model.documents import Document, Eq, Field, Push, Put
 from tidegate.model.effects import Now, Sleep
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
-from tidegate.model.operations import find_one, update_one
+from tidegate.model.operations import UpdateOne, find_one, update_one
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.clocks import HOST, Host
@@ -39,7 +43,10 @@ from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, notes, world_with
 
-__all__ = ["ALONE", "FINAL", "NONE_LEFT", "NO_STALL", "ONCE", "SCENARIOS", "array_push_lock", "waiter"]
+__all__ = [
+    "ALONE", "COUNT", "COUNTED", "FINAL", "HERE", "NONE_LEFT", "NO_STALL", "ONCE", "SCENARIOS", "Writes", "array_push_lock",
+    "guarded", "waiter",
+]  # fmt: skip
 
 RECORDS: Final = "invocations"
 KEY: Final = "x"
@@ -49,6 +56,8 @@ ALONE: Final = "at most one holds the lock"
 FINAL: Final = "a finished record is not overwritten"
 ONCE: Final = "a claim stands at most once"
 NONE_LEFT: Final = "at rest no claim remains"
+COUNTED: Final = "what was written under the lock is not overwritten"
+COUNT: Final = Field[int]("count")
 
 NO_STALL: Final = Clock(quantum=200 * MILLISECOND, moves=4)
 """Long enough for every backoff, and far from the stale threshold."""
@@ -179,11 +188,70 @@ def waiter() -> Scenario:
     )
 
 
+STRIKES: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.CANCELLED)
+"""Not a request that is late, or comes twice: a claim that comes back guards nothing."""
+
+Writes: TypeAlias = Callable[[ClaimedRecord, str, int], UpdateOne]
+"""The write of a count under a claim."""
+
+
+def under_the_claim(lock: ClaimedRecord, claim: str, counted: int) -> UpdateOne:
+    return lock.guarded(claim, Put(COUNT, counted))
+
+
+async def counts(lock: ClaimedRecord, write: Writes) -> bool:
+    """Whether one more was counted, by a read and a write under the lock."""
+
+    async def work(claim: str) -> bool:
+        found = await find_one(RECORDS, HERE)
+        is_counted = found is not None and await write(lock, claim, found[COUNT] + 1) > 0
+        await lock.release(claim)
+        return is_counted
+
+    return await lock.take(work) is True
+
+
+def guarded(write: Writes = under_the_claim, *, runners: int = 2, moves: int = 3) -> Scenario:
+    """Processes that count in the record that they lock, and stall wherever they like.
+
+    Args:
+        write: How each writes under its claim.
+        runners: How many they are.
+        moves: How often time passes.
+    """
+    names = ("a", "b", "c")[:runners]
+    programs = {who: partial(counts, ClaimedRecord(RECORDS, KEY, who, attempts=2), write) for who in names}
+
+    def counted(state: State) -> bool:
+        known = sum(state.status(who) == Returned(value=True) for who in names)
+        return laws.array_push_lock.none_is_overwritten(record(state)[COUNT], known)
+
+    return Scenario(
+        name="array_push_lock.guarded",
+        summary="who writes with its claim in the filter overwrites nothing, whoever stalls",
+        world=world_with({RECORDS: (RUNNING.put(COUNT, 0),)}),
+        actors=(*(Process(who, factory(programs[who]), STRIKES) for who in names), Network()),
+        budget=1,
+        clock=Clock(quantum=3 * SECOND, moves=moves),
+        always={COUNTED: counted},
+        sometimes={
+            "all count": lambda state: record(state)[COUNT] == runners,
+            "one has lost the lock": lambda state: Returned(value=False) in map(state.status, names),
+        },
+    )
+
+
 SCENARIOS: Final = (
     Shipped(
         "array_push_lock",
         array_push_lock,
         thorough=partial(array_push_lock, runners=3),
         large=partial(array_push_lock, runners=3, clock=attrs.evolve(NO_STALL, moves=12)),
+    ),
+    Shipped(
+        "array_push_lock.guarded",
+        guarded,
+        thorough=partial(guarded, moves=4),
+        large=partial(guarded, runners=3, moves=6),
     ),
 )

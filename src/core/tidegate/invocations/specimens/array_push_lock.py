@@ -12,19 +12,24 @@ from typing import Final
 
 import attrs
 
+from tidegate.invocations.array_push_lock import ClaimedRecord
 from tidegate.invocations.scenarios.array_push_lock import (
     ALONE,
+    COUNT,
+    COUNTED,
     FINAL,
+    HERE,
     NO_STALL,
     NONE_LEFT,
     ONCE,
     array_push_lock,
+    guarded,
     waiter,
 )
-from tidegate.model.documents import Push
+from tidegate.model.documents import Push, Put
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
-from tidegate.model.operations import UpdateOne
+from tidegate.model.operations import UpdateOne, update_one
 from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock
@@ -38,6 +43,12 @@ STALLS: Final = Clock(quantum=3 * SECOND, moves=3)
 
 def is_pushing(effect: Effect[object]) -> bool:
     return isinstance(effect, UpdateOne) and isinstance(effect.updates[0], Push)
+
+
+def writes_without_its_claim(lock: ClaimedRecord, claim: str, counted: int) -> UpdateOne:
+    """By the id alone, as the protocol has it."""
+    del claim
+    return update_one(lock.collection, HERE, Put(COUNT, counted))
 
 
 def wrong(
@@ -109,5 +120,12 @@ SPECIMENS: Final = (
         NONE_LEFT,
         "pynenc-mongo gives up after 0.3 s, and a claim counts for five: all transitions in between raise.",
         loses=Fault.CRASH_BEFORE,
+    ),
+    Specimen(
+        "array_push_lock.unguarded",
+        partial(guarded, writes_without_its_claim),
+        COUNTED,
+        NOT_FENCED,
+        of="array_push_lock.guarded",
     ),
 )

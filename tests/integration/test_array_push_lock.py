@@ -1,0 +1,275 @@
+"""The array-push lock around a block on a real MongoDB, beside others who follow its protocol by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+import attrs
+import pytest
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.collection import Collection
+from tests.integration.mongo_loop import in_loop
+
+from tidegate.invocations.array_push_lock import INVOCATION_ID, STALE, ArrayPushLock, Written
+from tidegate.invocations.invocation import INVOCATION, PENDING
+from tidegate.model.documents import Document, Eq, Field, Put
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.operations import find_one
+from tidegate_adapters.array_push_lock import LockBusy, LockLost, array_push_lock, array_push_lock_async
+from tidegate_adapters.driver import choosing, documents, local, run
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.mongo import AsyncMongo, Mongo
+
+Raw = dict[str, Any]
+RECORDS: Final = "invocations"
+COUNT: Final = Field[int]("count")
+SHORT: Final[dict[str, Any]] = {"stale": SECOND, "margin": 300 * MILLISECOND}
+
+
+@attrs.define
+class Other:
+    """A service that follows the protocol by hand, as pynenc-mongo does.
+
+    Attributes:
+        records: The collection.
+        claim: What it pushes.
+    """
+
+    records: Collection[Raw]
+    claim: str = ""
+
+    def push(self, age: float = 0) -> bool:
+        """Whether its claim is the first one."""
+        self.claim = f"other:{time.time() - age:.6f}"
+        self.records.update_one({"invocation_id": "x"}, {"$push": {"transition_lock": self.claim}})
+        return self.claims[0] == self.claim
+
+    def pull(self) -> None:
+        self.records.update_one({"invocation_id": "x"}, {"$pull": {"transition_lock": self.claim}})
+
+    def clear(self) -> None:
+        self.records.update_one({"invocation_id": "x"}, {"$set": {"transition_lock": []}})
+
+    @property
+    def claims(self) -> list[str]:
+        found = self.records.find_one({"invocation_id": "x"})
+        assert found is not None
+        claims: list[str] = found["transition_lock"]
+        return claims
+
+
+@pytest.fixture
+def client(mongodb: str) -> Iterator[MongoClient[Raw]]:
+    with MongoClient[Raw](mongodb) as client:
+        yield client
+
+
+@pytest.fixture
+def other(client: MongoClient[Raw], database: str) -> Other:
+    """Beside a record without claims."""
+    records = client[database][RECORDS]
+    records.insert_one(
+        {
+            "_id": 1,
+            "invocation_id": "x",
+            "status": "registered",
+            "status_runner_id": None,
+            "transition_lock": [],
+            "count": 0,
+        }
+    )
+    return Other(records)
+
+
+def test_threads_count_under_the_lock(client: MongoClient[Raw], database: str, other: Other) -> None:
+    """One after the other, by a read and a write: none is lost, and no claim remains."""
+    store, counted = Mongo(client, database), list[object]()
+
+    def work() -> None:
+        with array_push_lock(store, RECORDS, "x", attempts=9) as held:
+            held.check()
+            found = store(find_one(RECORDS, Eq(INVOCATION_ID, "x")))
+            assert isinstance(found, Document)
+            time.sleep(0.02)
+            counted.append(store(held.guarded(Put(COUNT, found[COUNT] + 1))))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+
+    found = other.records.find_one({})
+    assert found is not None
+    assert counted == [1] * 4
+    assert (found["count"], found["transition_lock"]) == (4, [])
+
+
+def test_others_of_the_protocol_and_we_wait_for_each_other(
+    client: MongoClient[Raw], database: str, other: Other
+) -> None:
+    """Who is first holds it; a claim that is stale is cleared; and the program that moves a record waits as well."""
+    store = Mongo(client, database)
+    with array_push_lock(store, RECORDS, "x") as held:
+        assert not other.push()
+        assert other.claims == [held.claim, other.claim]
+        other.pull()
+        assert held.left <= STALE - SECOND
+    assert other.push()
+    with (
+        pytest.raises(LockBusy, match="another was first at each of 2 attempts"),
+        array_push_lock(store, RECORDS, "x", attempts=2),
+    ):
+        raise AssertionError("two hold it")
+    assert other.claims == [other.claim]
+    other.clear()
+    assert other.push(age=60)
+    with array_push_lock(store, RECORDS, "x"):
+        assert other.claim not in other.claims
+    moved = run(ArrayPushLock(RECORDS, INVOCATION, "x", PENDING, "r", "q").run(), choosing(documents(store), local()))
+    assert moved == Written(PENDING, "r")
+
+
+def test_a_block_that_checks_hears_that_its_time_is_over(client: MongoClient[Raw], database: str, other: Other) -> None:
+    """Before others may clear its claim; who never checks hears it in the end, and what the block raised comes first."""
+    store = Mongo(client, database)
+    with (  # noqa: PT012  a block is what it is about
+        pytest.raises(LockLost, match="the lock of 'x' is lost"),
+        array_push_lock(store, RECORDS, "x", **SHORT) as held,
+    ):
+        while True:
+            assert other.claims == [held.claim]
+            held.check()
+            time.sleep(0.01)
+    assert other.claims == []
+    for error in (None, KeyError("of the block")):
+        with pytest.raises(KeyError if error else LockLost), array_push_lock(store, RECORDS, "x", **SHORT):  # noqa: PT012  a block is what it is about
+            time.sleep(0.75)
+            if error:
+                raise error
+    assert other.claims == []
+
+
+def test_who_lost_the_lock_writes_nothing_and_pulls_nobody_else_s_claim(
+    client: MongoClient[Raw], database: str, other: Other
+) -> None:
+    """Law AL5: its claim guards what it writes."""
+    store = Mongo(client, database)
+    with pytest.raises(LockLost, match="its claim was gone"), array_push_lock(store, RECORDS, "x") as held:  # noqa: PT012  a block is what it is about
+        assert store(held.guarded(Put(COUNT, 1))) == 1
+        other.clear()
+        assert other.push()
+        assert store(held.guarded(Put(COUNT, 2))) == 0
+
+    assert other.claims == [other.claim]
+    assert other.records.find_one({}, {"_id": 0, "count": 1}) == {"count": 1}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_claim_whose_time_cannot_be_read_is_logged(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """As an error, without the claim; it is cleared."""
+    made = Document.of({"_id": 1, "invocation_id": "x", "status": "registered", "transition_lock": ("secret",)})
+    store = Embedded({RECORDS: (made,)})
+
+    async def work() -> None:
+        async with array_push_lock_async(store.awaited, RECORDS, "x", attempts=2):
+            pass
+
+    if is_async:
+        asyncio.run(work())
+    else:
+        with array_push_lock(store, RECORDS, "x", attempts=2):
+            pass
+    assert [each.levelname for each in caplog.records] == ["ERROR"]
+    assert "cannot be read" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def with_tasks(mongodb: str, database: str, work: Callable[[AsyncMongo], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with AsyncMongoClient[Raw](mongodb) as client:
+            await work(AsyncMongo(client, database))
+
+    in_loop(main())
+
+
+def test_a_block_of_an_event_loop_is_cancelled_in_time(mongodb: str, database: str, other: Other) -> None:
+    """Its claim stands until then, and is pulled; the task goes on behind the block, and its own time-outs are its own."""
+
+    async def work(store: AsyncMongo) -> None:
+        with pytest.raises(LockLost):  # noqa: PT012  a block is what it is about
+            async with array_push_lock_async(store, RECORDS, "x", **SHORT) as held:
+                try:
+                    await asyncio.sleep(30)
+                except asyncio.CancelledError:
+                    assert other.claims == [held.claim]
+                    raise
+        assert other.claims == []
+        with pytest.raises(TimeoutError):
+            async with array_push_lock_async(store, RECORDS, "x"), asyncio.timeout(0.01):
+                await asyncio.sleep(30)
+        async with array_push_lock_async(store, RECORDS, "x") as held:
+            assert await store(held.guarded(Put(COUNT, 7))) == 1
+            with pytest.raises(LockBusy):
+                async with array_push_lock_async(store, RECORDS, "x", attempts=1):
+                    raise AssertionError("two hold it")
+        with pytest.raises(LockLost, match="its claim was gone"):  # noqa: PT012  a block is what it is about
+            async with array_push_lock_async(store, RECORDS, "x") as held:
+                other.clear()
+                assert await store(held.guarded(Put(COUNT, 8))) == 0
+
+    with_tasks(mongodb, database, work)
+
+
+def test_a_cancellation_leaves_the_lock_and_goes_on_its_way(mongodb: str, database: str, other: Other) -> None:
+    """It is no loss of the lock."""
+
+    async def work(store: AsyncMongo) -> None:
+        inside = asyncio.Event()
+
+        async def hold() -> None:
+            async with array_push_lock_async(store, RECORDS, "x"):
+                inside.set()
+                await asyncio.sleep(30)
+
+        task = asyncio.create_task(hold())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert other.claims == []
+
+    with_tasks(mongodb, database, work)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ({"key": ""}, "cannot name a record"),
+        ({"key": "none"}, "no record 'none' to lock"),
+        ({"collection": "a..b"}, "not a name of a collection"),
+        ({"attempts": 0}, "cannot be a number of attempts"),
+        ({"stale": -1}, "cannot be a stale threshold"),
+        ({"margin": STALE + 1}, "cannot be a margin"),
+        ({"store": 7}, "not a store"),
+    ],
+    ids=str,
+)
+def test_bad_input_is_refused(bad: dict[str, Any], said: str) -> None:
+    """By both forms."""
+    embedded = Embedded()
+    told: Any = {"collection": RECORDS, "key": "x"} | bad
+    with pytest.raises(Misuse, match=said), array_push_lock(**({"store": embedded} | told)):
+        pass
+
+    async def work() -> None:
+        async with array_push_lock_async(**({"store": embedded.awaited} | told)):
+            pass
+
+    with pytest.raises(Misuse, match=said):
+        asyncio.run(work())
