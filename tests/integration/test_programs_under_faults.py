@@ -83,6 +83,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
             *("a", "b"),
             waived=("a claim stands at most once", "at rest no claim remains"),  # known not to work: a reply is lost
         ),
+        ships("array_push_lock.guarded", "a", "b"),
         ships("recovery", "a", "b"),
         ships("recovery.no_message", "a", "b", ago=5 * SECOND),
         ("recovery of the dead", Row(own.stuck, ("a", "b"), ago=5 * SECOND)),
@@ -265,6 +266,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.payloads.uploads._why_missing": "where a sweep overtakes a reader, which a run may show or not",
     "tidegate.reactive.reactive_task.ReactiveTask._set_aside": "where a record cannot be read",
     "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
+    "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
     "tidegate.services.service_runner._look": "where another is inside, which a run may show or not",
     "tidegate.services.service_runner._record": "likewise",
 }
