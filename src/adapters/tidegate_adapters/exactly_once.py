@@ -8,7 +8,7 @@
     SendPosition        the position is sent, for the group
     CommitTransaction   the producer commits
 
-An answer is kept until a transaction with it is committed, or its partition has another life. Where the client's generation
+When a partition hears of a transaction, so that it may ask for the next one, `tidegate.consumer.commit_pacing` says. An answer is kept until a transaction with it is committed, or its partition has another life. Where the client's generation
 is not that of the assignment any more, nothing is begun, and nobody is fenced: the broker's fence is for what is not known here.
 """
 
@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, final
 
 from tidegate.consumer.commands import METADATA_REFUSED, Commit
 from tidegate.consumer.commit_answers import CommitFailure
+from tidegate.consumer.commit_pacing import held_back
 from tidegate.consumer.transactions import (
     FENCED,
     BeginTransaction,
@@ -36,7 +37,7 @@ from tidegate.consumer.transactions import (
 )
 from tidegate.model.effects import Ambiguous, Effect, Failure, Sleep
 from tidegate.model.errors import UnknownEffect
-from tidegate.model.instants import SECOND
+from tidegate.model.instants import SECOND, ClockName, Duration, Instant
 from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.driver import run_async
@@ -47,8 +48,9 @@ __all__ = ["Transactions"]
 
 _LASTS_S: Final = 120.0
 """The longest that a step takes: three times the client's own limit, for its sender may end without a word."""
-_BETWEEN_S: Final = 0.1
-"""How long a partition waits at least from one transaction to the next, unless it is to be given back."""
+_GAP: Final[Duration] = SECOND // 10
+"""How long a partition waits from one transaction to the next."""
+_LOOP: Final = ClockName("loop")
 
 
 class _Life(NamedTuple):
@@ -131,10 +133,14 @@ class Transactions:
             return together.reply
         for offset in answers:
             life.answers.pop(offset, None)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_BETWEEN_S):
-                await self._hurries.wait()
+        await self._hold_back(_now())
         return None
+
+    async def _hold_back(self, committed: Instant) -> None:
+        while wait := held_back(committed, _now(), _GAP, hurries=self._hurries.is_set()):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait / SECOND):
+                    await self._hurries.wait()
 
     def hurry(self, *, hurries: bool) -> None:
         """Whether partitions are being given back."""
@@ -214,6 +220,10 @@ class Transactions:
         task = asyncio.get_running_loop().create_task(stop(producer))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+
+
+def _now() -> Instant:
+    return Instant(round(asyncio.get_running_loop().time() * SECOND), _LOOP)
 
 
 async def _all_of(sent: list[asyncio.Future[object]]) -> None:

@@ -1,4 +1,6 @@
-"""When commits are sent, and which of them together: courses of partitions that ask, and somebody who looks in time."""
+"""When commits are sent, and which of them together: courses of partitions that ask, and somebody who looks in time; and when
+a partition hears of its transaction.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate.consumer.commands import Commit
-from tidegate.consumer.commit_pacing import Pace, Requests, Turn, asked, due
+from tidegate.consumer.commit_pacing import Pace, Requests, Turn, asked, due, held_back
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.records import TopicPartition
@@ -200,6 +202,76 @@ def test_planted_bugs_break_the_law(law: str, planted: Due) -> None:
     assert not all(LAWS[law](course, played(course, planted)) for course in SPECIAL)
 
 
+# --- transactions -------------------------------------------------------------------------------------------------------
+
+HeldBack: TypeAlias = Callable[[Instant, Instant, Duration, bool], Duration]
+
+
+def really(before: Instant, now: Instant, gap: Duration, hurries: bool) -> Duration:
+    return held_back(before, now, gap, hurries=hurries)
+
+
+def heard(committed: int, looks: list[tuple[int, bool]], decide: HeldBack) -> tuple[int, bool, list[int]]:
+    """When it is heard of, whether there was a hurry then, and when there was one before.
+
+    Somebody looks when there begins to be a hurry, or none, so long after the look before; and whenever the wait is over.
+    """
+    now, hurries, hurried = committed, False, list[int]()
+    for after, begins in [*looks, (10 * GAP, False)]:
+        then = now + after
+        while (wait := decide(Instant(committed), Instant(now), GAP, hurries)) and now + wait <= then:
+            now += wait
+        if not wait:
+            break
+        now, hurries = then, begins
+        hurried.extend([now] if hurries else [])
+    return now, hurries, hurried
+
+
+def hears_after_the_gap(committed: int, at: int, hurries: bool, _: list[int]) -> bool:
+    """Law PC5."""
+    return hurries or at >= committed + GAP
+
+
+def hears_in_time(committed: int, at: int, _: bool, hurried: list[int]) -> bool:
+    """Law PC6."""
+    return at <= min([committed + GAP, *hurried])
+
+
+OF_TRANSACTIONS: Final = {"PC5": hears_after_the_gap, "PC6": hears_in_time}
+LOOKS: Final = st.lists(st.tuples(st.integers(0, GAP + 2), st.booleans()), max_size=4)
+
+
+@given(st.integers(0, 50), LOOKS)
+def test_a_partition_hears_of_its_transaction_after_a_while(committed: int, looks: list[tuple[int, bool]]) -> None:
+    """Laws PC5 and PC6, whoever gives partitions back meanwhile."""
+    found = heard(committed, looks, really)
+    for name, law in OF_TRANSACTIONS.items():
+        assert law(committed, *found), f"{name}: {found}"
+
+
+PLANTED: Final[dict[str, tuple[str, HeldBack]]] = {
+    "heard of at once": ("PC5", lambda *_: 0),
+    "half of the gap": ("PC5", lambda before, now, gap, hurries: really(before, now, gap // 2, hurries)),
+    "as if it were in a hurry for ever": ("PC5", lambda before, now, gap, _: really(before, now, gap, True)),
+    "counted from each look": ("PC6", lambda _, now, gap, hurries: really(now, now, gap, hurries)),
+    "never in a hurry": ("PC6", lambda before, now, gap, _: really(before, now, gap, False)),
+}
+
+
+@pytest.mark.parametrize(("name", "planted"), PLANTED.values(), ids=list(PLANTED))
+def test_a_planted_bug_breaks_a_law_of_transactions(name: str, planted: HeldBack) -> None:
+    """Each law has one that breaks it."""
+    courses: list[list[tuple[int, bool]]] = [[], [(3, True)], [(3, False), (3, False)]]
+    assert not all(OF_TRANSACTIONS[name](7, *heard(7, looks, planted)) for looks in courses)
+
+
+@given(st.integers(-20, 20))
+def test_a_clock_that_went_back_holds_nothing_back_for_longer(since: int) -> None:
+    """Law PC6, as far as one look goes."""
+    assert 0 <= held_back(Instant(50), Instant(50 + since), GAP, hurries=False) <= GAP
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -209,6 +281,10 @@ def test_planted_bugs_break_the_law(law: str, planted: Due) -> None:
         lambda: due(Pace(), 0, GAP, hurries=False),  # type: ignore[arg-type]
         lambda: due(Pace(), Instant(0), GAP, hurries=1),  # type: ignore[arg-type]
         lambda: due(A, Instant(0), GAP, hurries=True),  # type: ignore[arg-type]
+        lambda: held_back(0, Instant(0), GAP, hurries=True),  # type: ignore[arg-type]
+        lambda: held_back(Instant(0), 0, GAP, hurries=True),  # type: ignore[arg-type]
+        lambda: held_back(Instant(0), Instant(0), -1, hurries=True),
+        lambda: held_back(Instant(0), Instant(0), GAP, hurries=1),  # type: ignore[arg-type]
     ],
 )
 def test_bad_input_is_an_error(call: Callable[[], object]) -> None:

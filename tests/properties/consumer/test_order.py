@@ -63,8 +63,9 @@ class Dumb:
             if own is not None:
                 busy.add(own)
         self.order, taken = self.order.taken(self.tracker, most)
+        assert len({*taken} - self.begun) == len(taken), "OR1"
+        assert self.dropped.isdisjoint(taken), "OR3"
         assert [*taken] == may, "OR4"
-        assert not {*taken} & (self.begun | self.dropped), "OR1, OR3"
         self.begun |= {*taken}
         self.waits = [offset for offset in self.waits if offset not in may]
         self.work += may
@@ -161,6 +162,7 @@ class Planted:
 
 
 BUGS: Final[dict[str, tuple[Callable[[Lines, tuple[int, ...]], tuple[Lines, tuple[int, ...]]], str]]] = {
+    "the first again and again": (lambda after, offsets: (after, (0, *offsets)), "OR1"),
     "the highest first": (lambda after, offsets: (after, offsets[::-1]), "OR4"),
     "not counted": (lambda after, offsets: (attrs.evolve(after, waiting=after.waiting + len(offsets)), offsets), "OR3"),
     "a line is forgotten": (lambda after, offsets: (attrs.evolve(after, lines=(), pages=()), offsets), "OR2"),

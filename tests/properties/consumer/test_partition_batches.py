@@ -17,6 +17,7 @@ from tidegate.consumer.backpressure import Thresholds
 from tidegate.consumer.commands import (
     Assigned,
     Batch,
+    Command,
     Committed,
     Event,
     Fetched,
@@ -29,7 +30,7 @@ from tidegate.consumer.commands import (
     WorkReported,
     WorkUnanswered,
 )
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import (
     Arrange,
@@ -47,6 +48,7 @@ from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, Partitio
 from tidegate.consumer.specimens.partition import drops_failures_of_a_batch
 from tidegate.consumer.worker import ShutdownEvent, merged
 from tidegate.model.records import TopicPartition
+from tidegate.model.reducer import Step
 
 RECORDS: Final = 8
 KEYS: Final = (b"k", b"l", b"m", None)
@@ -108,24 +110,57 @@ def test_a_batch_whose_failures_are_dropped_is_caught() -> None:
         check(drops_failures_of_a_batch, rules, KEYS * 2, [(0, True), (1, False)])
 
 
-def test_a_batch_of_several_partitions_gives_out_executors_once() -> None:
+Batching = Callable[[ConsumerRules, ConsumerState, tuple[Event, ...]], ConsumerStep]
+
+
+def in_one(rules: ConsumerRules, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
+    return rules.step(state, Batch(events))
+
+
+def one_after_the_other(rules: ConsumerRules, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
+    """Planted: executors are given out after each event, so to whoever is first."""
+    commands: list[Command] = []
+    for event in events:
+        done = rules.step(state, event)
+        state = done.state
+        commands += done.commands
+    return Step(state, tuple(commands))
+
+
+def the_first_alone(rules: ConsumerRules, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
+    """Planted: of what ends in one turn the first is told."""
+    return in_one(rules, state, events[:1])
+
+
+def check_executors(batching: Batching) -> None:
     """Law AS7: what each of them tells is settled first; then who made room waits for its turn."""
     rules = ConsumerRules(executors=3, thresholds=Thresholds(99, 1), partition=PartitionRules(metadata_max=0))
-    other = TopicPartition("t", 1)
     state = ConsumerState()
     for event in (
-        *(Assigned(TP, 1, 0), Assigned(other, 1, 0), Fetched(TP, 1, (0, 1, 2, 3)), Fetched(other, 1, (0, 1, 2))),
+        *(Assigned(TP, 1, 0), Assigned(OTHER, 1, 0), Fetched(TP, 1, (0, 1, 2, 3)), Fetched(OTHER, 1, (0, 1, 2))),
     ):
         state = rules.step(state, event).state
     events = (WorkReported(TP, 1, RecordsHandled((0, 2))), WorkReported(TP, 1, RecordsHandled((), (1,))))
-    done = rules.step(state, Batch(events))
+    done = batching(rules, state, events)
 
     assert [command for command in done.commands if isinstance(command, Work)] == [
-        Work(other, 1, Handle((0, 1, 2)), (0, 1, 2))
+        Work(OTHER, 1, Handle((0, 1, 2)), (0, 1, 2))
     ]
     assert (done.state.running, done.state.load) == (3, 3)
     assert done.state == ConsumerState(done.state.partitions, done.state.verdict)
-    assert rules.step(state, Batch(())).state == state
+    assert batching(rules, state, ()).state == state
+
+
+def test_a_batch_of_several_partitions_gives_out_executors_once() -> None:
+    """Law AS7."""
+    check_executors(in_one)
+
+
+@pytest.mark.parametrize("planted", [one_after_the_other, the_first_alone])
+def test_executors_that_are_given_out_too_early_are_caught(planted: Batching) -> None:
+    """Law AS7."""
+    with pytest.raises(AssertionError):
+        check_executors(planted)
 
 
 OTHER: Final = TopicPartition("t", 1)
@@ -231,15 +266,43 @@ def test_work_that_ends_without_an_answer_has_failed(
     rules: PartitionRules, happened: tuple[Event, ...], work: Handle | Arrange | Start | DeliverRecords, what: object
 ) -> None:
     """Law P14: a part was answered, another window or another attempt. Once its slot was never free again."""
+    check_unanswered(PartitionRules.step, rules, happened, work, what)
+
+
+def check_unanswered(
+    stepping: Stepping,
+    rules: PartitionRules,
+    happened: tuple[Event, ...],
+    work: Handle | Arrange | Start | DeliverRecords,
+    what: object,
+) -> None:
     state = after(rules, *BEGUN, *happened)
     assert any(laws_named(each.work, work) for each in state.asked)
-    step = rules.step(state, WorkReported(TP, 1, what, work))  # type: ignore[arg-type]
+    step = stepping(rules, state, WorkReported(TP, 1, what, work))  # type: ignore[arg-type]
 
     assert isinstance(step.state, Owned)
     asked = [each.work for each in step.state.asked]
     assert laws.is_failed_and_told(work, asked, step.commands)
     assert not any(laws_named(each, work) for each in asked)
     assert sum(isinstance(command, WorkUnanswered) for command in step.commands) == 1
+
+
+def waits_for_the_rest(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted: that the work has ended is not looked at."""
+    return rules.step(state, attrs.evolve(event, ended=None) if isinstance(event, WorkReported) else event)
+
+
+def fails_in_silence(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Planted: what ended without an answer has failed, and nobody is told."""
+    done = rules.step(state, event)
+    return Step(done.state, tuple(each for each in done.commands if not isinstance(each, WorkUnanswered)))
+
+
+@pytest.mark.parametrize("planted", [waits_for_the_rest, fails_in_silence])
+def test_work_whose_end_is_not_looked_at_is_caught(planted: Stepping) -> None:
+    """Law P14."""
+    with pytest.raises(AssertionError):
+        check_unanswered(planted, PartitionRules(2, metadata_max=0), (), Handle((0, 1)), RecordsHandled((0,)))
 
 
 def laws_named(asked: Work, work: Handle | Arrange | Start | DeliverRecords) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Instant
+from tidegate.model.reducer import Step
 from tidegate.sinks.circuit_breaker import AttemptOutcome, CircuitBreaker, Closed, Open
 from tidegate.sinks.laws import outbox as laws
 from tidegate.sinks.outbox import (
@@ -16,6 +21,7 @@ from tidegate.sinks.outbox import (
     OutboxEvent,
     OutboxRules,
     OutboxState,
+    OutboxStep,
     StartTimer,
     Submitted,
     TimerFired,
@@ -58,11 +64,31 @@ def test_payloads_are_held_back_and_woken(course: list[tuple[int, int, AttemptOu
         assert outbox.is_timed is (timer is not None)
 
 
+UNASKED: Final = OutboxState(Open(2, at(10)), waiting=(7,), under_way=((8, 0), (9, 1)), is_timed=True)
+
+
 @given(st.integers(0, 5), st.integers(0, 3), st.sampled_from(AttemptOutcome))
 def test_what_nobody_asked_for_changes_nothing(number: int, era: int, outcome: AttemptOutcome) -> None:
     """Law CU4."""
-    outbox = OutboxState(Open(2, at(10)), waiting=(7,), under_way=((8, 0), (9, 1)), is_timed=True)
-    assert laws.ignores_what_nobody_asked(outbox, RIGHT.step(outbox, AttemptEnded(number, era, outcome, at(1))))
+    assert laws.ignores_what_nobody_asked(UNASKED, RIGHT.step(UNASKED, AttemptEnded(number, era, outcome, at(1))))
+
+
+def believes_whoever_ends(state: OutboxState, event: AttemptEnded) -> OutboxStep:
+    """Planted: whatever ends was under way."""
+    return RIGHT.step(attrs.evolve(state, under_way=(*state.under_way, (event.number, event.era))), event)
+
+
+def looks_when_anything_ends(state: OutboxState, event: AttemptEnded) -> OutboxStep:
+    """Planted: what ends makes room, whoever made it."""
+    done = RIGHT.step(state, event)
+    return Step(done.state, (*done.commands, Deliver(7, 2)))
+
+
+@pytest.mark.parametrize("planted", [believes_whoever_ends, looks_when_anything_ends])
+def test_a_planted_bug_breaks_the_law(planted: Callable[[OutboxState, AttemptEnded], OutboxStep]) -> None:
+    """Law CU4; the others are broken by specimens that ship."""
+    event = AttemptEnded(3, 2, AttemptOutcome.NOT_TRIED, at(1))
+    assert not laws.ignores_what_nobody_asked(UNASKED, planted(UNASKED, event))
 
 
 def test_an_attempt_that_was_not_made_is_made_again() -> None:

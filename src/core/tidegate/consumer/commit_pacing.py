@@ -6,14 +6,21 @@ commits wait for one another: a while after a request was sent, all that wait ar
 being given back, for whoever takes them waits. What is sent was the right position when it was asked for, so it is older than
 it might be by that while at most.
 
-    asked   a commit waits
-    due     what is sent now, one request for each generation that is committed under; or how long to wait for that
+    asked      a commit waits
+    due        what is sent now, one request for each generation that is committed under; or how long to wait for that
+    held_back  how long the answer to a transaction waits
+
+A position that is committed in a transaction (`tidegate.consumer.transactions`) goes along with no other, for each partition has
+a producer of its own, and a transaction costs the broker more than a request. So there the answer waits, and not the commit:
+the partition asks for the next one when it has heard of this one, and then for the position that it has reached by then.
 
 Laws
     PC1  Each commit that was asked for is sent, once, in one request, in the order of asking within a generation.
     PC2  None waits for longer than the gap, and none at all in a hurry, or if the last request is a gap ago.
     PC3  Unless there is a hurry, nothing is sent within a gap after the last time that something was.
     PC4  The commits of a request are of one generation, of different partitions.
+    PC5  Unless there is a hurry, a partition hears that a transaction is committed a gap after it was, and begins no other before.
+    PC6  It hears within the gap, and at once in a hurry.
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "Pace", "Requests", "Turn", "asked", "due",
+    "Pace", "Requests", "Turn", "asked", "due", "held_back",
 ]  # fmt: skip
 
 Requests: TypeAlias = "tuple[tuple[Commit, ...], ...]"
@@ -97,10 +104,31 @@ def due(pace: Pace, now: Instant, gap: Duration, *, hurries: bool) -> Turn:
     check_int(gap, "the gap", 0)
     if not pace.waiting:
         return Turn(pace)
-    wait = 0 if hurries or pace.sent is None else gap - (now - pace.sent)
-    if wait > 0:
-        return Turn(pace, wait=min(wait, gap))
+    if wait := 0 if pace.sent is None else held_back(pace.sent, now, gap, hurries=hurries):
+        return Turn(pace, wait=wait)
     return Turn(Pace(sent=now), _together(pace.waiting))
+
+
+def held_back(before: Instant, now: Instant, gap: Duration, *, hurries: bool) -> Duration:
+    """How long the answer to a transaction waits from now on; also a request, after the one before.
+
+    Args:
+        before: When the transaction was committed.
+        now: The instant of the look.
+        gap: How long an answer waits at most, in microseconds.
+        hurries: Whether partitions are being given back.
+
+    Returns:
+        Microseconds until the next look; 0 if it waits no longer.
+
+    Raises:
+        Misuse: An argument is of another type, or the gap negative.
+    """
+    check_type(before, Instant, "the instant before")
+    check_type(now, Instant, "the instant")
+    check_type(hurries, bool, "whether there is a hurry")
+    check_int(gap, "the gap", 0)
+    return 0 if hurries else min(max(gap - (now - before), 0), gap)
 
 
 def _together(waiting: tuple[Commit, ...]) -> Requests:

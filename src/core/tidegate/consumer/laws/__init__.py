@@ -3,6 +3,7 @@
 from tidegate.consumer.laws import (
     backpressure,
     batching,
+    commit_answers,
     commit_metadata,
     consumer,
     drain,
@@ -16,6 +17,6 @@ from tidegate.consumer.laws import (
 )
 
 __all__ = [
-    "backpressure", "batching", "commit_metadata", "consumer", "drain", "explanation", "fanout", "health", "partition", "transactions", "watermark",
-    "worker",
+    "backpressure", "batching", "commit_answers", "commit_metadata", "consumer", "drain", "explanation", "fanout", "health", "partition",
+    "transactions", "watermark", "worker",
 ]  # fmt: skip

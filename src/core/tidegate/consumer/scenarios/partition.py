@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeAlias, final
+from typing import Final, Protocol, TypeAlias, final
 
 import attrs
 
@@ -31,6 +31,7 @@ from tidegate.consumer.commands import (
     WorkUnanswered,
     event_for,
 )
+from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict, verdict
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Rules, Start, Tasks
 from tidegate.consumer.partition import (
@@ -87,7 +88,7 @@ from tidegate.consumer.scenarios.partition_states import (
     runs_nothing_diverted,
     stands_still,
 )
-from tidegate.model.effects import Effect
+from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.sim.actors import Network
@@ -108,6 +109,14 @@ _NOBODY: Final = ("",) * len(NUMBERS)
 
 
 _PartitionStepping: TypeAlias = Callable[[PartitionRules, PartitionState, Event], PartitionStep]
+
+
+class _Answers(Protocol):
+    """What follows from a commit that has failed."""
+
+    def __call__(self, failure: CommitFailure, said: str, *, is_given_back: bool) -> CommitVerdict: ...
+
+
 _ConsumerPolling: TypeAlias = Callable[[ConsumerRules, ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]]
 
 
@@ -249,9 +258,17 @@ def one_by_one(means: Meaning) -> Meaning:
     return meaning
 
 
-def _event_with_keys(command: Effect[object], reply: object) -> Event | None:
+def _event_of(answers: _Answers, command: Effect[object], reply: object) -> Event | None:
+    """Of a commit that has failed it is known whether it was refused, or what became of it is not."""
+    if isinstance(command, Commit) and isinstance(reply, Failure):
+        why = CommitFailure.FENCED if isinstance(reply, Refused) else CommitFailure.UNKNOWN
+        reply = answers(why, reply.reason, is_given_back=False).reply
+    return event_for(command, reply)
+
+
+def _event_with_keys(answers: _Answers, command: Effect[object], reply: object) -> Event | None:
     """Records come with their keys."""
-    event = event_for(command, reply)
+    event = _event_of(answers, command, reply)
     if isinstance(event, Fetched):
         return attrs.evolve(event, keys=tuple(KEYS[offset] for offset in event.offsets))
     return event
@@ -297,6 +314,7 @@ def partition(
     evicts: bool = False,
     entries: Entries = (),
     batches: bool = False,
+    answers: _Answers = verdict,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each.
 
@@ -316,6 +334,7 @@ def partition(
         evicts: Whether a member may be put out while it goes on working; then others work on the same records.
         entries: What each partition holds, where that is not one record after the other; compaction goes over it.
         batches: Whether records are handled in batches; otherwise each is a command of its own, and ends by itself.
+        answers: What follows from a commit that has failed, or a faulty variant of that.
     """
     rules = rules if batches else attrs.evolve(rules, batch_max=1)
 
@@ -324,7 +343,7 @@ def partition(
 
     means, event_of = (
         user(broker(None if entries else records)),
-        _event_with_keys if rules.ordering is Ordering.BY_KEY else event_for,
+        partial(_event_with_keys if rules.ordering is Ordering.BY_KEY else _event_of, answers),
     )
     parts = {
         consumer: tuple(

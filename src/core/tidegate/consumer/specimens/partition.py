@@ -1,4 +1,4 @@
-"""Twenty-two ways to get a partition wrong. Each differs from `tidegate.consumer.partition` in one place."""
+"""Twenty-three ways to get a partition wrong. Each differs from `tidegate.consumer.partition` in one place."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tidegate.consumer.commands import (
     WorkFailed,
     WorkReported,
 )
+from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict, verdict
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
@@ -75,7 +76,7 @@ from tidegate.consumer.scenarios.partition_states import (
     PARKED,
 )
 from tidegate.consumer.watermark import OffsetTracker, committable, completed, done_offsets
-from tidegate.model.effects import Effect
+from tidegate.model.effects import Effect, Refused
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
@@ -90,6 +91,16 @@ __all__ = [
     "drops_failures_of_a_batch", "failure_is_done",
     "fetches_what_is_held", "revokes_without_drain", "runs_the_rest", "two_commits_in_flight",
 ]  # fmt: skip
+
+# --- what follows from a commit that has failed --------------------------------------------------------------------------
+
+
+def no_answer_gives_up(failure: CommitFailure, said: str, *, is_given_back: bool) -> CommitVerdict:
+    """A commit of which nobody knows what became is taken for a refused one: the partition is given up."""
+    if failure is CommitFailure.UNKNOWN:
+        return CommitVerdict(Refused(said))
+    return verdict(failure, said, is_given_back=is_given_back)
+
 
 # --- parts --------------------------------------------------------------------------------------------------------------
 
@@ -442,6 +453,22 @@ SPECIMENS: Final = (
         ),
         ALL,
         "Planted: a client that commits without waiting for the answer never learns that there was none.",
+        of="partition.commit_fails",
+    ),
+    planted(
+        "no_answer_gives_up",
+        no_answer_gives_up,
+        partial(
+            partition,
+            SMALL,
+            records=1,
+            rebalances=0,
+            budget=1,
+            kinds={Fault.DROPPED: is_commit},
+            answers=no_answer_gives_up,
+        ),
+        ALL,
+        "Planted: whoever takes each error of a commit for a rebalance owns partitions of which nobody handles anything.",
         of="partition.commit_fails",
     ),
     planted(
