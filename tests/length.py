@@ -83,6 +83,8 @@ RESILIENCE_FAILOVERS: Final = _either((True,), (False, True))
 
 FAILOVERS: Final = _either(1, 10)
 """Of a set of three nodes, of each kind: rarer moments."""
+CUTS_OFF: Final = _either(("refused", "hanging"), ("refused", "hanging", "hanging both ways"))
+"""How the primary of such a set is cut off: the last one takes a quarter of a minute."""
 
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)
