@@ -15,12 +15,14 @@ from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
 
 from tidegate.model.documents import Document
+from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.reactive import change_stream as stream
 from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
+from tidegate_adapters import change_streams
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
-from tidegate_adapters.change_streams import HISTORY_LOST, ChangeStream
+from tidegate_adapters.change_streams import HISTORY_LOST, ChangeStream, splits, whole
 from tidegate_adapters.mongo import connect_async
 from tidegate_adapters.runtime import After as AfterSeconds
 from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
@@ -190,7 +192,7 @@ def test_what_a_cancelled_read_was_sent_is_told_to_the_next_one(
 
 
 @pytest.mark.parametrize("command", ["aggregate", "getMore"])
-@pytest.mark.parametrize("code", [286, 280, 136, 43, 11600])
+@pytest.mark.parametrize("code", [286, 280, 136, 43, 10334, 11600])
 def test_an_error_is_told_by_its_code(mongod: MongoServer, database: str, command: str, code: int) -> None:
     """And what happens after it is told from the position on, where that can be."""
 
@@ -245,6 +247,130 @@ def test_documents_as_large_as_can_be_are_told() -> None:
 
     with MongoServer(cache_gb=1.0) as roomy:
         with_stream(roomy.uri, "large", work)
+
+
+@pytest.mark.parametrize("other", [("orders",), ("orders", "customers", "others"), ("items",)])
+def test_a_position_is_of_what_was_watched(mongodb: str, database: str, other: tuple[str, ...]) -> None:
+    """One of other collections, or of another database, or of something else is history lost: nobody has told since then what
+    is watched now. The same ones in another order are the same.
+    """
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        begin = await located(changes)
+        await held.orders.insert_one({"_id": "a"})
+        found, position = await told(changes, begin)
+        assert found == [DocumentChange("orders", "a")]
+        again = ChangeStream(held.client, database, WATCHED[::-1], QUICK)
+        others = (ChangeStream(held.client, database, other, QUICK), ChangeStream(held.client, "d", WATCHED, QUICK))
+        for each in (begin, position):
+            assert isinstance(await again.read(each), Page)
+            for stranger in others:
+                assert await stranger.read(each) == Broken(HISTORY_LOST)
+        for unknown in (After("token"), After(Document.of({"_data": "82"})), From(7)):
+            assert await again.read(unknown) == Broken(HISTORY_LOST)
+        await again.close()
+
+    with_stream(mongodb, database, work)
+
+
+@pytest.mark.parametrize("command", ["getMore", "aggregate", "hello"])
+def test_no_read_waits_for_ever(
+    make_proxy: Callable[..., BlackPipe], database: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a client that waits for ever, where the server does not answer; what happened meanwhile is told afterwards."""
+    monkeypatch.setattr(change_streams, "REPLY_MS", 500)
+    pipe = make_proxy()
+
+    async def main() -> None:
+        async with AsyncMongoClient[dict[str, Any]](pipe.uri) as client:
+            assert client.options.pool_options.socket_timeout is None
+            changes = ChangeStream(client, database, WATCHED, QUICK)
+            begin = await located(changes)
+            _, position = await told(changes, begin)
+            await client[database].orders.insert_one({"_id": "a"})
+            if command == "aggregate":
+                await changes.close()
+            pipe.obey(Rule(command, Action.HANG_REPLY))
+            async with asyncio.timeout(5):
+                if command == "hello":
+                    assert isinstance(await changes.locate(), Ambiguous)
+                else:
+                    assert await changes.read(position) == Broken(None)
+            pipe.obey()
+            assert (await told(changes, position))[0] == [DocumentChange("orders", "a")]
+            await changes.close()
+
+    in_loop(main())
+
+
+def test_what_is_too_large_for_a_reply_leads_to_a_look_at_everything(mongod: MongoServer, database: str) -> None:
+    """On a server that does not split it: the history begins anew where the stream stands then, and everything is reconciled."""
+    asked: list[stream.StreamCommand] = []
+
+    async def work(_: Any, changes: ChangeStream) -> None:
+        async def nothing() -> None: ...
+
+        def begin(command: stream.StreamCommand) -> Job | None:
+            asked.append(command)
+            match command:
+                case stream.Locate():
+                    return Call(changes.locate)
+                case stream.Read(_, position):
+                    return Call(lambda: changes.read(position))
+                case stream.Save() | stream.ResetHistory():
+                    return Call(nothing)
+                case _:
+                    return None
+
+        runtime: Runtime[stream.StreamState, stream.StreamEvent, stream.StreamCommand] = Runtime(
+            stream.ChangeStreamConsumer(pause=50 * MILLISECOND),
+            stream.Following(),
+            begin,
+            lambda command, reply: stream.event_for(command, as_failure(reply)),
+        )
+        with mongod.fail("getMore", times=1, errorCode=10334):
+            runtime.tell(stream.Elected(1, 1, None))
+            async with asyncio.timeout(20):
+                while stream.Reconcile(1, 2) not in asked:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        await runtime.close()
+
+    with_stream(mongod.uri, database, work)
+    kinds = [type(each) for each in asked]
+    assert kinds[: kinds.index(stream.ResetHistory)].count(stream.Reconcile) == 0
+    assert asked[kinds.index(stream.ResetHistory)] == stream.ResetHistory(1, 2)
+
+
+def test_a_server_splits_since_it_can() -> None:
+    """6.0.9 and 7.0, and none in between; by the version that it says it is of."""
+    can = [[6, 0, 9, 0], [6, 0, 27, 0], [7, 0, 0, 0], [8, 2, 1, 0]]
+    assert [*map(splits, can)] == [True] * 4
+    assert [*map(splits, [[4, 4, 29, 0], [6, 0, 5, 0], [6, 0, 8, 0], [6, 1, 0, 0], [6, 3, 2, 0]])] == [False] * 5
+
+
+def test_an_event_is_told_when_all_its_parts_have_come() -> None:
+    """Whatever pages they come in; what is whole before them is told at once."""
+    parts: list[dict[str, Any]] = [
+        {"_id": 1, "operationType": "insert", "ns": {"coll": "orders"}, "documentKey": {"_id": "a"}},
+        {"_id": 2, "operationType": "update", "splitEvent": {"fragment": 1, "of": 3}},
+        {"_id": 3, "ns": {"coll": "orders"}, "splitEvent": {"fragment": 2, "of": 3}},
+        {"_id": 4, "documentKey": {"_id": "b"}, "splitEvent": {"fragment": 3, "of": 3}},
+        {"_id": 5, "operationType": "delete", "ns": {"coll": "orders"}, "documentKey": {"_id": "a"}},
+    ]
+    everything, left = whole(parts)
+    assert not left
+    assert [event["_id"] for event in everything] == [1, 4, 5]
+    assert {**everything[1], "splitEvent": 0} == {
+        "_id": 4,
+        "operationType": "update",
+        "ns": {"coll": "orders"},
+        "documentKey": {"_id": "b"},
+        "splitEvent": 0,
+    }
+    for cut in range(len(parts) + 1):
+        first, rest = whole(parts[:cut])
+        then, left = whole([*rest, *parts[cut:]])
+        assert ([*first, *then], left) == (everything, [])
 
 
 def test_a_server_that_dies_is_read_on_from(disposable_mongod: MongoServer) -> None:

@@ -18,18 +18,24 @@ and `startAfter`, which goes on behind an invalidation.
     any other error of the driver        `Broken(None)`
 
 Of an event only its kind, its collection and the id of its document travel, so that a large document does not make it too large
-for a reply; one that is too large all the same is 10334.
+for a reply. One that is too large all the same comes in parts from a server that splits it (`splits`), and is told when it is
+whole; another server says 10334, and then the consumer looks at every document.
+
+A position says of which collections it is. Of others nothing is known since then, so a position of other ones, or of none, is
+of a history that is lost.
+
+Nobody waits for ever: a client that sets no limit itself waits for a reply `REPLY_MS` longer than the server may.
 
 Known not to work
     - Behind a mongos the stream begins at the last write that it has seen, which is told once more.
     - A read that is given up (a cancellation) leaves its cursor to the server, which ends it after ten minutes.
-    - A position of another set of watched collections: it is taken, and what was not watched before it is not told.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, final
 
@@ -47,11 +53,12 @@ try:
     from pymongo.errors import NotPrimaryError, OperationFailure
 
     from tidegate_adapters.bson_values import CODEC, encoded, loaded
+    from tidegate_adapters.mongo import REPLY_MS
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.change_streams", "mongo", missing) from missing
 
-__all__ = ["HISTORY_LOST", "WAIT", "ChangeStream"]
+__all__ = ["HISTORY_LOST", "WAIT", "ChangeStream", "splits", "whole"]
 
 log: Final = logging.getLogger(__name__)
 
@@ -60,16 +67,20 @@ HISTORY_LOST: Final = 286
 WAIT: Final = SECOND
 _ENDS: Final = ("drop", "rename", "dropDatabase", "invalidate")
 _CHANGES: Final = ("insert", "update", "replace", "delete")
-_TOKEN: Final = Field[Document]("token")
+_TOKEN: Final = Field[Value]("token")
 _TIME: Final = Field[Value]("time")
+_WATCHED: Final = Field[Value]("watched")
 
 
 class _Cursor(NamedTuple):
-    """An open cursor, which belongs to its session, and the position after what it has told."""
+    """An open cursor, which belongs to its session, the position after what it has told, and the parts of the event behind it
+    that have come.
+    """
 
     id: int
     session: Any
     position: Position
+    parts: Sequence[Mapping[str, Any]] = ()
 
 
 @final
@@ -110,39 +121,57 @@ class ChangeStream:
                 todo="wait for less, or set a longer socketTimeoutMS or timeoutMS",
             )
         self._client, self._database = client, client.get_database(database, codec_options=CODEC)
-        self._watched, self._wait_ms = frozenset(watched), wait // MILLISECOND
+        self._watched, self._wait_ms = tuple(sorted({*watched})), wait // MILLISECOND
+        self._of: Value = (database, *self._watched)
+        self._patience = None if patience is not None else (self._wait_ms + REPLY_MS) / 1_000
+        self._splits: bool | None = None
         self._cursor: _Cursor | None = None
 
     async def locate(self) -> Position | Ambiguous:
         """Where the stream stands now: behind the last write that a majority has, which nothing takes back."""
         try:
-            answer = await self._client.admin.command("hello", codec_options=CODEC)
-        except DRIVER_ERRORS as error:
+            async with asyncio.timeout(self._patience):
+                answer = await self._client.admin.command("hello", codec_options=CODEC)
+        except (*DRIVER_ERRORS, TimeoutError) as error:
             return Ambiguous(_named(error))
         last = answer["lastWrite"]["majorityOpTime"]["ts"] if "lastWrite" in answer else answer["operationTime"]
-        return From(loaded({"time": Timestamp(last.time, last.inc + 1)}, "a time of the cluster")[_TIME])
+        time = loaded({"time": Timestamp(last.time, last.inc + 1)}, "a time of the cluster")
+        return From(time.put(_WATCHED, self._of))
 
     async def read(self, position: Position) -> Page | Broken:
         """What has happened since, as far as one reply goes; nothing, where nothing has for as long as it waits."""
+        if _made(position).held(_WATCHED) != self._of:
+            log.warning("a position that is of other collections than are watched in %s now", self._database.name)
+            await self.close()
+            return Broken(HISTORY_LOST)
         try:
             return await self._read(position)
         except DRIVER_ERRORS as error:
             log.warning("the change stream of %s fails: %s", self._database.name, _named(error))
             await self.close()
             return Broken(_code(error))
+        except TimeoutError:
+            log.warning("the change stream of %s does not answer", self._database.name)
+            await self._given_up()
+            return Broken(None)
         except BaseException:  # cancelled, or what came cannot be read: it is lost, so this cursor is not read on
-            cursor, self._cursor = self._cursor, None
-            if cursor is not None:
-                await cursor.session.end_session()
+            await self._given_up()
             raise
+
+    async def _given_up(self) -> None:
+        """Leave the cursor to the server."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            await cursor.session.end_session()
 
     async def close(self) -> None:
         """Close what is open; another read opens it again."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
-            with suppress(*DRIVER_ERRORS):
-                kill = {"killCursors": "$cmd.aggregate", "cursors": [cursor.id]}
-                await self._database.command(kill, session=cursor.session)
+            with suppress(*DRIVER_ERRORS, TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    kill = {"killCursors": "$cmd.aggregate", "cursors": [cursor.id]}
+                    await self._database.command(kill, session=cursor.session)
             await cursor.session.end_session()
 
     async def _read(self, position: Position) -> Page | Broken:
@@ -156,6 +185,9 @@ class ChangeStream:
 
     async def _opened(self, position: Position) -> Mapping[str, Any]:
         """Open a cursor, and wait for the first page as for any other."""
+        if self._splits is None:
+            async with asyncio.timeout(self._patience):
+                self._splits = splits((await self._client.server_info())["versionArray"])
         session = self._client.start_session()
         try:
             opened = await self._asked({"aggregate": 1, "pipeline": self._pipeline(position), "cursor": {}}, session)
@@ -170,30 +202,35 @@ class ChangeStream:
             raise
 
     async def _asked(self, command: dict[str, Any], session: Any) -> Mapping[str, Any]:
-        answer = await self._database.command(
-            command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=CODEC
-        )
+        async with asyncio.timeout(self._patience):
+            answer = await self._database.command(
+                command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=CODEC
+            )
         cursor: Mapping[str, Any] = answer["cursor"]
         return cursor
 
     def _pipeline(self, position: Position) -> list[dict[str, Any]]:
+        made = _made(position)
         begin: dict[str, Any] = (
-            {"startAfter": encoded(position.token)}
+            {"startAfter": encoded(made[_TOKEN])}
             if isinstance(position, After)
-            else {"startAtOperationTime": encoded(position.time)}
+            else {"startAtOperationTime": encoded(made[_TIME])}
         )
-        names = {"$in": sorted(self._watched)}
-        whole = {"operationType": {"$in": ["dropDatabase", "invalidate"]}}
-        ours = {"$or": [{"ns.coll": names}, {"to.coll": names}, whole]}
+        names = {"$in": list(self._watched)}
+        all_of_it = {"operationType": {"$in": ["dropDatabase", "invalidate"]}}
+        ours = {"$or": [{"ns.coll": names}, {"to.coll": names}, all_of_it]}
         return [
             {"$changeStream": begin},
             {"$match": ours},
             {"$project": {"operationType": 1, "ns": 1, "documentKey": 1}},
+            *([{"$changeStreamSplitLargeEvent": {}}] if self._splits else []),
         ]
 
     def _told(self, reply: Mapping[str, Any]) -> Page | Broken:
+        assert self._cursor is not None
+        events, parts = whole([*self._cursor.parts, *reply.get("firstBatch", reply.get("nextBatch", ()))])
         changes: list[DocumentChange] = []
-        for event in reply.get("firstBatch", reply.get("nextBatch", ())):
+        for event in events:
             kind = event["operationType"]
             if kind in _ENDS:
                 log.warning("%s of what is watched in %s: its history is lost", kind, self._database.name)
@@ -201,10 +238,44 @@ class ChangeStream:
             if kind in _CHANGES:
                 key = loaded(event["documentKey"], event["ns"]["coll"])
                 changes.append(DocumentChange(event["ns"]["coll"], key[Field[Value]("_id")], is_gone=kind == "delete"))
-        token = loaded({"token": reply["postBatchResumeToken"]}, "a resume token")[_TOKEN]
-        assert self._cursor is not None
-        self._cursor = self._cursor._replace(position=After(token))
-        return Page(tuple(changes), After(token))
+        if not parts:
+            position: Position = self._after(reply["postBatchResumeToken"])
+        else:  # the parts are to come again, should the cursor be lost
+            position = self._after(events[-1]["_id"]) if events else self._cursor.position
+        self._cursor = self._cursor._replace(position=position, parts=parts)
+        return Page(tuple(changes), position)
+
+    def _after(self, token: Any) -> After:
+        return After(loaded({"token": token}, "a resume token").put(_WATCHED, self._of))
+
+
+def _made(position: Position) -> Document:
+    """What a position holds; nothing where it was made by something else."""
+    held = position.token if isinstance(position, After) else position.time
+    return held if isinstance(held, Document) else Document()
+
+
+def splits(version: Sequence[int]) -> bool:
+    """Does a server of this version split an event that is too large for a reply (`$changeStreamSplitLargeEvent`)?"""
+    return (6, 0, 9) <= tuple(version[:3]) < (6, 1) or tuple(version[:3]) >= (7, 0)
+
+
+def whole(told: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
+    """The events that are whole, of those that came in parts put together, and the parts of one that is not."""
+    events: list[Mapping[str, Any]] = []
+    begun = 0
+    for number, event in enumerate(told):
+        split = event.get("splitEvent", _UNSPLIT)
+        if split["fragment"] == split["of"]:
+            together: dict[str, Any] = {}
+            for part in told[begun : number + 1]:
+                together |= part
+            events.append(together)
+            begun = number + 1
+    return events, told[begun:]
+
+
+_UNSPLIT: Final = {"fragment": 1, "of": 1}
 
 
 def _named(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The order in which documents are found, and cursors in it: laws OR1 and OR2; that it is MongoDB's is asked of a server."""
+"""The order in which documents are found, and cursors in it: laws SB1 and SB2; that it is MongoDB's is asked of a server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SOME: Final = st.lists(st.dictionaries(st.sampled_from("abc"), values(), max_siz
 )
 
 
-def check_or1(key: Key) -> None:
+def check_sb1(key: Key) -> None:
     @given(SOME, sorts())
     @example((doc(_id=0, a=1), doc(_id=1, a=1.0)), (Descending(A),))
     def law(docs: tuple[Document, ...], sort: Sort) -> None:
@@ -54,14 +54,14 @@ def check_or1(key: Key) -> None:
 
 
 def test_of_two_documents_one_comes_first() -> None:
-    """Law OR1."""
-    check_or1(sort_key)
+    """Law SB1."""
+    check_sb1(sort_key)
 
 
 def test_documents_that_are_alike_would_have_no_order() -> None:
     """Planted bug: the id does not decide."""
     with pytest.raises(AssertionError):
-        check_or1(lambda doc, sort: sort_key(doc, sort)[: len(sort)])
+        check_sb1(lambda doc, sort: sort_key(doc, sort)[: len(sort)])
 
 
 Begin: TypeAlias = Callable[[tuple[Value, ...], Sort], Any]
@@ -77,7 +77,7 @@ def paged(docs: tuple[Document, ...], sort: Sort, begin: Begin) -> list[Document
     return found
 
 
-def check_or2(begin: Begin) -> None:
+def check_sb2(begin: Begin) -> None:
     @given(SOME, sorts())
     @example((doc(_id=0), doc(_id=1, a=None), doc(_id=2, a=())), (Ascending(A),))
     @example((doc(_id=0, a=(1, 5)), doc(_id=1, a=3)), (Descending(A),))
@@ -88,14 +88,14 @@ def check_or2(begin: Begin) -> None:
 
 
 def test_pages_come_to_the_whole() -> None:
-    """Law OR2."""
-    check_or2(sort_key_of)
+    """Law SB2."""
+    check_sb2(sort_key_of)
 
 
 def test_a_page_that_begins_behind_all_that_are_alike_leaves_some_out() -> None:
     """Planted bug: the id of the last document is not looked at."""
     with pytest.raises(AssertionError):
-        check_or2(lambda held, sort: sort_key_of((*held[:-1], Foreign("maxKey", b"")), sort))
+        check_sb2(lambda held, sort: sort_key_of((*held[:-1], Foreign("maxKey", b"")), sort))
 
 
 LEAST_FIRST: Final[tuple[Value, ...]] = (

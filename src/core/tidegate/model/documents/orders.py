@@ -15,8 +15,8 @@ may be kept as long as one likes. What comes after it is what comes after that p
 was changed, or is gone; so whoever reads page by page sees each document that keeps its place exactly once.
 
 Laws
-    OR1  Of two documents with different ids exactly one comes first; and it does in whichever collection they are.
-    OR2  Pages, each after the cursor of the last document of the one before, come to the whole in its order.
+    SB1  Of two documents with different ids exactly one comes first; and it does in whichever collection they are.
+    SB2  Pages, each after the cursor of the last document of the one before, come to the whole in its order.
 """
 
 from __future__ import annotations
