@@ -13,6 +13,7 @@ Read the modules in this order; the `__all__` of each is what it offers:
     task_documents   a task record as a document, and back
     reactive_task    the programs of a task: look, work, renew, clean up
     reconciler       the program of a reconciliation
+    stream_records   the programs that store how far the consumer of a stream is
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 

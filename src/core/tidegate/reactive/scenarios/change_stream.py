@@ -17,7 +17,7 @@ import attrs
 from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Put, Update, Value
 from tidegate.model.effects import Effect, Program
 from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, find_one, update_one
-from tidegate.reactive import laws
+from tidegate.reactive import laws, stream_records
 from tidegate.reactive.change_stream import (
     ChangeStreamConsumer,
     Consuming,
@@ -27,6 +27,8 @@ from tidegate.reactive.change_stream import (
     LeadershipLost,
     Read,
     Reconcile,
+    ResetHistory,
+    Save,
     StartTimer,
     StreamEvent,
     StreamState,
@@ -263,6 +265,7 @@ def change_stream(
     forgetful: bool = False,
     size: int = 1,
     is_new: bool = True,
+    save: Callable[[str, str, Save], Program[None]] = stream_records.save,
     forgotten: tuple[Update, ...] = FORGOTTEN,
     others: tuple[str, ...] = (),
     only: str | None = None,
@@ -280,6 +283,7 @@ def change_stream(
         forgetful: Whether the store may forget its oldest changes.
         is_new: Whether nobody has led before; otherwise all was looked at, and the position is stored.
         size: From how many documents on a batch is full.
+        save: The program that stores a position.
         forgotten: What the next history begins with.
         others: Collections that nobody watches, whose changes move the position all the same.
         only: The only law that is judged; None for all.
@@ -297,6 +301,10 @@ def change_stream(
                 return passed(command)
             case Reconcile(epoch, history):
                 return orders.run(ReconciliationRun(epoch, history))
+            case Save():
+                return save(stream.collection, STREAM, command)
+            case ResetHistory():
+                return stream_records.reset_history(stream.collection, STREAM, command, forgotten)
             case _:
                 return None
 

@@ -1,4 +1,4 @@
-"""Seven ways to lead a change stream wrong. Each differs from `tidegate.reactive.change_stream` in one place."""
+"""Eight ways to lead a change stream wrong. Each differs from `tidegate.reactive.change_stream` in one place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final, TypeGuard
 
 import attrs
 
-from tidegate.model.documents import Put, exactly
+from tidegate.model.documents import ID, Eq, Put, exactly
+from tidegate.model.operations import update_one
 from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
     ChangeStreamConsumer,
@@ -19,6 +20,7 @@ from tidegate.reactive.change_stream import (
     HandleDeleted,
     Received,
     Reconcile,
+    Save,
     StreamEvent,
     StreamState,
     StreamStep,
@@ -36,6 +38,7 @@ from tidegate.reactive.scenarios.change_stream import (
     change_stream,
     total,
 )
+from tidegate.reactive.stream_records import stored_position
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
@@ -52,6 +55,11 @@ def failed_pass_is_done(consumer: ChangeStreamConsumer, state: StreamState, even
     if isinstance(event, CommandFailed) and isinstance(event.command, (HandleChanged, HandleDeleted)):
         return consumer.step(state, CommandDone(event.command))
     return consumer.step(state, event)
+
+
+async def saved_by_any_epoch(streams: str, stream: str, command: Save) -> None:
+    """Whoever has led stores its position."""
+    await update_one(streams, Eq(ID, stream), *stored_position(command.position))
 
 
 def batch_by_id(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
@@ -142,6 +150,19 @@ SPECIMENS: Final = (
         partial(change_stream, reconciles_first, budget=0),
         PROMISE,
         "mongodash 2.3.1 saves no token before its first reconciliation: after a crash nothing reports what changed.",
+    ),
+    Specimen(
+        "change_stream.saved_by_any_epoch",
+        partial(
+            change_stream,
+            summary="A position is stored whoever leads by then: that of an earlier leader covers what the later one has not looked at.",
+            save=saved_by_any_epoch,
+            handovers=1,
+            budget=0,
+        ),
+        PROMISE,
+        "mongodash 2.3.1 fences no write of a token: a leader that has lost its lock saves on.",
+        "change_stream",
     ),
     Specimen(
         "change_stream.checkpoint_survives",
