@@ -133,3 +133,20 @@ def test_laws_are_found_and_citations_are_read() -> None:
     assert cited("A law of S1 is none.") == set()
     assert {"W10", "TR5", "S5"} <= cited_by_predicates()
     assert {"AL4", "TR3"} <= cited_by_tests()
+
+
+# --- what a write that matches nothing means -------------------------------------------------------------------------------
+
+PROGRAMS: Final = (
+    "counters.increments", "invocations.array_push_lock", "invocations.picker", "invocations.recoverer",
+    "invocations.registration", "invocations.settling", "invocations.transition", "leases.leader", "payloads.uploads",
+    "reactive.reactive_task", "reactive.reconciler", "services.members", "services.service_runner", "triggers.evaluator",
+)  # fmt: skip
+"""Each module of a program that writes by a filter."""
+MATCHES_NOTHING: Final = re.compile(r"matche?s?\s+nothing|nothing\s+matches|no\s+match|fewer", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_says_what_it_makes_of_a_write_that_matches_nothing(name: str) -> None:
+    """It may have been done by an earlier request: where that matters it is read back."""
+    assert MATCHES_NOTHING.search(import_module(f"tidegate.{name}").__doc__ or "")

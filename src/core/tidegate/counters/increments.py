@@ -1,8 +1,9 @@
 """One more, exactly once, whatever the network does: the two steps of an increment, and the sweep behind them.
 
 What is decided is in `tidegate.counters.counter`; this is what is asked of the store, and when. An increment reads the
-record, decides, and sends the step that is due. Whenever it does not know what became of a step it reads again and decides
-again: each step finds nothing to do when it comes twice. Its owner may crash anywhere. What it has noted, a sweep counts.
+record, decides, and sends the step that is due. A step that matches nothing may have been done before, and one without an
+answer may be done yet: it reads again and decides again, for each step finds nothing to do when it comes twice. Its owner may
+crash anywhere. What it has noted, a sweep counts.
 
 Laws
     CP1  Each token is counted once or not at all, and the count is how many were.

@@ -11,6 +11,7 @@ can move the same records. The claims stand in the array `transition_lock` of th
     5  Holding it: read the record, decide, and write status and owner, filtered by nothing but the id.
     6  In the end clear the whole array, whoever is in it.
 
+That a write of the protocol matches nothing is not looked at: the record is gone, or the claim was pulled by others.
 Whoever does work of its own under this lock takes it (`ClaimedRecord.take`), writes with its claim in the filter (`guarded`),
 and pulls nothing but its claim in the end (`release`): others, who follow the protocol, see no difference.
 

@@ -5,6 +5,7 @@ takes a place changes the document of them (`tidegate.invocations.place_document
 
     1  read the record, THEN the places, THEN the records of those who hold one, as far as the decision asks for them
     2  take a place, if the places are still as they were read
+       (where that matches nothing, or has no answer, they are read again, and show whether one has a place already)
     3  move the invocation to pending, from the very record that the place was taken for
     4  or, refused: move it on, to where the rule says
 

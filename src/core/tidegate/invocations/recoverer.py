@@ -3,10 +3,10 @@
 What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the
 store, and in which order. A pass reads the invocations that are not finished, a page after the other (index them by
 status and id); of each page, then the messages that lead to them, then the time (by a beat of its own), then the members.
-Each step is a transition of the very record that it was decided on (status, owner and version), so it
-comes to nothing if that has moved; and a message is named by the version that it was published for, so it is published
-once, and leads nowhere afterwards. Who moves an invocation half of the way goes on with it. If it does not come that
-far, the next pass finds it there.
+Each step is a transition of the very record that it was decided on (status, owner and version), so it comes to nothing if
+that has moved (where its write matches nothing, or has no answer, the transition reads back which); and a message is named by
+the version that it was published for, so it is published once, and leads nowhere afterwards. Who moves an invocation half of
+the way goes on with it. If it does not come that far, the next pass finds it there.
 
 Laws
     RP1  Nothing is taken from an owner that was alive when it was looked at, unless it was pending for too long.

@@ -6,7 +6,8 @@ places of a set of calls that exclude each other are one document with a version
 
     1  store the call under the id made for it: {_id, task, names, values, origin}
     2  read the places, THEN the call and the record of whoever holds one
-    3  take the place, if the places are still as they were read
+    3  take the place, if the places are still as they were read; where that matches nothing, or has no answer, look again:
+       they show whether one has it already
     4  make the record, as registered; also that of another one who has the place and has not come to make it
 
 Laws

@@ -4,7 +4,9 @@ What is decided is in `tidegate.leases.election` and `tidegate.leases.lease`: th
 carries its commands out, one after the other, with one machine's clock and one document. The store judges in the filter of
 the write whether a version has stood for long enough, by its own clock. The work is done in pieces, and before each of them
 the candidate is asked whether it still leads; between them it renews. A piece is a program of the user's, under the epoch;
-what it writes to refuses older ones, for whoever has asked may stall before it writes.
+what it writes to refuses older ones, for whoever has asked may stall before it writes. A write of the lease that matches
+nothing was too late, or is the second copy of one that was done: the candidate looks again, and finds its own request there
+or not.
 
     seeds     {_id: key, version: 0} is a lease that nobody ever took; `new_lease` inserts it
     a piece   any program; each write of it with the filter `fence < epoch + 1` and the update `fence := epoch` (`fenced`)

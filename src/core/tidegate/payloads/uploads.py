@@ -10,7 +10,8 @@ itself is handed in as it is read, and out as it is found, so that a few chunks 
     Call("begin")    what comes now is the payload of this content; nothing that came before is
     Call("keep")     the next bytes, as they were stored
 
-    put         announce; insert each chunk, and touch; switch. What had no answer is read back, or asked again
+    put         announce; insert each chunk, and touch; switch. What matches nothing, or has no answer, is read back
+                or asked again: of a switch the record's history tells whether it was done
     find        read the record
     read        one chunk of what was found. One that is missing sends to the record: was it replaced?
     get         find, and read each chunk; begin again where it was replaced

@@ -2,7 +2,7 @@
 
 The record of the stream holds what is known, {_id, epoch, history, reconciled, checkpoint, ...}, beside its position
 (`tidegate.reactive.change_stream`). Each write asks for the epoch and the history of the run, so that one that is over
-writes nothing; a batch that was looked at and not written down is looked at again.
+matches nothing, writes nothing and ends; a batch that was looked at and not written down is looked at again.
 
 Laws
     RJ1  What is reconciled was looked at: each document since it says what it says, unless a change reports it.

@@ -8,6 +8,9 @@ replies what the store's clock showed: so a process knows the time that judges f
     beat    the store writes `seen`; a member that has left does not beat
     leave   the store writes `left`, once
 
+What matches nothing was done before, or is of one that has left, and to do it again changes nothing either: a beat replies
+None then, and `join` reads the member back.
+
 Laws
     MP1  A join that is done again, after a lost reply, changes nothing: a life begins once.
     MP2  Who has left is not a member again.

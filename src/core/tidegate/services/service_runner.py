@@ -10,6 +10,8 @@ takes part like any other.
     2  read the gate, THEN who is alive; a run that was cleared is let in, in place of one whose runner is gone, by
        compare-and-set on the token and on the run that was read there
     3  from what the store's clock showed when the gate was written: is there time left to work?
+    (a write of the gate that matches nothing lost to another, or is the second copy of one that was done: the gate is read
+    again, and shows whose run is in it)
     4  work: a program of the user's, under the token of the gate; what is written to refuses older ones (`fenced`)
     5  whatever happened, write the history, THEN leave the gate; ask until the store answers, for a run that stays there
        blocks all

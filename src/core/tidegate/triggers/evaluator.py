@@ -9,7 +9,8 @@ processes may evaluate at the same time, over views of different ages, and each 
     purge       forget runs that are over
 
 Each write is of one document: an insert under an id that is made of what it is, or a compare-and-set on a version. So a
-write without an answer may be asked for again, and what it was to do is seen on the document: a claim shows whose it is.
+write that matches nothing, or has no answer, is read back and may be asked for again, for what it was to do is seen on the
+document: a claim shows whose it is.
 
 A run becomes an invocation as every call does (`tidegate.invocations.registration`), by the rule of its task for
 registration: it is picked up and recovered like others, and where the rule says so it is answered by one that is
