@@ -9,14 +9,15 @@ import attrs
 import pytest
 from tests.properties.shipped import report_on
 
-from tidegate.invocations.record_documents import viewed
+from tidegate.invocations.record_documents import RECORD, viewed
 from tidegate.invocations.settling import RecordMove, Settling, settle
 from tidegate.invocations.status import NotAllowed, StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.transition import GaveUp, Granted, Outdated, TransitionOutcome, Unknown
 from tidegate.model.documents import ID, Document, Eq
-from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX
+from tidegate.model.instants import SECOND
 from tidegate.model.operations import UPDATES_MAX, BulkUpdate, DeleteOne, FindAll
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
@@ -133,6 +134,16 @@ def test_one_look_tells_of_all_where_fewer_match() -> None:
         Granted(HELD),
     )
     assert store.kinds == [BulkUpdate, FindAll]
+    assert cast("FindAll", store.asked[1]).fields == RECORD
+
+
+def test_attempts_are_apart() -> None:
+    """As those of a transition (TR8)."""
+    store = Store(stored("a"))
+    wanted = attrs.evolve(command(move("a")), pauses=Pauses(Fixed(SECOND)))
+
+    assert store.run(wanted.run(), UNSENT, answered, DROPPED, answered, answered) == (Granted(HELD),)
+    assert store.kinds == [BulkUpdate, Sleep, BulkUpdate, FindAll, Sleep, BulkUpdate]
 
 
 @pytest.mark.parametrize(

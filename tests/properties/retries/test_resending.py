@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+import attrs
 import pytest
 
 from tidegate.model.documents import ID, Document, Eq, Field, Put
@@ -165,20 +166,20 @@ OF_INSERTS: Final[Mapping[str, tuple[tuple[object, ...], Sent[None]]]] = {
     "taken back by a failover": ((NotDurable("a"), None, None), Done(None, 2)),
     "refused": ((Refused("no"),), NotDone(Refused("no"), 1)),
 }
-THRICE: Final = Policy(backoff=Fixed(SECOND), attempts_max=3)
+THRICE: Final = Policy(backoff=Fixed(SECOND), attempts_max=3, jitter_ppm=7)
 
 
 def ended(program: Program[Any], replies: tuple[object, ...]) -> object:
     """What the program ends with, when what it asks of the store is answered so; it uses up all the answers."""
-    left = list(replies)
+    left, now = list(replies), START
     reply: object = None
     while isinstance(status := resume(program, reply), Asking):
         match status.effect:
             case Now():
-                reply = START
-            case Sleep(duration):
-                assert duration == SECOND
-                reply = None
+                reply = now
+            case Sleep(duration, jitter_ppm):
+                assert (duration, jitter_ppm) == (SECOND, 7)
+                now, reply = now + duration, None
             case _:
                 reply = left.pop(0)
     assert isinstance(status, Returned), status
@@ -196,6 +197,14 @@ def test_a_delete_ends_with_what_is_known_of_all_attempts(course: str) -> None:
 def test_an_insert_ends_with_what_is_known_of_all_attempts(course: str) -> None:
     replies, end = OF_INSERTS[course]
     assert ended(insert(insert_one(ALL, thing("a")), lambda: looked("a"), THRICE), replies) == end
+
+
+def test_nothing_is_sent_when_the_time_of_the_policy_is_over() -> None:
+    """Counted from the first attempt, whatever becomes of it."""
+    policy = attrs.evolve(THRICE, attempts_max=9, elapsed_max=2 * SECOND)
+    deletes, inserts = [Ambiguous("a")] * 3, [TAKEN, None] * 3
+    assert ended(send(delete_one(ALL, KEY), Operation.RECOGNISED, policy), (*deletes,)) == Unknown(Ambiguous("a"), 3)
+    assert ended(insert(insert_one(ALL, thing("a")), lambda: looked("a"), policy), (*inserts,)) == NotDone(TAKEN, 3)
 
 
 def test_what_would_count_twice_is_not_sent_again() -> None:
