@@ -216,6 +216,22 @@ def test_attempts_that_fail_are_logged_by_how_many_there_were(drive: Drive, capl
 
     assert drive(persistent(2), lambda _: next(replies)) is None
     assert logged(caplog)[-1] == ("ERROR", "persistent: given up; 2 attempts have failed")
+
+
+@both
+def test_a_failure_that_ends_a_program_is_a_copy_and_is_logged(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
+    """The reply is a value, which collects no tracebacks of those who get it."""
+    failure = Ambiguous("no reply")
+
+    async def hasty() -> object:
+        return await Call("it")
+
+    for _ in range(2):
+        with pytest.raises(Ambiguous) as raised:
+            drive(hasty(), lambda _: failure)
+        assert raised.value == failure
+        assert failure.__traceback__ is None
+    assert logged(caplog) == [("ERROR", "hasty: given up; 1 attempts have failed")] * 2
     assert "secret" not in caplog.text
 
 

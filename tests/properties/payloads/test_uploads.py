@@ -9,11 +9,11 @@ from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX
+from tidegate.model.instants import SECOND, Instant
 from tidegate.model.instants import STORE as STORE_CLOCK
-from tidegate.model.instants import Instant
-from tidegate.model.operations import DeleteMany, UpdateOne
+from tidegate.model.operations import DeleteMany, FindAll, UpdateOne
 from tidegate.payloads.scenarios import KEY, calls, content_of
-from tidegate.payloads.upload_records import CONTENT, Content, Damaged, chunk_document, new_record
+from tidegate.payloads.upload_records import CONTENT, Content, Damaged, announce, chunk_document, new_record, touch
 from tidegate.payloads.uploads import (
     Absent,
     Deleted,
@@ -28,10 +28,11 @@ from tidegate.payloads.uploads import (
     read,
     sweep,
 )
-from tidegate.sim.world import World, document, world_with
+from tidegate.sim.world import CLOCK, World, document, world_with
 
 STORE = PayloadStore("records", "chunks", 3)
 OLD = content_of("old")
+HOUR = 3_600 * SECOND
 Meaning = Callable[[Effect[object], World], tuple[World, object]]
 
 
@@ -127,6 +128,53 @@ def test_a_record_that_cannot_be_read_is_said_to_be_damaged(program: Callable[[]
     )
     assert isinstance(ran(program(), spoiled)[1], Damaged)
     assert ran(sweep(STORE, 0), spoiled) == (spoiled, Swept(0, 0))
+
+
+def test_a_switch_that_lost_to_another_is_not_confused_with_the_next_one() -> None:
+    """Neither has a reply, and the second one is in."""
+    switches = 0
+
+    def no_reply_to_switches(effect: Effect[object], world: World) -> tuple[World, object]:
+        nonlocal switches
+        if not isinstance(effect, UpdateOne) or CONTENT not in {each.field for each in effect.updates}:
+            return as_it_is(effect, world)
+        switches += 1
+        world, _ = ran(delete(STORE, KEY, "d"), world) if switches == 1 else as_it_is(effect, world)
+        return world, Ambiguous("no reply")
+
+    world: World = world_with({"records": (new_record(KEY).put(CONTENT, OLD.document()),)})
+    world, answer = ran(put(STORE, KEY, "w", "none"), world, no_reply_to_switches)
+    assert (answer, switches) == (Stored(2), 2)
+    assert ran(get(STORE, KEY), world)[1] == content_of("w")
+
+
+def at(hours: int, world: World) -> World:
+    return world.write(CLOCK, Instant(hours * HOUR, STORE_CLOCK))
+
+
+def test_sweeps_that_come_often_remove_in_the_end_what_they_keep_for_readers() -> None:
+    """What is kept is kept from the first time that it was not needed."""
+    world: World = world_with({"chunks": (chunk_document("u", 0, KEY, b"data"),)})
+    swept = []
+    for hours in range(26):
+        world, answer = ran(sweep(STORE, 24 * HOUR), at(hours, world))
+        swept.append(answer)
+    assert swept == [Swept(0, 0)] * 24 + [Swept(0, 1)] + [Swept(0, 0)]
+
+
+@pytest.mark.parametrize("hours", [23, 24])
+def test_an_upload_that_goes_on_is_not_taken_for_dead(hours: int) -> None:
+    """It may be touched when the sweep has seen it already, or before it looks."""
+
+    def touched_meanwhile(effect: Effect[object], world: World) -> tuple[World, object]:
+        world, reply = as_it_is(effect, world)
+        if isinstance(effect, FindAll) and effect.collection == "records":
+            world, _ = as_it_is(touch("records", KEY, "u"), world)
+        return world, reply
+
+    world, _ = as_it_is(announce("records", KEY, 0, "u"), at(0, world_with({"records": (new_record(KEY),)})))
+    assert ran(sweep(STORE, 24 * HOUR), at(hours, world), touched_meanwhile)[1] == Swept(0, 0)
+    assert ran(sweep(STORE, 24 * HOUR), at(hours, world))[1] == Swept(hours // 24, 0)
 
 
 def test_a_sweep_passes_a_record_that_cannot_be_read_by() -> None:

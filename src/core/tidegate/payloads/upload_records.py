@@ -318,7 +318,7 @@ def switch(records: str, key: str, version: int, upload: str, payload: Found | N
     check_type(payload, (Found, type(None)), "a payload")
     _check_upload(upload)
     content, inline = (None, None) if payload is None else (payload.content.document(), payload.inline)
-    changes = (Put(CONTENT, content), Put(INLINE, inline), Pull(PENDING, upload), PutServerTime(TOUCHED))
+    changes = (Put(CONTENT, content), Put(INLINE, inline), Pull(PENDING, upload))
     return update_one(records, _unchanged(key, version), *changes, *_next_version(version, upload, _SWITCHED))
 
 
