@@ -14,6 +14,8 @@ from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from tests.integration.mongo_loop import in_loop
 
+from tidegate.invocations.record_documents import STATUS
+from tidegate.invocations.recoverer import ITEMS_MAX, OPEN, Recoverer
 from tidegate.model.documents import (
     ID,
     AllOf,
@@ -25,6 +27,7 @@ from tidegate.model.documents import (
     Field,
     Fields,
     Ge,
+    In,
     OlderThan,
     Put,
     Sort,
@@ -32,7 +35,7 @@ from tidegate.model.documents import (
     sort_key,
 )
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND, Instant
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Instant
 from tidegate.model.operations import Index, find_all, find_one, find_one_and_update, insert_one
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate_adapters.bson_values import stored
@@ -210,3 +213,23 @@ def test_a_reactive_task_finds_what_is_due_by_its_index(client: MongoClient[dict
     used, keys = explained(client, database)
     assert "SORT" not in used
     assert keys < 5
+
+
+def test_a_pass_of_recovery_reads_what_is_not_finished_and_no_more(
+    client: MongoClient[dict[str, Any]], database: str
+) -> None:
+    """By its index, in the order of the ids, a page after the other: neither what is finished nor the next page."""
+    recoverer = Recoverer(me="r", dead_after=MINUTE)
+    store = Mongo(client, database, indexes=recoverer.indexes)
+    client[database].invocations.insert_many(
+        [{"_id": f"{n:04}", "status": OPEN[n % len(OPEN)] if n % 5 == 0 else "success"} for n in range(EACH)]
+    )
+    after: tuple[str, ...] = ()
+    for _ in range(2):
+        found = store(find_all("invocations", In(STATUS, OPEN), limit=ITEMS_MAX, after=after))
+        assert isinstance(found, tuple)
+        assert len(found) == ITEMS_MAX
+        used, keys = explained(client, database)
+        assert "SORT" not in used
+        assert keys <= ITEMS_MAX + len(OPEN)
+        after = (found[-1][Field[str]("_id")],)

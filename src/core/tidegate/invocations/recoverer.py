@@ -1,12 +1,12 @@
 """What is stuck is found and freed, one step at a time, whoever else does the same.
 
-What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the
-store, and in which order. A pass reads the invocations that are not finished, a page after the other (index them by
-status and id); of each page, then the messages that lead to them, then the time (by a beat of its own), then the members.
-Each step is a transition of the very record that it was decided on (status, owner and version), so it comes to nothing if
-that has moved (where its write matches nothing, or has no answer, the transition reads back which); and a message is named by
-the version that it was published for, so it is published once, and leads nowhere afterwards. Who moves an invocation half of
-the way goes on with it. If it does not come that far, the next pass finds it there.
+What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the store,
+and in which order. A pass reads the invocations that are not finished, a page after the other (`Recoverer.indexes`); of each
+page, then the messages that lead to them, then the time (by a beat of its own), then the members. Each step is a transition
+of the very record that it was decided on (status, owner and version), so it comes to nothing if that has moved (where its
+write matches nothing, or has no answer, the transition reads back which); and a message is named by the version that it was
+published for, so it is published once, and leads nowhere afterwards. Who moves an invocation half of the way goes on with it.
+If it does not come that far, the next pass finds it there.
 
 Laws
     RP1  Nothing is taken from an owner that was alive when it was looked at, unless it was pending for too long.
@@ -33,11 +33,11 @@ from tidegate.invocations.record_documents import CHANGED_AT, STATUS, viewed
 from tidegate.invocations.recovery import PATIENCE, Item, MessageStatus, Move, Patience, RecoveryAction, plan_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
-from tidegate.model.documents import ID, Document, Field, In, Value
+from tidegate.model.documents import ID, Ascending, Document, Field, In, Value
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
-from tidegate.model.operations import check_collection, find_all
+from tidegate.model.operations import Index, Indexes, check_collection, find_all
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
@@ -147,6 +147,11 @@ class Recoverer:
         for collection in (self.records, self.messages, self.members):
             check_collection(collection)
         check_type(self.parts, RecovererParts, "the parts of a recoverer")
+
+    @property
+    def indexes(self) -> Indexes:
+        """What a pass needs: it reads the invocations that are not finished, however many are."""
+        return {self.records: (Index((Ascending(STATUS),)),)}
 
     async def run(self) -> RecoveryPass:
         """The program: one pass."""

@@ -1,0 +1,49 @@
+"""docs/mongodb.md says what the code says; what it shows is typed along in `test_tutorial`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tidegate.retries.failures import STEPS, Knowledge, Operation
+from tidegate_adapters.mongo import CHECK_SECONDS, REPLY_MS
+from tidegate_adapters.resilience import Rules
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "mongodb.md").read_text(encoding="utf-8")
+
+
+def rows(after: str) -> list[list[str]]:
+    """The table behind that text, without its head."""
+    table = PAGE.partition(after)[2].partition("\n\n|")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_the_table_of_what_may_be_sent_again_is_that_of_the_decision() -> None:
+    """Each operation, by what is known of all its attempts."""
+    assert rows("<!-- table of: tidegate.retries.failures.STEPS -->") == [
+        [each.value, *(STEPS[each][known].value for known in Knowledge)] for each in Operation
+    ]
+
+
+def test_the_deadlines_are_those_that_are_set() -> None:
+    """Those of tidegate's; the others are the driver's."""
+    said = {what: how_long for what, how_long, _ in rows("## Deadlines")}
+
+    assert said["a reply"] == said["a connection of the pool"] == f"{REPLY_MS // 1_000} s"
+    assert said["`connect` itself"] == f"{CHECK_SECONDS:g} s"
+    assert (
+        said["an attempt of the kit; a call of it"]
+        == f"{Rules().attempt // 10**6} s; {(Rules().deadline or 0) // 10**6} s"
+    )
+
+
+def test_links_lead_to_headings() -> None:
+    """Of this page and of others."""
+    for page, heading in re.findall(r"\]\(([\w.-]*\.md)?#([\w-]+)\)", PAGE):
+        text = PAGE if not page else (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+        headings = {
+            re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-")
+            for each in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        }
+        assert heading in headings, (page, heading)
