@@ -59,7 +59,18 @@ has its own test; the stages of a partition only a partition asks; the last is a
 
 CORE: Final = Path(tidegate.__file__).parent
 ROOMS: Final = (
-    *("model", "retries", "counters", "payloads", "leases", "services", "invocations", "triggers", "reactive"),
+    *(
+        "model",
+        "retries",
+        "transactions",
+        "counters",
+        "payloads",
+        "leases",
+        "services",
+        "invocations",
+        "triggers",
+        "reactive",
+    ),
     *("consumer", "sinks"),
 )
 OWN: Final = (TidegateError, Failure)

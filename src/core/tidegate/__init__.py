@@ -4,6 +4,7 @@ The rooms, lowest first; each says in its docstring what it answers and in which
 
     model        values, documents, effects, programs and reducers: the vocabulary
     retries      back-off, what may be tried again, polling, schedules
+    transactions  several documents changed together, once or not at all
     counters     a counter kept in two steps, and its sweep
     payloads     large payloads in chunks
     leases       leases with fencing tokens, leader election, a small lock

@@ -19,7 +19,7 @@ from tidegate.sim.shipping import Scope, Shipped, Specimen
 __all__ = ["CATALOGUE", "DESIGNS", "SPECIMENS", "find", "shipped"]
 
 _ROOMS: Final = (
-    "leases", "counters", "payloads", "services", "invocations", "triggers", "reactive", "consumer", "sinks",
+    "leases", "counters", "transactions", "payloads", "services", "invocations", "triggers", "reactive", "consumer", "sinks",
 )  # fmt: skip
 
 if TYPE_CHECKING:  # made by __getattr__ below, when somebody asks

@@ -36,6 +36,7 @@ from tidegate.reactive.laws import (
 from tidegate.retries.laws import backoff, budget, failures, pauses, polling, schedule
 from tidegate.services.laws import atomic_service, executions, membership, retention
 from tidegate.sinks.laws import circuit_breaker, dead_letters, dead_records, delivery, letter_writing, outbox
+from tidegate.transactions import laws as transfers
 from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 
 __all__ = [
@@ -43,6 +44,6 @@ __all__ = [
     "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "dead_records",
     "debounce", "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
     "firing", "health", "history", "lease", "letter_writing", "membership", "orphans", "outbox", "partition", "pauses", "polling",
-    "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transactions", "transition",
+    "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transactions", "transfers", "transition",
     "trigger", "upload_records", "watermark", "worker",
 ]  # fmt: skip

@@ -281,6 +281,32 @@ async def iterates() -> object:
     return total
 
 
+async def steps_another_one_itself() -> object:
+    async def inner() -> object:
+        first = await ask()
+        await row()
+        return first
+
+    program = inner()
+    asked = program.send(None)
+    while True:
+        reply = await asked
+        try:
+            asked = program.send(reply)
+        except StopIteration as stop:
+            return stop.value
+
+
+async def keeps_one_that_is_over() -> object:
+    async def returns() -> None:
+        pass
+
+    program = returns()
+    program.close()
+    await row()
+    return repr(type(program))
+
+
 async def counts_in_a_closure() -> object:
     count = 0
 
@@ -376,9 +402,11 @@ MERGED: tuple[Coded, ...] = (
     tries_again, nested, keeps_parts_on_the_stack, cleans_up_without_asking, within_a_value, keeps_a_lambda, keeps_a_method, awaits_a_generator,
     handles_while_it_asks, handles_deep_down, looks_at_the_context, cleans_up, comprehends, counts_in_a_closure,
     unpacks_while_it_asks, loops_over_what_may_change, asks_in_a_function_of_its_own,
+    steps_another_one_itself,
 )  # fmt: skip
 UNMERGED: tuple[Coded, ...] = (
     handles_what_has_a_cause, handles_two, within_a_generator, collects, iterates, keeps_an_object, awaits_an_iterator,
+    keeps_one_that_is_over,
 )  # fmt: skip
 
 
@@ -388,13 +416,13 @@ def by_name(program: Coded) -> str:
 
 @pytest.mark.parametrize("program", MERGED, ids=by_name)
 def test_these_programs_are_values(program: Coded) -> None:
-    """Loops over whatever nobody else can name, comprehensions, closures, nested programs, try, handled failures, frozen contexts, functions."""
+    """Loops over whatever nobody else can name, comprehensions, closures, nested programs, one that is stepped, try, handled failures, frozen contexts, functions."""
     assert not explore(scenario(program)).unmerged
 
 
 @pytest.mark.parametrize("program", UNMERGED, ids=by_name)
 def test_these_programs_are_not_values_and_the_report_says_where(program: Coded) -> None:
-    """Handled exceptions with a cause or a context, contexts that are not values, lists, asynchronous iterators, objects."""
+    """Handled exceptions with a cause or a context, contexts that are not values, lists, asynchronous iterators, objects, programs that are over."""
     unmerged = explore(scenario(program)).unmerged
     assert unmerged
     assert all(re.match(r"p: (test_fingerprint\.py:[0-9]+ \w+|it awaits a \w+)", where) for where in unmerged)
@@ -626,6 +654,7 @@ TOLD_APART: Mapping[Coded, frozenset[object]] = {
     is_further_in_a_list: frozenset({1, 2}),
     draws_from_one_or_from_two: frozenset({1, 2}),
     keeps_a_function_of_another_one: frozenset({1, 2}),
+    steps_another_one_itself: frozenset({1, 2}),
 }
 
 

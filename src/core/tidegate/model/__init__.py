@@ -9,6 +9,7 @@ In reading order:
     effects     programs, what they may ask of the world, and how it fails
     documents   documents, filters and updates (a package)
     operations  the commands of a document store, as effects
+    transactions  operations that are seen together or not at all, as effects
     programs    what programs do again and again: insert unless it is there, find all there is
     history     what a record remembers of its versions, and so what became of a request
     reducer     long-lived machines: a step from state and event to state and commands

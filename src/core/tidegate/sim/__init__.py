@@ -4,8 +4,9 @@ Does a protocol keep its laws under every interleaving and fault? If not, what i
 run be replayed, shrunk, explained and shown? The names below are for those who write scenarios; the others are in the
 `__all__` of each module. In which order to read them:
 
-    world, scenario, faults, clocks, aging
+    cells, world, scenario, faults, clocks, aging
                                           what is explored: cells, actors, laws, budgets, time
+    transactions, expiry                  what a transaction sees and keeps, and what ends one that nobody ends
     automaton, lines, fingerprint, determinism
                                           a suspended program as a value, and which line of it asks
     apart                                 that programs share nothing but the world

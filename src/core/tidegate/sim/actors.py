@@ -38,6 +38,7 @@ from tidegate.model.operations import (
     UpdateOne,
     UpsertOne,
 )
+from tidegate.model.transactions import InTransaction
 from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import OtherTime
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
@@ -284,6 +285,8 @@ _FILTERED: Final = (FindOne, FindAll, FindOneAndUpdate, UpdateOne, UpsertOne, De
 
 def _oldest(effect: Effect[object]) -> Duration:
     """The largest age that its filters compare."""
+    if isinstance(effect, InTransaction):
+        return _oldest(effect.operation)
     if isinstance(effect, BulkUpdate):
         return max(map(_oldest, effect.updates))
     if not isinstance(effect, _FILTERED):

@@ -5,7 +5,7 @@ after it. Whoever reads meanwhile sees it. A majority that has a write has all w
 confirmed confirms whatever was written before it, by anybody, and only the newest writes can ever be taken back.
 
 A scenario allows that by the faults NOT_DURABLE and ROLLED_BACK of its processes, and a `Failover` among its actors.
-Without ROLLED_BACK nothing is kept, and nothing is taken back.
+Without ROLLED_BACK nothing is kept, and nothing is taken back. No transaction is open after it, for the new primary knows none.
 
 A member that is behind answers with what was there before. How far it is behind is kept to one version: of each cell,
 what it held before its last write, if the meaning of the scenario is `recalling` and STALE_READ may strike the find. So a
@@ -28,6 +28,7 @@ from tidegate.model.documents import exactly
 from tidegate.model.effects import Effect
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
+from tidegate.sim.transactions import OPEN, closed, interrupted
 from tidegate.sim.world import DOCUMENTS, IDS, UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
 
 __all__ = ["Behind", "Failover", "Was", "earlier", "noted", "recalling", "unconfirmed"]
@@ -36,6 +37,8 @@ __all__ = ["Behind", "Failover", "Was", "earlier", "noted", "recalling", "unconf
 V = TypeVar("V")
 
 _STORED: Final = frozenset({DOCUMENTS, IDS})
+_APART: Final = frozenset({UNCONFIRMED.name, OPEN.name})
+"""What is made anew, and not taken back."""
 
 
 @final
@@ -77,7 +80,7 @@ def _changed(after: World, overwritten: Overwritten) -> Iterator[tuple[Cell[obje
 def unconfirmed(before: World, after: World, overwritten: Overwritten, *, alone: bool) -> World:
     """The world in which the write was done, and may be taken back: alone, or only with the one before it."""
     writes = before.read(UNCONFIRMED)
-    kept = tuple((cell, had) for cell, had in _changed(after, overwritten) if cell.name != UNCONFIRMED.name)
+    kept = tuple((cell, closed(had)) for cell, had in _changed(after, overwritten) if cell.name not in _APART)
     if kept and alone:
         writes = (*writes, kept)
     elif kept and writes:
@@ -101,6 +104,7 @@ class Failover:
             after = spent(world, Fault.ROLLED_BACK)
             if after is None:
                 return
+            after = interrupted(after)
             for overwritten in reversed(writes[kept:]):
                 for cell, had in overwritten:
                     after = after.write(cell, had)

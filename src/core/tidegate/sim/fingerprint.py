@@ -8,7 +8,8 @@ A program is not a value (`Unmergeable`, with the reason) where
     - an exception that is not a value is being handled across the await: one with a cause, a context, or state of its own;
     - a frame keeps something on its value stack across the await that is no value: a context manager, say. What it iterates
       over, and a list, set or dict that it is about to fill, is read as what it holds, for nobody else can name it;
-    - a live local is not known to be immutable: a list, a dict, an object of a class that is not frozen;
+    - a live local is not known to be immutable: a list, a dict, an object of a class that is not frozen. A program that this one
+      steps by itself is one more suspended program;
     - the chain ends in something other than a coroutine or a generator, or the code is compiled;
     - the Python version is not one whose bytecode is known here (3.11 to 3.13).
 The caller then falls back to the history of replies, which is sound for every deterministic program but never merges.
@@ -155,11 +156,22 @@ def _kept(local: str, item: object, canon: Canon, seen: dict[int, int]) -> _Key 
         return item
     if local == _IMPLICIT:
         return _resting(item, canon, seen)
+    if isinstance(item, CoroutineType):
+        return _carried(item, canon, seen)
     if isinstance(item, FunctionType) and item.__closure__ and not item.__kwdefaults__ and not vars(item):
         shared = [seen.get(id(cell)) for cell in item.__closure__]  # their contents are locals, and looked at as such
         defaults = canon.key(item.__defaults__)
         return None if None in shared or defaults is None else (FunctionType, item.__code__, defaults, *shared)
     return canon.key(item)
+
+
+def _carried(program: CoroutineType[Any, Any, Any], canon: Canon, seen: dict[int, int]) -> _Key | None:
+    """A program that another one steps by itself, as what it is; None where it awaits nothing, so is not begun, or over."""
+    if program.cr_await is None:
+        return None
+    number = seen.setdefault(id(program), len(seen))
+    inside = fingerprint(program, canon)
+    return None if isinstance(inside, Unmergeable) else (CoroutineType, number, inside)
 
 
 def _across(item: object) -> str:

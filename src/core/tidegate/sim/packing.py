@@ -39,6 +39,8 @@ _WIDTHS: Final[Mapping[str, int]] = {
     WAKES: 4,
     NOTES: 0,
     "unconfirmed": 0,
+    "open transactions": 0,
+    "session": 12,
     UNIQUE: 0,
     QUANTUM.name[0]: 0,
 }

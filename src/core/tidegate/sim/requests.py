@@ -38,6 +38,7 @@ from tidegate.model.operations import (
     UpdateOne,
     UpsertOne,
 )
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
@@ -52,10 +53,13 @@ shown = cache(show)
 
 _NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
-OPERATIONS: Final = get_args(Operation)
+OPERATIONS: Final = (*get_args(Operation), InTransaction, CommitTransaction, AbortTransaction)
+"""What a document store is asked."""
 _READS: Final = (FindOne, FindAll)
-_WRITES: Final = (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne, *MANY)
+_WRITES: Final = (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne, CommitTransaction, *MANY)
 """Also one that matches nothing waits for a majority."""
+_UNSTORED: Final = (Call, InTransaction, AbortTransaction)
+"""What no majority has to confirm: of a transaction, that is the commit alone."""
 _REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
     {
         Fault.FAILED: "user code raised",
@@ -111,7 +115,7 @@ def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Ask
     if isinstance(effect, (Sleep, Note)):
         return
     yield from _lost(effect, outcomes, world, asker)
-    if faults.strikes(Fault.NOT_DURABLE, effect) and not isinstance(effect, Call):
+    if faults.strikes(Fault.NOT_DURABLE, effect) and not isinstance(effect, _UNSTORED):
         yield from _not_durable(effect, world, asker)
     if faults.strikes(Fault.STALE_READ, effect) and isinstance(effect, _READS):
         yield from _stale(effect, outcomes, world, asker)
@@ -144,7 +148,8 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
     for done, reply in outcomes:
         if after := may(Fault.LOST_REPLY, done):
             yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, _NO_REPLY
-        if after := may(Fault.DUPLICATE, done):
+        # No driver sends a statement of a transaction twice, for the server would carry it out twice.
+        if not isinstance(effect, InTransaction) and (after := may(Fault.DUPLICATE, done)):
             again = Trouble(f"{show(reply)}, and the request is under way once more")
             yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
 

@@ -28,6 +28,7 @@ from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import FindOne, FindOneAndUpdate
+from tidegate.model.transactions import InTransaction
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 from tidegate.sim.aging import OtherTime
 from tidegate.sim.apart import check_apart
@@ -57,7 +58,8 @@ class Label(NamedTuple):
     reply: object = ""
 
     def __str__(self) -> str:
-        finds = isinstance(self.what, (FindOne, FindOneAndUpdate))  # only there is None an answer
+        done = self.what.operation if isinstance(self.what, InTransaction) else self.what
+        finds = isinstance(done, (FindOne, FindOneAndUpdate))  # only there is None an answer
         if self.reply == "" or (self.reply is None and not finds):
             return str(self.what)
         return f"{self.what} -> {self.reply if isinstance(self.reply, Trouble) else show(self.reply)}"

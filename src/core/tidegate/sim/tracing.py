@@ -34,6 +34,7 @@ from tidegate.model.operations import (
     UpsertOne,
 )
 from tidegate.model.patches import difference, to_json
+from tidegate.model.transactions import CommitTransaction, InTransaction
 from tidegate.sim import group
 from tidegate.sim.actors import STARTS_AGAIN
 from tidegate.sim.automaton import Raised
@@ -77,6 +78,7 @@ _KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.SLEEP, (Sleep,)),
     (StepKind.NOTE, (Note,)),
     (StepKind.CALL, (Call,)),
+    (StepKind.COMMIT, (CommitTransaction,)),
     *group.STEP_KINDS,
 )
 _KIND_OF_FAULT: Final = {
@@ -319,4 +321,5 @@ def _kind_of(way: Way) -> StepKind:
         return _KIND_OF_LANE[lane]
     if effect is None:
         return StepKind.DELIVER if isinstance(getattr(way.stepper, "actor", None), ReducerProcess) else StepKind.OTHER
-    return next((kind for kind, effects in _KINDS if isinstance(effect, effects)), StepKind.OTHER)
+    done = effect.operation if isinstance(effect, InTransaction) else effect
+    return next((kind for kind, effects in _KINDS if isinstance(done, effects)), StepKind.OTHER)

@@ -21,10 +21,10 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from itertools import islice, product
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final, get_args
+from typing import Final, TypeAlias, TypeVar, cast, final, get_args
 
 import attrs
 
@@ -37,7 +37,6 @@ from tidegate.model.documents import (
     Field,
     Fields,
     Filter,
-    Foreign,
     Sort,
     Value,
     cursor,
@@ -73,8 +72,24 @@ from tidegate.model.operations import (
     check_unique,
     is_key,
 )
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.model.values import check_type
-from tidegate.sim.aging import holds_instant
+from tidegate.sim.cells import (
+    DOCUMENTS,
+    IDS,
+    UNCONFIRMED,
+    UPSERTED_BY,
+    Cell,
+    Key,
+    Meaning,
+    Order,
+    Outcomes,
+    Overwritten,
+    Reads,
+    World,
+    without,
+)
+from tidegate.sim.transactions import Claim, Waits, put, transacted
 
 __all__ = [
     "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MANY", "MOVES", "NOTES", "PROCESS",
@@ -86,58 +101,11 @@ __all__ = [
 
 V = TypeVar("V")
 
-
-@final
-@attrs.frozen(cache_hash=True)
-class Cell(Generic[V]):
-    """A named place; `empty` is what it holds before anything is written there.
-
-    The first word of the name says what kind of cell it is, and the simulator treats some kinds apart, so these words are
-    its own: `BUDGET` (only ever `taken` from), `PROCESS` (where a process stands, as a node of its behaviour), `DOCUMENTS`
-    and `IDS` (what a server stores: it may be lost with a primary, and streams read it), `LIFE`, `WAKES`, `NOTES`,
-    `UNIQUE`, and those of `CLOCK` and `FLIGHT`. By them a slot begins wide or narrow (`packing`), a value grows older with
-    time or does not (`steppers.UNAGED`), is renamed (`symmetry`) and is shown (`picture`).
-
-    Invariant: `empty` holds no instant, for in relative time that would always be now.
-    """
-
-    name: tuple[str, ...]
-    empty: V
-
-    def __attrs_post_init__(self) -> None:
-        if self.empty and self.name != ("clock",) and holds_instant(self.empty):
-            raise Misuse(
-                f"an empty cell holds an instant: {self.name}",
-                why="where instants are kept relative to now, it would always be now",
-                todo="let it be None, and begin the world with the instant",
-            )
-
-
-class Reads(Protocol):
-    """Whatever has cells to look at."""
-
-    def read(self, cell: Cell[V], /) -> V: ...
-
-
-class World(Reads, Protocol):
-    """Whatever has cells."""
-
-    def write(self, cell: Cell[V], value: V) -> World: ...
-    def taken(self, budget: Cell[int], /) -> World | None:
-        """One less of what is left; None if nothing is. How much is left is not looked at, so few states differ in it."""
-        ...
-
-
-Outcomes: TypeAlias = Iterator[tuple[World, object]]
-Meaning: TypeAlias = Callable[[Effect[object], World, str], Outcomes]
-
 CLOCK: Final = Cell[Instant](("clock",), Instant(0, STORE))
 BUDGET: Final = "budget"
 """The first part of the name of a cell whose number only falls, and is only ever `taken` from."""
 
 # The first parts of the names of other cells that the simulator knows by them; see `Cell`.
-DOCUMENTS: Final = "documents"
-IDS: Final = "ids"
 LIFE: Final = "life"
 NOTES: Final = "notes"
 PROCESS: Final = "process"
@@ -163,12 +131,6 @@ class Flying:
     def __str__(self) -> str:
         return f"{self.sender}'s late request: {self.effect}"
 
-
-Overwritten: TypeAlias = tuple[tuple[Cell[object], object], ...]
-"""Cells that a write has changed, each with what it held before."""
-
-UNCONFIRMED: Final = Cell[tuple[Overwritten, ...]](("unconfirmed",), ())
-"""What the newest writes have overwritten, oldest first, as long as no majority has them (`tidegate.sim.failover`)."""
 
 CELLS_KEPT: Final = 1_000
 
@@ -201,24 +163,12 @@ def inbox(process: str) -> Cell[tuple[object, ...]]:
     return Cell(("inbox", process), ())
 
 
-Key: TypeAlias = str | int | Foreign
-"""What the id of a document may be (`is_key`); of what only BSON has, an ObjectId."""
-
-
 @lru_cache(CELLS_KEPT, typed=True)
 def document(collection: str, key: Key) -> Cell[Document | None]:
     if isinstance(key, str):
         return Cell((DOCUMENTS, collection, key), None)
     typed = ("int", str(key)) if isinstance(key, int) else ("objectId", key.payload.hex())
     return Cell((DOCUMENTS, collection, *typed), None)
-
-
-class Order(Protocol):
-    """Ids in natural order, where a tuple of all of them would be too long to copy."""
-
-    def __iter__(self) -> Iterator[Key]: ...
-    def __add__(self, keys: tuple[Key, ...], /) -> Order: ...
-    def without(self, key: Key, /) -> Order: ...
 
 
 def ids(collection: str) -> Cell[tuple[Key, ...] | Order]:
@@ -228,7 +178,7 @@ def ids(collection: str) -> Cell[tuple[Key, ...] | Order]:
 
 def upserted_by(collection: str, key: Key) -> Cell[str]:
     """Whose upsert has inserted the document: those of others may have looked before it did, and be refused."""
-    return Cell(("upserted by", *document(collection, key).name[1:]), "")
+    return Cell((UPSERTED_BY, *document(collection, key).name[1:]), "")
 
 
 def contents(world: Reads, collection: str) -> tuple[Document, ...]:
@@ -317,6 +267,14 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
     Raises:
         UnknownEffect: the effect has no meaning here, user code (`Call`) included: a scenario gives it one.
     """
+    try:
+        yield from _performed(effect, world, who, size_max)
+    except Waits:
+        return
+
+
+def _performed(effect: Effect[object], world: World, who: str, size_max: int) -> Outcomes:
+    """The same; `Waits` where it must wait for a transaction."""
     match effect:
         case FindOne() | FindAll():
             try:
@@ -331,7 +289,7 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
             except Refused as refused:
                 yield world, refused.fresh()
         case UpdateOne(collection, where, updates):
-            for after_world, reply in perform(FindOneAndUpdate(collection, where, updates), world, who, size_max):
+            for after_world, reply in _performed(FindOneAndUpdate(collection, where, updates), world, who, size_max):
                 yield after_world, reply if isinstance(reply, Failure) else int(reply is not None)
         case UpsertOne(collection, where, updates):
             yield from _upserted(effect, world, who, size_max)
@@ -345,6 +303,8 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
             yield _confirmed(world if found is None else _deleted(world, collection, found[ID])), int(found is not None)
         case UpdateMany() | DeleteMany() | BulkUpdate():
             yield _done_to_many(effect, world, who, size_max)
+        case InTransaction() | CommitTransaction() | AbortTransaction():
+            yield from transacted(effect, world, who, partial(_performed, size_max=size_max))
         case StoreTime():
             yield world, world.read(CLOCK)
         case Now():
@@ -390,7 +350,7 @@ def _upserted(effect: UpsertOne, world: World, who: str, size_max: int) -> Outco
     asked = {each.field: each.value for each in equalities(where)}
     by = upserted_by(collection, cast("Key", asked[ID]))
     if _find(world, collection, where) is not None:
-        yield from perform(FindOneAndUpdate(collection, where, updates), world, who, size_max)
+        yield from _performed(FindOneAndUpdate(collection, where, updates), world, who, size_max)
         if type(where) is not Eq and world.read(by) not in {"", who}:
             yield world, duplicate_key(ID.name)
         return
@@ -400,10 +360,6 @@ def _upserted(effect: UpsertOne, world: World, who: str, size_max: int) -> Outco
         yield _inserted(world, collection, after).write(by, who), after
     except Refused as refused:
         yield world, refused.fresh()
-
-
-def _without(keys: tuple[Key, ...] | Order, key: Key) -> tuple[Key, ...] | Order:
-    return tuple(each for each in keys if each != key) if isinstance(keys, tuple) else keys.without(key)
 
 
 Many: TypeAlias = UpdateMany | DeleteMany | BulkUpdate
@@ -426,7 +382,7 @@ def _done_to_many(effect: Many, world: World, who: str, size_max: int) -> tuple[
     """One part after the other; after a refusal, only a bulk goes on."""
     world, total, refused = _confirmed(world), 0, 0
     for part in parts(effect, world):
-        ((world, reply),) = perform(part, world, who, size_max)
+        ((world, reply),) = _performed(part, world, who, size_max)
         if not isinstance(reply, Failure):
             total += cast("int", reply)
         elif isinstance(effect, BulkUpdate):
@@ -464,12 +420,12 @@ def _inserted(world: World, collection: str, doc: Document) -> World:
     if world.read(document(collection, doc[ID])) is not None:
         raise duplicate_key(ID.name)
     there_now = world.read(there) + (doc[ID],)  # noqa: RUF005  an order of its own need not be copied
-    return _confirmed(_put(world, collection, _id_first(doc)).write(there, there_now))
+    return _confirmed(put(_put(world, collection, _id_first(doc)), there, there_now))
 
 
 def _deleted(world: World, collection: str, key: Key) -> World:
     there = ids(collection)
-    return world.write(there, _without(world.read(there), key)).write(document(collection, key), None)
+    return put(put(world, document(collection, key), None), there, without(world.read(there), key))
 
 
 def _confirmed(world: World) -> World:
@@ -494,14 +450,28 @@ def _put(world: World, collection: str, doc: Document) -> World:
     Raises:
         Refused: A unique index would have the same values twice, or cannot hold it.
     """
-    for index in world.read(uniques(collection)):
+    indexes = world.read(uniques(collection))
+    for index in indexes:
         names = [field.name for field in index]
         own = _keys_of(doc, index)
         others = (key for key in world.read(ids(collection)) if key != doc[ID])
         for other in filter(None, (world.read(document(collection, key)) for key in others)):
             if any(equal(key, theirs) for key in own for theirs in _keys_of(other, index)):
                 raise duplicate_key(*names)
-    return world.write(document(collection, doc[ID]), doc)
+    there = document(collection, doc[ID])
+    return put(world, there, doc, lambda: _claims(collection, indexes, world.read(there), doc))
+
+
+def _claims(
+    collection: str, indexes: tuple[Fields, ...], before: Document | None, after: Document
+) -> tuple[Claim, ...]:
+    """What the unique indexes get to hold by this change."""
+    return tuple(
+        (collection, tuple(field.name for field in index), key)
+        for index in indexes
+        for key in _keys_of(after, index)
+        if before is None or not any(equal(key, had) for had in _keys_of(before, index))
+    )
 
 
 def _keys_of(doc: Document, index: Fields) -> tuple[tuple[object, ...], ...]:
@@ -589,7 +559,7 @@ def journaled(
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         for after, reply in otherwise(effect, world, who):
-            if (
+            if isinstance(effect, CommitTransaction) or (
                 isinstance(effect, (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, UpdateMany, BulkUpdate))
                 and effect.collection == collection
             ):

@@ -1,0 +1,40 @@
+"""The laws of `tidegate.transactions.transfers` as predicates over what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tidegate.model.documents import ID, Document, Field
+from tidegate.retries.resending import Done, NotDone
+from tidegate.transactions.transfers import AMOUNT, BALANCE, FROM, TO, Transferred
+
+__all__ = ["balances_are_what_entries_say", "nobody_owes", "the_answer_is_true"]
+
+_KEY = Field[str](ID.name)
+
+
+def balances_are_what_entries_say(
+    began: Mapping[str, int], accounts: Collection[Document], entries: Collection[Document]
+) -> bool:
+    """Law TF1: each balance is what it began with, less what was given, and what was taken."""
+    expected = dict(began)
+    for entry in entries:
+        expected[entry[FROM]] -= entry[AMOUNT]
+        expected[entry[TO]] += entry[AMOUNT]
+    return {each[_KEY]: each[BALANCE] for each in accounts} == expected
+
+
+def the_answer_is_true(answer: object, *, is_entered: bool) -> bool:
+    """Law TF3: Moved only where there is an entry; too little, and not done, only where there is none."""
+    match answer:
+        case Done(Transferred.MOVED):
+            return is_entered
+        case Done(Transferred.TOO_LITTLE) | NotDone():
+            return not is_entered
+        case _:
+            return True
+
+
+def nobody_owes(accounts: Collection[Document]) -> bool:
+    """Law TF4."""
+    return all(each[BALANCE] >= 0 for each in accounts)

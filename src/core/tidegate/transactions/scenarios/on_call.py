@@ -1,0 +1,82 @@
+"""Two are on call, and either may leave while the other one stays: what snapshot isolation does not keep, and how to keep it.
+
+Each looks how many are on call, in a transaction, and leaves if there is another one. Both looked before either left, and each has
+written its own document only: there is no write conflict, and nobody is on call (write skew; Berenson et al. 1995). Who writes
+what was relied on, the other one's document too, meets a conflict, begins anew and sees that nobody else is left.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
+from tidegate.model.operations import find_all, update_one
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.resending import Sent
+from tidegate.sim.actors import Process, factory
+from tidegate.sim.expiry import Expiry
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import contents, world_with
+from tidegate.transactions.transacting import in_transaction
+
+__all__ = ["SCENARIOS", "SOMEBODY", "on_call"]
+
+STAFF: Final = "staff"
+IS_ON_CALL: Final = Field[bool]("is_on_call")
+RELIED_ON: Final = Field[int]("relied_on")
+NAMES: Final = ("ann", "bob", "cid")
+SOMEBODY: Final = "somebody is on call"
+POLICY: Final = Policy(backoff=Fixed(0), attempts_max=4)
+
+
+async def leave(who: str, *, guarded: bool) -> bool:
+    """Leave, if another one is on call; whether one has left."""
+    there = await find_all(STAFF, Eq(IS_ON_CALL, value=True), limit=len(NAMES))
+    others = tuple(doc[ID] for doc in there if doc[ID] != who)
+    if not others:
+        return False
+    if guarded:
+        await update_one(STAFF, Eq(ID, others[0]), Add(RELIED_ON, 1))
+    await update_one(STAFF, Eq(ID, who), Put(IS_ON_CALL, value=False))
+    return True
+
+
+async def leaving(who: str, *, guarded: bool) -> Sent[bool]:
+    """The same in a transaction."""
+    return await in_transaction(who, lambda: leave(who, guarded=guarded), POLICY)
+
+
+def is_somebody(state: State) -> bool:
+    return any(doc[IS_ON_CALL] for doc in contents(state, STAFF))
+
+
+def on_call(*, guarded: bool = True, staff: int = 2, budget: int = 1, summary: str = "") -> Scenario:
+    """The scenario.
+
+    Args:
+        guarded: Whether who leaves also writes what he relies on.
+        staff: How many are on call.
+        budget: How many faults may strike.
+        summary: One line for people.
+    """
+    names = NAMES[:staff]
+    docs = tuple(Document.of({ID.name: each, IS_ON_CALL.name: True}) for each in names)
+    faults = Faults.of(Fault.LOST_REPLY, Fault.DROPPED)
+    working = tuple(Process(each, factory(leaving, each, guarded=guarded), faults) for each in names)
+    return Scenario(
+        name="on_call",
+        summary=summary or "who leaves writes what he relies on, that another one stays: somebody is on call",
+        world=world_with({STAFF: docs}),
+        actors=(*working, Expiry(working)),
+        budget=budget,
+        always={SOMEBODY: is_somebody},
+        sometimes={"one leaves": lambda state: any(not doc[IS_ON_CALL] for doc in contents(state, STAFF))},
+    )
+
+
+SCENARIOS: Final = (
+    Shipped("on_call", on_call, thorough=partial(on_call, budget=2), large=partial(on_call, staff=3, budget=2)),
+)

@@ -1,0 +1,233 @@
+"""A program in a transaction: what it asks for step by step, and that what is said of it in the end is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from tidegate.model.documents import ID, Add, Eq, Field
+from tidegate.model.effects import (
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Now,
+    Program,
+    Refused,
+    Sleep,
+)
+from tidegate.model.errors import Misuse, UnknownEffect
+from tidegate.model.instants import PPM, SECOND, WALL, Instant
+from tidegate.model.operations import find_one, update_one
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.resending import Done, NotDone, Unknown
+from tidegate.sim import explore
+from tidegate.sim.automaton import Asking, Raised, Returned, resume
+from tidegate.transactions.scenarios.transfers import POLICY, transferring
+from tidegate.transactions.transacting import CONTENDING, in_transaction
+
+READ, WRITE = find_one("rows", Eq(ID, "a")), update_one("rows", Eq(ID, "a"), Add(Field[int]("n"), 1))
+NOW: Final = Instant(0, WALL)
+T, AGAIN = Transaction("s", 1), Transaction("s", 2)
+TWICE: Final = Policy(backoff=Fixed(0), attempts_max=2)
+PAUSE: Final = Sleep(0)
+LOST, CONFLICT, UNSENT = Ambiguous("no reply"), NotApplied("write conflict"), NotApplied("not sent")
+BEGUN: Final = InTransaction(T, READ, begins=True)
+NEXT: Final = InTransaction(T, WRITE)
+
+
+async def body() -> int:
+    await READ
+    return await WRITE
+
+
+def course(program: Program[Any], *replies: object) -> tuple[list[Effect[object]], object]:
+    """What it asks for, with these replies (the time is always told), and what it returns, or awaits."""
+    asked: list[Effect[object]] = []
+    left = list(replies)
+    status = resume(program, None)
+    while isinstance(status, Asking):
+        if isinstance(status.effect, Now):
+            status = resume(program, NOW)
+            continue
+        asked.append(status.effect)
+        if not left:
+            program.close()
+            return asked, None
+        status = resume(program, left.pop(0))
+    assert isinstance(status, Returned), status
+    assert not left
+    return asked, status.value
+
+
+AGAIN_WHOLE: Final = [InTransaction(AGAIN, READ, begins=True), InTransaction(AGAIN, WRITE), CommitTransaction(AGAIN)]
+COURSES: Final[dict[str, tuple[list[object], list[Effect[object]], object]]] = {
+    "all is well": ([None, 1, True], [BEGUN, NEXT, CommitTransaction(T)], Done(1, 1)),
+    "a write conflict: the whole anew": (
+        [None, CONFLICT, None, None, None, 1, True],
+        [BEGUN, NEXT, AbortTransaction(T), PAUSE, *AGAIN_WHOLE],
+        Done(1, 2),
+    ),
+    "a statement without an answer: the whole anew, also where nobody hears of its end": (
+        [LOST, LOST, None, None, 1, True],
+        [BEGUN, AbortTransaction(T), PAUSE, *AGAIN_WHOLE],
+        Done(1, 2),
+    ),
+    "refused: at once": (
+        [None, Refused("no"), None],
+        [BEGUN, NEXT, AbortTransaction(T)],
+        NotDone(Refused("no"), 1),
+    ),
+    "a commit without an answer: that alone": (
+        [None, 1, LOST, None, True],
+        [BEGUN, NEXT, CommitTransaction(T), PAUSE, CommitTransaction(T)],
+        Done(1, 1),
+    ),
+    "a commit that no majority has": (
+        [None, 1, NotDurable(""), None, NotDurable("")],
+        [BEGUN, NEXT, CommitTransaction(T), PAUSE, CommitTransaction(T)],
+        Unknown(NotDurable(""), 1),
+    ),
+    "a commit that is never answered": (
+        [None, 1, LOST, None, UNSENT],
+        [BEGUN, NEXT, CommitTransaction(T), PAUSE, CommitTransaction(T)],
+        Unknown(UNSENT, 1),
+    ),
+    "a commit that could not be sent": (
+        [None, 1, UNSENT, None, UNSENT, None],
+        [BEGUN, NEXT, CommitTransaction(T), PAUSE, CommitTransaction(T), AbortTransaction(T)],
+        NotDone(UNSENT, 1),
+    ),
+    "a commit without an answer, and it never was": (
+        [None, 1, LOST, None, False, None, None, 1, True],
+        [BEGUN, NEXT, CommitTransaction(T), PAUSE, CommitTransaction(T), PAUSE, *AGAIN_WHOLE],
+        Done(1, 2),
+    ),
+    "given up": (
+        [CONFLICT, None, None, CONFLICT, None],
+        [BEGUN, AbortTransaction(T), PAUSE, InTransaction(AGAIN, READ, begins=True), AbortTransaction(AGAIN)],
+        NotDone(CONFLICT, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", COURSES)
+def test_it_asks_for_this_and_says_that(what: str) -> None:
+    """Laws TN1, TN2 and TN3, one failure after the other."""
+    replies, asked, answer = COURSES[what]
+    assert course(in_transaction("s", body, TWICE), *replies) == (asked, answer)
+
+
+@pytest.mark.parametrize("fails", [CONFLICT, LOST, Refused("no")])
+def test_a_body_hears_nothing_of_a_failure(fails: Failure) -> None:
+    """Law TN4: it cannot go on in a transaction that is over, whatever it catches."""
+    heard: list[object] = []
+
+    async def catches() -> str:
+        try:
+            await WRITE
+        except Failure as failure:
+            heard.append(failure)
+        return "went on"
+
+    asked, answer = course(in_transaction("s", catches, Policy(backoff=Fixed(0), attempts_max=1)), fails, None)
+    assert (heard, answer) == ([], NotDone(fails, 1))
+    assert asked[-1] == AbortTransaction(T)
+
+
+def test_a_body_that_asks_for_no_operation_needs_no_transaction() -> None:
+    """What else it asks for is asked for as it is, and it hears of failures there."""
+
+    async def calls() -> object:
+        try:
+            return await Call("user code")
+        except Refused as refused:
+            return refused.reason
+
+    assert course(in_transaction("s", calls), Refused("no")) == ([Call("user code")], Done("no", 1))
+
+
+def test_a_body_gives_up_by_a_failure_of_its_own() -> None:
+    """One that is refused is not done, another one begins anew."""
+
+    async def refuses() -> None:
+        await READ
+        raise Refused("there is nothing")
+
+    async def contends() -> None:
+        raise NotApplied("not now")
+
+    asked = [BEGUN, AbortTransaction(T)]
+    assert course(in_transaction("s", refuses), None, None) == (asked, NotDone(Refused("there is nothing"), 1))
+    assert course(in_transaction("s", contends, TWICE), None) == ([PAUSE], NotDone(NotApplied("not now"), 2))
+
+
+def test_an_error_of_the_body_is_passed_on() -> None:
+    """It is a bug, and whoever runs the program ends what is open."""
+
+    async def fails() -> None:
+        await READ
+        raise ZeroDivisionError
+
+    program = in_transaction("s", fails)
+    resume(program, None)
+    resume(program, NOW)
+    assert isinstance(resume(program, None), Raised)
+
+
+async def nested() -> object:
+    return await InTransaction(T, READ)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: in_transaction("", body),
+        lambda: in_transaction("s", "body"),  # type: ignore[arg-type]
+        lambda: in_transaction("s", body, "often"),  # type: ignore[arg-type]
+        lambda: in_transaction("s", lambda: 1),  # type: ignore[arg-type,return-value]
+        lambda: in_transaction("s", nested),
+    ],
+)
+def test_what_cannot_be_carried_is_misuse(wrong: Callable[[], Program[Any]]) -> None:
+    """What makes no program, a body that asks for transactions itself, and arguments of wrong types."""
+    with pytest.raises(Misuse):
+        course(wrong())
+
+
+def test_a_body_awaits_effects() -> None:
+    """As any program does."""
+
+    class Something:
+        def __await__(self) -> Any:
+            yield 1
+
+    async def awaits() -> None:
+        await Something()
+
+    program = in_transaction("s", awaits)
+    resume(program, None)
+    with pytest.raises(UnknownEffect):
+        resume(program, NOW)
+
+
+def test_it_pauses_as_the_drivers_do() -> None:
+    """5 ms, half as much again each time, up to half a second, any part of it left out; for two minutes in all."""
+    assert CONTENDING.jitter_ppm == PPM
+    assert CONTENDING.elapsed_max == 120 * SECOND
+    asked, _ = course(in_transaction("s", body), *[CONFLICT, None, None] * 20)
+    pauses = [each.duration for each in asked if isinstance(each, Sleep)]
+    assert pauses[:3] == [5_000, 7_500, 11_250]
+    assert pauses[-1] == SECOND // 2
+
+
+def test_a_program_and_its_body_are_merged() -> None:
+    """So that the search of what is carried in a transaction ends."""
+    report = explore(transferring(policy=POLICY))
+    assert report.ok
+    assert report.unmerged == ()
