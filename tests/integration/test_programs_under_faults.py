@@ -120,14 +120,19 @@ def is_write(body: Body) -> bool:
     return next(iter(body)) in WRITES
 
 
-def instead(code: int) -> Callable[[int], Rule]:
-    return lambda n: Rule(None, Action.ANSWER, skip=n - 1, times=1, reply=command_error(code))
+def is_of_documents(body: Body) -> bool:
+    """An index that may never be made is an error of the adapter's, before anything is asked of documents."""
+    return next(iter(body)) != "createIndexes"
+
+
+def instead(code: int, where: Callable[[Body], bool] | None = None) -> Callable[[int], Rule]:
+    return lambda n: Rule(None, Action.ANSWER, where, skip=n - 1, times=1, reply=command_error(code))
 
 
 FAULTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "the request is lost": instead(TOO_LATE),
     "the reply is lost": lambda n: Rule(None, Action.AMEND, skip=n - 1, times=1, reply=command_error(TOO_LATE)),
-    "refused": instead(NOT_AUTHORISED),
+    "refused": instead(NOT_AUTHORISED, is_of_documents),
     "not applied": instead(CONFLICT),
     "nobody knows": instead(UNHEARD_OF),
     "not durable": lambda n: Rule(

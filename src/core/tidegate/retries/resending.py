@@ -34,6 +34,7 @@ from tidegate.model.instants import MILLISECOND, PPM, SECOND
 from tidegate.model.values import check_callable, check_type
 from tidegate.retries.backoff import Exponential, GiveUp, Policy, decide
 from tidegate.retries.failures import (
+    AssertAgain,
     Duplicate,
     Knowledge,
     Operation,
@@ -101,7 +102,7 @@ class Unknown:
 
     @property
     def todo(self) -> str:
-        return "send the very same again, which does no harm, or look what is there"
+        return "look what is there, or send the very same again: where that is recognised it does no harm"
 
     def __str__(self) -> str:
         return f"unknown: {self.failure.reason} (attempts: {self.attempts}; {self.todo})"
@@ -141,6 +142,8 @@ async def send(effect: Effect[T], operation: Operation, policy: Policy = RETRIES
         verdict = decide_failure(policy, operation, tried, await Now())
         if isinstance(verdict, (PassOn, ReadBack)):
             return _known(tried)
+        if isinstance(verdict, AssertAgain) and operation is Operation.BLIND:
+            return _known(tried)  # it was done, and sent again it would count again
         await Sleep(verdict.when.after, policy.jitter_ppm)
 
 
