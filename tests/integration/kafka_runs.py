@@ -120,6 +120,8 @@ OF_REQUESTS: Final = ("request", "requests", "commits")
 """Faults that strike requests: one, all of a kind for a while, all commits for a while."""
 ONCE: Final = ("once",)
 """Answers and positions in transactions; what strikes besides is one of the following. They have seeds of their own."""
+GROWS: Final = ("grows",)
+"""The topic gets another partition, which the leader of the group comes to know of; they have seeds of their own, too."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
 UNHEARD: Final = (*ONCE, *OF_REQUESTS, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
@@ -290,6 +292,8 @@ class Member:
             more |= {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"}
         if kind == "once":
             more |= {"exactly_once": True}
+        if kind == "grows":
+            more |= {"metadata_max_age_ms": 1_000}
         more["observe"] = self._observed
         self.recorder = None if run_.folder is None else Recorder(run_.folder / f"{name}.jsonl", name, kind="reducer")
         if kind == "recorder":
@@ -768,6 +772,11 @@ class Run:
                     await self.ledger.take_over(f"g:t:{number}")
             case "rebalance":
                 group.rebalance()
+            case "grows":
+                story.tell("faults", f"add partition {PARTITIONS}")
+                story.all_done.clear()
+                self.broker.grow("t", PARTITIONS + 1)
+                self.records[PARTITIONS] = self._filled(PARTITIONS)
             case "evicted":
                 for member_id in [each for each in group.members if each.startswith(f"{told.whom}-")]:
                     story.tell("faults", f"put {member_id} out", StepKind.REBALANCE, "evicted")

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias, final
 import aiokafka
 import attrs
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 from aiokafka.errors import KafkaConnectionError
 from tests.integration.servers.kafka import _create_topic as create_topic_in_loop
 
@@ -111,6 +111,14 @@ class DeleteBelow(Step):
 
 @final
 @attrs.frozen
+class Grow(Step):
+    """The topic has so many partitions from now on."""
+
+    partitions: int = PARTITIONS + 1
+
+
+@final
+@attrs.frozen
 class Poll(Step):
     """Poll these partitions, or all, until nothing comes any more."""
 
@@ -183,6 +191,7 @@ class Kafka(Protocol):
     async def kill(self, consumer: Any) -> None: ...
     async def produce(self, step: Produce) -> None: ...
     async def delete_below(self, step: DeleteBelow) -> None: ...
+    async def grow(self, partitions: int) -> None: ...
     async def committed(self) -> Mapping[int, tuple[int, str]]: ...
 
 
@@ -279,6 +288,8 @@ class _Play:
                 await self.kafka.produce(step)
             case DeleteBelow():
                 await self.kafka.delete_below(step)
+            case Grow(_, partitions):
+                await self.kafka.grow(partitions)
             case Poll(member, partitions):
                 self.tell(member, f"polled {await self.polled(consumer, partitions)}")
             case Commit():
@@ -433,6 +444,9 @@ class SimulatedKafka:
     async def delete_below(self, step: DeleteBelow) -> None:
         self.broker.delete_below("t", step.partition, step.offset)
 
+    async def grow(self, partitions: int) -> None:
+        self.broker.grow("t", partitions)
+
     async def committed(self) -> Mapping[int, tuple[int, str]]:
         return {partition.partition: (at.offset, at.metadata) for partition, at in self.broker.committed("g").items()}
 
@@ -539,6 +553,10 @@ class RealKafka:
         async with self._admin() as admin:
             partition = aiokafka.TopicPartition(self.topic, step.partition)
             await admin.delete_records({partition: RecordsToDelete(before_offset=step.offset)})
+
+    async def grow(self, partitions: int) -> None:
+        async with self._admin() as admin:
+            await admin.create_partitions({self.topic: NewPartitions(partitions)})
 
     async def committed(self) -> Mapping[int, tuple[int, str]]:
         async with self._admin() as admin:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,7 @@ from tests.integration.kafka_scripts import (
     Call,
     Commit,
     DeleteBelow,
+    Grow,
     Heal,
     Kill,
     Outcomes,
@@ -42,6 +44,7 @@ from tidegate_adapters.testing import run
 SCRIPT_S, TURNS = 120.0, 3
 A_FEW = (Produce(partition=0), Produce(partition=1, count=2), Produce(partition=2, count=1))
 ALONE: Script = (*A_FEW, Start("a"), Settle(), Poll("a"))
+SOON: Mapping[str, Any] = {"metadata_max_age_ms": 400}
 LOST: Script = (  # the session is lost, and the member cannot join again
     *ALONE,
     Strike("a", "JoinGroup", "GroupLoadInProgressError", 1_000),
@@ -127,6 +130,21 @@ BY_HAND: Mapping[str, Script] = {
     "what was committed is deleted": (
         Produce(count=9), Start("a"), Settle(), Commit("a", 0, 2), Stop("a"), DeleteBelow(partition=0, offset=5), Start("b"),
         Settle(), Poll("b"), Call("b", "beginning_offsets", 0),
+    ),
+    "a topic grows": (
+        *A_FEW, Start("a", SOON), Settle(), Poll("a"), Grow(partitions=6), Wait(seconds=2.0), Settle(), Produce(partition=5), Poll("a"),
+    ),
+    "a topic grows, and the leader looks": (
+        *A_FEW, Start("a", SOON), Settle(), Start("b"), Settle(), Grow(partitions=6), Wait(seconds=2.0), Settle(), Produce(partition=4),
+        Produce(partition=5), Poll("a"), Poll("b"),
+    ),
+    "a topic grows, and the leader does not look": (
+        *A_FEW, Start("a"), Settle(), Start("b", SOON), Settle(), Grow(partitions=6), Wait(seconds=2.0), Settle(), Produce(partition=5),
+        Poll("a"), Poll("b"),
+    ),
+    "a topic grows, and who led looks": (
+        *A_FEW, Start("a", SOON), Settle(), Start("b"), Settle(), Kill("a"), Wait(seconds=6.0), Settle(), Grow(partitions=6),
+        Start("a", SOON), Settle(), Wait(seconds=2.0), Settle(), Poll("a"), Poll("b"),
     ),
     "too much metadata": (*ALONE, Commit("a", 0, 1, "x" * 4_097), Commit("a", 0, 1, "x" * 4_096)),
     "a record that cannot be decoded": (

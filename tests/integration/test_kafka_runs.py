@@ -21,7 +21,7 @@ from typing import Any, Final, final
 
 import attrs
 import pytest
-from tests.integration.kafka_runs import KINDS, course, found, judged, line, page_of
+from tests.integration.kafka_runs import GROWS, KINDS, PARTITIONS, RECORDS, course, found, judged, line, page_of
 from tests.length import KAFKA_RUNS, PLANTED_RUNS
 
 from tidegate.consumer.commits import Commits
@@ -185,7 +185,7 @@ AT_ONCE: Final = 200
 
 
 @pytest.mark.parametrize("first_seed", range(0, KAFKA_RUNS // len(KINDS), AT_ONCE))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *GROWS])
 def test_no_run_is_wrong(kind: str, first_seed: int) -> None:
     """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
     kinds = (kind,)
@@ -198,6 +198,15 @@ def test_no_run_is_wrong(kind: str, first_seed: int) -> None:
 def test_a_hook_counts_until_the_worker_hears_that_another_has_answered_for_it() -> None:
     """Here it began between the two, and J7 took its successor for one too many."""
     assert judged(2_018_767).wrong == []
+
+
+def test_a_partition_that_is_added_is_consumed_to_its_end() -> None:
+    """Or nothing was tried: the leader hears of it, the group is dealt anew, and somebody begins at its beginning."""
+    for seed in range(5):
+        story = judged(seed, GROWS)
+        assert story.wrong == []
+        assert story.committed[PARTITIONS][0] == RECORDS
+        assert {(PARTITIONS, offset) for offset in range(RECORDS)} <= story.finished
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -3,8 +3,7 @@
 Logs are those of `tidegate.sim.log`, so offsets have gaps where it has holes; groups are `membership`. A request is
 carried out at one instant, and answered then or, as fetches and joins are, when there is something to answer.
 
-Known not to work: several brokers, producers, transactions (their marks are holes), topics that come and go, offsets that
-expire.
+Known not to work: several brokers, producers, transactions (their marks are holes), topics that go, offsets that expire.
 """
 
 from __future__ import annotations
@@ -103,6 +102,11 @@ class SimulatedBroker:
         for wake in self._waiting.pop(name, ()):
             wake()
 
+    def grow(self, topic: str, partitions: int) -> None:
+        """The topic has so many partitions from now on; it had fewer, or there was none of that name."""
+        for number in range(partitions):
+            self.logs.setdefault(Partition(topic, number), Log())
+
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
         """Records before the offset are gone."""
         name = Partition(topic, partition)
@@ -149,7 +153,7 @@ class SimulatedBroker:
             case FindCoordinator():
                 reply(errors.NoError)
             case Metadata():
-                reply(errors.NoError)
+                reply(tuple(self.logs))
             case _:
                 assert_never(request)
 

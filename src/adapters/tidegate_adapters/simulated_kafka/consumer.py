@@ -1,7 +1,7 @@
 """A consumer with the manners of aiokafka's `AIOKafkaConsumer`, on a simulated broker.
 
 It has the calls that `kafka_ports.Client` names, and those that find and set positions; options have aiokafka's names and
-defaults, but that offsets are never committed automatically.
+defaults, but that offsets are never committed automatically, and that by default it never asks again which partitions there are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from aiokafka import errors
 
@@ -41,6 +41,7 @@ class SimulatedConsumer:
         heartbeat_interval_ms: How often it is heard of.
         max_poll_interval_ms: It leaves if nobody polls for so long.
         retry_backoff_ms: How long it waits before it asks again.
+        metadata_max_age_ms: How old what it knows of topics may be; None for any age, where aiokafka has five minutes.
         request_timeout_ms: How long it asks for offsets of logs.
         max_poll_records: How many records a poll hands out at most.
         auto_offset_reset: Where it begins if nothing is committed: "earliest", "latest" or "none".
@@ -62,6 +63,7 @@ class SimulatedConsumer:
         heartbeat_interval_ms: int = 3_000,
         max_poll_interval_ms: int = 300_000,
         retry_backoff_ms: int = 100,
+        metadata_max_age_ms: int | None = None,
         request_timeout_ms: int = 40_000,
         max_poll_records: int | None = None,
         auto_offset_reset: str = "latest",
@@ -83,6 +85,10 @@ class SimulatedConsumer:
         self._reset = _STRATEGIES.get(auto_offset_reset.lower(), NOWHERE)
         self._patience_s, self._max_poll_records = request_timeout_ms / _MS, max_poll_records
         self._connections = network.connect(client_id), network.connect(client_id)
+        self._metadata = network.connect(client_id)
+        self._age_s = None if metadata_max_age_ms is None else metadata_max_age_ms / _MS
+        self._known: Collection[Partition] = ()
+        self._refresh: asyncio.TimerHandle | None = None
         self._subscription = Subscription()
         self._coordinator: Coordinator | None = None
         self._fetcher: Fetcher | None = None
@@ -96,11 +102,11 @@ class SimulatedConsumer:
         """
         _, data = self._connections
         try:
-            await self._network.connect(self._member.client_id).send(Metadata())  # which no stop closes
+            self._hear(cast("tuple[Partition, ...]", await self._metadata.send(Metadata())))
         except errors.KafkaError as error:
             raise errors.KafkaConnectionError("Unable to bootstrap") from error
         logs = self._network.broker.logs
-        self._coordinator = Coordinator(self._connections, logs.keys, self._subscription, self._member)
+        self._coordinator = Coordinator(self._connections, lambda: self._known, self._subscription, self._member)
         self._fetcher = Fetcher(
             data,
             self._subscription,
@@ -113,6 +119,27 @@ class SimulatedConsumer:
         if self._subscription.topics is not None:
             await self._subscription.assigned()
 
+    def _hear(self, partitions: Collection[Partition]) -> None:
+        """These are the partitions that there are; perhaps they are asked for again after a while."""
+        self._known = partitions
+        if self._age_s is not None:
+            self._refresh = asyncio.get_running_loop().call_later(self._age_s, self._ask)
+
+    def _ask(self) -> None:
+        self._metadata.send(Metadata()).add_done_callback(self._answered)
+
+    def _answered(self, answer: asyncio.Future[object]) -> None:
+        if self._is_closed:
+            return
+        is_known = not answer.cancelled() and answer.exception() is None
+        self._hear(cast("tuple[Partition, ...]", answer.result()) if is_known else self._known)
+        if self._coordinator is not None:
+            self._coordinator.hear_of_partitions()
+
+    def _forget(self) -> None:
+        if self._refresh is not None:
+            self._refresh.cancel()
+
     @property
     def is_closed(self) -> bool:
         """Whether it was stopped, or killed."""
@@ -123,6 +150,7 @@ class SimulatedConsumer:
         if self._is_closed:
             return
         self._is_closed = True
+        self._forget()
         if self._coordinator is not None:
             await self._coordinator.close()
         if self._fetcher is not None:
@@ -133,6 +161,7 @@ class SimulatedConsumer:
     def kill(self) -> None:
         """End as a process that is killed: the broker hears nothing of it."""
         self._is_closed = True
+        self._forget()
         for each in self._connections:
             each.abandon()
         if self._coordinator is not None:

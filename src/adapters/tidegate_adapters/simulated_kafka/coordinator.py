@@ -100,6 +100,8 @@ class Coordinator:
         """Has the listener let go of the last assignment?"""
         self._heartbeat: asyncio.Task[None] | None = None
         self._refresh: asyncio.Task[None] | None = None
+        self._counted: Mapping[str, int] | None = None
+        """How many partitions the topics of the group have, as far as it knows, while it leads it."""
         self._error: Exception | None = None
         self._told: asyncio.Future[None] | None = None
         """Done when the user has taken the error."""
@@ -196,7 +198,7 @@ class Coordinator:
     async def _joined(self, before: Assignment | None) -> Assignment | None:
         """The next assignment; None if it is to be tried again."""
         if not self._is_prepared:
-            self._subscription.is_reassigning = True
+            self._subscription.is_reassigning, self._counted = True, None
             await self._heard(self._revoked(before))
             self._is_prepared = True
         await self._stop_heartbeat()
@@ -253,6 +255,15 @@ class Coordinator:
     def _ask_to_rejoin(self) -> None:
         if not self._rejoin.done():
             self._rejoin.set_result(None)
+
+    def _count(self, topics: Collection[str]) -> Mapping[str, int]:
+        return {topic: sum(each.topic == topic for each in self._partitions()) for topic in topics}
+
+    def hear_of_partitions(self) -> None:
+        """The client has learned which there are: whoever leads the group joins again where a topic of it has grown."""
+        if self._counted is not None and self._counted != (now := self._count(self._counted)):
+            self._counted = now
+            self._ask_to_rejoin()
 
     async def _find(self) -> None:
         if self._is_known:
@@ -314,6 +325,7 @@ class Coordinator:
             topics = {topic for each in joined.members.values() for topic in each}
             known = [each for each in self._partitions() if each.topic in topics]
             assignments = _round_robin(joined.members, known)
+            self._counted = self._count(topics)
         self._rejoin = self._loop.create_future()
         generation, member_id = self.generation, self.member_id
         try:
