@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_failover.py tests/integration/test_mongo_snapshot.py \
 	tests/integration/test_mongo_codes.py tests/integration/test_mongo_outcomes.py tests/integration/test_mongo_transition.py \
 	tests/integration/test_payloads.py tests/integration/test_resilience.py tests/integration/test_programs_under_faults.py \
-	tests/integration/test_pythons.py \
+	tests/integration/test_leases.py tests/integration/test_pythons.py \
 	tests/integration/test_kafka_agreement.py tests/integration/test_kafka_runs.py tests/integration/test_exactly_once_runs.py \
 	tests/integration/test_kafka_storm.py tests/integration/test_kafka_soak.py \
 	tests/properties/test_scenarios.py tests/properties/sim/test_search.py tests/properties/sim/test_independent.py

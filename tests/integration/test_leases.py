@@ -16,17 +16,18 @@ import attrs
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
+from tests.length import LEASE_FAULTS_STEP
 
 from tidegate.leases.election import StopRequested
 from tidegate.leases.leader import FENCE, fenced, lease_of
 from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Add, Document, Eq, Field
-from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.effects import Ambiguous, NotApplied, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import find_one, insert_one
 from tidegate_adapters import leases, testing
-from tidegate_adapters.black_pipe import BlackPipe, Link
+from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Link, Rule, command_error, write_concern_error
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, lease, lease_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo
@@ -375,6 +376,68 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
         while any(each.name == "lease" for each in threading.enumerate()):
             time.sleep(0.01)  # else its program asks on for ever
         pipe.turn(Link.UP)
+
+
+RENEWED: Final = Terms(ttl=900 * MILLISECOND, heartbeat=60 * MILLISECOND, margin=0)
+FAULTS: Final[dict[str, tuple[Action, Body]]] = {
+    "the reply is lost": (Action.AMEND, command_error(50)),
+    "the request is lost": (Action.ANSWER, command_error(50)),
+    "not applied": (Action.ANSWER, command_error(112)),
+    "not durable": (Action.AMEND, write_concern_error(64)),
+    "refused": (Action.ANSWER, command_error(13)),
+}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("fault", [*FAULTS][::LEASE_FAULTS_STEP])
+def test_any_command_of_a_block_under_a_lease_may_fail(
+    make_proxy: Callable[..., BlackPipe], mongodb: str, database: str, fault: str, kind: str
+) -> None:
+    """Laws LP2 to LP4: what is written is written under one epoch, the next holder has a higher one, and none waits for ever."""
+    (action, reply), proxy = FAULTS[fault], make_proxy()
+    said: tuple[type[Exception], ...] = (LeaseLost, LeaseBusy, *([Refused] if fault == "refused" else []))
+    with MongoClient[dict[str, Any]](mongodb) as client, MongoClient[dict[str, Any]](proxy.uri) as struck:
+        spared = Mongo(client, database)
+
+        def in_a_block(store: Mongo) -> int:
+            with lease(store, key, terms=RENEWED, patience=5 * SECOND) as held:
+                assert spared(fenced("rows", key, held.epoch, Add(COUNT, 1))) == 1
+                time.sleep(0.15)
+                return held.epoch
+
+        async def in_a_block_of_a_loop() -> int:
+            async with (
+                AsyncMongoClient[dict[str, Any]](proxy.uri) as loops,
+                lease_async(AsyncMongo(loops, database), key, terms=RENEWED, patience=5 * SECOND) as held,
+            ):
+                assert spared(fenced("rows", key, held.epoch, Add(COUNT, 1))) == 1
+                await asyncio.sleep(0.15)
+                return held.epoch
+
+        n, has_struck = 0, True
+        while has_struck:
+            n, key = n + 1, f"l{n + 1}"
+            assert spared(insert_one("rows", Document.of({"_id": key, "fence": 0, "count": 0}))) is None
+            before = counted(proxy, action)
+            proxy.obey(Rule(None, action, skip=n - 1, times=1, reply=reply))
+            try:
+                epoch = in_a_block(Mongo(struck, database)) if kind == "sync" else in_loop(in_a_block_of_a_loop())
+            except said:
+                epoch = 0
+            proxy.obey()
+            has_struck = counted(proxy, action) > before
+            row = spared(find_one("rows", Eq(ID, key)))
+            assert isinstance(row, Document)
+            assert epoch in {0, row[FENCE]}
+            assert (row[COUNT], row[FENCE]) in {(0, 0), (1, row[FENCE])}
+            if n < 3 or not has_struck:
+                with lease(spared, key, terms=RENEWED, patience=20 * SECOND) as held:
+                    assert held.epoch > row[FENCE]
+        assert n > 4
+
+
+def counted(pipe: BlackPipe, action: Action) -> int:
+    return sum(pipe.count(command, action) for command in ("find", "insert", "update", "findAndModify"))
 
 
 def test_a_process_that_is_forked_in_a_block_leaves_it() -> None:
