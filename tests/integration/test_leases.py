@@ -271,6 +271,28 @@ def test_a_block_of_an_event_loop_is_cancelled(mongodb: str, database: str) -> N
     with_tasks(mongodb, work, database)
 
 
+def test_a_leader_that_has_lost_its_lease_leads_again_under_a_higher_epoch(mongodb: str, database: str) -> None:
+    """In a loop, as docs/leases.md has it; what it wrote under the older epoch is refused by then."""
+
+    async def work(store: AsyncMongo) -> None:
+        await store(insert_one("rows", Document.of({"_id": "r", "fence": 0})))
+        epochs = list[int]()
+        while len(epochs) < 2:
+            try:
+                async with lease_async(store, "l", terms=QUICK) as held:
+                    epochs.append(held.epoch)
+                    assert await store(fenced("rows", "r", held.epoch, Add(COUNT, 1))) == 1
+                    if len(epochs) == 1:
+                        await asyncio.to_thread(taken_by_force, mongodb, database)
+                        await asyncio.sleep(30)
+            except LeaseLost:
+                assert len(epochs) == 1
+        assert epochs == [1, 3]
+        assert await store(fenced("rows", "r", 1, Add(COUNT, 1))) == 0
+
+    with_tasks(mongodb, work, database)
+
+
 def test_who_is_not_patient_goes_without(mongodb: str, database: str) -> None:
     """Sync and async; whoever has it keeps it."""
 

@@ -7,6 +7,7 @@ same predicates.
 from tidegate.consumer.laws import (
     backpressure,
     batching,
+    commit_answers,
     commit_metadata,
     consumer,
     drain,
@@ -41,9 +42,10 @@ from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 
 __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget", "change_stream",
-    "circuit_breaker", "claim_lock", "commit_metadata", "conditions", "consumer", "counter", "dead_letters", "dead_records",
-    "debounce", "delivery", "drain", "election", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
-    "firing", "health", "history", "lease", "letter_writing", "membership", "orphans", "outbox", "partition", "pauses", "polling",
-    "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transactions", "transfers", "transition",
-    "trigger", "upload_records", "watermark", "worker",
+    "circuit_breaker", "claim_lock", "commit_answers", "commit_metadata", "conditions", "consumer", "counter",
+    "dead_letters", "dead_records", "debounce", "delivery", "drain", "election", "evaluator", "evolution", "executions",
+    "explanation", "failures", "fanout", "firing", "health", "history", "lease", "letter_writing", "membership",
+    "orphans", "outbox", "partition", "pauses", "polling", "reactive_task", "reconciliation", "recovery", "retention",
+    "schedule", "snapshot", "status", "tasks", "transactions", "transfers", "transition", "trigger", "upload_records", "watermark",
+    "worker",
 ]  # fmt: skip
