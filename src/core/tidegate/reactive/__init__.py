@@ -12,6 +12,7 @@ Read the modules in this order; the `__all__` of each is what it offers:
     reconciliation   which documents have to be looked at although no change reports them?
     task_documents   a task record as a document, and back
     reactive_task    the programs of a task: look, work, renew, clean up
+    pool             which runs are under way in a process, and what is asked for next?
     reconciler       the program of a reconciliation
     stream_records   the programs that store how far the consumer of a stream is
 

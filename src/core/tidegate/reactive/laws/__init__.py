@@ -5,6 +5,7 @@ from tidegate.reactive.laws import (
     debounce,
     evolution,
     orphans,
+    pool,
     reactive_task,
     reconciliation,
     snapshot,
@@ -12,5 +13,5 @@ from tidegate.reactive.laws import (
 )
 
 __all__ = [
-    "change_stream", "debounce", "evolution", "orphans", "reactive_task", "reconciliation", "snapshot", "tasks",
+    "change_stream", "debounce", "evolution", "orphans", "pool", "reactive_task", "reconciliation", "snapshot", "tasks",
 ]  # fmt: skip

@@ -1,0 +1,715 @@
+"""Which runs of reactive tasks are under way in a process, and what is asked for next?
+
+Every process that works has a pool: it looks for what is due, as many at a time as it has room for, has the handlers called,
+renews the leases of those that take long, and has the ends written down, many in a request (`tidegate.reactive.reactive_task`,
+whose programs carry out what the pool commands). How often it looks is `tidegate.retries.polling`, a pace for each task.
+
+This is a reducer: `step(state, event)` answers the next state and commands. What becomes of a command comes back as an event,
+any time later; `pool_event_for` says which. Each event carries the time of the machine's own monotonic clock. A lease is counted
+from before the request that claimed or renewed it was sent, so the pool takes it for over before anybody else may.
+
+    Take        claim what is due of a task, so many at most           its runs, which are handled at once
+    Handle      call the handlers of these runs                        what each has come to, one after the other
+    Renew       let the leases of these runs go on                     what became of each
+    End         write down what these runs have come to                when that is done, or nobody knows
+    Interrupt   cancel the handlers of these runs                      what each has come to
+    StartPoolTimer  tell it when this time is over, and not when the one before would have been
+
+A handler is interrupted that takes longer than its task allows (it has failed then), whose lease is lost (nobody hears of its
+end), and that still runs when the time to stop is over (it is called again, elsewhere, at once). One that has returned by then
+has ended well all the same.
+
+Laws
+    PW1  No more handlers run, and no more runs are asked for, than there are executors, both together.
+    PW2  Each run that was taken is handled at most once, and its end is written down once, unless its lease was lost.
+    PW3  A handler whose lease is over, by the clock of its machine, was interrupted; before that it was asked to be renewed.
+    PW4  Of each task one look, one renewal and one request to write ends is under way at most, and none of a task that is
+         paused is looked for.
+    PW5  A handler that has taken longer than its task allows was interrupted, and has failed unless it has returned.
+    PW6  Once it is to stop it takes nothing; when the time for that is over, what runs was interrupted; and it stops when
+         nothing is under way, and not before.
+    PW7  Until it stops it awaits an answer or its timer.
+    PW8  What is announced is looked for as soon as there is room, whatever is answered to earlier looks.
+
+Known not to work
+    - A handler that will not be cancelled holds its executor, and keeps the pool from stopping.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from types import NoneType
+from typing import Final, TypeAlias, assert_never, final
+
+import attrs
+
+from tidegate.model.effects import Effect, Failure
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import PPM, SECOND, Duration, Instant, seconds
+from tidegate.model.operations import FOUND_MAX
+from tidegate.model.reducer import Step
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, Run
+from tidegate.reactive.tasks import Claim, Why, WhyNot
+from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn, woken
+
+__all__ = [
+    "Announced", "End", "EndsWritten", "Handle", "HandlersEnded", "Interrupt", "InterruptReason", "PoolCommand",
+    "PoolEvent", "PoolRules", "PoolState", "PoolStep", "PoolStopRequested", "PoolTimerFired", "PooledTask", "Renew",
+    "RunsRenewed", "RunsTaken", "StartPoolTimer", "Take", "TasksPaused", "Working", "pool_event_for",
+]  # fmt: skip
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PooledTask:
+    """What a pool knows of a task.
+
+    Invariants: the name is not empty; 1 <= lease, longest.
+
+    Attributes:
+        name: Of the task.
+        lease: How long a claim holds unless it is renewed, in microseconds.
+        polling: How often it is looked for what is due.
+        longest: How long a handler may take, in microseconds; None for any time.
+    """
+
+    name: str
+    lease: Duration
+    polling: PollingBounds = attrs.field(factory=PollingBounds)
+    longest: Duration | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.name, "a task")
+        check_int(self.lease, "a lease in microseconds", 1)
+        check_type(self.polling, PollingBounds, "the bounds of an interval")
+        if self.longest is not None:
+            check_int(self.longest, "the longest duration of a handler in microseconds", 1)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PoolRules:
+    """How a process works.
+
+    Invariants: each task has a name of its own; 1 <= executors; 1 <= batch <= FOUND_MAX; 0 <= drain.
+
+    Attributes:
+        tasks: The tasks that it works on.
+        executors: How many handlers run at a time.
+        batch: How many runs are taken at once, at most.
+        drain: How long handlers may go on once the pool is to stop, in microseconds.
+        draw_ppm: How much of the jitter of its polling is added, from 0 to PPM; another for each process.
+    """
+
+    tasks: tuple[PooledTask, ...]
+    executors: int = 10
+    batch: int = 100
+    drain: Duration = 20 * SECOND
+    draw_ppm: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        check_tuple(self.tasks, PooledTask, "a task of a pool")
+        names = [each.name for each in self.tasks]
+        if len(set(names)) != len(names):
+            raise Misuse("two tasks of one name in a pool", todo="give each a name of its own")
+        check_int(self.executors, "a number of executors", 1)
+        check_int(self.batch, "a number of runs", 1, FOUND_MAX)
+        check_int(self.drain, "a time to drain in microseconds", 0)
+        check_int(self.draw_ppm, "a draw in parts per million", 0, PPM)
+
+    def step(self, state: PoolState, event: PoolEvent) -> PoolStep:
+        """What follows from an event.
+
+        Args:
+            state: The state before.
+            event: What happened.
+
+        Returns:
+            The state after, and commands in order.
+
+        Raises:
+            Misuse: An argument is of another type.
+        """
+        check_type(state, PoolState, "a state of a pool")
+        _check_event(event)
+        if state.is_stopped:
+            return Step(state)
+        return _onward(self, _told(self, state, event), event.at)
+
+    def task(self, name: str) -> PooledTask | None:
+        """The task of this name; None for one that this process does not work on."""
+        return next((each for each in self.tasks if each.name == name), None)
+
+
+# --- commands and events ----------------------------------------------------------------------------------------------
+
+_Runs: TypeAlias = tuple[Run, ...]
+_Answers: TypeAlias = tuple[tuple[Run, HandlerAnswer], ...]
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Take(Effect["tuple[Run, ...]"]):
+    """Claim what is due of this task, so many at most (`ReactiveTask.take`)."""
+
+    task: str
+    most: int
+
+    def __str__(self) -> str:
+        return f"take up to {self.most} of {self.task}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Handle(Effect["tuple[tuple[Run, HandlerAnswer], ...]"]):
+    """Call the handlers of these runs; any number of events tells what they have come to."""
+
+    task: str
+    runs: _Runs
+
+    def __str__(self) -> str:
+        return f"handle {len(self.runs)} of {self.task}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Renew(Effect["tuple[Why | WhyNot | None, ...]"]):
+    """Let the leases of these runs go on (`ReactiveTask.renew_all`); it replies what became of each."""
+
+    task: str
+    runs: _Runs
+
+    def __str__(self) -> str:
+        return f"renew {len(self.runs)} of {self.task}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class End(Effect[None]):
+    """Write down what these runs have come to (`ReactiveTask.end`)."""
+
+    task: str
+    ended: _Answers
+
+    def __str__(self) -> str:
+        return f"end {len(self.ended)} of {self.task}"
+
+
+class InterruptReason(Enum):
+    """Why a handler is interrupted."""
+
+    TOO_LONG = "it has taken longer than its task allows"
+    LEASE_LOST = "its lease is lost"
+    STOPPING = "the time to stop is over"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Interrupt(Effect[None]):
+    """Cancel the handlers of these runs."""
+
+    task: str
+    runs: _Runs
+    why: InterruptReason
+
+    def __str__(self) -> str:
+        return f"interrupt {len(self.runs)} of {self.task}: {self.why.value}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class StartPoolTimer(Effect[None]):
+    """Send `PoolTimerFired` after that time, in microseconds, and not when the last `StartPoolTimer` asked for it."""
+
+    duration: Duration
+
+    def __str__(self) -> str:
+        return f"wake in {seconds(self.duration)}"
+
+
+PoolCommand: TypeAlias = Take | Handle | Renew | End | Interrupt | StartPoolTimer
+
+
+@final
+@attrs.frozen
+class PoolTimerFired:
+    """The timer has fired; also the first event of a pool."""
+
+    at: Instant
+
+
+@final
+@attrs.frozen
+class RunsTaken:
+    """A look has ended: these runs have begun, none where it failed.
+
+    Attributes:
+        at: When.
+        command: The look.
+        runs: The runs.
+        is_more: Whether something was done about others: there may be more that is due.
+    """
+
+    at: Instant
+    command: Take
+    runs: _Runs
+    is_more: bool = False
+
+
+@final
+@attrs.frozen
+class HandlersEnded:
+    """Handlers have come to their ends."""
+
+    at: Instant
+    task: str
+    ended: _Answers
+
+
+@final
+@attrs.frozen
+class RunsRenewed:
+    """What became of the renewals, in the order of the runs; None where nobody knows."""
+
+    at: Instant
+    command: Renew
+    verdicts: tuple[Why | WhyNot | None, ...]
+
+
+@final
+@attrs.frozen
+class EndsWritten:
+    """Ends are written down, or nobody knows, and the next claim will find out."""
+
+    at: Instant
+    command: End
+
+
+@final
+@attrs.frozen
+class Announced:
+    """Something of this task is due now, as whoever plans in this process knows."""
+
+    at: Instant
+    task: str
+
+
+@final
+@attrs.frozen
+class TasksPaused:
+    """From now on these tasks are looked at by nobody in this process, and all others are."""
+
+    at: Instant
+    tasks: frozenset[str]
+
+
+@final
+@attrs.frozen
+class PoolStopRequested:
+    """The pool is to stop."""
+
+    at: Instant
+
+
+PoolEvent: TypeAlias = (
+    PoolTimerFired | RunsTaken | HandlersEnded | RunsRenewed | EndsWritten | Announced | TasksPaused | PoolStopRequested
+)
+_EVENTS: Final = (
+    PoolTimerFired, RunsTaken, HandlersEnded, RunsRenewed, EndsWritten, Announced, TasksPaused, PoolStopRequested,
+)  # fmt: skip
+
+
+_NOTHING: Final = (Idle.NOTHING_DUE, Idle.NOT_CLAIMED)
+"""Where another was faster, or nobody answers, the next look waits as if nothing had been found."""
+
+
+def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolEvent | None:
+    """The event that says what became of a command; None for an interruption, of which the handler tells.
+
+    Args:
+        command: The command.
+        reply: What it was answered, a Failure included; of `Take` what `ReactiveTask.take` returns, of `Handle` the runs that
+            have ended, each with its answer.
+        at: The machine's monotonic clock, read AFTER the answer.
+
+    Raises:
+        Misuse: It is not a command of a pool, not an answer to it, or not a time.
+    """
+    check_type(at, Instant, "the time")
+    match command:
+        case Take():
+            if isinstance(reply, Failure):
+                return RunsTaken(at, command, ())
+            if isinstance(reply, tuple) and len(reply) == 2:
+                runs, others = reply
+                return RunsTaken(at, command, runs, any(each not in _NOTHING for each in others))
+        case Handle(task):
+            if isinstance(reply, tuple):
+                return HandlersEnded(at, task, reply)
+        case Renew(_, runs):
+            if isinstance(reply, Failure):
+                return RunsRenewed(at, command, (None,) * len(runs))
+            if isinstance(reply, tuple):
+                return RunsRenewed(at, command, reply)
+        case End():
+            return EndsWritten(at, command)
+        case StartPoolTimer():
+            return PoolTimerFired(at)
+        case Interrupt():
+            return None
+        case _:
+            raise Misuse(f"a {type(command).__name__} is not a command of a pool")
+    raise Misuse(f"{command} was answered a {type(reply).__name__}", todo="answer what it asks for, or a Failure")
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Working:
+    """A handler that runs.
+
+    Attributes:
+        task: Its task.
+        run: Its run.
+        since: When it was called; None where it is about to be.
+        held_until: When its lease is over, if it is not renewed.
+        renew_at: When to ask for that.
+        why: Why it was interrupted; None where it was not.
+    """
+
+    task: str
+    run: Run
+    since: Instant | None
+    held_until: Instant
+    renew_at: Instant
+    why: InterruptReason | None = None
+
+
+@final
+@attrs.frozen
+class PoolState:
+    """Where a pool stands; a new one is `PoolState()`.
+
+    Attributes:
+        paces: When each task is looked at next, and the interval after that; those that were never looked at are due.
+        looking: The looks under way, and when each was sent.
+        working: The handlers that run.
+        renewing: The renewals under way, and when each was sent.
+        ended: What has ended, and is not written down yet.
+        ending: The requests under way that write ends.
+        paused: The tasks that are looked at by nobody.
+        stop_at: When handlers are interrupted, because the pool is to stop; None where it is not.
+        wake_at: When its timer fires; None where none runs.
+        is_stopped: It does nothing any more.
+    """
+
+    paces: tuple[tuple[str, Pace], ...] = ()
+    looking: tuple[tuple[Take, Instant], ...] = ()
+    working: tuple[Working, ...] = ()
+    renewing: tuple[tuple[Renew, Instant], ...] = ()
+    ended: tuple[tuple[str, Run, HandlerAnswer], ...] = ()
+    ending: tuple[End, ...] = ()
+    paused: frozenset[str] = frozenset()
+    stop_at: Instant | None = None
+    wake_at: Instant | None = None
+    is_stopped: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not (self.looking or self.working or self.renewing or self.ended or self.ending)
+
+    def __str__(self) -> str:
+        how = "stopped" if self.is_stopped else "to stop" if self.stop_at else "at work"
+        return f"{how}: {len(self.working)} handlers, {len(self.ended)} ends to write"
+
+
+PoolStep: TypeAlias = Step[PoolState, PoolCommand]
+
+
+# --- the pool ---------------------------------------------------------------------------------------------------------
+
+
+def _check_event(event: object) -> None:
+    """Raise Misuse unless it is an event of a pool, made of what it says."""
+    check_type(event, _EVENTS, "an event of a pool")
+    check_type(getattr(event, "at", None), Instant, "the time")
+    match event:
+        case RunsTaken(_, command, runs):
+            check_type(command, Take, "a look")
+            check_tuple(runs, Run, "a run")
+        case HandlersEnded(_, task, ended):
+            check_name(task, "a task")
+            check_tuple(ended, tuple, "a run and what it has come to")
+            for each in ended:
+                check_int(len(each), "the length of a pair", 2, 2)
+                check_type(each[0], Run, "a run")
+                check_type(each[1], (str, Later, NoneType), "the answer of a handler")
+        case RunsRenewed(_, command, verdicts):
+            check_type(command, Renew, "a renewal")
+            check_tuple(verdicts, (Why, WhyNot, NoneType), "what became of a renewal")
+        case EndsWritten(_, command):
+            check_type(command, End, "a request to write ends")
+        case Announced(_, task):
+            check_name(task, "a task")
+        case TasksPaused(_, paused):
+            check_type(paused, frozenset, "the tasks that are paused")
+            for name in paused:
+                check_name(name, "a task")
+        case _:
+            pass
+
+
+def _told(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolState:
+    """The state with what the event tells."""
+    match event:
+        case PoolTimerFired(at):
+            is_over = state.wake_at is not None and state.wake_at - at <= 0
+            return attrs.evolve(state, wake_at=None) if is_over else state
+        case RunsTaken():
+            return _taken(rules, state, event)
+        case HandlersEnded(_, task, ended):
+            return _handled(state, task, ended)
+        case RunsRenewed():
+            return _renewed(rules, state, event)
+        case EndsWritten(_, command):
+            return attrs.evolve(state, ending=tuple(each for each in state.ending if each != command))
+        case Announced(at, task):
+            return _announced(rules, state, task, at)
+        case TasksPaused(_, paused):
+            return attrs.evolve(state, paused=paused)
+        case PoolStopRequested(at):
+            return state if state.stop_at else attrs.evolve(state, stop_at=at + rules.drain)
+        case _:
+            assert_never(event)
+
+
+def _taken(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
+    """A look has ended. What is taken by one who is to stop is left to others at once."""
+    since = next((sent for each, sent in state.looking if each == event.command), None)
+    task = rules.task(event.command.task)
+    if since is None or task is None:
+        return state
+    state = attrs.evolve(state, looking=tuple(each for each in state.looking if each[0] != event.command))
+    if event.runs or event.is_more:
+        state = _announced(rules, state, task.name, event.at)
+    able = () if state.stop_at else tuple(run for run in event.runs if run.trouble is None)
+    over = tuple(
+        (task.name, run, Later(0) if run.trouble is None else run.trouble) for run in event.runs if run not in able
+    )
+    begun = tuple(Working(task.name, run, None, since + task.lease, since + task.lease // _PART) for run in able)
+    return attrs.evolve(state, working=(*state.working, *begun), ended=(*state.ended, *over))
+
+
+def _handled(state: PoolState, task: str, ended: _Answers) -> PoolState:
+    """Handlers have ended: those of runs whose lease was lost are nobody's business any more."""
+    answers = {_name(task, run.claim): answer for run, answer in ended}
+    over = tuple(
+        (each.task, each.run, _answer(each, answers[_name(each.task, each.run.claim)]))
+        for each in state.working
+        if _name(each.task, each.run.claim) in answers and each.why is not InterruptReason.LEASE_LOST
+    )
+    working = tuple(each for each in state.working if _name(each.task, each.run.claim) not in answers)
+    return attrs.evolve(state, working=working, ended=(*state.ended, *over))
+
+
+def _answer(of: Working, answer: HandlerAnswer) -> HandlerAnswer:
+    """What a handler has come to: one that has returned although it was interrupted has ended well."""
+    if answer is None or isinstance(answer, Later) or of.why is None:
+        return answer
+    return Later(0) if of.why is InterruptReason.STOPPING else of.why.value
+
+
+def _renewed(rules: PoolRules, state: PoolState, event: RunsRenewed) -> PoolState:
+    since = next((sent for each, sent in state.renewing if each == event.command), None)
+    task = rules.task(event.command.task)
+    if since is None or task is None or len(event.verdicts) != len(event.command.runs):
+        return state
+    of = {_name(task.name, run.claim): verdict for run, verdict in zip(event.command.runs, event.verdicts, strict=True)}
+
+    def after(each: Working) -> Working:
+        match of.get(_name(each.task, each.run.claim), each):
+            case Why():
+                return attrs.evolve(each, held_until=since + task.lease, renew_at=since + task.lease // _PART)
+            case WhyNot():  # it is lost already: it is interrupted as soon as that is looked at
+                return attrs.evolve(each, held_until=event.at)
+            case None:
+                return attrs.evolve(each, renew_at=event.at + task.lease // _SOON)
+            case _:
+                return each
+
+    return attrs.evolve(
+        state,
+        working=tuple(map(after, state.working)),
+        renewing=tuple(each for each in state.renewing if each[0] != event.command),
+    )
+
+
+def _announced(rules: PoolRules, state: PoolState, name: str, at: Instant) -> PoolState:
+    """The task is due now."""
+    task = rules.task(name)
+    return state if task is None else _paced(state, name, woken(task.polling, _pace(state, task, at), at))
+
+
+_PART: Final = 3
+"""A lease is renewed when this part of it is over,"""
+_SOON: Final = 12
+"""and, where nobody knows whether it was, again after this part of it."""
+
+
+def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
+    """What follows from a state: what is interrupted, called, renewed, written down, looked for."""
+    commands: list[PoolCommand] = []
+    state = _interrupting(rules, state, at, commands)
+    state = _calling(rules, state, at, commands)
+    state = _renewing(rules, state, at, commands)
+    state = _ending(rules, state, commands)
+    if state.stop_at is None:
+        state = _looking(rules, state, at, commands)
+    elif state.is_idle:
+        return Step(attrs.evolve(state, is_stopped=True), tuple(commands))
+    wake_at = _next(rules, state, at)
+    if wake_at is not None and wake_at != state.wake_at:
+        commands.append(StartPoolTimer(max(wake_at - at, 0)))
+    return Step(attrs.evolve(state, wake_at=wake_at), tuple(commands))
+
+
+def _interrupting(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
+    reasons = [_reason(rules, state, each, at) for each in state.working]
+    for task in rules.tasks:
+        for why in InterruptReason:
+            runs = tuple(
+                each.run
+                for each, reason in zip(state.working, reasons, strict=True)
+                if reason is why and each.task == task.name and each.since is not None
+            )
+            if runs:
+                commands.append(Interrupt(task.name, runs, why))
+    if not any(reasons):
+        return state
+    found = [*zip(state.working, reasons, strict=True)]
+    # Of what was never called nothing has begun: it is given back, if it is one's own still.
+    over = tuple((each.task, each.run, Later(0)) for each, reason in found if reason and each.since is None)
+    working = tuple(
+        attrs.evolve(each, why=reason) if reason else each for each, reason in found if not reason or each.since
+    )
+    return attrs.evolve(state, working=working, ended=(*state.ended, *over))
+
+
+def _reason(rules: PoolRules, state: PoolState, each: Working, at: Instant) -> InterruptReason | None:
+    """Why this handler is to be interrupted now."""
+    task = rules.task(each.task)
+    if each.why is not None or task is None:
+        return None
+    if at - each.held_until >= 0:
+        return InterruptReason.LEASE_LOST
+    if task.longest is not None and each.since is not None and at - each.since >= task.longest:
+        return InterruptReason.TOO_LONG
+    if state.stop_at is not None and at - state.stop_at >= 0:
+        return InterruptReason.STOPPING
+    return None
+
+
+def _calling(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
+    for task in rules.tasks:
+        runs = tuple(each.run for each in state.working if each.task == task.name and each.since is None)
+        if runs:
+            commands.append(Handle(task.name, runs))
+    called = (attrs.evolve(each, since=at) if each.since is None else each for each in state.working)
+    return attrs.evolve(state, working=tuple(called))
+
+
+def _renewing(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
+    for task in rules.tasks:
+        runs = tuple(
+            each.run
+            for each in state.working
+            if each.task == task.name and each.why is None and at - each.renew_at >= 0
+        )[:FOUND_MAX]
+        if runs and not _is_renewing(state, task.name):
+            command = Renew(task.name, runs)
+            commands.append(command)
+            state = attrs.evolve(state, renewing=(*state.renewing, (command, at)))
+    return state
+
+
+def _ending(rules: PoolRules, state: PoolState, commands: list[PoolCommand]) -> PoolState:
+    for task in rules.tasks:
+        ended = tuple((run, answer) for of, run, answer in state.ended if of == task.name)[:FOUND_MAX]
+        if ended and not any(each.task == task.name for each in state.ending):
+            command = End(task.name, ended)
+            commands.append(command)
+            written = {_name(task.name, run.claim) for run, _ in ended}
+            left = tuple(each for each in state.ended if _name(each[0], each[1].claim) not in written)
+            state = attrs.evolve(state, ended=left, ending=(*state.ending, command))
+    return state
+
+
+def _looking(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
+    """Look for what is due, the task that is due longest first, as long as there is room."""
+    for task in sorted(rules.tasks, key=lambda each: _pace(state, each, at).due - at):
+        room = _room(rules, state)
+        if not room or not _may_look(state, task.name):
+            continue
+        asked = turn(task.polling, {task.name: _pace(state, task, at)}, at, rules.draw_ppm)
+        if isinstance(asked, Ask):
+            command = Take(task.name, min(room, rules.batch))
+            commands.append(command)
+            state = _paced(attrs.evolve(state, looking=(*state.looking, (command, at))), task.name, asked.pace)
+    return state
+
+
+def _next(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
+    """When something is to be done although nothing happens."""
+    times: list[Instant] = []
+    for each in state.working:
+        task = rules.task(each.task)
+        if each.why is not None or task is None:
+            continue
+        times.append(each.held_until)
+        if not _is_renewing(state, each.task):
+            times.append(each.renew_at)
+        if task.longest is not None and each.since is not None:
+            times.append(each.since + task.longest)
+        if state.stop_at is not None:
+            times.append(state.stop_at)
+    if state.stop_at is None and _room(rules, state):
+        for task in rules.tasks:
+            if _may_look(state, task.name):
+                asked = turn(task.polling, {task.name: _pace(state, task, at)}, at, rules.draw_ppm)
+                times.append(asked.until if isinstance(asked, Wait) else at)
+    return min(times, key=lambda time: time - at, default=None)
+
+
+def _room(rules: PoolRules, state: PoolState) -> int:
+    """How many more runs may be asked for. Where ends cannot be written, they hold up what would end next."""
+    asked = sum(command.most for command, _ in state.looking)
+    return max(rules.executors - len(state.working) - asked - max(len(state.ended) - rules.batch, 0), 0)
+
+
+def _may_look(state: PoolState, task: str) -> bool:
+    return task not in state.paused and not any(each.task == task for each, _ in state.looking)
+
+
+def _is_renewing(state: PoolState, task: str) -> bool:
+    return any(each.task == task for each, _ in state.renewing)
+
+
+def _pace(state: PoolState, task: PooledTask, at: Instant) -> Pace:
+    """The pace of a task; one that was never looked at is due."""
+    return next((pace for name, pace in state.paces if name == task.name), None) or fresh(task.polling, at)
+
+
+def _paced(state: PoolState, task: str, pace: Pace) -> PoolState:
+    return attrs.evolve(state, paces=(*((name, of) for name, of in state.paces if name != task), (task, pace)))
+
+
+def _name(task: str, claim: Claim) -> tuple[str, str, int]:
+    """What tells one run from all others."""
+    return task, claim.id, claim.token

@@ -1,0 +1,395 @@
+"""The pool of a process, over random courses: looks, handlers, renewals and ends come to what they may, in any order, at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias, final
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidegate.model.documents import Document
+from tidegate.model.effects import Ambiguous
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND, ClockName, Instant
+from tidegate.reactive import pool
+from tidegate.reactive.laws import pool as laws
+from tidegate.reactive.pool import (
+    Announced,
+    End,
+    EndsWritten,
+    Handle,
+    HandlersEnded,
+    Interrupt,
+    InterruptReason,
+    PoolCommand,
+    PooledTask,
+    PoolEvent,
+    PoolRules,
+    PoolState,
+    PoolStep,
+    PoolStopRequested,
+    PoolTimerFired,
+    Renew,
+    RunsRenewed,
+    RunsTaken,
+    StartPoolTimer,
+    Take,
+    TasksPaused,
+    pool_event_for,
+)
+from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, Run, SetAside
+from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.tasks import Claim, Why, WhyNot
+from tidegate.retries.polling import PollingBounds
+
+CLOCK: Final = ClockName("loop")
+LEASE: Final = 3 * SECOND
+POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=SECOND, jitter=0)
+RULES: Final = PoolRules(
+    tasks=(
+        PooledTask(name="bill", lease=LEASE, polling=POLLING, longest=2 * SECOND),
+        PooledTask(name="ship", lease=LEASE, polling=POLLING),
+    ),
+    executors=4,
+    batch=3,
+    drain=SECOND,
+)
+Stepping: TypeAlias = Callable[[PoolRules, PoolState, PoolEvent], PoolStep]
+Random: TypeAlias = Any
+"""What Hypothesis draws by; the core bans the module of that name."""
+
+
+def at(us: int) -> Instant:
+    return Instant(us, CLOCK)
+
+
+def run_of(number: int, trouble: str | None = None) -> Run:
+    record = TaskRecord(
+        id=f"r{number}",
+        version=2,
+        status=TaskStatus.PROCESSING,
+        snapshot=Document(()),
+        next_run_at=Instant(1),
+        due_at=Instant(0),
+        changed_at=Instant(0),
+        waiting_since=None,
+        created_at=Instant(0),
+        attempts=1,
+        token=1,
+        owner="w",
+        claimed_at=Instant(0),
+    )
+    return Run(number, record, Claim(record.id, "w", 1, record.snapshot, 1, None), trouble)
+
+
+@final
+class Course:
+    """A pool, and a world that answers it at random."""
+
+    def __init__(self, random: Random, stepping: Stepping = PoolRules.step, steps: int = 80) -> None:
+        self.random = random
+        self.stepping = stepping
+        self.state, self.now = PoolState(), 0
+        self.asked: list[PoolCommand] = []  # and not answered
+        self.handlers: dict[tuple[str, int], tuple[str, Run, bool]] = {}
+        self.commands: list[PoolCommand] = []
+        self.taken: list[Run] = []
+        self.wrong: set[str] = set()
+        self.wake_at: int | None = None
+        self.tell(PoolTimerFired(at(0)))
+        for number in range(steps):
+            self.go_on(ends=number > steps // 2)
+        self.finish()
+
+    def tell(self, event: PoolEvent) -> None:
+        before = self.state
+        self.state, commands = attrs.astuple(self.stepping(RULES, before, event), recurse=False)
+        self.commands.extend(commands)
+        for each in commands:
+            match each:
+                case StartPoolTimer(duration):
+                    self.wake_at = self.now + duration
+                case Handle(task, runs):
+                    self.handlers |= {(run.claim.id, 1): (task, run, False) for run in runs}
+                case Interrupt(task, runs):
+                    for run in runs:
+                        if (run.claim.id, 1) in self.handlers:
+                            self.handlers[run.claim.id, 1] = (task, run, True)
+                case _:
+                    self.asked.append(each)
+        now = event.at
+        self.judge(laws.who_runs_has_an_executor(RULES, self.state), "PW1")
+        self.judge(laws.each_run_is_settled_once(self.taken, self.commands, is_over=False), "PW2")
+        self.judge(laws.a_lost_lease_interrupts(RULES, self.state, now), "PW3")
+        self.judge(laws.one_request_a_task(before, self.state, commands), "PW4")
+        self.judge(laws.a_late_handler_has_failed(RULES, self.state, now), "PW5")
+        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(self.state, commands, now), "PW6")
+        self.judge(laws.one_who_waits_is_woken(RULES, self.state), "PW7")
+        self.judge(laws.what_is_announced_is_looked_for(RULES, self.state, event, commands), "PW8")
+
+    def judge(self, holds: bool, law: str) -> None:
+        if not holds:
+            self.wrong.add(law)
+
+    def go_on(self, *, ends: bool) -> None:
+        draw = self.random.random()
+        if draw < 0.35 and self.asked:
+            self.answer(self.asked.pop(self.random.randrange(len(self.asked))))
+        elif draw < 0.55 and self.handlers:
+            self.end_some()
+        elif draw < 0.6:
+            self.tell(Announced(at(self.now), self.random.choice(["bill", "ship", "unknown"])))
+        elif draw < 0.63:
+            self.tell(
+                TasksPaused(at(self.now), frozenset(self.random.sample(["bill", "ship"], self.random.randrange(2))))
+            )
+        elif draw < 0.65 and ends:
+            self.tell(PoolStopRequested(at(self.now)))
+        else:
+            self.pass_time()
+
+    def pass_time(self) -> None:
+        """The timer fires, more or less late."""
+        if self.wake_at is None:
+            self.now += 10 * MILLISECOND
+            return
+        late = self.random.choice([0, 0, 0, 50 * MILLISECOND, SECOND])
+        self.now, self.wake_at = max(self.now, self.wake_at) + late, None
+        self.tell(PoolTimerFired(at(self.now)))
+
+    def end_some(self) -> None:
+        keys = self.random.sample([*self.handlers], self.random.randint(1, len(self.handlers)))
+        by_task: dict[str, list[tuple[Run, HandlerAnswer]]] = {}
+        for key in keys:
+            task, run, is_interrupted = self.handlers.pop(key)
+            answers: list[HandlerAnswer] = [None, "interrupted"] if is_interrupted else [None, "it fails", Later(5)]
+            by_task.setdefault(task, []).append((run, self.random.choice(answers)))
+        for task, ended in by_task.items():
+            self.tell(HandlersEnded(at(self.now), task, tuple(ended)))
+
+    def answer(self, command: PoolCommand) -> None:
+        match command:
+            case Take(_, most):
+                runs = tuple(
+                    run_of(len(self.taken) + number, self.random.choice([None, None, None, "cannot be computed"]))
+                    for number in range(self.random.randint(0, most))
+                )
+                self.taken.extend(runs)
+                self.tell(RunsTaken(at(self.now), command, runs, self.random.random() < 0.2))
+            case Renew(_, runs):
+                verdicts = [Why.RENEWED, Why.RENEWED, None, WhyNot.ANOTHER_CLAIM]
+                self.tell(RunsRenewed(at(self.now), command, tuple(self.random.choice(verdicts) for _ in runs)))
+            case End():
+                self.tell(EndsWritten(at(self.now), command))
+            case _:
+                raise AssertionError(command)
+
+    def finish(self) -> None:
+        """It is asked to stop, and everything answers."""
+        self.tell(PoolStopRequested(at(self.now)))
+        for _ in range(1_000):
+            if self.state.is_stopped:
+                break
+            if self.asked:
+                self.answer(self.asked.pop())
+            elif self.handlers and all(is_interrupted for _, _, is_interrupted in self.handlers.values()):
+                self.end_some()
+            else:
+                self.pass_time()
+        self.judge(self.state.is_stopped, "PW6")
+        self.judge(laws.each_run_is_settled_once(self.taken, self.commands, is_over=True), "PW2")
+
+
+LARGE: Final = (HealthCheck.large_base_example,)
+RANDOMS: Final = st.randoms(use_true_random=False)
+
+
+@settings(suppress_health_check=LARGE)
+@given(RANDOMS)
+def test_the_laws_hold_over_random_courses(random: Random) -> None:
+    """Laws PW1 to PW8."""
+    assert Course(random).wrong == set()
+
+
+def room_of_all(rules: PoolRules, state: PoolState) -> int:
+    """Forgets the looks under way."""
+    return max(rules.executors - len(state.working), 0)
+
+
+def forgets_the_lease(rules: PoolRules, state: PoolState, each: pool.Working, now: Instant) -> InterruptReason | None:
+    return None if (found := RIGHT_REASON(rules, state, each, now)) is InterruptReason.LEASE_LOST else found
+
+
+def forgets_the_limit(rules: PoolRules, state: PoolState, each: pool.Working, now: Instant) -> InterruptReason | None:
+    return None if (found := RIGHT_REASON(rules, state, each, now)) is InterruptReason.TOO_LONG else found
+
+
+def forgets_the_drain(rules: PoolRules, state: PoolState, each: pool.Working, now: Instant) -> InterruptReason | None:
+    return None if (found := RIGHT_REASON(rules, state, each, now)) is InterruptReason.STOPPING else found
+
+
+def looks_twice(state: PoolState, task: str) -> bool:
+    return task not in state.paused
+
+
+def looks_though_paused(state: PoolState, task: str) -> bool:
+    return not any(each.task == task for each, _ in state.looking)
+
+
+def writes_no_ends(rules: PoolRules, state: PoolState, commands: list[PoolCommand]) -> PoolState:
+    del rules, commands
+    return attrs.evolve(state, ended=())
+
+
+def writes_ends_twice(rules: PoolRules, state: PoolState, commands: list[PoolCommand]) -> PoolState:
+    after: PoolState = RIGHT_ENDING(rules, state, commands)
+    return attrs.evolve(after, ended=state.ended[:1]) if state.ended and not state.ending else after
+
+
+def takes_to_the_end(rules: PoolRules, state: PoolState, now: Instant) -> PoolStep:
+    """Looks on though it is to stop."""
+    commands: list[PoolCommand] = []
+    found = RIGHT_ONWARD(rules, state, now)
+    after = LOOKING(rules, found.state, now, commands) if state.stop_at and not found.state.is_stopped else found.state
+    return attrs.evolve(found, state=after, commands=(*found.commands, *commands))
+
+
+def never_wakes(rules: PoolRules, state: PoolState, now: Instant) -> None:
+    del rules, state, now
+
+
+def waits_its_turn(rules: PoolRules, state: PoolState, name: str, now: Instant) -> PoolState:
+    """What is announced is looked for when it is due."""
+    del rules, name, now
+    return state
+
+
+def from_the_answer(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
+    """Renews too late: only when the lease is over."""
+    after: PoolState = RIGHT_TAKEN(rules, state, event)
+    return attrs.evolve(after, working=tuple(attrs.evolve(each, renew_at=each.held_until) for each in after.working))
+
+
+def drops_what_it_cannot_handle(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
+    """What is taken when it is to stop is left claimed."""
+    after: PoolState = RIGHT_TAKEN(rules, state, event)
+    return attrs.evolve(after, ended=state.ended) if state.stop_at else after
+
+
+RIGHT_REASON: Final = vars(pool)["_reason"]
+RIGHT_ENDING: Final = vars(pool)["_ending"]
+RIGHT_ONWARD: Final = vars(pool)["_onward"]
+LOOKING: Final = vars(pool)["_looking"]
+RIGHT_TAKEN: Final = vars(pool)["_taken"]
+
+PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
+    "looks under way are not counted": ("PW1", "_room", room_of_all),
+    "ends are forgotten": ("PW2", "_ending", writes_no_ends),
+    "ends are written twice": ("PW2", "_ending", writes_ends_twice),
+    "what is taken at the end is dropped": ("PW2", "_taken", drops_what_it_cannot_handle),
+    "a lease that is over is not noticed": ("PW3", "_reason", forgets_the_lease),
+    "a lease is renewed when it is over": ("PW3", "_taken", from_the_answer),
+    "two looks at a time": ("PW4", "_may_look", looks_twice),
+    "what is paused is looked at": ("PW4", "_may_look", looks_though_paused),
+    "a handler takes as long as it likes": ("PW5", "_reason", forgets_the_limit),
+    "who is to stop takes more": ("PW6", "_onward", takes_to_the_end),
+    "who is to stop waits for ever": ("PW6", "_reason", forgets_the_drain),
+    "no timer": ("PW7", "_next", never_wakes),
+    "what is announced waits": ("PW8", "_announced", waits_its_turn),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_breaks_its_law(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    law, function, wrong = PLANTED[name]
+    monkeypatch.setattr(pool, function, wrong)
+
+    @settings(settings.get_profile("planted"), suppress_health_check=LARGE)
+    @given(RANDOMS)
+    def holds(random: Random) -> None:
+        assert law not in Course(random).wrong
+
+    with pytest.raises(AssertionError):
+        holds()
+
+
+def test_runs_are_handled_and_ended() -> None:
+    told = RULES.step(PoolState(), PoolTimerFired(at(0)))
+    assert told.commands[:2] == (Take("bill", 3), Take("ship", 1))
+    runs = (run_of(1), run_of(2, "cannot be computed"))
+    told = RULES.step(told.state, RunsTaken(at(5), Take("bill", 3), runs))
+    assert told.commands[:2] == (Handle("bill", runs[:1]), End("bill", ((runs[1], "cannot be computed"),)))
+    told = RULES.step(told.state, HandlersEnded(at(9), "bill", ((runs[0], Later(7)),)))
+    assert not any(isinstance(each, End) for each in told.commands)  # one at a time
+    told = RULES.step(told.state, EndsWritten(at(12), End("bill", ((runs[1], "cannot be computed"),))))
+    assert End("bill", ((runs[0], Later(7)),)) in told.commands
+
+
+def working(*runs: Run) -> PoolState:
+    told = RULES.step(PoolState(), PoolTimerFired(at(0)))
+    return RULES.step(told.state, RunsTaken(at(0), Take("bill", 3), runs)).state
+
+
+@pytest.mark.parametrize(
+    ("now", "why", "answer", "end"),
+    [
+        (2 * SECOND, InterruptReason.TOO_LONG, "interrupted", InterruptReason.TOO_LONG.value),
+        (2 * SECOND, InterruptReason.TOO_LONG, None, None),
+        (2 * SECOND, InterruptReason.TOO_LONG, Later(9), Later(9)),
+        (3 * SECOND, InterruptReason.LEASE_LOST, None, "nobody hears of it"),
+    ],
+)
+def test_what_an_interrupted_handler_comes_to(
+    now: int, why: InterruptReason, answer: HandlerAnswer, end: HandlerAnswer
+) -> None:
+    one = run_of(1)
+    told = RULES.step(working(one), PoolTimerFired(at(now)))
+    assert Interrupt("bill", (one,), why) in told.commands
+    told = RULES.step(told.state, HandlersEnded(at(now + 1), "bill", ((one, answer),)))
+    ends = [each for each in told.commands if isinstance(each, End)]
+    assert ends == ([] if why is InterruptReason.LEASE_LOST else [End("bill", ((one, end),))])
+
+
+def test_who_is_to_stop_gives_back_what_still_runs() -> None:
+    """It is called again elsewhere, at once, and that is no failure."""
+    one = run_of(1)
+    told = RULES.step(working(one), PoolStopRequested(at(5)))
+    told = RULES.step(told.state, PoolTimerFired(at(5 + RULES.drain)))
+    assert Interrupt("bill", (one,), InterruptReason.STOPPING) in told.commands
+    told = RULES.step(told.state, HandlersEnded(at(5 + RULES.drain), "bill", ((one, "interrupted"),)))
+    assert End("bill", ((one, Later(0)),)) in told.commands
+
+
+def test_each_answer_has_its_event() -> None:
+    take, one = Take("bill", 3), run_of(1)
+    assert pool_event_for(take, ((one,), (Idle.NOT_CLAIMED,)), at(1)) == RunsTaken(at(1), take, (one,))
+    assert pool_event_for(take, ((), (SetAside("r", "torn"),)), at(1)) == RunsTaken(at(1), take, (), is_more=True)
+    assert pool_event_for(take, Ambiguous("no reply"), at(1)) == RunsTaken(at(1), take, ())
+    renew = Renew("bill", (one,))
+    assert pool_event_for(renew, (Why.RENEWED,), at(1)) == RunsRenewed(at(1), renew, (Why.RENEWED,))
+    assert pool_event_for(renew, Ambiguous("no reply"), at(1)) == RunsRenewed(at(1), renew, (None,))
+    end = End("bill", ((one, None),))
+    assert pool_event_for(end, Ambiguous("no reply"), at(1)) == EndsWritten(at(1), end)
+    assert pool_event_for(Handle("bill", (one,)), ((one, None),), at(1)) == HandlersEnded(at(1), "bill", ((one, None),))
+    assert pool_event_for(StartPoolTimer(5), None, at(1)) == PoolTimerFired(at(1))
+    assert pool_event_for(Interrupt("bill", (one,), InterruptReason.STOPPING), None, at(1)) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: pool_event_for(Take("bill", 3), "x", at(1)),
+        lambda: pool_event_for(Ambiguous("x"), None, at(1)),  # type: ignore[arg-type]
+        lambda: PoolRules(tasks=(RULES.tasks[0], RULES.tasks[0])),
+        lambda: PoolRules(tasks=(), executors=0),
+        lambda: PooledTask(name="", lease=1),
+        partial(RULES.step, PoolState(), "x"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_wrong_is_misuse(wrong: Callable[[], object]) -> None:
+    with pytest.raises(Misuse):
+        wrong()
