@@ -22,7 +22,7 @@ from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate_adapters import kafka_ports
 from tidegate_adapters.beginnings import Beginnings
-from tidegate_adapters.kafka import Undecodable, Worker
+from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
 from tidegate_adapters.kafka_ports import Client, Transact, transactional_producer
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import OffsetCommit, Partition, Position, Request
@@ -247,6 +247,7 @@ def once(
     during_s: float,
     *refusals: Exception,
     fenced_s: float | None = None,
+    odd_fail: bool = False,
     **told: Any,
 ) -> Once:
     """It has a hundred records, and is fenced at an instant; its first positions are refused. No answer is seen twice."""
@@ -286,6 +287,8 @@ def once(
 
     async def handle(record: Record) -> Send:
         await asyncio.sleep(0.05)
+        if odd_fail and record.offset % 2:
+            raise ValueError
         return Send("out", b"%d %d" % (record.partition, record.offset))
 
     stopped_s = played(
@@ -327,4 +330,10 @@ def test_dead_letters_of_what_cannot_be_decoded_are_answers(monkeypatch: pytest.
         return record
 
     told = once(monkeypatch, 10, decode=decode, undecodable=Undecodable.DEAD_LETTER, dead_letter="dead")
+    assert told.seen == 100
+
+
+def test_dead_letters_of_what_has_failed_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each goes into the transaction that covers its record, as answers do."""
+    told = once(monkeypatch, 10, odd_fail=True, on_failure=OnFailure.DEAD_LETTER, dead_letter="dead")
     assert told.seen == 100

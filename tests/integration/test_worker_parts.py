@@ -1,0 +1,248 @@
+"""Parts of the worker by themselves, without a broker: what a change of theirs would do that no run of a whole worker shows."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Awaitable, Mapping
+from random import Random
+from types import SimpleNamespace
+from typing import Any, Final, cast, final
+
+import pytest
+from aiokafka import errors
+from tests.integration.test_worker_failures import faulty
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND, Instant
+from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
+from tidegate.sinks import letter_writing
+from tidegate_adapters import sending
+from tidegate_adapters.beginnings import Beginnings
+from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka_ports import Client, Producer, Received, check_options, record_of
+from tidegate_adapters.sending import DeadLetters, Failed, Sender
+from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
+from tidegate_adapters.simulated_kafka.requests import OffsetFetch, Request
+from tidegate_adapters.testing import run
+from tidegate_adapters.undecodable import is_undecodable
+from tidegate_adapters.undone import Records
+from tidegate_adapters.worker_settings import WorkerSettings
+
+P: Final = tuple(TopicPartition("t", number) for number in range(3))
+
+
+def received(**more: Any) -> Received:
+    """A record as aiokafka hands it over."""
+    parts = {
+        "topic": "t",
+        "partition": 1,
+        "offset": 7,
+        "key": b"k",
+        "value": None,
+        "headers": (),
+        "timestamp": 3,
+        "timestamp_type": 0,
+    }
+    return cast("Received", SimpleNamespace(**{**parts, **more}))
+
+
+# --- records ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "record"),
+    [
+        ({}, Record("t", 1, 7, b"k", None, (), Instant(3 * MILLISECOND, PRODUCER))),
+        ({"timestamp_type": 1}, Record("t", 1, 7, b"k", None, (), Instant(3 * MILLISECOND, BROKER))),
+        ({"timestamp": -1}, Record("t", 1, 7, b"k")),
+        ({"timestamp": None, "key": None, "value": b""}, Record("t", 1, 7, None, b"")),
+        (
+            {"headers": (("h", b"1"),), "timestamp_type": 1},
+            Record("t", 1, 7, b"k", None, (("h", b"1"),), Instant(3 * MILLISECOND, BROKER)),
+        ),
+        ({"headers": (("h", None),), "timestamp": -1}, Record("t", 1, 7, b"k", None, (("h", None),))),
+    ],
+)
+def test_a_record_of_the_client_is_a_value(more: Mapping[str, Any], record: Record) -> None:
+    """Also where it is made without being checked, as most are."""
+    assert record_of(received(**more)) == record
+
+
+@pytest.mark.parametrize("more", [{"key": "text"}, {"value": "text"}])
+def test_what_the_client_has_decoded_is_no_record(more: Mapping[str, Any]) -> None:
+    """`key_deserializer=` is an option of the client's: whoever sets it is told."""
+    with pytest.raises(Misuse, match=r"a str is not a (key|value)"):
+        record_of(received(**more))
+
+
+def test_the_record_that_came_first_is_the_oldest_that_is_undone() -> None:
+    """None of a life that is over, or in which nothing came."""
+    records = Records()
+    assert records.first(P[0], 1) is None
+    records.begin(P[0], 1)
+    assert records.first(P[0], 1) is None
+    records.came(P[0], 1, [received(offset=4)], 5.0)
+    records.came(P[0], 1, [received(offset=5)], 6.0)
+    assert (first := records.first(P[0], 1)) is not None
+    assert (first.received.offset, first.came_s) == (4, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "is_so"),
+    [
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), None, True),
+        (errors.CorruptRecordException(), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), True),
+        (errors.CorruptRecordException(), None, False),
+        (ValueError(), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), False),
+    ],
+)
+def test_what_cannot_be_decoded_is_told_from_what_is_corrupt(
+    error: Exception, cause: Exception | None, is_so: bool
+) -> None:
+    """Or a worker would look for a poisonous record where the log is damaged."""
+    error.__cause__ = cause
+    assert is_undecodable(error) is is_so
+
+
+# --- options and rules --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [("group_id", "the worker says that itself"), ("sesion_timeout_ms", "aiokafka's consumer has no such option")],
+)
+def test_an_option_that_there_is_not_is_told_from_one_that_is_the_workers(option: str, why: str) -> None:
+    with pytest.raises(Misuse, match=option) as found:
+        check_options([option])
+    assert found.value.why == why
+
+
+def test_with_transactions_a_commit_is_due_for_whatever_is_done() -> None:
+    """For its answers wait for it."""
+    worker = Worker(["t"], lambda _: None, bootstrap="nowhere", group="g", exactly_once=True)
+    assert worker.settings.consumer.partition.replay_max == 1
+
+
+# --- dead letters -------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_letter_says_when_it_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock of the host, in milliseconds."""
+    monkeypatch.setattr(sending, "time", lambda: 1_700_000_000.25)
+    sender, _, _ = faulty()
+    letter = DeadLetters(sender, "{topic}.dead", "shop").letter(Record("t", 0, 7), Failed(1, "ValueError", "no"))
+    assert dict(letter.headers)["tidegate.at"] == b"1700000000250"
+
+
+def test_a_dead_letter_that_cannot_be_written_waits_longer_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    """The first delay is the first of the policy's, and each is told."""
+    first_s = letter_writing.after_attempt(letter_writing.Attempt.FAILED, 0).delay / SECOND  # type: ignore[union-attr]
+    second_s = letter_writing.after_attempt(letter_writing.Attempt.FAILED, 1).delay / SECOND  # type: ignore[union-attr]
+
+    async def main(_: Random) -> float:
+        sender = faulty("queue", "queue")[0]
+        began = asyncio.get_running_loop().time()
+        await DeadLetters(sender, "{topic}.dead", "shop").write(Record("t", 0, 7), Failed(1, "ValueError", "no"))
+        return asyncio.get_running_loop().time() - began
+
+    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka"):
+        assert run(main, 1) == pytest.approx(first_s + second_s, abs=0.01)
+    assert len([each for each in caplog.records if "is held" in each.message]) == 2
+
+
+@final
+class Unlucky(Producer):
+    """Queues one record, whose request fails later, and no other."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def send(self, record: Send) -> Awaitable[object]:
+        if record.value != b"1":
+            raise OSError("queue")
+
+        async def sent() -> None:
+            raise OSError("late")
+
+        return sent()
+
+
+def test_of_what_nobody_waits_for_any_more_nothing_is_said() -> None:
+    """One was on its way when the next could not be queued: whoever sends hears of this one, and the loop of neither."""
+    said: list[object] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        sender = Sender(Unlucky)
+        with pytest.raises(OSError, match="queue"):
+            await sender.send([Send("t", b"1"), Send("t", b"2")])
+        await asyncio.sleep(0)
+        await sender.stop()
+        gc.collect()
+
+    asyncio.run(scenario())
+    assert said == []
+
+
+# --- where partitions begin ---------------------------------------------------------------------------------------------
+
+
+def asked(strike: Any, during: Any) -> list[tuple[int, ...]]:
+    """What positions are asked for, a request each, while this happens to the beginnings of three partitions."""
+    requests: list[tuple[int, ...]] = []
+
+    def struck(_: str, request: Request) -> Any:
+        if not isinstance(request, OffsetFetch) or not started:
+            return None
+        requests.append(tuple(each.partition for each in request.partitions))
+        return strike(len(requests))
+
+    started: list[bool] = []
+
+    async def main(random: Random) -> None:
+        network = Network(SimulatedBroker({"t": 3}), random, strike=struck)
+        consumer = SimulatedConsumer(network, group_id="g", enable_auto_commit=False, auto_offset_reset="earliest")
+        consumer.subscribe(["t"])
+        await consumer.start()
+        await asyncio.sleep(5)
+        started.append(True)
+        beginnings = Beginnings(cast("Client", consumer), WorkerSettings(("t",), "simulated", "g"))
+        try:
+            await during(beginnings)
+        finally:
+            await consumer.stop()
+
+    run(main, 1)
+    return requests
+
+
+def test_who_is_refused_for_all_asks_for_each() -> None:
+    """A failure of such a request names no partition; where one of them is answered, it begins."""
+
+    async def during(beginnings: Beginnings) -> None:
+        async with asyncio.timeout(60):
+            assert await asyncio.gather(*map(beginnings.at, P)) == [(0, "")] * 3
+
+    requests = asked(lambda count: errors.UnknownError if count == 1 else None, during)
+    assert requests == [(0, 1, 2), (0,), (1,), (2,)]
+
+
+def test_who_asks_while_an_answer_is_awaited_is_asked_for_next() -> None:
+    """One question after the other, so that whoever closes ends them all."""
+
+    async def during(beginnings: Beginnings) -> None:
+        some = asyncio.create_task(beginnings.at(P[0]))
+        await asyncio.sleep(1)
+        more = asyncio.create_task(beginnings.at(P[1]))
+        await asyncio.sleep(1)
+        assert sum("_ask" in str(each.get_coro()) for each in asyncio.all_tasks()) == 1
+        await beginnings.close()
+        assert not any("_ask" in str(each.get_coro()) for each in asyncio.all_tasks())
+        for each in (some, more):
+            each.cancel()
+        await asyncio.wait({some, more})
+
+    assert asked(lambda _: Outcome.SILENCE, during) == [(0,)]
