@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping
 from types import CoroutineType
 from typing import Any, Final, TypeAlias, TypeVar, cast, final, get_args
@@ -126,6 +127,7 @@ class Ended:
         struck: What the fault has struck: whose effect; None if it did not come to that.
         failed: Who has passed a failure on.
         ran: The coroutine functions of the core that have asked for something, as `module.function`.
+        heard: What each has asked for and was replied, in order; who waits at the end is cancelled there.
     """
 
     law: str | None
@@ -134,6 +136,7 @@ class Ended:
     struck: tuple[str, Effect[object]] | None
     failed: Mapping[str, Failure]
     ran: frozenset[str]
+    heard: Mapping[str, list[tuple[Effect[object], object]]]
 
     def __str__(self) -> str:
         return "\n".join((f"{self.law or 'nothing'} is broken", *self.steps))
@@ -190,6 +193,7 @@ class RealRun:
         for name, process in self.processes.items():
             self.world = _plain(process.begin(self.world))
             self.statuses[name] = resume(self.programs[name], None)
+        self.heard: dict[str, list[tuple[Effect[object], object]]] = {name: [] for name in self.processes}
         self.before = self.state()
 
     def state(self) -> _Seen:
@@ -207,10 +211,12 @@ class RealRun:
             law = broken.args[0]
             self.lines.append(f"<- {': '.join(map(str, broken.args))}")
         finally:
-            for program in self.programs.values():
-                program.close()
+            for name, status in self.statuses.items():
+                if isinstance(status, Asking):
+                    self.heard[name].append((status.effect, CancelledError()))
+                self.programs[name].close()
         failed = {name: each.failure for name, each in self.statuses.items() if isinstance(each, Failed)}
-        return Ended(law, tuple(self.lines), self.commands, self.struck, failed, frozenset(self.ran))
+        return Ended(law, tuple(self.lines), self.commands, self.struck, failed, frozenset(self.ran), self.heard)
 
     def step(self) -> bool:
         """Let somebody do one thing; False if nobody can."""
@@ -260,6 +266,9 @@ class RealRun:
 
     def goes(self, who: str, reply: object) -> None:
         """Hand a process its reply."""
+        asking = self.statuses[who]
+        assert isinstance(asking, Asking)
+        self.heard[who].append((asking.effect, reply))
         self.statuses[who] = status = resume(self.programs[who], reply)
         if not isinstance(status, Asking):
             self.world = self.world.write(self.processes[who].place, ProgramAutomaton.CRASHED)  # it does nothing more

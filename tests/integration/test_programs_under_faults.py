@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from inspect import isclass, iscoroutinefunction
 from itertools import count
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, Final, TypeAlias, final
+from uuid import uuid4
 
 import attrs
 import pytest
@@ -27,12 +30,15 @@ from tests.length import PROGRAM_CUTS_STEP, PROGRAM_FAULTS, PROGRAM_KINDS_STEP
 
 import tidegate
 from tidegate.catalogue import SPECIMENS, shipped
-from tidegate.model.effects import Refused
+from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
+from tidegate.sim.actors import Process
+from tidegate.sim.recording import Same, executed, read
 from tidegate.sim.scenario import Scenario
 from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
 from tidegate_adapters.mongo import AsyncMongo, Mongo
 from tidegate_adapters.mongo_attempts import Attempts
+from tidegate_adapters.recorder import Recorder
 
 Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
@@ -241,6 +247,29 @@ def complaints(row: Row, fault: str, n: int, ended: Ended) -> Iterator[str]:
             yield f"{fault}, {n}: {name} has no answer but {failure}\n{ended}"
 
 
+def other_decisions(row: Row, ended: Ended, folder: Path) -> Iterator[str]:
+    """Where a program that is executed again on its recording decides otherwise."""
+    births = {each.name: each.birth for each in row.scenario().actors if isinstance(each, Process)}
+    for name, heard in ended.heard.items():
+        with Recorder(folder / f"{uuid4().hex}.jsonl", name) as recorder:
+            replies = iter(heard)
+            handle = recorder.recorded(partial(replied, replies))
+            for effect, _ in heard:
+                with suppress(Failure, asyncio.CancelledError):
+                    handle(effect)
+        found = executed(read(recorder.path.read_text()), births[name](0), {})
+        if not isinstance(found, Same):
+            yield f"{name}: {found}"
+
+
+def replied(heard: Iterator[tuple[Effect[object], object]], _: Effect[object]) -> object:
+    """The next reply, which is raised if it is an error."""
+    _, reply = next(heard)
+    if isinstance(reply, BaseException):
+        raise reply
+    return reply
+
+
 KINDS: Final = (("sync", False), ("async", False), ("sync", True), ("async", True))
 CASES: Final = [(name, *KINDS[0]) for name in ROWS] + [(name, *kind) for kind in KINDS[1:] for name in ROWS][
     ::PROGRAM_KINDS_STEP
@@ -248,17 +277,22 @@ CASES: Final = [(name, *KINDS[0]) for name in ROWS] + [(name, *kind) for kind in
 
 
 @pytest.mark.parametrize(("name", "how", "retries"), CASES, ids=str)
-def test_any_command_of_a_program_may_fail(bench: MakeBench, name: str, how: str, *, retries: bool) -> None:
-    """The laws of its room hold in each state that the server went through, it comes to its end, and says what is so."""
+def test_any_command_of_a_program_may_fail(
+    bench: MakeBench, tmp_path: Path, name: str, how: str, *, retries: bool
+) -> None:
+    """The laws of its room hold in each state that the server went through, it comes to its end, and says what is so.
+
+    And what was recorded of each run is executed again, decision for decision.
+    """
     row = ROWS[name]
     at = bench(row, how, retries=retries)
     clean = at.run()
-    wrong = [*complaints(row, "nothing fails", 0, clean)]
+    wrong = [*complaints(row, "nothing fails", 0, clean), *other_decisions(row, clean, tmp_path)]
     is_cut = CASES.index((name, how, retries)) % PROGRAM_CUTS_STEP == 0
     for nth, (fault, rule) in enumerate({**FAULTS, **(CUTS if is_cut else {})}.items()):
         step = max(1, clean.commands // PROGRAM_FAULTS)
         for n, ended in at.each(rule, 1 + nth % step, step):
-            wrong += complaints(row, fault, n, ended)
+            wrong += [*complaints(row, fault, n, ended), *other_decisions(row, ended, tmp_path)]
 
     assert not wrong, "\n\n".join(wrong)
 
