@@ -31,6 +31,7 @@ from tidegate.model.documents import ID, Document, Field, PutServerTime, exactly
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.instants import PPM, SECOND, STORE, Duration, Instant
 from tidegate.model.operations import Operation, StoreTime, Unique
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.sim.actors import Process
 from tidegate.sim.aging import OtherTime
 from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume
@@ -53,7 +54,7 @@ ENDS: Final = "it comes to an end"
 STEPS_MAX: Final = 1_000
 _MARKS: Final = "marks"
 _KEY: Final = Field[Key](ID.name)
-_OPERATIONS: Final = (*get_args(Operation), StoreTime)
+_OPERATIONS: Final = (*get_args(Operation), StoreTime, InTransaction, CommitTransaction, AbortTransaction)
 
 
 # --- the history of a database ------------------------------------------------------------------------------------------
@@ -246,12 +247,12 @@ class RealRun:
             self.goes(who, None)
             return True
         self.passes(_now())
+        outcomes = [*self.processes[who].meaning(effect, self.world, who)]
+        if not outcomes:
+            return False
         if isinstance(effect, _OPERATIONS):
             reply = self.asked(who, effect)
         else:
-            outcomes = [*self.processes[who].meaning(effect, self.world, who)]
-            if not outcomes:
-                return False
             world, reply = self.chance.choice(outcomes)
             self.world = _plain(world)
         self.lines.append(f"{who}: {effect} -> {reply if isinstance(reply, Failure) else show(reply)}")
@@ -280,7 +281,8 @@ class RealRun:
     def asked(self, who: str, effect: Effect[Any]) -> object:
         """Let the server carry an operation out, and the world follow."""
         since, struck = _now(), self.faults()
-        if (collection := getattr(effect, "collection", None)) is not None:
+        operation = effect.operation if isinstance(effect, InTransaction) else effect
+        if (collection := getattr(operation, "collection", None)) is not None:
             self.watched.know(collection)
         try:
             reply = self.store(effect)

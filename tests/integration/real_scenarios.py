@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, cast
 
 import attrs
@@ -18,20 +19,23 @@ from tidegate.invocations.transition import Granted, TransitionOutcome, transiti
 from tidegate.leases.lease import Terms
 from tidegate.leases.scenarios.leader import election
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put, Value
-from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program
-from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program, Refused
+from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import delete_one, find_one, insert_one, update_one
 from tidegate.model.programs import find_every, insert_new
 from tidegate.payloads import scenarios as uploads
 from tidegate.payloads.upload_records import CONTENT
 from tidegate.payloads.uploads import Absent, Deleted, PayloadStore, Unanswered, delete
+from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
 from tidegate.reactive.reconciler import EPOCH, HISTORY, RECONCILED, Reconciler
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.scenarios import reactive_task as tasks
 from tidegate.reactive.scenarios.reactive_task import reactive_task
+from tidegate.reactive.stream_records import AFTER, reset_history, save, take_over
 from tidegate.retries import resending
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
+from tidegate.retries.pauses import Pauses
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.services.atomic_service import AtomicService
 from tidegate.services.members import beat, join, leave, member_of
@@ -50,7 +54,7 @@ from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 
 __all__ = [
-    "brief_election", "brief_service", "crons", "deleted", "documents", "first_sight", "members", "reconciling", "resent",
+    "brief_election", "brief_service", "consumed", "crons", "deleted", "documents", "first_sight", "members", "reconciling", "resent",
     "stuck", "wrapped",
 ]  # fmt: skip
 
@@ -151,10 +155,13 @@ def deleted() -> Scenario:
 # --- programs as functions ----------------------------------------------------------------------------------------------
 
 
+BOUNDED: Final = Pauses(elapsed_max=60 * SECOND)
+
+
 async def makes(key: str) -> tuple[TransitionOutcome, ...]:
     """Make a record, claim it, and settle it."""
     first, second = [
-        await transition(RECORDS, INVOCATION, key, target, runner=runner, request=f"{key}.{target}")
+        await transition(RECORDS, INVOCATION, key, target, runner=runner, request=f"{key}.{target}", pauses=BOUNDED)
         for target, runner in ((status.REGISTERED, None), (status.PENDING, key))
     ]
     if not isinstance(second, Granted):
@@ -451,6 +458,58 @@ def reconciling() -> Scenario:
         actors=(Process("first", factory(reconciles, 1), ANY), Process("second", factory(takes_over), ANY)),
         always={"what is reconciled was looked at": is_seen_whole},
         eventually={"it is reconciled": is_reconciled},
+    )
+
+
+# --- the record of a stream ---------------------------------------------------------------------------------------------
+
+WRITTEN_UNDER: Final = Field[str](AFTER.name)
+
+
+async def consumes(epoch: int) -> object:
+    """Take the stream over, save positions, begin a history, and save another one; as long as it is not fenced."""
+    elected = await until_answered(lambda: take_over(STREAMS, "s", epoch))
+    if not isinstance(elected, Elected):
+        return elected
+    history = elected.history
+    try:
+        for number in range(3):
+            position = After(f"{epoch}.{history}.{number}")
+            await until_answered(partial(save, STREAMS, "s", Save(epoch, history, position)))
+            if number == 1:
+                history += 1
+                await until_answered(partial(reset_history, STREAMS, "s", ResetHistory(epoch, history)))
+    except Refused as refused:
+        return refused.reason
+    return None
+
+
+def is_of_its_history(state: State) -> bool:
+    """Law SR2."""
+    record = state.read(document(STREAMS, "s"))
+    token = None if record is None else record.get(WRITTEN_UNDER)
+    return record is None or token is None or token.split(".")[1] == str(record[HISTORY])
+
+
+def fences(before: State, after: State) -> bool:
+    """Law SR1."""
+    was, now = (state.read(document(STREAMS, "s")) for state in (before, after))
+    if was is None or now is None or was == now:
+        return was is None or now is not None
+    token = now.get(WRITTEN_UNDER)
+    is_as_before = token is None or token == was.get(WRITTEN_UNDER)
+    return was[EPOCH] <= now[EPOCH] and (is_as_before or str(token).startswith(f"{was[EPOCH]}."))
+
+
+def consumed() -> Scenario:
+    """Two take a stream over, one after the other, and store how far they are. Laws SR1, SR2."""
+    return Scenario(
+        name="consumed",
+        summary="the record of a stream",
+        world=world_with({STREAMS: ()}),
+        actors=tuple(Process(name, factory(consumes, epoch), ANY) for name, epoch in (("first", 1), ("second", 2))),
+        always={"a position is of its history": is_of_its_history},
+        step={"nothing is written under an older epoch": fences},
     )
 
 

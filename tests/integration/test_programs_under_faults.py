@@ -109,6 +109,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("reactive_task.renewed"),
         ("first sight", Row(own.first_sight, ("editor",))),
         ("reconciling", Row(own.reconciling)),
+        ("consumed", Row(own.consumed)),
         ("documents", Row(own.documents)),
         ("resent", Row(own.resent)),
     )
@@ -306,6 +307,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.reactive.reactive_task.ReactiveTask._set_aside": "where a record cannot be read",
     "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
     "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
+    "tidegate.transactions.": "no adapter carries operations in a transaction yet",
     "tidegate.services.service_runner._look": "where another is inside, which a run may show or not",
     "tidegate.services.service_runner._record": "likewise",
 }
