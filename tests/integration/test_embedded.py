@@ -17,10 +17,10 @@ from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.record_documents import CHANGED_AT, HISTORY, OWNER, REQUEST, STATUS, VERSION
 from tidegate.invocations.status import NotAllowed, NotOwner
 from tidegate.invocations.transition import Granted, transition
-from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, OlderThan, Put, PutServerTime
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, In, OlderThan, Put, PutServerTime
 from tidegate.model.effects import DUPLICATE_KEY, Effect, Refused
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
-from tidegate.model.operations import find_one, find_one_and_update, insert_one, update_one
+from tidegate.model.operations import delete_many, find_one, find_one_and_update, insert_one, update_one
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import Mongo
@@ -42,6 +42,15 @@ def doc(**contents: object) -> Document:
 
 async def move(key: str, target: str, runner: str | None, request: str) -> object:
     return await transition(COLLECTION, INVOCATION, key, target, runner=runner, request=request)
+
+
+def test_what_many_deletes_leave_is_in_natural_order() -> None:
+    """And what was deleted and comes again stands last, once."""
+    store = Embedded({COLLECTION: tuple(Document.of({"_id": key}) for key in "abcd")})
+
+    assert store(delete_many(COLLECTION, In(ID, ("a", "c")))) == 2
+    store(insert_one(COLLECTION, Document.of({"_id": "a"})))
+    assert [each[ID] for each in store.contents(COLLECTION)] == ["b", "d", "a"]
 
 
 # The same programs, on either store

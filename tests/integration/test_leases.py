@@ -375,6 +375,59 @@ def test_a_block_that_makes_something_else_of_its_cancellation_leaves_none_behin
     asyncio.run(work())
 
 
+def test_who_is_cancelled_while_the_lease_is_lost_is_cancelled() -> None:
+    """That the lease is lost is not what came to an end."""
+    is_out = False
+
+    async def asked(effect: Any) -> object:
+        await asyncio.sleep(0.01)
+        return Ambiguous("no reply") if is_out else store(effect)
+
+    async def block() -> None:
+        nonlocal is_out
+        task = asyncio.current_task()
+        assert task is not None
+        async with lease_async(asked, "l", terms=QUICK):
+            is_out = True
+            try:
+                await asyncio.sleep(30)
+            finally:
+                task.cancel()
+                await asyncio.sleep(30)
+
+    async def work() -> None:
+        task = asyncio.create_task(block())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelling() == 1
+
+    store = Embedded()
+    asyncio.run(work())
+
+
+def test_a_lease_leaves_nothing_behind_and_wakes_no_more_than_it_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task when it has ended; and one timer at a time."""
+    wakes = 0
+    wake = leases._Tenancy._wake  # noqa: SLF001  it is counted
+
+    def counted(self: Any) -> None:
+        nonlocal wakes
+        wakes += 1
+        wake(self)
+
+    async def main(_: Random) -> None:
+        async with lease_async(Embedded().awaited, "l", terms=TERMS):
+            await asyncio.sleep(60)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        woken = wakes
+        await asyncio.sleep(60)
+        assert wakes == woken
+
+    monkeypatch.setattr(leases._Tenancy, "_wake", counted)  # noqa: SLF001
+    testing.run(main, 0)
+    assert 60 * SECOND // TERMS.heartbeat <= wakes + 2 < 60 * SECOND // TERMS.heartbeat + 10
+
+
 def test_nobody_waits_for_a_store_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, make_proxy: Callable[..., BlackPipe], database: str
 ) -> None:

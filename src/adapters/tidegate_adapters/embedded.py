@@ -130,7 +130,7 @@ class _Order:
 
 @final
 class _Changed:
-    """The same with what one operation has added and deleted, which is done to it once (`settled`)."""
+    """The same with what one operation has added or deleted, which is done to it once (`settled`): none does both."""
 
     __slots__ = ("_added", "_base", "_deleted")
 
@@ -144,8 +144,7 @@ class _Changed:
         return _Changed(self._base, self._added + keys, self._deleted)
 
     def without(self, key: Key) -> _Changed:
-        added = tuple(each for each in self._added if each != key)
-        return _Changed(self._base, added, self._deleted | {key})
+        return _Changed(self._base, self._added, self._deleted | {key})
 
     def settled(self) -> dict[Key, None]:
         held = self._base.held

@@ -195,8 +195,6 @@ async def lease_async(
     async with tenancy.held(lambda program: run_async(program, handle), cancel) as held:
         try:
             yield held
-            if is_cancelled:
-                await asyncio.sleep(0)  # the block has ended first: it is cancelled here
         except asyncio.CancelledError as error:
             if is_cancelled and task.cancelling() <= before + 1:
                 raise _lost(key, held.epoch) from error

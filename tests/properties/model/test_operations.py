@@ -203,6 +203,7 @@ def bumped(*where: Filter, collection: str = "c") -> tuple[UpdateOne, ...]:
         ((delete_one("c", WHERE),), "an update of one document"),
         (bumped(WHERE, Eq(COUNT, 1)), "without an id"),
         (bumped(WHERE, AnyOf((WHERE, WHERE))), "without an id"),
+        (bumped(Eq(ID, None)), "without an id"),
         (bumped(WHERE, AllOf((Eq(COUNT, 1), WHERE))), "two updates of one document"),
         ((*bumped(WHERE), *bumped(Eq(ID, "y"), collection="d")), "several collections"),
     ],

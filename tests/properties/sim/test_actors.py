@@ -462,6 +462,23 @@ def test_a_late_write_of_many_is_seen_in_parts(effect: Many) -> None:
     assert of_many(effect, Fault.LATE) == {('"3"', 0, ""), *(('"?"', flying, left) for left, flying in late)}
 
 
+def test_a_document_that_matches_no_longer_is_left_alone_by_what_arrives_late() -> None:
+    """Its part looks at it once more, as a server does."""
+    made = Scenario(
+        name="many",
+        summary="",
+        world=world_with({"rows": tuple(Document.of({"_id": key, "n": 0}) for key in "xy")}),
+        actors=(
+            Process("p0", factory(writes_many, update_many("rows", Eq(N, 0), Add(N, 1))), Faults.of(Fault.LATE)),
+            Process("p1", factory(writes_many, update_one("rows", Eq(ID, "y"), Put(N, 5)))),
+            Network(),
+        ),
+        budget=1,
+    )
+    rows = {tuple(doc[N] for doc in contents(here, "rows")) for here in checked(made).states.values()}
+    assert rows == {(0, 0), (0, 1), (1, 0), (1, 1), (0, 5), (1, 5)}
+
+
 # --- time ---------------------------------------------------------------------------------------------------------------
 
 
