@@ -25,7 +25,7 @@ from tidegate.model.documents import ID, Add, Document, Eq, Field
 from tidegate.model.effects import Ambiguous, NotApplied, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
-from tidegate.model.operations import find_one, insert_one
+from tidegate.model.operations import InsertOne, find_one, insert_one
 from tidegate_adapters import leases, testing
 from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Link, Rule, command_error, write_concern_error
 from tidegate_adapters.embedded import Embedded
@@ -551,6 +551,38 @@ def test_what_the_store_refuses_comes_out() -> None:
 
     with pytest.raises(Misuse, match="the store is closed"), lease(broken, "l"):
         raise AssertionError("there is no lease")
+
+
+def test_what_is_refused_once_the_record_is_there_comes_out() -> None:
+    """As where one may insert and not read."""
+    store = Embedded()
+
+    def refuses(effect: Any) -> object:
+        return store(effect) if isinstance(effect, InsertOne) else Refused("not authorised")
+
+    with pytest.raises(Refused, match="not authorised"), lease(refuses, "l", patience=10 * SECOND):
+        raise AssertionError("there is no lease")
+
+
+def test_who_is_interrupted_while_he_waits_waits_no_more() -> None:
+    """By Ctrl-C; and his thread ends."""
+    code = textwrap.dedent("""
+        import os, signal, threading
+        from tidegate_adapters.embedded import Embedded
+        from tidegate_adapters.leases import lease
+
+        store = Embedded()
+        with lease(store, "l"):
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                with lease(store, "l"):
+                    raise AssertionError("two hold it")
+            except KeyboardInterrupt:
+                pass
+        with lease(store, "l") as held:
+            assert held.epoch == 2
+    """)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -115,12 +115,14 @@ def test_who_could_not_connect_tries_again(mongodb: str, monkeypatch: pytest.Mon
 
 FORKS = """
 import os, sys
+from tidegate_adapters import mongo_clients
 from tidegate_adapters.mongo_clients import close_shared, shared
 mine = shared(sys.argv[1])
-if (child := os.fork()) == 0:
-    theirs = shared(sys.argv[1])
-    theirs.admin.command("ping")
-    os._exit(theirs is mine)
+with mongo_clients._guard, mongo_clients._locks[sys.argv[1]]:  # as where another thread is about to connect
+    if (child := os.fork()) == 0:
+        theirs = shared(sys.argv[1])
+        theirs.admin.command("ping")
+        os._exit(theirs is mine)
 _, status = os.waitpid(child, 0)
 mine.admin.command("ping")
 close_shared()

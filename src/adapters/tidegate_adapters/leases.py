@@ -303,11 +303,10 @@ class _Tenancy:
             raise
 
     async def _work_ended(self) -> None:
-        """The block is to end; it takes nothing anew."""
+        """The block is to end; nothing is taken anew before it has."""
         if not self._ended.is_set():
             self.is_lost = True
             self._on_lost()
-            self._runtime.tell(StopRequested(self._now()))
         await self._ended.wait()
 
 
