@@ -30,6 +30,7 @@ from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
 from tidegate.model.operations import (
+    UpdateOne,
     bulk_update,
     delete_many,
     delete_one,
@@ -420,7 +421,7 @@ MANY: Final[tuple[Many, ...]] = (
 )
 
 
-async def writes_many(effect: Many) -> str:
+async def writes_many(effect: Many | UpdateOne) -> str:
     try:
         return str(await effect)
     except Ambiguous:
