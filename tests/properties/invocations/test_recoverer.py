@@ -23,11 +23,11 @@ from tidegate.invocations.recoverer import (
 )
 from tidegate.invocations.recovery import Item, MessageStatus
 from tidegate.invocations.status import StatusRecord
-from tidegate.model.documents import ID, Document, Value
+from tidegate.model.documents import ID, Ascending, Document, Value
 from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Instant
-from tidegate.model.operations import InsertOne, UpdateOne
+from tidegate.model.operations import Index, InsertOne, UpdateOne
 from tidegate.model.programs import insert_new
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 
@@ -159,3 +159,8 @@ def test_who_recovers_is_a_member() -> None:
     """Its beats tell the time."""
     with pytest.raises(Misuse, match="is not a member"):
         run(recoverer().run(), world_with({}))
+
+
+def test_its_index_is_of_the_statuses_of_its_own_records() -> None:
+    """So a pass reads what is not finished; that it reads no more is seen on a real MongoDB."""
+    assert Recoverer(me="r", dead_after=MINUTE, records="calls").indexes == {"calls": (Index((Ascending(STATUS),)),)}
