@@ -35,7 +35,7 @@ NEVER: Final[Mapping[str, tuple[str, ...]]] = {
 FACES: Final = (*KINDS, "catalogue", "conformance", "testing")
 """Modules of the core that stand above the rooms."""
 SERVED: Final[Mapping[str, tuple[str, ...]]] = {
-    "group": ("consumer",), "log": ("consumer",), "streams": ("reactive",),
+    "group": ("consumer",), "log": ("consumer",), "planners": ("reactive",), "streams": ("reactive",),
 }  # fmt: skip
 """The simulated servers, and the rooms whose clients they serve; other modules of `sim` know the model only."""
 

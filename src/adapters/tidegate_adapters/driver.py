@@ -42,6 +42,7 @@ from tidegate.model.errors import UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import PPM, SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 
 __all__ = [
     "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "choosing", "documents", "local", "local_async", "run",
@@ -62,7 +63,8 @@ _NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
 CLOSINGS_MAX: Final = 100
 
 _LOG: Final = logging.getLogger(__name__)
-_VALUES: Final = frozenset((*get_args(Operation), StoreTime, Now, Sleep))
+_STORED: Final = (*get_args(Operation), FindChanged, FindOrphaned, StoreTime)
+_VALUES: Final = frozenset((*_STORED, Now, Sleep))
 """Effects that take nothing but values when they are made."""
 
 
@@ -219,8 +221,8 @@ def choosing(*handlers: Handlers[R]) -> Callable[[Effect[object]], R]:
 
 
 def documents(store: Callable[[Any], R]) -> Handlers[R]:
-    """Every operation on documents, and the question for the time, carried out by one store."""
-    return dict.fromkeys((*get_args(Operation), StoreTime), store)
+    """Every operation on documents, what planners ask, and the question for the time, carried out by one store."""
+    return dict.fromkeys(_STORED, store)
 
 
 def local(calls: Mapping[str, Callable[..., object]] = _NO_CALLS) -> Handlers[object]:

@@ -1,6 +1,6 @@
 """A document store in this process: the simulated world, run in real time, with no server.
 
-What an operation means is `tidegate.sim.world.perform`, the very meaning that the simulator explores. So a program that
+What an operation means is `tidegate.sim.world.perform`, and what a planner asks `tidegate.sim.planners.planning`, the very meaning that the simulator explores. So a program that
 runs here runs in the world that it was checked in, without the faults: no request is lost, and nothing is durable
 beyond this process.
 
@@ -23,11 +23,15 @@ from typing import Any, Final, TypeAlias, TypeVar, cast, final
 from tidegate.model.documents import Clock, Document
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.operations import NO_INDEXES, Operation, StoreTime, Unique
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.sim.planners import planning
 from tidegate.sim.world import CLOCK, IDS, Cell, Key, contents, perform, world_with
 
 __all__ = ["Embedded", "process_clock"]
 
 
+Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned
+_MEANS: Final = planning(perform)
 _EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
 
 
@@ -59,16 +63,16 @@ class Embedded:
                 self._cells[name] = _Order(dict.fromkeys(held))
         self._clock = clock
 
-    def __call__(self, effect: Operation | StoreTime) -> object:
+    def __call__(self, effect: Asked) -> object:
         """Carry one operation out, and answer it; a refusal is an answer too."""
         with self._lock:
             # Another outcome is only of what others do at the same time.
-            after, reply = next(perform(effect, _Draft(self._cells, {CLOCK.name: self._clock()}), "embedded"))
+            after, reply = next(_MEANS(effect, _Draft(self._cells, {CLOCK.name: self._clock()}), "embedded"))
             for name, held in cast("_Draft", after).written.items():
                 self._cells[name] = _Order(held.settled()) if isinstance(held, _Changed) else held
         return reply
 
-    async def awaited(self, effect: Operation | StoreTime) -> object:
+    async def awaited(self, effect: Asked) -> object:
         """The same for an event loop: `documents(store.awaited)`. It never waits."""
         return self(effect)
 

@@ -101,6 +101,7 @@ from tidegate.model.operations import (
     check_indexes,
     check_unique,
 )
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 
 try:
     import pymongo
@@ -112,8 +113,10 @@ try:
 
     from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
+    from tidegate_adapters.mongo_codes import meaning
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_many
     from tidegate_adapters.mongo_orders import behind, ordered
+    from tidegate_adapters.mongo_planning import page_of, pipeline
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
@@ -124,6 +127,7 @@ __all__ = [
 
 
 C = TypeVar("C")
+Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned
 
 _DURABLE: Final = WriteConcern("majority", j=True)
 _SETTLED: Final = ReadConcern("majority")
@@ -161,7 +165,7 @@ class Mongo:
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), Lock()
         self._before = _before(client)
 
-    def __call__(self, effect: Operation | StoreTime) -> object:
+    def __call__(self, effect: Asked) -> object:
         """Carry one operation out, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
 
         Raises:
@@ -184,7 +188,7 @@ class Mongo:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
 
-    def _indexed(self, effect: Operation | StoreTime) -> NotApplied | None:
+    def _indexed(self, effect: Asked) -> NotApplied | None:
         """Make the indexes of its collection; the failure of what is asked, where they cannot be made now."""
         collection = getattr(effect, "collection", "")
         if collection not in self._unmade:
@@ -215,7 +219,7 @@ class AsyncMongo:
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), asyncio.Lock()
         self._before = _before(client)
 
-    async def __call__(self, effect: Operation | StoreTime) -> object:
+    async def __call__(self, effect: Asked) -> object:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
         asked = _request(effect)
         if self._unmade and (missing := await self._indexed(effect)) is not None:
@@ -233,7 +237,7 @@ class AsyncMongo:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
 
-    async def _indexed(self, effect: Operation | StoreTime) -> NotApplied | None:
+    async def _indexed(self, effect: Asked) -> NotApplied | None:
         collection = getattr(effect, "collection", "")
         if collection not in self._unmade:
             return None  # and it waits for no index of another one
@@ -248,7 +252,7 @@ class AsyncMongo:
         return None
 
 
-_READS: Final = (FindOne, FindAll, StoreTime)
+_READS: Final = (FindOne, FindAll, StoreTime, FindChanged, FindOrphaned)
 
 
 def _before(
@@ -264,11 +268,15 @@ def _before(
 _MANY: Final = (UpdateMany, DeleteMany, BulkUpdate)
 
 
-def _failed(error: DriverError, effect: Operation | StoreTime, known: Before) -> Failure:
+def _failed(error: DriverError, effect: Asked, known: Before) -> Failure:
+    if isinstance(effect, (FindChanged, FindOrphaned)) and isinstance(error, OperationFailure):
+        code = error.code
+        if code is not None and meaning(code, ()) is None:  # an expression fails, and has a code of its own
+            return Refused(f"the query fails ({type(error).__name__} {code})")
     return (failure_of_many if isinstance(effect, _MANY) else failure)(error, known)
 
 
-def _replied(reply: object, effect: Operation | StoreTime, known: Before) -> object:
+def _replied(reply: object, effect: Asked, known: Before) -> object:
     """The reply; a write that matched nothing may do so yet where an earlier request for it is under way."""
     is_short = reply != len(effect.updates) if isinstance(effect, BulkUpdate) else reply in (None, 0)
     if known is Before.OPEN and is_short and not isinstance(effect, InsertOne):
@@ -424,12 +432,21 @@ def _find_and_modify(where: dict[str, Any], updates: tuple[Update, ...], **optio
     return lambda held: call(held.with_options(codec_options=_FIND_AND_MODIFY))
 
 
-def _request(effect: Operation | StoreTime) -> _Request:
+def _request(effect: Asked) -> _Request:
     """The call that carries the effect out, and the reply that it makes."""
     if isinstance(effect, StoreTime):
         return _Request(
             lambda handles: _HELLO(handles.database), lambda answer: Instant(int(answer["localTime"]) * MILLISECOND)
         )
+    if isinstance(effect, (FindChanged, FindOrphaned)):
+        query = {
+            "aggregate": effect.collection,
+            "pipeline": pipeline(effect, condition),
+            "cursor": {},
+            "readConcern": _AT_ONE_TIME.document,
+        }
+        ask = methodcaller("command", query, codec_options=CODEC)
+        return _Request(lambda handles: ask(handles.database), page_of)
     call, reply = _on_collection(effect)
     return _Request(lambda handles: call(handles[effect.collection]), reply)
 

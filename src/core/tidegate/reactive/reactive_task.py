@@ -84,6 +84,7 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.reactive import orphans, tasks
 from tidegate.reactive.orphans import RemoveRecord, Source
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
 from tidegate.reactive.task_documents import (
     DOCUMENT,
@@ -371,8 +372,44 @@ class ReactiveTask:
 
     @property
     def indexes(self) -> Indexes:
-        """What a look for what is due needs: it reads the records that it takes, however many are due or finished."""
-        return {self.records: (Index((Ascending(TASK), *_LONGEST_DUE), Exists(NEXT_RUN_AT)),)}
+        """What a look for what is due needs: it reads the records that it takes, however many are due or finished; and what
+        `find_changed` needs to find the record of a document.
+        """
+        due = Index((Ascending(TASK), *_LONGEST_DUE), Exists(NEXT_RUN_AT))
+        return {self.records: (due, Index((Ascending(TASK), Ascending(DOCUMENT))))}
+
+    async def find_changed(self, after: tuple[Value, ...], limit: int) -> PlanPage:
+        """Ask which documents `plan_pass` has to look at.
+
+        Args:
+            after: Up to where they were asked about (`PlanPage.after`); empty for none.
+            limit: About how many documents at most; 1 <= limit <= LOOKED_AT_MAX.
+
+        Returns:
+            The ids, and up to where they are; nothing where all were asked about.
+
+        Raises:
+            Misuse: A computed value has no expression.
+            Failure: Nobody answers, or the store refuses: an expression fails on a document.
+        """
+        return await FindChanged(self.source, self.records, self.name, self.watched, self.where, limit, after)
+
+    async def find_orphaned(self, after: tuple[Value, ...], limit: int) -> PlanPage:
+        """Ask which documents `clean_up` has to look at: those that are gone, or have left where records go then.
+
+        Args:
+            after: As for `find_changed`; it is about records, though.
+            limit: About how many records at most.
+
+        Returns:
+            The ids of the documents, and up to where they are.
+
+        Raises:
+            Failure: Nobody answers, or the store refuses.
+        """
+        leaves = self.cleaning.delete_when is orphans.DeleteWhen.SOURCE_GONE_OR_LEFT
+        where = self.where if leaves else None
+        return await FindOrphaned(self.records, self.source, self.name, where, limit, after)
 
     async def plan_pass(self, keys: tuple[Value, ...], request: str) -> tuple[Value, ...]:
         """Look at these documents, and write down what is to be done.

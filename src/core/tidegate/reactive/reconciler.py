@@ -19,12 +19,13 @@ from typing import Final, final
 import attrs
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, Remove, Update, Value
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Sleep
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import FOUND_MAX, check_collection, find_all, find_one, update_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.reactive import reconciliation
+from tidegate.reactive.plan_queries import PlanPage
 from tidegate.reactive.reconciliation import (
     BatchPlanned,
     Checkpoint,
@@ -77,6 +78,8 @@ class Reconciler:
         sweep: Looks at what is left of documents that are gone, and answers likewise.
         batch: How many documents are looked at before that is written down.
         pause: How long what failed waits before it is tried again, in microseconds.
+        changed: Asks, of the documents after an id, which have to be looked at (`ReactiveTask.find_changed`), so that no
+            others travel; None where each is looked at.
     """
 
     stream: str
@@ -87,6 +90,7 @@ class Reconciler:
     sweep: Callable[[], Program[tuple[Value, ...]]] = attrs.field(eq=id)
     batch: int = 100
     pause: Duration = SECOND
+    changed: Callable[[tuple[Value, ...], int], Program[PlanPage]] | None = attrs.field(default=None, eq=id)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.stream, "a stream")
@@ -97,6 +101,8 @@ class Reconciler:
         check_callable(self.sweep, "what looks at what is left")
         check_int(self.batch, "a number of documents", 1, FOUND_MAX)
         check_int(self.pause, "a duration in microseconds", 0)
+        if self.changed is not None:
+            check_callable(self.changed, "what asks which documents to look at")
 
     async def run(self, run: ReconciliationRun) -> None:
         """Reconcile until everything is, or the epoch or the history of the run is over; what fails is tried again."""
@@ -131,12 +137,27 @@ class Reconciler:
     async def _scanned(self, scan: Scan) -> PassOutcome:
         """Look at the next batch, or, where there is none, at what is left of documents that are gone."""
         after = () if scan.after is None else (scan.after.last_id,)
+        page = await self._changed(after)
+        if page is not None:
+            if page.after:
+                left = await self.look(page.ids) if page.ids else ()
+                return PassFailed() if left else BatchPlanned(page.after)
+            return PassFailed() if await self.sweep() else CleanedUp()
         found = await find_all(self.collection, limit=self.batch, after=after)
         ids = tuple(needed(doc, _KEY) for doc in found)
         left = await (self.look(ids) if ids else self.sweep())
         if left:
             return PassFailed()
         return BatchPlanned(ids) if ids else CleanedUp()
+
+    async def _changed(self, after: tuple[Value, ...]) -> PlanPage | None:
+        """What of the next documents has to be looked at; None where nobody can say, so that each is."""
+        if self.changed is None:
+            return None
+        try:
+            return await self.changed(after, self.batch)
+        except Refused:  # an expression fails on one of them: of the others it is known when they are looked at
+            return None
 
     def _progress(self, record: Document) -> Progress:
         done = frozenset({self.task.task}) if record.get(RECONCILED) else frozenset[str]()

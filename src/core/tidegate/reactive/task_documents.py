@@ -52,7 +52,7 @@ from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 
 __all__ = [
-    "DOCUMENT", "NEXT_RUN_AT", "RECORD", "SNAPSHOT", "STATUS", "TASK", "changes", "guarded", "loaded", "record_id",
+    "DIGEST", "DOCUMENT", "NEXT_RUN_AT", "RECORD", "SNAPSHOT", "STATUS", "TASK", "changes", "guarded", "loaded", "record_id",
     "set_aside", "stored",
 ]  # fmt: skip
 
@@ -62,7 +62,7 @@ RECORD: Final = Field[str]("record")
 _VERSION: Final = Field[int]("version")
 STATUS: Final = Field[str]("status")
 SNAPSHOT: Final = Field[Document]("snapshot")
-_DIGEST: Final = Field[str]("digest")
+DIGEST: Final = Field[str]("digest")
 NEXT_RUN_AT: Final = Field[Instant]("next_run_at")
 _DUE_AT: Final = Field[Instant]("due_at")
 _CHANGED_AT: Final = Field[Instant]("changed_at")
@@ -84,7 +84,7 @@ _TEXT_MAX: Final = 10_000
 """How many characters are kept of what could not be read."""
 
 _OWN: Final[Fields] = (
-    SNAPSHOT, _DIGEST, NEXT_RUN_AT, _WAITING_SINCE, _RETRY_AT, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, _FINALISED_AT, _LAST_SUCCESS,
+    SNAPSHOT, DIGEST, NEXT_RUN_AT, _WAITING_SINCE, _RETRY_AT, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, _FINALISED_AT, _LAST_SUCCESS,
     _HISTORY,
 )  # fmt: skip
 """The fields that a record may be without."""
@@ -211,7 +211,7 @@ def loaded(doc: Document) -> TaskRecord:
         Misuse: It holds none.
     """
     check_type(doc, Document, "a document")
-    digest, last_success, ends = doc.get(_DIGEST), doc.get(_LAST_SUCCESS), doc.get(_HISTORY) or ()
+    digest, last_success, ends = doc.get(DIGEST), doc.get(_LAST_SUCCESS), doc.get(_HISTORY) or ()
     check_tuple(ends, Document, "the end of a run")
     return TaskRecord(
         id=needed(doc, RECORD),

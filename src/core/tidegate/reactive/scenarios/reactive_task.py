@@ -13,12 +13,13 @@ from typing import Final, TypeAlias
 import attrs
 
 from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
-from tidegate.model.effects import Call, Effect, Program
+from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Program
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import BulkUpdate, DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
 from tidegate.reactive import laws
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
+from tidegate.reactive.plan_queries import must_look
 from tidegate.reactive.reactive_task import PARTS, ReactiveTask, ReactiveTaskParts
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
@@ -29,14 +30,15 @@ from tidegate.sim.actors import Network, Process, stuck
 from tidegate.sim.automaton import Asking
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, all_effects
+from tidegate.sim.planners import MustLook, planning
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, pinned, world_with
 
 __all__ = [
-    "AGAIN", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
+    "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
     "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "around",
-    "batches", "bill", "edit", "is_write", "reactive_task", "said", "total",
+    "asking", "batches", "bill", "edit", "is_write", "reactive_task", "said", "total",
 ]  # fmt: skip
 
 SOURCE: Final = "orders"
@@ -73,6 +75,8 @@ def total(amount: int, key: str = KEY) -> Effect[object]:
 
 
 ONE_CHANGE: Final = (total(2),)
+BACK_AND_FORTH: Final = (total(2), total(1))
+"""Who compares what was at first with what is in the end finds no change."""
 DELETE: Final = delete_one(SOURCE, Eq(ID, KEY))
 INSERT: Final = insert_one(SOURCE, Document.of({"_id": KEY, "total": 3}))
 PENDING: Final = frozenset({TaskStatus.PENDING})
@@ -187,6 +191,21 @@ async def planner(task: ReactiveTask, life: int) -> None:
         assert isinstance(keys, tuple)
         looks += 1
         if not await task.plan_pass(tuple(dict.fromkeys(keys)), f"{life}.{looks}"):
+            await Call("looked at", (len(keys),))
+
+
+async def asking(task: ReactiveTask, life: int) -> None:
+    """Asks the store what to look at, whenever something has changed, and looks at nothing else."""
+    looks = 0
+    while True:
+        keys = await Call("changes")
+        assert isinstance(keys, tuple)
+        try:
+            page = await task.find_changed((), 10)
+        except (Ambiguous, NotApplied):
+            continue
+        looks += 1
+        if not await task.plan_pass(page.ids, f"{life}.{looks}"):
             await Call("looked at", (len(keys),))
 
 
@@ -345,6 +364,7 @@ def reactive_task(
     host: Host = HOST,
     gone: TaskStatus | None = None,
     sweeps: frozenset[TaskStatus] = frozenset(),
+    decide: MustLook = must_look,
 ) -> Scenario:
     """Documents, somebody who edits them, a planner and workers.
 
@@ -363,9 +383,10 @@ def reactive_task(
         gone: Where its record stands if the only document was deleted before: completed, or pending as nobody has noticed yet;
             None where the document is there.
         sweeps: The records that somebody looks at, too, to remove those of no use; nobody does for none.
+        decide: What the store says is to be looked at, where it is asked.
     """
     task = bill(parts)
-    means = around(task, sweeps, keys)
+    means = planning(around(task, sweeps, keys), decide)
     names = tuple(f"worker {number}" for number in range(1, workers + 1))
 
     def work(name: str) -> Callable[[int], Program[object]]:
@@ -450,6 +471,20 @@ SCENARIOS: Final = (
         large=partial(
             reactive_task, works=batches, keys=BOTH, edits=(total(2), total(2, "y")), budget=2, faults=PARTLY
         ),
+    ),
+    Shipped(
+        "reactive_task.asks",
+        partial(
+            reactive_task,
+            plans=asking,
+            summary="a planner asks the store which documents to look at, and looks at no others: nothing is lost",
+            edits=BACK_AND_FORTH,
+            workers=1,
+            budget=1,
+            moves=0,
+        ),
+        thorough=partial(reactive_task, plans=asking, edits=BACK_AND_FORTH, workers=1, budget=1),
+        large=partial(reactive_task, plans=asking, edits=BACK_AND_FORTH, workers=2, budget=2),
     ),
     Shipped(
         "reactive_task.stalls",

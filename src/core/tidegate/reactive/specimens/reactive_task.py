@@ -1,4 +1,4 @@
-"""Thirteen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
+"""Fourteen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Eq, Exists, Filter, Value
+from tidegate.model.documents import ID, AllOf, Document, Eq, Exists, Filter, Value
 from tidegate.model.effects import Call, Now
 from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateOne
 from tidegate.reactive.orphans import RemoveRecord, Source, clean_up
+from tidegate.reactive.plan_queries import FindChanged, must_look
 from tidegate.reactive.reactive_task import PARTS, ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import (
     AGAIN,
+    BACK_AND_FORTH,
     BOTH,
     BOUNDED,
     DELETE,
@@ -30,12 +32,13 @@ from tidegate.reactive.scenarios.reactive_task import (
     PENDING,
     RENEWING,
     TAKEN,
+    asking,
     batches,
     is_write,
     reactive_task,
     total,
 )
-from tidegate.reactive.task_documents import NEXT_RUN_AT, TASK, record_id
+from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, TASK, record_id
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import (
     Claim,
@@ -142,6 +145,12 @@ async def own_time() -> Instant:
 
 def due_by_own_clock(task: ReactiveTask) -> Filter:
     return AllOf((Eq(TASK, task.name), Exists(NEXT_RUN_AT)))
+
+
+def unseen_runs(query: FindChanged, doc: Document, records: tuple[Document, ...]) -> bool:
+    """What is processed counts as finished: the store compares snapshots, and nothing else."""
+    finished = TaskStatus.COMPLETED.value
+    return must_look(query, doc, tuple(each.put(STATUS, finished) for each in records))
 
 
 SPECIMENS: Final = (
@@ -330,5 +339,20 @@ SPECIMENS: Final = (
         TAKEN,
         "mongodash 2.3.1 judges leases by the clocks of its clients: one that is ahead claims what another runs.",
         "reactive_task.stalls",
+    ),
+    Specimen(
+        "reactive_task.unseen_runs",
+        partial(
+            reactive_task,
+            summary="A planner asks which documents differ from their snapshots, and not which a run is about to write.",
+            plans=asking,
+            edits=BACK_AND_FORTH,
+            workers=1,
+            moves=0,
+            decide=unseen_runs,
+        ),
+        KEPT,
+        "Planted: an aggregation that compares snapshots, as the planner of mongodash 2.3.1 does, and nothing else.",
+        of="reactive_task.asks",
     ),
 )

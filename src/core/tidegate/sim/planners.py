@@ -1,0 +1,68 @@
+"""What a planner asks the simulated store: which documents it has to look at (`tidegate.reactive.plan_queries`).
+
+    meaning = planning(perform)      # of whoever asks; all other effects mean what `perform` says
+
+The store answers as it is at one time, by the very decisions that the queries stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TypeAlias, cast
+
+from tidegate.model.documents import ID, Document, Field, Value, equal, in_order
+from tidegate.model.effects import Effect
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage, is_orphaned, must_look, of_document
+from tidegate.reactive.task_documents import DOCUMENT, TASK
+from tidegate.sim.world import Meaning, Outcomes, Reads, World, contents, perform
+
+__all__ = ["MustLook", "planning"]
+
+MustLook: TypeAlias = Callable[[FindChanged, Document, tuple[Document, ...]], bool]
+_KEY = Field[Value](ID.name)
+
+
+def planning(otherwise: Meaning = perform, decide: MustLook = must_look) -> Meaning:
+    """A meaning that answers planners.
+
+    Args:
+        otherwise: What all other effects mean.
+        decide: Whether a planner has to look at a document; a specimen has a wrong one.
+    """
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case FindChanged():
+                yield world, _changed(effect, world, decide)
+            case FindOrphaned():
+                yield world, _orphaned(effect, world)
+            case _:
+                yield from otherwise(effect, world, who)
+
+    return meaning
+
+
+def _changed(query: FindChanged, world: Reads, decide: MustLook) -> PlanPage:
+    page, records = _page(query, contents(world, query.collection)), contents(world, query.records)
+    keys = (doc[_KEY] for doc in page if decide(query, doc, of_document(query, doc[_KEY], records)))
+    return PlanPage(tuple(keys), tuple(doc[_KEY] for doc in page[-1:]))
+
+
+def _orphaned(query: FindOrphaned, world: Reads) -> PlanPage:
+    mine = tuple(each for each in contents(world, query.collection) if each.held(TASK) == query.task)
+    page, docs = _page(query, mine), contents(world, query.source)
+
+    def document(record: Document) -> Document | None:
+        return next((doc for doc in docs if equal(doc[_KEY], record.held(DOCUMENT))), None)
+
+    keys = (cast("Value", record.held(DOCUMENT)) for record in page if is_orphaned(query, document(record)))
+    return PlanPage(tuple(keys), tuple(record[_KEY] for record in page[-1:]))
+
+
+def _page(query: FindChanged | FindOrphaned, docs: tuple[Document, ...]) -> tuple[Document, ...]:
+    """The next documents, by their ids."""
+    begin = [in_order(each) for each in query.after]
+    ordered = sorted(docs, key=lambda doc: in_order(doc[_KEY]))
+    later = (doc for doc in ordered if not begin or in_order(doc[_KEY]) > begin[0])
+    return tuple(islice(later, query.limit))

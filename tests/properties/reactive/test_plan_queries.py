@@ -1,0 +1,201 @@
+"""What a planner has to look at is what a look would write about: laws PQ1 to PQ3. A server is asked in the integration tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.model.documents import ID, Document, Eq, Exists, Field, Filter, Not, OlderThan, Value, in_order, matches
+from tidegate.model.effects import Effect
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.model.operations import insert_one
+from tidegate.model.strategies.documents import values
+from tidegate.reactive.laws import plan_queries as laws
+from tidegate.reactive.orphans import CleanUp, DeleteWhen
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage, is_orphaned, must_look, of_document
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reconciler import Reconciler
+from tidegate.reactive.reconciliation import TaskTrigger
+from tidegate.reactive.snapshot import Computed, Digest, NotComputed, Projection, snapshot
+from tidegate.reactive.strategies.snapshot import computed_projections
+from tidegate.reactive.strategies.tasks import records
+from tidegate.reactive.task_documents import DIGEST, DOCUMENT, SNAPSHOT, stored
+from tidegate.reactive.task_records import TaskRecord
+from tidegate.reactive.tasks import Matching, NotMatching, Seen, TaskRules, plan
+from tidegate.sim.planners import planning
+from tidegate.sim.world import World, world_with
+
+MustLook: TypeAlias = Callable[[FindChanged, Document, tuple[Document, ...]], bool]
+A: Final = Field[Any]("a")
+WHERES: Final[tuple[Filter | None, ...]] = (None, Exists(A), Eq(A, 1), Not(Eq(A, None)))
+DOCS: Final = st.dictionaries(st.sampled_from("abc"), values(), max_size=3).map(
+    lambda held: Document((("_id", "x"), *held.items()))
+)
+NEVER: Final = Instant(0)
+LATER: Final = Instant(10**18)
+
+
+ALL: Final = Projection()
+
+
+def asked(watched: Projection = ALL, where: Filter | None = None, limit: int = 10, *after: Value) -> FindChanged:
+    return FindChanged("orders", "records", "bill", watched, where, limit, after)
+
+
+def seen(query: FindChanged, doc: Document) -> Seen:
+    if query.where is not None and not matches(query.where, doc, lambda: NEVER):
+        return NotMatching()
+    taken = snapshot(doc, query.watched)
+    return taken if isinstance(taken, NotComputed) else Matching(taken)
+
+
+def check(decide: MustLook) -> None:
+    @given(computed_projections(), st.sampled_from(WHERES), st.tuples(DOCS, DOCS), records(), st.sampled_from("-nsw"))
+    def law(
+        watched: Projection, where: Filter | None, docs: tuple[Document, Document], drawn: TaskRecord, which: str
+    ) -> None:
+        query, (doc, was) = asked(watched, where), docs
+        kept = {"s": snapshot(doc, watched), "w": snapshot(was, watched)}.get(which)
+        if isinstance(kept, NotComputed):
+            return
+        record = None if which == "-" else attrs.evolve(drawn, snapshot=kept)
+        there = () if record is None else (stored(record, "bill", "x"),)
+        verdict = plan(record, seen(query, doc), rules=TaskRules(), now=LATER, new_id="new")
+        must, can_tell = decide(query, doc, there), not isinstance(seen(query, doc), NotComputed)
+        assert laws.what_is_not_looked_at_is_left(verdict, must_look=must)
+        assert laws.no_more_is_looked_at(verdict, must_look=must, can_tell=can_tell)
+
+    law()
+
+
+def test_what_a_look_would_write_about_is_looked_at() -> None:
+    """Laws PQ1 and PQ2, for records of every status, with a snapshot of what is or was, or none."""
+    check(must_look)
+
+
+def everything(_: FindChanged, __: Document, ___: tuple[Document, ...]) -> bool:
+    """Planted bug: each document is looked at."""
+    return True
+
+
+def new_ones(_: FindChanged, __: Document, records: tuple[Document, ...]) -> bool:
+    """Planted bug: a document with a record is not looked at."""
+    return not records
+
+
+def only_matching(query: FindChanged, doc: Document, records: tuple[Document, ...]) -> bool:
+    """Planted bug: what has left the filter is not looked at."""
+    return must_look(query, doc, records) and not isinstance(seen(query, doc), NotMatching)
+
+
+def by_python(query: FindChanged, doc: Document, records: tuple[Document, ...]) -> bool:
+    """Planted bug: a snapshot is compared as it is stored: 1 is not 1.0, and NaN is not NaN."""
+    taken = snapshot(doc, query.watched)
+    return must_look(query, doc, records) or (bool(records) and records[0].get(SNAPSHOT) != taken)
+
+
+@pytest.mark.parametrize("planted", [everything, new_ones, only_matching, by_python])
+def test_a_planted_bug_breaks_a_law(planted: MustLook) -> None:
+    """Too few, and too many."""
+    with pytest.raises(AssertionError):
+        check(planted)
+
+
+def test_where_the_store_cannot_tell_it_is_looked_at() -> None:
+    """A digest, a record that is there twice; a filter by an age is refused."""
+    doc = Document.of({"_id": "x", "a": 1})
+    record = Document.of({"_id": "r", "task": "bill", "document": "x", "status": "completed", "snapshot": {"a": 1}})
+    query = asked(Projection(("a",)))
+    assert not must_look(query, doc, (record,))
+    assert must_look(query, doc, (record, record))
+    assert must_look(query, doc, (record.without(SNAPSHOT).put(DIGEST, Digest("0" * 64).sha256),))
+    with pytest.raises(Misuse, match="how old"):
+        _ = asked(where=OlderThan(A, 1))
+    assert of_document(query, "x", (record, record.put(DOCUMENT, "y"))) == (record,)
+    assert of_document(query, 7.0, (record.put(DOCUMENT, 7),)) == (record.put(DOCUMENT, 7),)
+
+
+# --- what the simulated store answers -----------------------------------------------------------------------------------
+
+
+def answer(effect: Effect[PlanPage], world: World) -> PlanPage:
+    ((after, page),) = planning()(effect, world, "planner")
+    assert after == world
+    assert isinstance(page, PlanPage)
+    return page
+
+
+@given(st.lists(st.sampled_from(("a", "b", 1, 2, 10, "z")), unique=True), st.integers(1, 7), st.integers(0, 63))
+def test_page_by_page_each_is_asked_about_once(keys: list[Any], limit: int, known: int) -> None:
+    """Law PQ3, of documents and of records."""
+    docs = tuple(Document.of({"_id": key}) for key in keys)
+    there = tuple(
+        Document.of({"_id": f"r{n}", "task": "bill", "document": key, "status": "completed", "snapshot": {"_id": key}})
+        for n, key in enumerate(keys)
+        if known >> n & 1
+    )
+    world = world_with({"orders": docs, "records": (*there, Document.of({"_id": "r0a", "task": "other"}))})
+    found: list[Value] = []
+    page = answer(asked(Projection(), None, limit), world)
+    while page.after:
+        found += page.ids
+        page = answer(asked(Projection(), None, limit, *page.after), world)
+    assert found == sorted((key for n, key in enumerate(keys) if not known >> n & 1), key=in_order)
+    gone: list[Value] = []
+    without = world_with({"records": there})
+    page = answer(FindOrphaned("records", "orders", "bill", None, limit), without)
+    while page.after:
+        gone += page.ids
+        page = answer(FindOrphaned("records", "orders", "bill", None, limit, page.after), without)
+    assert gone == [record[DOCUMENT] for record in there]
+    assert answer(FindOrphaned("records", "orders", "bill", None, 99), world).ids == ()
+
+
+def test_a_task_asks_by_its_own_rules() -> None:
+    """What has left the filter is gone where records go then."""
+    expected = FindChanged("orders", "orders_tasks", "bill", Projection(), Exists(A), 5, ("x",))
+    leaves = CleanUp(delete_when=DeleteWhen.SOURCE_GONE_OR_LEFT)
+    for cleaning, where in ((CleanUp(), None), (leaves, Exists(A))):
+        task = ReactiveTask(name="bill", source="orders", where=Exists(A), cleaning=cleaning)
+        assert task.find_orphaned((), 5).send(None) == FindOrphaned("orders_tasks", "orders", "bill", where, 5)
+        assert task.find_changed(("x",), 5).send(None) == expected
+    assert is_orphaned(FindOrphaned("r", "s", "t", Exists(A), 1), Document())
+    assert not is_orphaned(FindOrphaned("r", "s", "t", None, 1), Document())
+    assert str(expected) == 'ask what of 5 of orders after "x" orders_tasks of bill do not know'
+    assert str(PlanPage((1, 2), (7,))) == "2 to look at, up to 7"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"limit": 0},
+        {"limit": 10_001},
+        {"after": ("a", "b")},
+        {"task": ""},
+        {"collection": "$c"},
+        {"where": "a"},
+        {"watched": Projection((), (("sum", Computed(lambda doc: doc)),))},
+    ],
+    ids=str,
+)
+def test_a_question_is_checked(wrong: dict[str, Any]) -> None:
+    """Before anybody is asked."""
+    with pytest.raises(Misuse):
+        _ = attrs.evolve(asked(), **wrong)
+
+
+def test_what_asks_for_a_reconciler_can_be_called() -> None:
+    """And is told so where it cannot."""
+
+    async def nothing(*_: object) -> tuple[Value, ...]:
+        await insert_one("c", Document.of({ID.name: 1}))
+        return ()
+
+    with pytest.raises(Misuse, match="asks which documents"):
+        Reconciler("s", "streams", "orders", TaskTrigger("bill", None), nothing, nothing, changed=7)  # type: ignore[arg-type]
