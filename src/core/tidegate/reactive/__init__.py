@@ -11,6 +11,7 @@ Read the modules in this order; the `__all__` of each is what it offers:
     change_stream    what does the leader do with a stream of changes, and how far may its resume token advance?
     reconciliation   which documents have to be looked at although no change reports them?
     task_documents   a task record as a document, and back
+    plan_queries     which documents does a planner have to look at? asked of the store
     reactive_task    the programs of a task: look, work, renew, clean up
     pool             which runs are under way in a process, and what is asked for next?
     reconciler       the program of a reconciliation

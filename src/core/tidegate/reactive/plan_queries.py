@@ -73,6 +73,7 @@ class PlanPage:
 
     def __attrs_post_init__(self) -> None:
         check_type(self.ids, tuple, "a tuple of ids")
+        checked(self.ids, "the ids of documents")
         _check_after(self.after)
 
     def __str__(self) -> str:

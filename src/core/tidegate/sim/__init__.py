@@ -11,7 +11,7 @@ run be replayed, shrunk, explained and shown? The names below are for those who 
                                           a suspended program as a value, and which line of it asks
     apart                                 that programs share nothing but the world
     actors, reducers, requests, failover  who moves, and what may become of a request
-    group, log, streams                   simulated servers: a Kafka group, a partitioned log, a change stream
+    group, log, streams, planners         simulated servers: a Kafka group, a partitioned log, a change stream, what planners ask
     packing, space, judging, steppers     a state as an int; laws and steps, remembered
     partial_order, symmetry               what a search leaves out
     liveness, sizing, search, attempts    the exhaustive search
