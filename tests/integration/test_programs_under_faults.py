@@ -200,9 +200,9 @@ class Bench:
             for action in STRIKES
         )
 
-    def each(self, fault: Callable[[int], Rule], first: int, step: int) -> Iterator[tuple[int, Ended]]:
+    def each(self, fault: Callable[[int], Rule], first: int, step: int, last: int) -> Iterator[tuple[int, Ended]]:
         """A run for each command, or every so many of them, that the fault strikes; and by which number."""
-        for n in count(first, step):
+        for n in range(first, last + 1, step) if step > 1 else count(first):
             if (ended := self.run(fault(n), seed=n)).struck is None and ended.law is None:
                 return
             yield n, ended
@@ -290,9 +290,10 @@ def test_any_command_of_a_program_may_fail(
     clean = at.run()
     wrong = [*complaints(row, "nothing fails", 0, clean), *other_decisions(row, clean, tmp_path)]
     is_cut = CASES.index((name, how, retries)) % PROGRAM_CUTS_STEP == 0
-    for nth, (fault, rule) in enumerate({**FAULTS, **(CUTS if is_cut else {})}.items()):
-        step = max(1, clean.commands // PROGRAM_FAULTS)
-        for n, ended in at.each(rule, 1 + nth % step, step):
+    faults = {**FAULTS, **(CUTS if is_cut else {})}
+    step = max(1, clean.commands // PROGRAM_FAULTS)
+    for nth, (fault, rule) in enumerate(faults.items()):
+        for n, ended in at.each(rule, 1 + nth * step // len(faults), step, clean.commands):
             wrong += [*complaints(row, fault, n, ended), *other_decisions(row, ended, tmp_path)]
 
     assert not wrong, "\n\n".join(wrong)
