@@ -63,6 +63,7 @@ class Row:
 
     def scenario(self) -> Scenario:
         made = self.make()
+        assert {*self.waived} <= {*made.always, *made.eventually}
         return attrs.evolve(
             made,
             always={name: law for name, law in made.always.items() if name not in self.waived},

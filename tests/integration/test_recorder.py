@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from runpy import run_path
 from typing import Any, Final
 
 import pytest
@@ -21,11 +22,12 @@ from tests.integration.mongo_loop import in_loop
 
 from tidegate.__main__ import main
 from tidegate.consumer.commands import Fetched
+from tidegate.counters.counter import new_counter
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, transition
-from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.documents import ID, Document, Eq, Field, Put, show
 from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import UpdateOne, find_one, find_one_and_update, insert_one
@@ -38,12 +40,19 @@ from tidegate_adapters.recorder import Recorder
 
 MINE: Final = """
 from functools import partial
-from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.documents import ID, Document, Eq, Field, Put, show
 from tidegate.model.effects import Ambiguous
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.model.operations import find_one, find_one_and_update, insert_one
 from tidegate.invocations.transition import transition
+from tidegate.counters.increments import increment
+from tidegate.invocations.admission import Call, Control, Rule
+from tidegate.invocations.registration import Registrar
+from tidegate.services.members import join
 
+count = partial(increment, "counters", "visits", "token-1")
+register = Registrar(key="job-2", call=Call("report", ()), rule=Rule(Control.TASK), request="two").run
+enter = partial(join, "members", "a-1", 1_000_000, name="a")
 move = partial(transition, "jobs", INVOCATION, "job-1", "pending", runner="r1", request="one")
 other = partial(transition, "jobs", INVOCATION, "job-1", "pending", runner="r2", request="one")
 no_program = 7
@@ -137,6 +146,29 @@ def test_a_run_on_a_real_mongodb_is_reproduced(mongodb: str, database: str, tmp_
     assert isinstance(outcome, Same)
     assert found.is_whole
     assert outcome.then.startswith("finished: [granted: version 2")
+
+
+@pytest.mark.parametrize("program", ["move", "count", "register", "enter"])
+def test_runs_on_a_real_mongodb_are_reproduced_by_the_command_line(
+    mongodb: str, database: str, here: Path, capsys: pytest.CaptureFixture[str], program: str
+) -> None:
+    """Whichever program it is, also where the first reply to an update is lost."""
+    make = run_path("mine.py")[program]
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        handle = choosing(documents(Mongo(client, database)), local())
+        for collection, doc in (("jobs", job()), ("counters", new_counter("visits"))):
+            run(waits(insert_one(collection, doc)), handle)
+        with Recorder(here / "run.jsonl", program) as recorder:
+            result = run(make(), recorder.recorded(losing(handle)))
+    code, out, err = called(capsys, "replay", "run.jsonl", f"mine.py:{program}")
+    assert (code, err) == (ExitCode.OK, "")
+    assert f"of {program}; then: finished: {show(result)}" in out
+    wrong = "count" if program != "count" else "move"
+    assert called(capsys, "replay", "run.jsonl", f"mine.py:{wrong}")[0] == ExitCode.DIVERGED
+
+
+async def waits(effect: Effect[None]) -> None:
+    await effect
 
 
 async def insert(doc: Document) -> None:
