@@ -13,6 +13,8 @@ So a cancellation, Ctrl-C or an error in user code is never swallowed, whatever 
 blocks would like to ask for more on the way out, nobody answers: what was asked last may have been done or not, and
 that is for the next life to find out, as after a crash.
 
+A transaction that a run has begun, and has heard of no end of, is aborted when the run ends, however it ends.
+
 Of each run, the first attempt that fails is logged at the level debug, later ones as warnings, each with how long the program
 waited before it went on, and a run that ends after an attempt that has failed as an error, for it has given up. What is refused is an answer, and is not logged. A line names the
 program, the kind of effect and what the handler said of it, and shows no values.
@@ -30,7 +32,7 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import randint
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final, get_args
@@ -42,10 +44,11 @@ from tidegate.model.errors import UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import PPM, SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 
 __all__ = [
-    "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "choosing", "documents", "local", "local_async", "run",
+    "ABORT_SECONDS", "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "choosing", "documents", "local", "local_async", "run",
     "run_async",
 ]  # fmt: skip
 
@@ -61,6 +64,8 @@ Handlers: TypeAlias = Mapping[type[Effect[Any]], Callable[[Any], R]]
 
 _NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
 CLOSINGS_MAX: Final = 100
+ABORT_SECONDS: Final = 1.0
+"""How long a run in an event loop waits to have a transaction ended that it leaves open."""
 
 _LOG: Final = logging.getLogger(__name__)
 _STORED: Final = (*get_args(Operation), FindChanged, FindOrphaned, StoreTime)
@@ -82,20 +87,26 @@ def run(program: Program[T], handle: Handle) -> T:
         UnknownEffect: The program awaits something that is not an effect, or that the handler does not know.
         Failure: The program did not catch it.
     """
-    attempts = _Attempts(program)
+    attempts, begun = _Attempts(program), _Begun()
     try:
         asked = _resumed(program, None)
         while not isinstance(asked, _Finished):
+            begun.sent(asked)
             try:
                 reply = handle(asked)
             except Failure as failure:
                 reply = failure
+            begun.answered(asked, reply)
             attempts.note(asked, reply)
             asked = _resumed(program, reply)
     except BaseException as error:
         _close(program)
         attempts.end(error)
         raise
+    finally:
+        for transaction in begun.left:
+            with suppress(Exception):  # the store ends it in its time
+                handle(AbortTransaction(transaction))
     attempts.end()
     return asked.result
 
@@ -115,22 +126,53 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
         Failure: The program did not catch it.
         CancelledError: The task was cancelled. What the program asked last may have been done.
     """
-    attempts = _Attempts(program)
+    attempts, begun = _Attempts(program), _Begun()
     try:
         asked = _resumed(program, None)
         while not isinstance(asked, _Finished):
+            begun.sent(asked)
             try:
                 reply = await handle(asked)
             except Failure as failure:
                 reply = failure
+            begun.answered(asked, reply)
             attempts.note(asked, reply)
             asked = _resumed(program, reply)
     except BaseException as error:
         _close(program)
         attempts.end(error)
         raise
+    finally:
+        for transaction in begun.left:
+            with suppress(Exception):
+                async with asyncio.timeout(ABORT_SECONDS):
+                    await handle(AbortTransaction(transaction))
     attempts.end()
     return asked.result
+
+
+@final
+class _Begun:
+    """The transactions that a run has begun, and may have left open."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left: dict[str, Transaction] = {}
+
+    def sent(self, asked: Effect[object]) -> None:
+        """Before it is carried out: nobody knows how far that comes."""
+        if type(asked) is InTransaction:
+            self._left[asked.transaction.session] = asked.transaction
+
+    def answered(self, asked: Effect[object], reply: object) -> None:
+        is_over = type(asked) is AbortTransaction or (type(asked) is CommitTransaction and isinstance(reply, bool))
+        if is_over:
+            self._left.pop(asked.transaction.session, None)  # type: ignore[attr-defined]
+
+    @property
+    def left(self) -> tuple[Transaction, ...]:
+        return tuple(self._left.values())
 
 
 @final
@@ -221,8 +263,10 @@ def choosing(*handlers: Handlers[R]) -> Callable[[Effect[object]], R]:
 
 
 def documents(store: Callable[[Any], R]) -> Handlers[R]:
-    """Every operation on documents, what planners ask, and the question for the time, carried out by one store."""
-    return dict.fromkeys(_STORED, store)
+    """Every operation on documents, alone or in a transaction, what planners ask, and the question for the time, carried out by
+    one store.
+    """
+    return dict.fromkeys((*_STORED, InTransaction, CommitTransaction, AbortTransaction), store)
 
 
 def local(calls: Mapping[str, Callable[..., object]] = _NO_CALLS) -> Handlers[object]:

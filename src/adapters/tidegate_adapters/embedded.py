@@ -7,12 +7,16 @@ beyond this process.
 Any number of threads and tasks may use one store; operations happen one at a time, each wholly or not at all. The clock
 of the store is that of the process, in whole milliseconds, as MongoDB keeps instants.
 
+Transactions are those of the simulated world, too: one that is open for longer than a minute is aborted, as by a server. While one
+is open, the first insert into a collection, or delete, costs a copy of its ids.
+
 A write costs what it writes, and a filter that names no id a look at each document of the collection; so does a write where
 the collection has unique indexes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -21,10 +25,13 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
 from tidegate.model.documents import Clock, Document
-from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.effects import Ambiguous
+from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import NO_INDEXES, Operation, StoreTime, Unique
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate.sim.planners import planning
+from tidegate.sim.transactions import aborted, known
 from tidegate.sim.world import CLOCK, IDS, Cell, Key, contents, perform, world_with
 
 __all__ = ["Embedded", "process_clock"]
@@ -32,6 +39,9 @@ __all__ = ["Embedded", "process_clock"]
 
 Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned
 _MEANS: Final = planning(perform)
+Transactional: TypeAlias = InTransaction[Any] | CommitTransaction | AbortTransaction
+_LIFETIME: Final = 60 * SECOND
+_LOOK_SECONDS: Final = 0.002
 _EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
 
 
@@ -62,19 +72,67 @@ class Embedded:
             if name[0] == IDS:
                 self._cells[name] = _Order(dict.fromkeys(held))
         self._clock = clock
+        self._begun: dict[str, Instant] = {}
 
-    def __call__(self, effect: Asked) -> object:
-        """Carry one operation out, and answer it; a refusal is an answer too."""
+    def __call__(self, effect: Asked | Transactional) -> object:
+        """Carry one operation out, alone or in a transaction, and answer it; a refusal is an answer too.
+
+        Who writes what an open transaction has written waits for that one.
+        """
+        while (outcome := self._tried(effect)) is None:
+            time.sleep(_LOOK_SECONDS)
+        return outcome[0]
+
+    async def awaited(self, effect: Asked | Transactional) -> object:
+        """The same for an event loop: `documents(store.awaited)`. It waits for transactions alone."""
+        while (outcome := self._tried(effect)) is None:  # noqa: ASYNC110  see below
+            await asyncio.sleep(_LOOK_SECONDS)  # another thread may end it, so no event of this loop tells
+        return outcome[0]
+
+    def _tried(self, effect: Asked | Transactional) -> tuple[object] | None:
+        """The answer; None where it must wait."""
         with self._lock:
+            now = self._clock()
+            self._end_the_oldest(now)
+            if isinstance(effect, CommitTransaction) and not self._knows(effect.transaction):
+                return (Ambiguous("nothing is known of the transaction here"),)
             # Another outcome is only of what others do at the same time.
-            after, reply = next(_MEANS(effect, _Draft(self._cells, {CLOCK.name: self._clock()}), "embedded"))
-            for name, held in cast("_Draft", after).written.items():
-                self._cells[name] = _Order(held.settled()) if isinstance(held, _Changed) else held
-        return reply
+            outcome = next(_MEANS(effect, _Draft(self._cells, {CLOCK.name: now}), "embedded"), None)
+            if outcome is None:
+                return None
+            after, reply = outcome
+            self._keep(cast("_Draft", after))
+            if isinstance(effect, InTransaction):
+                self._begun.setdefault(effect.transaction.session, now)
+            if isinstance(effect, (CommitTransaction, AbortTransaction)) and self._knows(effect.transaction):
+                self._forget(effect.transaction.session)
+        return (reply,)
 
-    async def awaited(self, effect: Asked) -> object:
-        """The same for an event loop: `documents(store.awaited)`. It never waits."""
-        return self(effect)
+    def _keep(self, after: _Draft) -> None:
+        for name, held in after.written.items():
+            self._cells[name] = _Order(held.settled()) if isinstance(held, _Changed) else held
+
+    def _knows(self, asked: Transaction) -> bool:
+        now = self._cells.get(known(asked.session).name)
+        return now is not None and now.number == asked.number
+
+    def _forget(self, session: str) -> None:
+        """Nothing is asked of it any more, as no request is ever late here."""
+        self._cells.pop(known(session).name, None)
+        self._begun.pop(session, None)
+
+    def _end_the_oldest(self, now: Instant) -> None:
+        """As a server does, with transactions that have been open for too long."""
+        for session, since in tuple(self._begun.items()):
+            if now - since > _LIFETIME:
+                del self._begun[session]
+                over = Transaction(session, self._cells[known(session).name].number)
+                self._keep(cast("_Draft", aborted(_Draft(self._cells, {}), over)))
+
+    def would_wait(self, effect: Operation) -> bool:
+        """Tell whether it would wait for an open transaction now."""
+        with self._lock:
+            return next(perform(effect, _Draft(self._cells, {CLOCK.name: self._clock()}), "embedded"), None) is None
 
     def contents(self, collection: str) -> tuple[Document, ...]:
         """All documents of a collection, in natural order."""

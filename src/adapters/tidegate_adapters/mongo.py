@@ -9,6 +9,9 @@ an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as 
 The store's time is what the primary answers to `hello`: the same clock that `$$NOW` and `$currentDate` read, from a command
 that needs no privilege and no collection, on every server that the driver speaks to (`$documents` is of MongoDB 5.1).
 
+What is asked of a transaction (`tidegate.model.transactions`) goes through a session of the driver's
+(`tidegate_adapters.mongo_transactions`).
+
 Several documents are found as they were at one time (read concern `snapshot`), which a server needs to be a member of a
 replica set for.
 
@@ -46,7 +49,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from operator import methodcaller
 from threading import Lock
-from typing import Any, Final, Never, TypeAlias, TypeVar, assert_never, final
+from typing import Any, Final, Never, TypeAlias, TypeVar, assert_never, cast, final
 
 import attrs
 
@@ -101,6 +104,7 @@ from tidegate.model.operations import (
     check_indexes,
     check_unique,
 )
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 
 try:
@@ -117,6 +121,7 @@ try:
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_many
     from tidegate_adapters.mongo_orders import behind, ordered
     from tidegate_adapters.mongo_planning import page_of, pipeline
+    from tidegate_adapters.mongo_transactions import Carry, Sessions, carried_out, carried_out_async
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
@@ -128,6 +133,7 @@ __all__ = [
 
 C = TypeVar("C")
 Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned
+Transactional: TypeAlias = InTransaction[Any] | CommitTransaction | AbortTransaction
 
 _DURABLE: Final = WriteConcern("majority", j=True)
 _SETTLED: Final = ReadConcern("majority")
@@ -162,16 +168,19 @@ class Mongo:
         indexes: Indexes = NO_INDEXES,
     ) -> None:
         self._handles = _Handles(_opened(client, database, MongoClient))
+        self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), Lock()
         self._before = _before(client)
 
-    def __call__(self, effect: Asked) -> object:
-        """Carry one operation out, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
+    def __call__(self, effect: Asked | Transactional) -> object:
+        """Carry one operation out, alone or in a transaction, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
 
         Raises:
             Misuse: A value has no counterpart in MongoDB, or in what it answered; or the client was closed.
             TidegateError: The server is not a replica set, which it is asked for once.
         """
+        if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
+            return self._transacted(effect)
         asked = _request(effect)
         if self._unmade and (missing := self._indexed(effect)) is not None:
             return missing
@@ -187,6 +196,15 @@ class Mongo:
         finally:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
+
+    def _transacted(self, effect: Transactional) -> object:
+        """The same of what is asked of a transaction."""
+        if not isinstance(effect, InTransaction):
+            return carried_out(self.sessions.ended(effect))
+        operation = cast("Operation", effect.operation)
+        if self._unmade and (missing := self._indexed(operation)) is not None:
+            return missing
+        return carried_out(self.sessions.stated(effect, _carrying(operation, self._handles)))
 
     def _indexed(self, effect: Asked) -> NotApplied | None:
         """Make the indexes of its collection; the failure of what is asked, where they cannot be made now."""
@@ -216,11 +234,14 @@ class AsyncMongo:
         indexes: Indexes = NO_INDEXES,
     ) -> None:
         self._handles = _Handles(_opened(client, database, AsyncMongoClient))
+        self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), asyncio.Lock()
         self._before = _before(client)
 
-    async def __call__(self, effect: Asked) -> object:
+    async def __call__(self, effect: Asked | Transactional) -> object:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
+        if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
+            return await self._transacted(effect)
         asked = _request(effect)
         if self._unmade and (missing := await self._indexed(effect)) is not None:
             return missing
@@ -236,6 +257,14 @@ class AsyncMongo:
         finally:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
+
+    async def _transacted(self, effect: Transactional) -> object:
+        if not isinstance(effect, InTransaction):
+            return await carried_out_async(self.sessions.ended(effect))
+        operation = cast("Operation", effect.operation)
+        if self._unmade and (missing := await self._indexed(operation)) is not None:
+            return missing
+        return await carried_out_async(self.sessions.stated(effect, _carrying(operation, self._handles)))
 
     async def _indexed(self, effect: Asked) -> NotApplied | None:
         collection = getattr(effect, "collection", "")
@@ -451,8 +480,18 @@ def _request(effect: Asked) -> _Request:
     return _Request(lambda handles: call(handles[effect.collection]), reply)
 
 
-def _on_collection(effect: Operation) -> tuple[Callable[[Any], Any], Callable[[Any], object]]:
-    """The call of the collection's handle, and what is made of its answer."""
+def _carrying(operation: Operation, handles: _Handles) -> Carry:
+    """The call and the reply of an operation, in a session of the driver's."""
+
+    def carry(session: Any) -> tuple[Callable[[], Any], Callable[[Any], object]]:
+        call, reply = _on_collection(operation, session=session)
+        return (lambda: call(handles[operation.collection])), reply
+
+    return carry
+
+
+def _on_collection(effect: Operation, **within: Any) -> tuple[Callable[[Any], Any], Callable[[Any], object]]:
+    """The call of the collection's handle, and what is made of its answer; `within` a session, if there is one."""
 
     def found(answer: Mapping[str, Any] | None) -> object:
         return None if answer is None else loaded(answer, effect.collection)
@@ -460,7 +499,7 @@ def _on_collection(effect: Operation) -> tuple[Callable[[Any], Any], Callable[[A
     match effect:
         case FindOne(_, where, fields, sort):
             by = ordered(sort) if sort else None
-            call = methodcaller("find_one", condition(where), _projection(fields, where), sort=by)
+            call = methodcaller("find_one", condition(where), _projection(fields, where), sort=by, **within)
             return (call, lambda answer: found(_asked_for(answer, fields)))
         case FindAll(collection, where, limit, after, fields, sort):
             asked = {"$and": [condition(where), behind(after, sort)]} if after else condition(where)
@@ -468,7 +507,7 @@ def _on_collection(effect: Operation) -> tuple[Callable[[Any], Any], Callable[[A
             def send(held: Any) -> Any:
                 return (
                     held.with_options(read_concern=_AT_ONE_TIME)
-                    .find(asked, _projection(fields, where))
+                    .find(asked, _projection(fields, where), **within)
                     .sort(ordered(sort))
                     .limit(limit)
                     .to_list()
@@ -476,25 +515,28 @@ def _on_collection(effect: Operation) -> tuple[Callable[[Any], Any], Callable[[A
 
             return (send, lambda answer: tuple(loaded(_asked_for(each, fields), collection) for each in answer))
         case FindOneAndUpdate(_, where, updates, sort):
-            return (_find_and_modify(condition(where), updates, sort=ordered(sort) if sort else None), found)
+            return (_find_and_modify(condition(where), updates, sort=ordered(sort) if sort else None, **within), found)
         case UpdateOne(_, where, updates):
-            return (methodcaller("update_one", condition(where), changes(updates)), lambda answer: answer.matched_count)
+            return (
+                methodcaller("update_one", condition(where), changes(updates), **within),
+                lambda answer: answer.matched_count,
+            )
         case UpsertOne(_, where, updates):
-            return (_find_and_modify(_describing(where), updates, upsert=True), found)
+            return (_find_and_modify(_describing(where), updates, upsert=True, **within), found)
         case InsertOne(collection, doc):
-            return (methodcaller("insert_one", stored(doc, collection)), lambda _: None)
+            return (methodcaller("insert_one", stored(doc, collection), **within), lambda _: None)
         case DeleteOne(_, where):
-            return (methodcaller("delete_one", condition(where)), lambda answer: answer.deleted_count)
+            return (methodcaller("delete_one", condition(where), **within), lambda answer: answer.deleted_count)
         case UpdateMany(_, where, updates):
             return (
-                methodcaller("update_many", condition(where), changes(updates)),
+                methodcaller("update_many", condition(where), changes(updates), **within),
                 lambda answer: answer.matched_count,
             )
         case DeleteMany(_, where):
-            return (methodcaller("delete_many", condition(where)), lambda answer: answer.deleted_count)
+            return (methodcaller("delete_many", condition(where), **within), lambda answer: answer.deleted_count)
         case BulkUpdate(each):
             bulk = [RawUpdate(condition(one.where), changes(one.updates)) for one in each]
-            return (methodcaller("bulk_write", bulk, ordered=False), lambda answer: answer.matched_count)
+            return (methodcaller("bulk_write", bulk, ordered=False, **within), lambda answer: answer.matched_count)
         case _:
             raise _unknown(effect)
 

@@ -263,7 +263,7 @@ LABELS: Final[Mapping[str, Meaning]] = {
 SILENT_LABELS: Final[Mapping[str, str]] = {
     "SystemOverloadedError": "ask again later, at growing intervals",
     "RetryableWriteError": "the driver may send it again under its number, by which the server recognises it",
-    "TransientTransactionError": "the whole transaction may be sent again",
+    "TransientTransactionError": "the whole transaction may be sent again",  # what the server says by it is in `mongo_errors`
     "UnknownTransactionCommitResult": "the commit may be sent again",
     "ResumableChangeStreamError": "the change stream may go on from its token",
     "NonResumableChangeStreamError": "the change stream may not go on from its token",

@@ -67,7 +67,10 @@ from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied
 from tidegate.model.errors import Misuse
 from tidegate_adapters.mongo_codes import LABELS, Meaning, Reply, meaning
 
-__all__ = ["DRIVER_ERRORS", "Before", "DriverError", "failure", "failure_of_many", "is_said_by", "wrote_nothing"]
+__all__ = [
+    "DRIVER_ERRORS", "Before", "DriverError", "failure", "failure_of_commit", "failure_of_many", "failure_of_statement",
+    "is_said_by", "wrote_nothing",
+]  # fmt: skip
 
 
 DriverError: TypeAlias = PyMongoError | BSONError | OverflowError
@@ -90,6 +93,9 @@ class Before(Enum):
     """There was one, which may have been done, or be done later."""
 
 
+_TRANSIENT: Final = "TransientTransactionError"
+"""The server says by this that the transaction is over, and nothing of it was done; the driver also where it has no answer, so
+only the server's own word counts."""
 _UNCONFIRMED: Final = Meaning(NotDurable, "no majority has confirmed it")
 _NO_FORM: Final = Meaning(Misuse, "what is asked has no BSON form")
 _GARBLED: Final = Meaning(Ambiguous, "garbled reply")
@@ -141,6 +147,43 @@ def failure(error: DriverError, before: Before) -> Failure:
         index: Mapping[str, Any] = _details_of(error).get("keyPattern", {})
         return duplicate_key(*index)
     return said.outcome(reason)
+
+
+def failure_of_statement(error: DriverError) -> Failure:
+    """The same of a statement of a transaction, which no driver sends again, and of which nothing stays if it fails.
+
+    Args:
+        error: What pymongo raised.
+
+    Returns:
+        The reply to the program. `NotApplied` too where the server says that it has ended the transaction.
+
+    Raises:
+        Misuse: The statement could not be asked for at all.
+    """
+    if _TRANSIENT in _details_of(error).get("errorLabels", ()):
+        return NotApplied(f"the transaction is over ({type(error).__name__} {_code_of(error)})")
+    if isinstance(error, BulkWriteError):
+        return Refused(_of_bulk(error, Before.NOTHING).reason)
+    return failure(error, Before.NOTHING)
+
+
+def failure_of_commit(error: DriverError) -> Failure | bool:
+    """The same of a commit, which the driver may have sent twice.
+
+    Args:
+        error: What pymongo raised.
+
+    Returns:
+        The reply to the program: False where the server says that there is no such transaction, for good.
+
+    Raises:
+        Misuse: The commit could not be asked for at all.
+    """
+    if _TRANSIENT in _details_of(error).get("errorLabels", ()):
+        return False
+    said = failure(error, Before.OPEN)
+    return said if isinstance(said, NotDurable) else Ambiguous(said.reason)
 
 
 def failure_of_many(error: DriverError, before: Before) -> Failure:

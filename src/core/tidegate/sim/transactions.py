@@ -10,7 +10,8 @@ looks at one cell more, which is empty.
     a write that changes nothing  is no write
 
 Values of unique indexes meet as documents do: one that is put while a transaction is open counts as written, also if it was
-taken away again. What the transaction sees itself is judged first, and is a duplicate key.
+taken away again. The document is judged first, then each index in turn: whether somebody else has written it, and whether
+what is seen has it, which is a duplicate key. An id that is seen is one before all that.
 
 A store knows the newest transaction of each session. It answers whether that was committed as often as it is asked, refuses
 what comes late of one before it, and begins none twice. `Expiry` (`tidegate.sim.expiry`) ends what nobody ends, and a
@@ -59,7 +60,7 @@ __all__ = [
     "Open",
     "Waits",
     "aborted",
-    "closed",
+    "closed", "contend", "has_rivals",
     "interrupted",
     "known",
     "open_transactions",
@@ -169,9 +170,31 @@ def _put(world: World, cell: Cell[V], value: V, claims: tuple[Claim, ...]) -> Wo
     if cell.name[0] != IDS:
         if exactly(world.read(cell)) == exactly(value):
             return world
-        if any(each.has_written(place, claims) for _, _, each in open_transactions(world)):
-            raise Waits
+        contend(world, cell, claims)
     return _saved(world, place, claims).write(cell, value)
+
+
+def has_rivals(world: World) -> bool:
+    """Tell whether there may be anybody to `contend` with."""
+    return isinstance(world, _Inside) or bool(world.read(OPEN))
+
+
+def contend(world: World, cell: Cell[V], claims: tuple[Claim, ...] = ()) -> None:
+    """Come to whoever else writes that, as each write does before it is seen whether it is a duplicate.
+
+    Args:
+        world: What the writer sees.
+        cell: Where it writes.
+        claims: What it puts into unique indexes.
+
+    Raises:
+        Waits: An open transaction has written it, and the writer is in none.
+    """
+    place = cast("Cell[object]", cell)
+    if isinstance(world, _Inside):
+        world.contend(place, claims)
+    elif any(each.has_written(place, claims) for _, _, each in open_transactions(world)):
+        raise Waits
 
 
 def _saved(world: World, cell: Cell[object], claims: tuple[Claim, ...]) -> World:
@@ -362,11 +385,15 @@ class _Inside:
             return self.write(place, attrs.evolve(cast("_Ids", value), base=None))
         if exactly(self.read(cell)) == exactly(value):
             return self
+        self.contend(place, claims)
+        return attrs.evolve(self, mine=self.mine.after_own(place, value, claims))
+
+    def contend(self, cell: Cell[object], claims: tuple[Claim, ...]) -> None:
+        """As `contend`, inside; a write conflict where somebody else has written it."""
         others = (each for session, _, each in open_transactions(self.world) if session != self.session)
         is_old = any(other.name == cell.name for other, _ in self.mine.was) or _meet(self.mine.taken, claims)
-        if is_old or any(each.has_written(place, claims) for each in others):
+        if is_old or any(each.has_written(cell, claims) for each in others):
             raise _Conflict
-        return attrs.evolve(self, mine=self.mine.after_own(place, value, claims))
 
     def taken(self, budget: Cell[int]) -> _Inside | None:
         after = self.world.taken(budget)

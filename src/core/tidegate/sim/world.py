@@ -42,6 +42,7 @@ from tidegate.model.documents import (
     cursor,
     equal,
     equalities,
+    exactly,
     in_order,
     matches,
     show,
@@ -89,7 +90,7 @@ from tidegate.sim.cells import (
     World,
     without,
 )
-from tidegate.sim.transactions import Claim, Waits, put, transacted
+from tidegate.sim.transactions import Claim, Waits, contend, has_rivals, put, transacted
 
 __all__ = [
     "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MANY", "MOVES", "NOTES", "PROCESS",
@@ -451,14 +452,19 @@ def _put(world: World, collection: str, doc: Document) -> World:
         Refused: A unique index would have the same values twice, or cannot hold it.
     """
     indexes = world.read(uniques(collection))
+    there = document(collection, doc[ID])
+    is_contended = has_rivals(world) and exactly(world.read(there)) != exactly(doc)
+    if is_contended:
+        contend(world, there)
     for index in indexes:
         names = [field.name for field in index]
         own = _keys_of(doc, index)
+        if is_contended:
+            contend(world, there, _claims(collection, (index,), world.read(there), doc))
         others = (key for key in world.read(ids(collection)) if key != doc[ID])
         for other in filter(None, (world.read(document(collection, key)) for key in others)):
             if any(equal(key, theirs) for key in own for theirs in _keys_of(other, index)):
                 raise duplicate_key(*names)
-    there = document(collection, doc[ID])
     return put(world, there, doc, lambda: _claims(collection, indexes, world.read(there), doc))
 
 

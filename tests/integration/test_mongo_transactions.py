@@ -1,0 +1,552 @@
+"""Transactions on a real MongoDB: it and the embedded store answer alike, and what a program is told is true whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import count, product
+from typing import Any, Final, TypeAlias, final
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.collection import Collection
+from tests.integration.mongo_loop import in_loop
+from tests.integration.servers import MongoServer
+from tests.integration.test_mongo_agreement import COLLECTION, comparable
+from tests.length import SEQUENCES, TRANSACTION_FAULTS_STEP
+
+from tidegate.model.documents import ID, Add, Document, Eq, Exists, Field, Fields, Put, Remove, exactly
+from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.instants import MILLISECOND, MINUTE, Instant
+from tidegate.model.operations import (
+    DeleteMany,
+    DeleteOne,
+    FindAll,
+    FindOne,
+    FindOneAndUpdate,
+    InsertOne,
+    Operation,
+    UpdateMany,
+    UpdateOne,
+    UpsertOne,
+    bulk_update,
+    find_all,
+    find_one,
+    insert_one,
+    update_one,
+)
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.resending import Done, NotDone, Sent, Unknown
+from tidegate.transactions import laws
+from tidegate.transactions.transacting import in_transaction
+from tidegate.transactions.transfers import Transfer, Transferred, account, transfer
+from tidegate_adapters import mongo_transactions
+from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
+from tidegate_adapters.bson_values import CODEC, loaded
+from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.embedded import Embedded, process_clock
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, make_unique
+from tidegate_adapters.mongo_attempts import Attempts
+
+A: Final = Field[Any]("a")
+KEYS: Final = ("x", "y", "z")
+T: Final = Transaction("t", 1)
+BEGAN: Final = {"a": 5, "b": 5}
+MOVE: Final = Transfer("r", "a", "b", 2)
+TWICE: Final = Policy(backoff=Fixed(20 * MILLISECOND), attempts_max=3)
+
+Step: TypeAlias = tuple[str, Operation | str]
+Spoil: TypeAlias = Callable[[object], object]
+MakeProxy: TypeAlias = Callable[..., BlackPipe]
+
+
+# --- it and the embedded store answer alike -----------------------------------------------------------------------------
+
+
+def same(reply: object) -> object:
+    return reply
+
+
+@final
+class Both:
+    """The two stores, in which two transactions and others do the same. What would wait in the one is asked of neither.
+
+    Args:
+        collection: In MongoDB.
+        unique: The unique indexes of both; they are made there.
+        spoil: What becomes of the answers of the embedded store.
+    """
+
+    def __init__(self, collection: Collection[Any], unique: tuple[Fields, ...] = (), spoil: Spoil = same) -> None:
+        collection.delete_many({})
+        self.collection, self.spoil = collection, spoil
+        self.real = Mongo(collection.database.client, collection.database.name)
+        self.embedded = Embedded({COLLECTION: ()}, unique={COLLECTION: unique})
+        self.numbers: dict[str, int] = {}
+        self.open: set[str] = set()
+
+    def do(self, who: str, what: Operation | str) -> None:
+        """One step: in the transaction of `who`, which begins with it if it is not open; or beside, for nobody."""
+        if isinstance(what, str):
+            if who and who in self.open:
+                asked = Transaction(who, self.numbers[who])
+                self.open.discard(who)
+                self.ask(CommitTransaction(asked) if what == "commit" else AbortTransaction(asked))
+            return
+        if not who:
+            if self.embedded.would_wait(what):
+                return
+            self.ask(what)
+            return
+        begins = who not in self.open
+        self.numbers[who] = self.numbers.get(who, 0) + begins
+        self.open.add(who)
+        reply = self.ask(InTransaction(Transaction(who, self.numbers[who]), what, begins=begins))
+        if isinstance(reply, Failure):
+            self.ask(AbortTransaction(Transaction(who, self.numbers[who])))
+            self.open.discard(who)
+
+    def ask(self, effect: Any) -> object:
+        here, there = self.embedded(effect), self.real(effect)
+        assert comparable(self.spoil(here)) == comparable(there), f"{effect} answers {here}, in MongoDB {there}"
+        return here
+
+    def finish(self) -> None:
+        """End what is open, and compare what they hold."""
+        for who in tuple(self.open):
+            self.do(who, "commit")
+        here = self.embedded.contents(COLLECTION)
+        there = (loaded(each, COLLECTION) for each in self.collection.find())
+        assert sorted(map(exactly, here), key=str) == sorted(map(exactly, there), key=str)
+        assert len(self.real.sessions) == 0
+
+
+def operations() -> SearchStrategy[Operation]:
+    where = st.sampled_from(KEYS).map(lambda key: Eq(ID, key))
+    change = st.sampled_from((Put(A, 1), Put(A, 2), Put(A, 2.0), Add(A, 1), Remove(A), Put(A, (1, 3))))
+    new = st.builds(
+        lambda key, held: Document.of({"_id": key} | held),
+        st.sampled_from(KEYS),
+        st.sampled_from(({}, {"a": 1}, {"a": 2}, {"a": (2, 3)})),
+    )
+    return st.one_of(
+        st.builds(FindOne, st.just(COLLECTION), where),
+        st.just(FindAll(COLLECTION, Exists(ID), 9)),
+        st.builds(lambda one, to: UpdateOne(COLLECTION, one, (to,)), where, change),
+        st.builds(lambda one, to: FindOneAndUpdate(COLLECTION, one, (to,)), where, change),
+        st.builds(lambda one, to: UpsertOne(COLLECTION, one, (to,)), where, change),
+        st.builds(InsertOne, st.just(COLLECTION), new),
+        st.builds(InsertOne, st.just(COLLECTION), new),
+        st.builds(DeleteOne, st.just(COLLECTION), where),
+        st.builds(lambda to: UpdateMany(COLLECTION, Exists(A), (to,)), change),
+        st.just(DeleteMany(COLLECTION, Exists(A))),
+        st.builds(
+            lambda one, other: bulk_update(*(update_one(COLLECTION, Eq(ID, k), c) for k, c in zip("xy", (one, other)))),  # noqa: B905
+            change,
+            change,
+        ),
+    )
+
+
+STEPS: Final[SearchStrategy[list[Step]]] = st.lists(
+    st.tuples(
+        st.sampled_from(("t", "t", "u", "u", "")),
+        st.one_of(*[operations()] * 4, st.sampled_from(("commit", "commit", "abort"))),
+    ),
+    min_size=4,
+    max_size=14,
+)
+
+
+def check(both: Callable[[], Both], sequences: int, *phases: Phase) -> None:
+    @settings(
+        max_examples=sequences,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        phases=phases or (Phase.generate, Phase.shrink),
+    )
+    @given(STEPS)
+    def agree(steps: list[Step]) -> None:
+        stores = both()
+        try:
+            for who, what in steps:
+                stores.do(who, what)
+            stores.finish()
+        finally:
+            for who in stores.open:
+                stores.real(AbortTransaction(Transaction(who, stores.numbers[who])))
+
+    agree()
+
+
+@pytest.fixture
+def collection(mongodb: str, database: str) -> Iterator[Collection[dict[str, Any]]]:
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        made = client.get_database(database, codec_options=CODEC)
+        made.create_collection(COLLECTION)  # one that a transaction makes is another matter
+        yield made[COLLECTION]
+
+
+@pytest.mark.parametrize("unique", [(), ((A,),)], ids=["no index", "a unique index"])
+def test_two_transactions_and_others_are_answered_alike(
+    collection: Collection[dict[str, Any]], unique: tuple[Fields, ...]
+) -> None:
+    """Laws TX1, TX2, TX3 and TX4: snapshots, write conflicts, refusals that end a transaction, commits and aborts."""
+    if unique:
+        make_unique(collection.database.client, collection.database.name, {COLLECTION: unique})
+    check(partial(Both, collection, unique), SEQUENCES // 2)
+
+
+SPOILT: Final[dict[str, Spoil]] = {
+    "a write conflict that is none": lambda reply: 1 if isinstance(reply, NotApplied) else reply,
+    "a refusal that is a conflict": lambda reply: NotApplied("") if isinstance(reply, Refused) else reply,
+    "a commit of nothing": lambda reply: False if reply is True else reply,
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_a_store_that_answers_otherwise_is_found_out(collection: Collection[dict[str, Any]], how: str) -> None:
+    """Each of these bugs is noticed."""
+    with pytest.raises(AssertionError, match="in MongoDB"):
+        check(partial(Both, collection, (), SPOILT[how]), 60, Phase.generate)
+
+
+# --- what a program is told is true -------------------------------------------------------------------------------------
+
+
+class Bank:
+    """Two accounts in a database, by a client that is spared."""
+
+    def __init__(self, client: MongoClient[Any], name: str) -> None:
+        self.name = name
+        self.db = client.get_database(name, codec_options=CODEC)
+        self.db["accounts"].insert_many([{"_id": key, "balance": balance} for key, balance in BEGAN.items()])
+        self.db.create_collection("entries")
+
+    def docs(self, collection: str) -> tuple[Document, ...]:
+        return tuple(loaded(each, collection) for each in self.db[collection].find())
+
+    def is_whole(self) -> bool:
+        return laws.balances_are_what_entries_say(BEGAN, self.docs("accounts"), self.docs("entries"))
+
+    def moved(self) -> int:
+        return len(self.docs("entries"))
+
+
+@pytest.fixture
+def bank(mongod: MongoServer, database: str) -> Iterator[Bank]:
+    with MongoClient[Any](mongod.uri) as client:
+        yield Bank(client, database)
+        client.admin.command(
+            {"killAllSessions": []}
+        )  # what a fail point said was over is not, and the database is dropped
+
+
+Ask: TypeAlias = Callable[[str, str, dict[str, Any]], object]
+
+
+def made(session: str) -> Any:
+    return transfer("accounts", "entries", MOVE, session, TWICE)
+
+
+def ask_sync(uri: str, database: str, options: dict[str, Any]) -> object:
+    with MongoClient[Any](uri, appname=database, event_listeners=[Attempts()], **options) as client:
+        store = Mongo(client, database)
+        answer = run(made("s"), choosing(documents(store), local()))
+        assert len(store.sessions) == 0
+        return answer
+
+
+def ask_async(uri: str, database: str, options: dict[str, Any]) -> object:
+    async def ask() -> object:
+        async with AsyncMongoClient[Any](uri, appname=database, event_listeners=[Attempts()], **options) as client:
+            store = AsyncMongo(client, database)
+            answer = await run_async(made("s"), choosing(documents(store), local_async()))
+            assert len(store.sessions) == 0
+            return answer
+
+    return in_loop(ask())
+
+
+CUTS: Final[Mapping[str, tuple[tuple[Rule, ...], int | None]]] = {
+    "the reply to a commit, once": ((Rule("commitTransaction", Action.CUT_REPLY, times=1),), 1),
+    "the reply to a commit, twice": ((Rule("commitTransaction", Action.CUT_REPLY, times=2),), 1),
+    "a commit, before it arrives, twice": ((Rule("commitTransaction", Action.CUT_REQUEST, times=2),), 1),
+    "the reply to the first statement": ((Rule("find", Action.CUT_REPLY, times=1),), 1),
+    "the first statement": ((Rule("find", Action.CUT_REQUEST, times=1),), 1),
+    "the reply to a write": ((Rule("findAndModify", Action.CUT_REPLY, times=1),), 1),
+    "a write": ((Rule("update", Action.CUT_REQUEST, times=1),), 1),
+    "the reply to the last statement": ((Rule("insert", Action.CUT_REPLY, times=1),), 1),
+    "the abort after a reply": (
+        (Rule("insert", Action.CUT_REPLY, times=1), Rule("abortTransaction", Action.CUT_REQUEST)),
+        0,  # what is left open there conflicts with the attempts after it, as with any other
+    ),
+    "every reply to a commit": ((Rule("commitTransaction", Action.CUT_REPLY),), None),
+    "every commit": ((Rule("commitTransaction", Action.CUT_REQUEST),), None),
+    "every reply to a write": ((Rule("update", Action.CUT_REPLY),), 0),
+}
+"""What is cut, and how often the transfer is done; None where nobody knows: the answer is Unknown."""
+
+
+@pytest.mark.parametrize(
+    ("what", "ask", "retries"),
+    list(product(CUTS, (ask_sync, ask_async), (False, True)))[::TRANSACTION_FAULTS_STEP],
+)
+def test_what_is_cut_is_answered_truly(
+    make_proxy: MakeProxy, bank: Bank, *, ask: Ask, what: str, retries: bool
+) -> None:
+    """Laws TN1, TN2 and TN3: a statement begins the whole anew, a commit is asked for again, and the amount moves once."""
+    rules, times = CUTS[what]
+    proxy = make_proxy(*rules)
+    answer = ask(proxy.uri, bank.name, {"retryWrites": retries})
+    assert bank.is_whole()
+    assert laws.the_answer_is_true(answer, is_entered=bank.moved() == 1)
+    if times is None:
+        assert isinstance(answer, Unknown)
+        assert bank.moved() == (what == "every reply to a commit")
+    else:
+        assert bank.moved() == times
+        assert isinstance(answer, Done if times else NotDone)
+
+
+def coded(code: int, *labels: str) -> dict[str, Any]:
+    return {"errorCode": code, **({"errorLabels": list(labels)} if labels else {})}
+
+
+CONCERN: Final = {"writeConcernError": {"code": 64, "errmsg": "as the server would say", "errInfo": {"wtimeout": True}}}
+FAILS: Final[Mapping[str, tuple[str, dict[str, Any], int | None, type[Sent[Any]] | None, int]]] = {
+    "a write conflict": ("update", coded(112, "TransientTransactionError"), 1, Done, 1),
+    "no such transaction": ("insert", coded(251, "TransientTransactionError"), 1, Done, 1),
+    "not the primary": ("findAndModify", coded(10107, "TransientTransactionError"), 1, Done, 1),
+    "a shutdown": ("update", coded(91, "TransientTransactionError"), 1, Done, 1),
+    "closed at the first statement": ("find", {"closeConnection": True}, 1, Done, 1),
+    "not authorised": ("update", coded(13), 1, NotDone, 0),
+    "a bad value": ("insert", coded(2), 1, NotDone, 0),
+    "a commit that nobody knows of": ("commitTransaction", coded(50), 1, Done, 1),
+    "a commit at a shutdown": ("commitTransaction", coded(91), 2, Done, 1),
+    "a commit that is closed": ("commitTransaction", {"closeConnection": True}, 2, Done, 1),
+    "no majority, once": ("commitTransaction", CONCERN, 1, Done, 1),
+    "no majority, ever": ("commitTransaction", CONCERN, None, Unknown, 1),
+    "a commit that always ends in a shutdown": ("commitTransaction", coded(91), None, Unknown, 0),
+}
+"""The command, what failCommand does to it and how often, the answer, and whether it is done."""
+
+
+@pytest.mark.parametrize(("what", "ask"), list(product(FAILS, (ask_sync, ask_async)))[::TRANSACTION_FAULTS_STEP])
+def test_what_the_server_says_is_answered_truly(mongod: MongoServer, bank: Bank, ask: Ask, what: str) -> None:
+    """By code and label; what it is told is held against the data."""
+    command, data, times, outcome, is_done = FAILS[what]
+    with mongod.fail(command, times=times, appName=bank.name, **data):
+        answer = ask(mongod.uri, bank.name, {})
+    assert bank.is_whole()
+    assert isinstance(answer, outcome or object), answer
+    assert bank.moved() == is_done
+
+
+SAID: Final[Mapping[str, tuple[str, dict[str, Any], object]]] = {
+    "a write conflict": ("update", coded(112, "TransientTransactionError"), NotApplied),
+    "too late": ("update", coded(50), Ambiguous),
+    "not authorised": ("update", coded(13), Refused),
+    "a commit of no such transaction": ("commitTransaction", coded(251, "TransientTransactionError"), bool),
+    "a commit without a majority": ("commitTransaction", CONCERN, NotDurable),
+    "a commit that is not authorised": ("commitTransaction", coded(13), Ambiguous),
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_what_a_statement_and_a_commit_are_told(mongod: MongoServer, bank: Bank, what: str) -> None:
+    """The kind of failure, and False for good; and after a failed statement no other is sent."""
+    command, data, kind = SAID[what]
+    with mongod.fail(command, appName=bank.name, **data), MongoClient[Any](mongod.uri, appname=bank.name) as client:
+        store = Mongo(client, bank.name)
+        first = store(InTransaction(T, update_one("accounts", Eq(ID, "a"), Add(A, 1)), begins=True))
+        if command == "update":
+            assert isinstance(first, kind)  # type: ignore[arg-type]
+            assert store(InTransaction(T, find_one("accounts", Eq(ID, "a")))) == NotApplied("no such transaction")
+        else:
+            assert first == 1
+            said = store(CommitTransaction(T))
+            assert isinstance(said, kind)  # type: ignore[arg-type]
+            assert said is not True
+        store(AbortTransaction(T))
+        assert len(store.sessions) == 0
+        assert isinstance(store(CommitTransaction(T)), Ambiguous)
+
+
+def test_what_the_server_has_ended_begins_anew(bank: Bank, mongod: MongoServer) -> None:
+    """It says of the commit that there is no such transaction, for good."""
+    ended = iter([True])
+
+    async def body() -> int:
+        matched = await update_one("accounts", Eq(ID, "a"), Add(A, 1))
+        await Call("end")
+        return matched
+
+    def end() -> None:
+        if next(ended, False):
+            bank.db.client.admin.command({"killAllSessions": []})
+
+    with MongoClient[Any](mongod.uri) as client:
+        handle = choosing(documents(Mongo(client, bank.name)), local({"end": end}))
+        assert run(in_transaction("s", body, TWICE), handle) == Done(1, 2)
+    assert [doc.held(A) for doc in bank.docs("accounts")] == [1, None]
+
+
+def test_nobody_waits_for_a_commit_that_is_given_up(make_proxy: MakeProxy, bank: Bank) -> None:
+    """It never arrived, and the server is told by another transaction of the session."""
+    proxy = make_proxy(Rule("commitTransaction", Action.CUT_REQUEST))
+    assert isinstance(ask_async(proxy.uri, bank.name, {}), Unknown)
+    assert is_free(bank)
+    assert bank.moved() == 0
+
+
+def test_a_step_down_in_the_midst_begins_the_whole_anew(disposable_mongod: MongoServer) -> None:
+    """Law TN1: what was open is gone, and nothing of it is seen."""
+    with connect(disposable_mongod.uri) as client:
+        bank = Bank(client, "bank")
+        stepped = iter([True])
+
+        async def body() -> Transferred:
+            await update_one("accounts", Eq(ID, "a"), Add(Field[int]("balance"), -2))
+            await Call("step down")
+            await update_one("accounts", Eq(ID, "b"), Add(Field[int]("balance"), 2))
+            await insert_one("entries", Document.of({"_id": "r", "from": "a", "to": "b", "amount": 2}))
+            return Transferred.MOVED
+
+        def step_down() -> None:
+            if next(stepped, False):
+                with MongoClient[Any](disposable_mongod.uri, directConnection=True) as direct:
+                    direct.admin.command("replSetStepDown", 1, secondaryCatchUpPeriodSecs=0, force=True)
+
+        policy = Policy(backoff=Fixed(500 * MILLISECOND), attempts_max=40)
+        answer = run(
+            in_transaction("s", body, policy),
+            choosing(documents(Mongo(client, "bank")), local({"step down": step_down})),
+        )
+        assert isinstance(answer, Done)
+        assert answer.attempts > 1
+        assert bank.is_whole()
+        assert bank.moved() == 1
+
+
+# --- nothing is left open -----------------------------------------------------------------------------------------------
+
+
+async def left_open() -> None:
+    """A body that forgets that it has begun a transaction."""
+    await InTransaction(T, update_one("accounts", Eq(ID, "a"), Add(A, 1)), begins=True)
+
+
+async def stands(until: str) -> None:
+    await left_open()
+    await Call(until)
+
+
+def is_free(bank: Bank) -> bool:
+    """Whether a write beside transactions waits for none."""
+    done = bank.db.command(
+        "update", "accounts", updates=[{"q": {"_id": "a"}, "u": {"$inc": {"a": 1}}}], maxTimeMS=5_000
+    )
+    return bool(done["n"] == 1)
+
+
+def test_a_run_ends_what_it_leaves_open(bank: Bank, mongod: MongoServer) -> None:
+    """It forgets to, or is ended by an error, or is cancelled; with and without an event loop."""
+
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    async def looped() -> None:
+        async with AsyncMongoClient[Any](mongod.uri) as client:
+            store, begun = AsyncMongo(client, bank.name), asyncio.Event()
+
+            async def stand() -> None:
+                begun.set()
+                await asyncio.sleep(60)
+
+            handle = choosing(documents(store), local_async({"stand": stand}))
+            await run_async(left_open(), handle)
+            task = asyncio.create_task(run_async(stands("stand"), handle))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert len(store.sessions) == 0
+
+    with MongoClient[Any](mongod.uri) as client:
+        store = Mongo(client, bank.name)
+        handle = choosing(documents(store), local({"fail": fails}))
+        run(left_open(), handle)
+        assert is_free(bank)
+        with pytest.raises(ZeroDivisionError):
+            run(stands("fail"), handle)
+        assert is_free(bank)
+        assert len(store.sessions) == 0
+    in_loop(looped())
+    assert is_free(bank)
+
+
+def test_sessions_are_bounded(bank: Bank, mongod: MongoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest makes room, and a session that begins another transaction ends the one before; both are over then."""
+    monkeypatch.setattr(mongo_transactions, "SESSIONS_MAX", 2)
+    read = find_one("accounts", Eq(ID, "a"))
+    with MongoClient[Any](mongod.uri) as client:
+        store = Mongo(client, bank.name)
+        for name in ("t", "u", "v"):
+            store(InTransaction(Transaction(name, 1), read, begins=True))
+        assert len(store.sessions) == 2
+        assert store(InTransaction(T, read)) == NotApplied("no such transaction")
+        store(InTransaction(Transaction("v", 2), read, begins=True))
+        assert store(InTransaction(Transaction("v", 1), read)) == NotApplied("no such transaction")
+        assert store(CommitTransaction(Transaction("v", 2))) is True
+        store(AbortTransaction(Transaction("u", 1)))
+        assert len(store.sessions) == 0
+
+
+# --- the embedded store alone -------------------------------------------------------------------------------------------
+
+
+def test_who_writes_beside_a_transaction_waits_for_it_in_the_embedded_store() -> None:
+    """A thread until it is committed, a task until it is over; and not for longer than a minute of the store's clock."""
+    now = count()
+    store = Embedded({"accounts": (account("a", 1),)}, clock=process_clock)
+    change = update_one("accounts", Eq(ID, "a"), Add(Field[int]("balance"), 1))
+    store(InTransaction(T, change, begins=True))
+
+    async def waits() -> object:
+        waiting = asyncio.create_task(store.awaited(change))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert store(CommitTransaction(T)) is True
+        return await waiting
+
+    assert asyncio.run(waits()) == 1
+    assert store.contents("accounts") == (account("a", 3),)
+    late = Embedded({"accounts": (account("a", 1),)}, clock=lambda: Instant(next(now) * MINUTE))
+    late(InTransaction(T, change, begins=True))
+    assert late(change) == 1
+    assert late(CommitTransaction(T)) is False
+    assert isinstance(late(CommitTransaction(T)), Ambiguous)
+    assert late.contents("accounts") == (account("a", 2),)
+
+
+def test_sessions_can_be_used_again_in_the_embedded_store() -> None:
+    """Nothing is kept of what is over."""
+    store = Embedded({"accounts": tuple(account(key, balance) for key, balance in BEGAN.items())})
+    handle = choosing(documents(store), local())
+    for number in range(3):
+        asked = Transfer(f"r{number}", "a", "b", 1)
+        assert run(transfer("accounts", "entries", asked, "same"), handle) == Done(Transferred.MOVED, 1)
+    assert store.contents("accounts") == (account("a", 2), account("b", 8))
+    assert run(find_all_of("entries"), handle) == 3
+
+
+async def find_all_of(collection: str) -> int:
+    return len(await find_all(collection, limit=9))
