@@ -26,12 +26,12 @@ def test_whoever_types_it_along_sees_what_it_shows(page: str, asked: int, tmp_pa
     type_along(page, asked, tmp_path)
 
 
-@pytest.mark.parametrize("page", ["resilience", "mongodb"])
+@pytest.mark.parametrize(("page", "asked"), [("resilience", 2), ("mongodb", 3)])
 def test_whoever_types_along_what_needs_a_mongodb_sees_what_it_shows(
-    page: str, mongod: MongoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, asked: int, mongod: MongoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MONGODB_URI", mongod.uri)
-    type_along(page, 2, tmp_path)
+    type_along(page, asked, tmp_path)
 
 
 def type_along(page: str, asked: int, tmp_path: Path) -> None:
