@@ -25,7 +25,7 @@ from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
 from tidegate_adapters.kafka_ports import Client, Transact, transactional_producer
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
-from tidegate_adapters.simulated_kafka.requests import OffsetCommit, Partition, Position, Request
+from tidegate_adapters.simulated_kafka.requests import Fetch, OffsetCommit, Partition, Position, Request
 from tidegate_adapters.testing import run
 from tidegate_adapters.worker_settings import WorkerSettings
 
@@ -337,3 +337,25 @@ def test_dead_letters_of_what_has_failed_are_answers(monkeypatch: pytest.MonkeyP
     """Each goes into the transaction that covers its record, as answers do."""
     told = once(monkeypatch, 10, odd_fail=True, on_failure=OnFailure.DEAD_LETTER, dead_letter="dead")
     assert told.seen == 100
+
+
+def test_what_cannot_be_decoded_is_read_once() -> None:
+    """Behind it, it is read on; or all since the first would be read again with each that follows."""
+    handled: list[int] = []
+    read: list[int] = []
+
+    async def during(broker: SimulatedBroker) -> None:
+        for _ in range(3):
+            broker.append("t", 0, b"key", poison=True)
+            await asyncio.sleep(4)
+
+    async def handle(record: Record) -> None:
+        handled.append(record.offset)
+
+    def strike(request: Request) -> None:
+        if isinstance(request, Fetch):
+            read.extend(request.positions.values())
+
+    played(during, handle, strike, undecodable=Undecodable.RAW)
+    assert handled == [0, 1, 2]
+    assert read == sorted(read)

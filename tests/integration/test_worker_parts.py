@@ -14,14 +14,25 @@ import pytest
 from aiokafka import errors
 from tests.integration.test_worker_failures import faulty
 
-from tidegate.model.errors import Misuse
+from tidegate.consumer.commands import Work
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.partition import PartitionRules
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
 from tidegate.sinks import letter_writing
 from tidegate_adapters import sending
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Client, Producer, Received, check_options, record_of
+from tidegate_adapters.kafka_ports import (
+    NO_GENERATION,
+    Client,
+    Producer,
+    Received,
+    check_options,
+    generation_of,
+    record_of,
+)
 from tidegate_adapters.sending import DeadLetters, Failed, Sender
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import OffsetFetch, Request
@@ -125,6 +136,34 @@ def test_with_transactions_a_commit_is_due_for_whatever_is_done() -> None:
     assert worker.settings.consumer.partition.replay_max == 1
 
 
+def test_a_worker_that_is_told_something_else_keeps_its_hooks() -> None:
+    """Its rules would ask for more than to handle records, and nobody would answer; others may take their place."""
+
+    async def hooks(_: Work, __: tuple[Record, ...]) -> None: ...
+
+    async def others(_: Work, __: tuple[Record, ...]) -> None: ...
+
+    rules = ConsumerRules(partition=PartitionRules(hooks=True))
+    worker = Worker(["t"], lambda _: None, bootstrap="nowhere", group="g", consumer=rules, hooks=hooks)
+    assert worker.configured(worker.settings).settings == worker.settings
+    assert worker.configured(worker.settings, hooks=others).settings == worker.settings
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_with_transactions_only_what_is_committed_is_read(*, exactly_once: bool) -> None:
+    """Or what another producer takes back would be answered; without them the client's own default stays."""
+    told: list[Mapping[str, object]] = []
+
+    def connect(_bootstrap: str, _group: str, options: Mapping[str, object]) -> Client:
+        told.append(options)
+        raise OSError("no client")
+
+    worker = Worker(["t"], lambda _: None, bootstrap="nowhere", group="g", exactly_once=exactly_once)
+    with pytest.raises((TidegateError, OSError), match=r"client"):
+        asyncio.run(worker.run(connect))
+    assert [each.get("isolation_level") for each in told] == ["read_committed" if exactly_once else None]
+
+
 # --- dead letters -------------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +226,26 @@ def test_of_what_nobody_waits_for_any_more_nothing_is_said() -> None:
     assert said == []
 
 
+# --- the client ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_has_not_joined_is_a_member_of_no_generation() -> None:
+    """What it commits then is not sent: a group without members would take it from anybody."""
+
+    async def main(random: Random) -> tuple[int | None, int | None]:
+        network = Network(SimulatedBroker({"t": 1}), random)
+        consumer = SimulatedConsumer(network, group_id="g", enable_auto_commit=False)
+        await consumer.start()
+        before = generation_of(cast("Client", consumer))
+        consumer.subscribe(["t"])
+        await asyncio.sleep(5)
+        after = generation_of(cast("Client", consumer))
+        await consumer.stop()
+        return before, after
+
+    assert run(main, 1) == (NO_GENERATION, 1)
+
+
 # --- where partitions begin ---------------------------------------------------------------------------------------------
 
 
@@ -227,6 +286,18 @@ def test_who_is_refused_for_all_asks_for_each() -> None:
             assert await asyncio.gather(*map(beginnings.at, P)) == [(0, "")] * 3
 
     requests = asked(lambda count: errors.UnknownError if count == 1 else None, during)
+    assert requests == [(0, 1, 2), (0,), (1,), (2,)]
+
+
+def test_who_is_refused_for_each_as_well_hears_of_it() -> None:
+    """Nobody waits for an answer that will not come."""
+
+    async def during(beginnings: Beginnings) -> None:
+        async with asyncio.timeout(60):
+            found = await asyncio.gather(*map(beginnings.at, P), return_exceptions=True)
+        assert [isinstance(each, errors.KafkaError) for each in found] == [True, True, False]
+
+    requests = asked(lambda count: errors.UnknownError if count < 4 else None, during)
     assert requests == [(0, 1, 2), (0,), (1,), (2,)]
 
 
