@@ -140,6 +140,7 @@ def instead(code: int, where: Callable[[Body], bool] | None = None) -> Callable[
 FAULTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "the request is lost": instead(TOO_LATE),
     "the reply is lost": lambda n: Rule(None, Action.AMEND, skip=n - 1, times=1, reply=command_error(TOO_LATE)),
+    "two replies are lost": lambda n: Rule(None, Action.AMEND, skip=n - 1, times=2, reply=command_error(TOO_LATE)),
     "refused": instead(NOT_AUTHORISED, is_of_documents),
     "not applied": instead(CONFLICT),
     "nobody knows": instead(UNHEARD_OF),
@@ -147,7 +148,7 @@ FAULTS: Final[Mapping[str, Callable[[int], Rule]]] = {
         None, Action.AMEND, is_write, skip=n - 1, times=1, reply=write_concern_error(NO_MAJORITY)
     ),
 }
-"""What becomes of the n-th command; each class of errors is among it (`tidegate_adapters.mongo_codes`)."""
+"""What becomes of the n-th command, or of two from there on; each class of errors is among it (`mongo_codes`)."""
 CUTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "the request is cut": lambda n: Rule(None, Action.CUT_REQUEST, skip=n - 1, times=1),
     "the reply is cut": lambda n: Rule(None, Action.CUT_REPLY, skip=n - 1, times=1),
