@@ -252,7 +252,7 @@ def in_bulk(*codes: int, matched: int = 0, concern: int | None = None) -> BulkWr
         (in_bulk(14, 112), Ambiguous, Ambiguous, Ambiguous),
         (in_bulk(14, matched=1), Ambiguous, Ambiguous, Ambiguous),
         (in_bulk(14, matched=1, concern=64), Ambiguous, Ambiguous, Ambiguous),
-        (in_bulk(matched=2, concern=64), NotDurable, NotDurable, NotDurable),
+        *((in_bulk(matched=matched, concern=64), NotDurable, NotDurable, NotDurable) for matched in (0, 2)),
     ],
     ids=str,
 )
