@@ -23,10 +23,11 @@ from tests.length import RESILIENCE_FAILOVERS, RESILIENCE_STEP
 
 from tidegate.model.effects import NotApplied, Refused
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.instants import MILLISECOND, SECOND, WALL, Instant
 from tidegate.retries.backoff import Cron, Fixed, Policy
 from tidegate.retries.budget import Budget
 from tidegate.sinks.circuit_breaker import CircuitBreaker
+from tidegate_adapters import resilience
 from tidegate_adapters.black_pipe import Action, BlackPipe, Link, Rule, command_error, write_concern_error
 from tidegate_adapters.mongo_attempts import Attempts
 from tidegate_adapters.resilience import AsyncKit, Done, Kit, NotDone, Rules, Sent, Unknown
@@ -343,6 +344,32 @@ def test_a_budget_that_is_used_up_ends_retries_and_not_first_attempts(
 
     assert kit.insert("things", {}) == Done(None, 2)
 
+    pipe.obey(CONFLICT)
+    assert isinstance(kit.insert("things", {}), NotDone)
+    pipe.obey()
+    for _ in range(2):
+        assert isinstance(kit.insert("things", {"_id": ["not an id"]}), NotDone)  # a refusal is an answer
+    pipe.obey(attrs.evolve(CONFLICT, times=1))
+
+    assert kit.insert("things", {}) == Done(None, 2)
+
+
+def test_a_probe_in_vain_keeps_the_circuit_open(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is under way when it is sent waits for what becomes of it."""
+    now = Instant(0, WALL)
+    monkeypatch.setattr(resilience, "_now", lambda: now)
+    kit = Kit(client, database, attrs.evolve(PATIENT, breaker=CircuitBreaker(threshold=3, cooldown=SECOND)))
+    pipe.obey(CONFLICT)
+    sent = []
+    for seconds in (0, 0, 1, 1, 2):
+        now = Instant(seconds * SECOND, WALL)
+        assert isinstance(kit.insert("things", {"_id": 1}), NotDone)
+        sent.append(pipe.count("insert", Action.ANSWER))
+
+    assert sent == [3, 3, 4, 4, 5]
+
 
 def test_a_circuit_that_is_open_costs_no_attempt_and_closes_again(
     pipe: BlackPipe, client: MongoClient[Raw], database: str
@@ -462,6 +489,21 @@ def test_another_s_content_after_a_lost_reply_is_not_said_to_be_another_s(
 
         assert direct[database]["things"].find_one() == {"_id": 1, "n": 1, "seen": True}
     assert isinstance(sent, Unknown)
+
+
+def test_what_is_noted_and_then_refused_is_not_said_to_be_undone(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str
+) -> None:
+    """A sweep counts it."""
+    kit = Kit(client, database, PATIENT)
+    assert isinstance(kit.count("counters", "c", "one"), Done)
+    pipe.obey(Rule("update", Action.ANSWER, reply=command_error(13), skip=1))
+    assert isinstance(kit.count("counters", "c", "two"), Unknown)
+    pipe.obey()
+    for _ in range(3):
+        assert isinstance(kit.sweep("counters", "c"), Done)
+
+    assert kit.counted("counters", "c") == Done(2, 1)
 
 
 def test_many_threads_count_and_each_increment_counts_once(
