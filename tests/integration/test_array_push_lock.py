@@ -142,7 +142,8 @@ def test_a_block_that_checks_hears_that_its_time_is_over(client: MongoClient[Raw
         pytest.raises(LockLost, match="the lock of 'x' is lost"),
         array_push_lock(store, RECORDS, "x", **SHORT) as held,
     ):
-        while True:
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
             assert other.claims == [held.claim]
             held.check()
             time.sleep(0.01)
@@ -206,6 +207,7 @@ def test_a_block_of_an_event_loop_is_cancelled_in_time(mongodb: str, database: s
             async with array_push_lock_async(store, RECORDS, "x", **SHORT) as held:
                 try:
                     await asyncio.sleep(30)
+                    raise AssertionError("it was not cancelled")
                 except asyncio.CancelledError:
                     assert other.claims == [held.claim]
                     raise
