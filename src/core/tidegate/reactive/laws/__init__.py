@@ -5,6 +5,7 @@ from tidegate.reactive.laws import (
     debounce,
     evolution,
     orphans,
+    plan_queries,
     pool,
     reactive_task,
     reconciliation,
@@ -13,5 +14,6 @@ from tidegate.reactive.laws import (
 )
 
 __all__ = [
-    "change_stream", "debounce", "evolution", "orphans", "pool", "reactive_task", "reconciliation", "snapshot", "tasks",
+    "change_stream", "debounce", "evolution", "orphans", "plan_queries", "pool", "reactive_task", "reconciliation", "snapshot",
+    "tasks",
 ]  # fmt: skip
