@@ -70,6 +70,7 @@ bench: .venv/test.stamp
 	$(BIN)/python benchmarks/metadata.py
 	$(BIN)/python -m benchmarks.kafka_runs
 	$(BIN)/python -m benchmarks.mongo --json .tidegate/bench/mongo.json
+	$(BIN)/python -m benchmarks.planning --json .tidegate/bench/planning.json
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json
 

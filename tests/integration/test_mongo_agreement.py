@@ -41,6 +41,7 @@ from tidegate.model.documents import (
     Filter,
     Ge,
     Gt,
+    HasOther,
     In,
     Le,
     Lt,
@@ -415,6 +416,7 @@ FILTERS: Final[tuple[Filter, ...]] = (
     *(Not(kind(A, value)) for kind in (Lt[Any], Le[Any], Gt[Any], Ge[Any]) for value in LIMITS),
     *(Not(Eq(A, value)) for value in (None, 1, (1,), obj(Sgt=0))),
     Not(OlderThan(A, HOUR)),
+    *(HasOther(fields) for fields in ((), (A,), (B,), (B, A))),
     Not(Not(Contains(A, 1))),
     Not(AnyOf((Eq(A, None), AllOf((Exists(A), Lt(A, 1)))))),
     *(OlderThan(A, age) for age in (0, 1, -1, 999, HOUR, -HOUR, 10_000 * YEAR, -10_000 * YEAR)),
@@ -593,7 +595,7 @@ NEARLY_EQ: Final[tuple[Filter, ...]] = (
 
 
 def is_of_no_age(where: Filter) -> bool:
-    return not any(isinstance(part, OlderThan) for part in parts_of(where))
+    return not any(isinstance(part, (OlderThan, HasOther)) for part in parts_of(where))
 
 
 def test_every_upsert_makes_the_same_of_every_edge(collection: Collection[dict[str, Any]]) -> None:

@@ -29,6 +29,7 @@ from tidegate.retries.budget import Budget
 from tidegate.sinks.circuit_breaker import CircuitBreaker
 from tidegate_adapters import resilience
 from tidegate_adapters.black_pipe import Action, BlackPipe, Link, Rule, command_error, write_concern_error
+from tidegate_adapters.mongo import connect, connect_async
 from tidegate_adapters.mongo_attempts import Attempts
 from tidegate_adapters.resilience import AsyncKit, Done, Kit, NotDone, Rules, Sent, Unknown
 
@@ -640,3 +641,31 @@ def test_a_document_that_is_no_counter_is_misuse(mongod: MongoServer, database: 
         mongo[database]["counters"].insert_one({"_id": "visits", "n": 7})
         with pytest.raises(Misuse, match="counter"):
             _ = Kit(mongo, database).count("counters", "visits", "t")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_sweep_of_all_finds_what_is_left_behind(mongodb: str, database: str, is_async: bool) -> None:
+    """By one request for the counters in which something is, and of no others; what is no counter is passed by."""
+    with MongoClient[dict[str, Any]](mongodb) as plain:
+        counters = plain[database].counters
+        counters.insert_many([{"_id": f"idle {n}", "count": n, "round": 1} for n in range(50)])
+        counters.insert_many([{"_id": 7, "other": 1}, {"_id": "a text", "count": "many", "round": 1, "more": 1}])
+        for n in range(3):
+            counters.insert_one({"_id": f"left {n}", "count": 0, "round": 1, f"token t{n}": 1})
+        found: list[Any] = []
+
+        async def swept() -> list[Any]:
+            async with await connect_async(mongodb) as client:
+                kit = AsyncKit(client, database)
+                return [await kit.sweep("counters") for _ in range(3)]
+
+        if is_async:
+            found = in_loop(swept())
+        else:
+            with connect(mongodb) as client:
+                found = [Kit(client, database).sweep("counters") for _ in range(3)]
+        assert found == [Done(None)] * 3
+        left = [*counters.find({"_id": {"$regex": "^left"}}, sort=[("_id", 1)])]
+        assert [(each["count"], {*each}) for each in left] == [(1, {"_id", "count", "round"})] * 3
+        assert counters.count_documents({"round": 1, "_id": {"$regex": "^idle"}}) == 50
+        assert counters.find_one({"_id": "a text"}) == {"_id": "a text", "count": "many", "round": 1, "more": 1}

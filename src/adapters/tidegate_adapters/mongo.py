@@ -67,6 +67,7 @@ from tidegate.model.documents import (
     Filter,
     Ge,
     Gt,
+    HasOther,
     In,
     Le,
     Lt,
@@ -599,6 +600,10 @@ def condition(term: Filter) -> dict[str, Any]:
             return condition(Not(In(field, values)))
         case Exists(field):
             return {field.name: {"$exists": True}}
+        case HasOther(fields):
+            names = {"$map": {"input": {"$objectToArray": "$$ROOT"}, "in": "$$this.k"}}
+            known = {"$literal": [ID.name, *(field.name for field in fields)]}
+            return {"$expr": {"$ne": [{"$setDifference": [names, known]}, []]}}
         case Contains(field, value):
             return {field.name: {"$elemMatch": {"$eq": encoded(value)}}}
         case OlderThan(field, age):

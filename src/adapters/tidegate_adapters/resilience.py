@@ -44,7 +44,7 @@ from typing import Any, Final, Generic, TypeVar, final, get_args
 import attrs
 
 from tidegate.counters.counter import Counted, Full, counter_of, new_counter, token_field
-from tidegate.counters.increments import increment, sweep
+from tidegate.counters.increments import increment, sweep, sweep_all
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.errors import MissingExtra, Misuse
@@ -362,16 +362,17 @@ def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
     return _Order(collection, counted, {}, ended)
 
 
-def _sweep(collection: str, key: str) -> _Order[None]:
+def _sweep(collection: str, key: str | None) -> _Order[None]:
     check_collection(collection)
-    check_name(key, "a counter")
+    if key is not None:
+        check_name(key, "a counter")
 
     def ended(result: object, bounds: _Bounds) -> Sent[None]:
         if isinstance(result, Failure):
             return NotDone(result)
         return NotDone(Ambiguous("not all is swept")) if bounds.has_failed else Done(None)
 
-    return _Order(collection, lambda: sweep(collection, key), {}, ended)
+    return _Order(collection, lambda: sweep_all(collection) if key is None else sweep(collection, key), {}, ended)
 
 
 def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
@@ -495,8 +496,12 @@ class Kit:
         """Read a counter: how many are counted by now; 0 where there is none."""
         return _read(self._carry_out(_counted(self._rules, collection, key)))
 
-    def sweep(self, collection: str, key: str) -> Done[None] | NotDone:
+    def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
         """Count what callers have left behind, at any time; three sweeps at rest leave nothing but the count.
+
+        Args:
+            collection: Where the counters are.
+            key: The counter's id; None for each in which something is left, which the server finds.
 
         Returns:
             `Done`, or `NotDone` if some of it is left for the next sweep.
@@ -565,7 +570,7 @@ class AsyncKit:
         """As `Kit.counted`."""
         return _read(await self._carry_out(_counted(self._rules, collection, key)))
 
-    async def sweep(self, collection: str, key: str) -> Done[None] | NotDone:
+    async def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
         """As `Kit.sweep`."""
         return _read(await self._carry_out(_sweep(collection, key)))
 

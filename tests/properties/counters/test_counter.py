@@ -32,11 +32,15 @@ from tidegate.counters.counter import (
     token_field,
     updates,
 )
+from tidegate.counters.increments import SWEPT_AT_ONCE, sweep_all
 from tidegate.counters.strategies import counters, increments, sweeps, tokens
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Put, Remove, matches, updated
+from tidegate.model.effects import Effect, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.model.operations import UpdateOne, update_one
+from tidegate.model.operations import FindAll, UpdateOne, update_one
+from tidegate.sim.world import World as Cells
+from tidegate.sim.world import contents, perform, world_with
 
 ALL, KEY = "counters", "today"
 
@@ -591,3 +595,35 @@ def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
     """Wrong types, numbers out of range, names that no field can have, records of something else."""
     with pytest.raises(Misuse):
         build()
+
+
+def carried_out(program: Program[None], world: Cells) -> tuple[Cells, list[Effect[object]]]:
+    """The world after the program, and what it has asked."""
+    asked: list[Effect[object]] = []
+    reply: object = None
+    while True:
+        try:
+            asked.append(program.send(reply))
+        except StopIteration:
+            return world, asked
+        ((world, reply),) = perform(asked[-1], world, "sweeper")
+
+
+def test_a_sweep_of_all_goes_over_what_is_left() -> None:
+    """Page by page, past what is no counter; and of no other record anything is asked."""
+    left = [
+        Document.of({"_id": f"c{n:03}", "count": 0, "round": 1, f"token t{n}": 1}) for n in range(SWEPT_AT_ONCE + 5)
+    ]
+    others = (
+        new_counter("idle"),
+        Document.of({"_id": 7, "more": 1}),
+        Document.of({"_id": "c", "count": "x", "more": 1}),
+    )
+    world: Cells = world_with({"counters": (*left, *others)})
+    for _ in range(3):
+        world, asked = carried_out(sweep_all("counters"), world)
+        assert {type(each) for each in asked} <= {FindAll, UpdateOne}
+    held = {doc.held(ID): doc for doc in contents(world, "counters")}
+    for doc in left:
+        assert held[doc[ID]] == Document.of({"_id": doc[ID], "count": 1, "round": held[doc[ID]][ROUND]})
+    assert all(held[doc.held(ID)] == doc for doc in others)

@@ -28,6 +28,8 @@ import attrs
 
 from tidegate.counters import counter
 from tidegate.counters.counter import (
+    COUNT,
+    ROUND,
     TOKENS_MAX,
     Counted,
     Counter,
@@ -41,16 +43,28 @@ from tidegate.counters.counter import (
     decide_sweep,
     updates,
 )
-from tidegate.model.documents import ID, Eq
+from tidegate.model.documents import ID, Document, Eq, Filter, HasOther, Value
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.errors import Misuse
-from tidegate.model.operations import UpdateOne, check_collection, find_one
+from tidegate.model.operations import UpdateOne, check_collection, find_all, find_one
 from tidegate.model.values import check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["ATTEMPTS", "IncrementOutcome", "IncrementParts", "Unsettled", "increment", "sweep", "swept"]
+__all__ = [
+    "ATTEMPTS",
+    "SWEPT_AT_ONCE",
+    "IncrementOutcome",
+    "IncrementParts",
+    "Unsettled",
+    "increment",
+    "sweep",
+    "sweep_all",
+    "swept",
+]
 
 ATTEMPTS: Final = 8
+SWEPT_AT_ONCE: Final = 100
+"""How many counters are asked for in one request."""
 
 
 @final
@@ -90,6 +104,10 @@ def swept(collection: str, key: str, found: Counter) -> tuple[UpdateOne, ...]:
     return updates(collection, key, decide_sweep(found))
 
 
+def _left_behind() -> Filter:
+    return HasOther((COUNT, ROUND))
+
+
 @final
 @attrs.frozen(kw_only=True)
 class IncrementParts:
@@ -100,6 +118,7 @@ class IncrementParts:
     second_step: Callable[[str, str, str, int], UpdateOne] = counter.second_step
     send: Callable[[UpdateOne, int | None, Pauses], Program[bool]] = _send
     swept: Callable[[str, str, Counter], tuple[UpdateOne, ...]] = swept
+    left_behind: Callable[[], Filter] = _left_behind
 
 
 _RIGHT: Final = IncrementParts()
@@ -190,9 +209,49 @@ async def sweep(collection: str, key: str, parts: IncrementParts = _RIGHT) -> No
         record = await find_one(collection, Eq(ID, key))
     except (Ambiguous, NotApplied):
         return
-    if record is None:
-        return
-    for update in parts.swept(collection, key, counter_of(record)):
+    if record is not None:
+        await _sweep(parts.swept(collection, key, counter_of(record)))
+
+
+async def sweep_all(collection: str, parts: IncrementParts = _RIGHT) -> None:
+    """The same for each counter of a collection in which something is left; the others are passed by where they are.
+
+    What is no counter is left as it is.
+
+    Args:
+        collection: Where the counters are.
+        parts: The steps that it is made of.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+        Refused: The store said no, definitely.
+    """
+    check_collection(collection)
+    check_type(parts, IncrementParts, "the parts of an increment")
+    after: tuple[Value, ...] = ()
+    while True:
+        try:
+            found = await find_all(collection, parts.left_behind(), limit=SWEPT_AT_ONCE, after=after)
+        except (Ambiguous, NotApplied):
+            return
+        for record in found:
+            await _sweep(_found_to_sweep(collection, record, parts))
+        if len(found) < SWEPT_AT_ONCE:
+            return
+        after = (found[-1][ID],)
+
+
+def _found_to_sweep(collection: str, record: Document, parts: IncrementParts) -> tuple[UpdateOne, ...]:
+    key = record.held(ID)
+    try:
+        return parts.swept(collection, key, counter_of(record)) if isinstance(key, str) else ()
+    except Misuse:
+        return ()
+
+
+async def _sweep(updates: tuple[UpdateOne, ...]) -> None:
+    """As far as the store answers."""
+    for update in updates:
         try:
             await update
         except (Ambiguous, NotApplied, NotDurable):

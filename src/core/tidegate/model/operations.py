@@ -54,6 +54,7 @@ from tidegate.model.documents import (
     Filter,
     Ge,
     Gt,
+    HasOther,
     Le,
     Lt,
     OlderThan,
@@ -194,10 +195,10 @@ def _check_described(where: Filter) -> None:
             why="it does not say which id a new document gets, so MongoDB would make one up, another in each run",
             todo="ask for the id: AllOf((Eq(ID, ...), ...))",
         )
-    if any(isinstance(part, OlderThan) for part in parts_of(where)):
+    if any(isinstance(part, (OlderThan, HasOther)) for part in parts_of(where)):
         raise Misuse(
-            "an upsert by an age",
-            why="MongoDB judges no age by its own clock in an upsert ($expr)",
+            "an upsert by an age, or by what else there is",
+            why="MongoDB judges neither in an upsert ($expr)",
             todo="insert_one first, and where that is refused as a duplicate, update_one",
         )
     if len({each.field for each in asked}) != len(asked):

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from tidegate.counters import laws
 from tidegate.counters.counter import Counted, Counter, Full, counter_of, new_counter
-from tidegate.counters.increments import IncrementOutcome, IncrementParts, increment, sweep
+from tidegate.counters.increments import IncrementOutcome, IncrementParts, increment, sweep, sweep_all
 from tidegate.model.documents import Document
 from tidegate.model.effects import Program
 from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
@@ -24,7 +24,7 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, document, perform, world_with
 
 __all__ = [
-    "COUNTERS", "FAILOVERS", "KEY", "NOTHING_LEFT", "ONCE", "RIGHT", "SCENARIOS", "STAYS", "TRUTH", "counting",
+    "COUNTERS", "FAILOVERS", "KEY", "NOTHING_LEFT", "ONCE", "RIGHT", "SCENARIOS", "STAYS", "TRUTH", "all_of_them", "counting",
 ]  # fmt: skip
 
 COUNTERS: Final = "counters"
@@ -103,13 +103,24 @@ def is_swept(tokens: tuple[str, ...]) -> Law:
     )
 
 
-async def clean(parts: IncrementParts, early: int) -> None:
+Sweeps: TypeAlias = Callable[[IncrementParts], Program[None]]
+
+
+async def one(parts: IncrementParts) -> None:
+    await sweep(COUNTERS, KEY, parts)
+
+
+async def all_of_them(parts: IncrementParts) -> None:
+    await sweep_all(COUNTERS, parts)
+
+
+async def clean(parts: IncrementParts, early: int, sweeps: Sweeps = one) -> None:
     """Sweep at any time, and three times when all is quiet."""
     for _ in range(early):
-        await sweep(COUNTERS, KEY, parts)
+        await sweeps(parts)
     await QUIET
     for _ in range(3):
-        await sweep(COUNTERS, KEY, parts)
+        await sweeps(parts)
 
 
 def counting(
@@ -119,6 +130,7 @@ def counting(
     summary: str = "two owners and a sweep: each increment is counted once, whatever the network does",
     owners: int = 2,
     early: int = 2,
+    sweeps: Sweeps = one,
     budget: int = 1,
     faults: Faults = FAULTS,
 ) -> Scenario:
@@ -130,6 +142,7 @@ def counting(
         summary: One line for people.
         owners: How many increment.
         early: How many sweeps there are while they do.
+        sweeps: What a sweep goes over: this counter, or whichever has something left.
         budget: How many faults may strike.
         faults: Which may strike owners.
     """
@@ -142,7 +155,7 @@ def counting(
         world=world_with({COUNTERS: (new_counter(KEY),)}),
         actors=(
             *working,
-            Process("sweep", factory(clean, parts, early), meaning=when_quiet(working, means)),
+            Process("sweep", factory(clean, parts, early, sweeps), meaning=when_quiet(working, means)),
             Network(means),
             Failover(),
         ),
@@ -159,6 +172,16 @@ def counting(
 
 SCENARIOS: Final = (
     Shipped("counter", counting, thorough=partial(counting, budget=2), large=partial(counting, owners=3, budget=4)),
+    Shipped(
+        "counter.found",
+        partial(
+            counting,
+            summary="a sweep asks the store in which counters something is left, and goes over no others",
+            sweeps=all_of_them,
+        ),
+        thorough=partial(counting, sweeps=all_of_them, budget=2),
+        large=partial(counting, owners=3, sweeps=all_of_them, budget=4),
+    ),
     Shipped(
         "counter.failover",
         partial(

@@ -23,8 +23,17 @@ from tidegate.counters.counter import (
     updates,
 )
 from tidegate.counters.increments import IncrementOutcome, IncrementParts, increment, swept
-from tidegate.counters.scenarios.counter import FAILOVERS, NOTHING_LEFT, ONCE, RIGHT, STAYS, TRUTH, counting
-from tidegate.model.documents import ID, Add, AllOf, Eq, Put, Remove
+from tidegate.counters.scenarios.counter import (
+    FAILOVERS,
+    NOTHING_LEFT,
+    ONCE,
+    RIGHT,
+    STAYS,
+    TRUTH,
+    all_of_them,
+    counting,
+)
+from tidegate.model.documents import ID, Add, AllOf, Eq, Filter, Gt, Put, Remove
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.operations import UpdateOne, update_one
 from tidegate.sim.shipping import Specimen
@@ -135,13 +144,21 @@ def planted(
     early: int = 2,
     alone: bool = False,
     failover: bool = False,
+    finds: bool = False,
 ) -> Specimen:
     """The scenario of the counter, with the bug in its place."""
     make = partial(counting, parts, program, summary=(bug.__doc__ or "").partition("\n")[0], early=early)
     if failover:
         make = partial(make, budget=2, faults=FAILOVERS)
-    of = "counter.failover" if failover else "counter"
+    if finds:
+        make = partial(make, sweeps=all_of_them, owners=1)
+    of = "counter.failover" if failover else "counter.found" if finds else "counter"
     return Specimen(f"counter.{name}", make, law, source, of=of, alone=alone)
+
+
+def sweep_finds_what_has_counted() -> Filter:
+    """A sweep asks for counters that have counted something: an increment that was noted first of all stays noted for ever."""
+    return Gt(COUNT, 0)
 
 
 SPECIMENS: Final = (
@@ -236,5 +253,13 @@ SPECIMENS: Final = (
         NOTHING_LEFT,
         "Planted: an owner that crashed between its two steps does not come back.",
         parts=attrs.evolve(RIGHT, swept=sweep_counts_nothing),
+    ),
+    planted(
+        "sweep_finds_what_has_counted",
+        sweep_finds_what_has_counted,
+        NOTHING_LEFT,
+        "Planted: whether something is left behind does not show in the count.",
+        parts=attrs.evolve(RIGHT, left_behind=sweep_finds_what_has_counted),
+        finds=True,
     ),
 )

@@ -56,6 +56,7 @@ from tidegate.model.documents.filters import (
     Filter,
     Ge,
     Gt,
+    HasOther,
     In,
     Le,
     Lt,
@@ -100,7 +101,7 @@ from tidegate.model.documents.value import (
 __all__ = [
     "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "SIZE_MAX", "UPDATES", "Add", "AddToSet", "AllOf",
     "AnyOf", "Ascending", "Clock", "Contains", "Descending", "Document", "Eq", "Exists", "Field", "Fields", "Filter",
-    "Foreign", "Ge", "Gt", "In", "Le", "Lt", "Ne", "Not", "NotIn", "OlderThan", "Pull", "Push", "Put", "PutServerTime",
+    "Foreign", "Ge", "Gt", "HasOther", "In", "Le", "Lt", "Ne", "Not", "NotIn", "OlderThan", "Pull", "Push", "Put", "PutServerTime",
     "Remove", "Sort", "Update", "V", "Value", "checked", "cursor", "equal", "equalities", "exactly", "fields_of", "frozen",
     "has_lone_surrogate", "in_order", "matches", "numeric", "one_line", "parts_of", "show", "size_of", "sort_key",
     "sort_key_of", "total", "updated",

@@ -13,13 +13,13 @@ import attrs
 from tidegate.model.documents.bson import is_number, is_regex, numeric
 from tidegate.model.documents.comparison import equal
 from tidegate.model.documents.printing import show
-from tidegate.model.documents.value import INT64, Document, Field, V, check_held
+from tidegate.model.documents.value import ID, INT64, Document, Field, Fields, V, check_held
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 
 __all__ = [
-    "FILTERS", "AllOf", "AnyOf", "Clock", "Contains", "Eq", "Exists", "Filter", "Ge", "Gt", "In", "Le", "Lt", "Ne", "Not",
+    "FILTERS", "AllOf", "AnyOf", "Clock", "Contains", "Eq", "Exists", "Filter", "Ge", "Gt", "HasOther", "In", "Le", "Lt", "Ne", "Not",
     "NotIn", "OlderThan", "equalities", "matches", "parts_of",
 ]  # fmt: skip
 
@@ -191,6 +191,24 @@ class Exists:
 
 @final
 @attrs.frozen
+class HasOther:
+    """The document has another field than these, and its id. No index serves it.
+
+    Attributes:
+        fields: Those that are known.
+    """
+
+    fields: Fields
+
+    def __attrs_post_init__(self) -> None:
+        check_tuple(self.fields, Field, "a field")
+
+    def __str__(self) -> str:
+        return f"has more than {', '.join(map(str, self.fields)) or ID}"
+
+
+@final
+@attrs.frozen
 class Contains(Generic[V]):
     """The field is an array that has the value."""
 
@@ -273,9 +291,9 @@ def _check_parts(parts: object) -> None:
 
 Filter: TypeAlias = (
     Eq[Any] | Ne[Any] | Lt[Any] | Le[Any] | Gt[Any] | Ge[Any] | In[Any] | NotIn[Any]
-    | Exists | Contains[Any] | OlderThan | AllOf | AnyOf | Not
+    | Exists | HasOther | Contains[Any] | OlderThan | AllOf | AnyOf | Not
 )  # fmt: skip
-FILTERS: Final = (Eq, Ne, Lt, Le, Gt, Ge, In, NotIn, Exists, Contains, OlderThan, AllOf, AnyOf, Not)
+FILTERS: Final = (Eq, Ne, Lt, Le, Gt, Ge, In, NotIn, Exists, HasOther, Contains, OlderThan, AllOf, AnyOf, Not)
 Clock: TypeAlias = Callable[[], Instant]
 
 
@@ -318,6 +336,8 @@ def _matches(term: Filter, doc: Document, now: Clock) -> bool:
             return not any(_equals(doc, field, value) for value in values)
         case Exists(field):
             return doc.has(field)
+        case HasOther(fields):
+            return not {ID.name, *(field.name for field in fields)}.issuperset([key for key, _ in doc.items])
         case Contains(field, value):
             held = doc.held(field)
             return isinstance(held, tuple) and any(equal(item, value) for item in held)

@@ -25,6 +25,7 @@ from tidegate.model.documents import (
     Foreign,
     Ge,
     Gt,
+    HasOther,
     In,
     Le,
     Lt,
@@ -92,6 +93,7 @@ def filters(value: SearchStrategy[Value] | None = None) -> SearchStrategy[Filter
             for kind in (In[Any], NotIn[Any])
         ),
         st.builds(Exists, field),
+        st.builds(HasOther, st.lists(_FIELDS, max_size=2).map(tuple)),
         st.builds(Contains[Any], field, against),
         st.builds(OlderThan, field, _AGES),
     )
@@ -206,7 +208,7 @@ def _describes_one(where: Filter) -> bool:
     """Does it say what an upsert inserts?"""
     asked = [each.field.name for each in equalities(where)]
     keys = [each for each in equalities(where) if each.field == ID and is_key(each.value)]
-    ages = any(isinstance(part, OlderThan) for part in parts_of(where))
+    ages = any(isinstance(part, (OlderThan, HasOther)) for part in parts_of(where))
     return bool(keys) and len(set(asked)) == len(asked) and not ages
 
 
