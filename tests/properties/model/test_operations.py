@@ -21,6 +21,7 @@ from tidegate.model.documents import (
     Field,
     Filter,
     Foreign,
+    HasOther,
     Not,
     OlderThan,
     Push,
@@ -180,7 +181,8 @@ def test_updates_touch_different_fields_and_never_the_id(
         (AnyOf((WHERE, WHERE)), "which id"),
         (Eq(Field[float]("_id"), 1.0), "which id"),
         (AllOf((WHERE, Eq(COUNT, 1), AllOf((Eq(COUNT, 1),)))), "a field twice"),
-        (AllOf((WHERE, Not(OlderThan(Field[Instant]("at"), 1)))), "no age"),
+        (AllOf((WHERE, Not(OlderThan(Field[Instant]("at"), 1)))), "by an age"),
+        (AllOf((WHERE, HasOther((COUNT,)))), "by what else there is"),
     ],
 )
 def test_an_upsert_says_what_it_inserts(where: Filter, why: str) -> None:
