@@ -27,11 +27,13 @@ from tidegate.payloads import scenarios as uploads
 from tidegate.payloads.upload_records import CONTENT
 from tidegate.payloads.uploads import Absent, Deleted, PayloadStore, Unanswered, delete
 from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
+from tidegate.reactive.reactive_task import PARTS
 from tidegate.reactive.reconciler import EPOCH, HISTORY, RECONCILED, Reconciler
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.scenarios import reactive_task as tasks
 from tidegate.reactive.scenarios.reactive_task import reactive_task
 from tidegate.reactive.stream_records import AFTER, reset_history, save, take_over
+from tidegate.reactive.task_documents import loaded
 from tidegate.retries import resending
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
@@ -45,6 +47,7 @@ from tidegate.services.service_runner import ServiceRunner
 from tidegate.sim.actors import Process, factory, when_quiet
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.planners import planning
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.world import contents, document, ids, journal, world_with
 from tidegate.triggers.conditions import OnCron, condition_id
@@ -54,7 +57,7 @@ from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 
 __all__ = [
-    "brief_election", "brief_service", "consumed", "crons", "deleted", "documents", "first_sight", "members", "reconciling", "resent",
+    "brief_election", "brief_service", "consumed", "crons", "deleted", "documents", "first_sight", "members", "planned", "reconciling", "resent",
     "stuck", "wrapped",
 ]  # fmt: skip
 
@@ -457,6 +460,59 @@ def reconciling() -> Scenario:
         world=world_with({STREAMS: (record,), ROWS: tuple(Document.of({"_id": key}) for key in STAYING)}),
         actors=(Process("first", factory(reconciles, 1), ANY), Process("second", factory(takes_over), ANY)),
         always={"what is reconciled was looked at": is_seen_whole},
+        eventually={"it is reconciled": is_reconciled},
+    )
+
+
+BILL: Final = tasks.bill(PARTS)
+GONE: Final = "gone"
+ORDERS: Final = tuple(Document.of({"_id": key, "total": number}) for number, key in enumerate(STAYING))
+BEFORE: Final = tuple(tasks.planned(BILL, doc) for doc in (*ORDERS[:2], Document.of({"_id": "d", "total": 99})))
+ORPHAN: Final = tasks.finished(tasks.planned(BILL, Document.of({"_id": GONE, "total": 1})))
+
+
+async def cleans_up() -> tuple[Value, ...]:
+    page = await BILL.find_orphaned((), 10)
+    return await BILL.clean_up(page.ids)
+
+
+async def plans(epoch: int) -> None:
+    """Reconcile, where the store says which documents differ."""
+    request = f"pass {epoch}"
+    task = TaskTrigger(tasks.NAME, "total")
+    reconciler = Reconciler(
+        "s", STREAMS, tasks.SOURCE, task, lambda keys: BILL.plan_pass(keys, request), cleans_up,
+        batch=2, pause=0, changed=BILL.find_changed,
+    )  # fmt: skip
+    await reconciler.run(ReconciliationRun(epoch, 1))
+
+
+async def plans_later() -> None:
+    await until_answered(lambda: waits(update_one(STREAMS, Eq(ID, "s"), Put(EPOCH, 2))))
+    await plans(2)
+
+
+def is_planned(state: State) -> bool:
+    """What is reconciled has a record that knows what it says; and nothing is left of what is gone."""
+    if not is_reconciled(state):
+        return True
+    records = {record[Field[str]("document")]: record for record in contents(state, tasks.RECORDS)}
+    known = {key: loaded(record).snapshot for key, record in records.items()}
+    return known == {doc[ID]: Document((("total", doc[tasks.TOTAL]),)) for doc in contents(state, tasks.SOURCE)}
+
+
+def planned() -> Scenario:
+    """Two reconcile a task under two epochs, and ask the store which documents they have to look at."""
+    record = Document(((ID.name, "s"), (EPOCH.name, 1), (HISTORY.name, 1)))
+    return Scenario(
+        name="planned",
+        summary="what is reconciled is planned",
+        world=world_with({STREAMS: (record,), tasks.SOURCE: ORDERS, tasks.RECORDS: (*BEFORE, ORPHAN)}),
+        actors=(
+            Process("first", factory(plans, 1), ANY, planning()),
+            Process("second", factory(plans_later), ANY, planning()),
+        ),
+        always={"what is reconciled is planned": is_planned},
         eventually={"it is reconciled": is_reconciled},
     )
 
