@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count, product
+from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
 import pytest
@@ -21,6 +22,7 @@ from tests.length import SEQUENCES, TRANSACTION_FAULTS_STEP
 
 from tidegate.model.documents import ID, Add, Document, Eq, Exists, Field, Fields, Put, Remove, exactly
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, Instant
 from tidegate.model.operations import (
     DeleteMany,
@@ -39,9 +41,11 @@ from tidegate.model.operations import (
     insert_one,
     update_one,
 )
+from tidegate.model.programs import insert_new
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.resending import Done, NotDone, Sent, Unknown
+from tidegate.sim.recording import Same, executed, read
 from tidegate.transactions import laws
 from tidegate.transactions.transacting import in_transaction
 from tidegate.transactions.transfers import Transfer, Transferred, account, transfer
@@ -52,6 +56,7 @@ from tidegate_adapters.driver import choosing, documents, local, local_async, ru
 from tidegate_adapters.embedded import Embedded, process_clock
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, make_unique
 from tidegate_adapters.mongo_attempts import Attempts
+from tidegate_adapters.recorder import Recorder
 
 A: Final = Field[Any]("a")
 KEYS: Final = ("x", "y", "z")
@@ -510,6 +515,76 @@ def test_sessions_are_bounded(bank: Bank, mongod: MongoServer, monkeypatch: pyte
         assert len(store.sessions) == 0
 
 
+def test_a_recorded_run_is_executed_again_with_what_the_driver_has_ended(tmp_path: Path) -> None:
+    """The abort that closes it is the driver's, and none of the program's."""
+    store = Embedded({"accounts": (account("a", 1),)})
+    with Recorder(tmp_path / "run.jsonl", "left_open") as recorder:
+        run(left_open(), recorder.recorded(choosing(documents(store), local())))
+    found = read(recorder.path.read_text())
+    assert [each.what.partition(" ")[0] for each in found.entries] == ["transaction", "abort"]
+    assert isinstance(executed(found, left_open(), {}), Same)
+
+
+# --- a session of the user's ----------------------------------------------------------------------------------------------
+
+
+async def enqueued(key: str) -> bool:
+    """A program that knows nothing of a transaction."""
+    is_new = await insert_new("entries", Document.of({"_id": key}))
+    return is_new and await update_one("accounts", Eq(ID, "a"), Add(A, 1)) == 1
+
+
+@pytest.mark.parametrize("is_committed", [False, True], ids=["aborted", "committed"])
+def test_operations_go_with_the_transaction_of_a_session_of_yours(
+    bank: Bank, mongod: MongoServer, *, is_committed: bool
+) -> None:
+    """Seen with what else it writes, or not at all; with and without an event loop."""
+
+    async def looped() -> None:
+        async with AsyncMongoClient[Any](mongod.uri) as client, client.start_session() as session:
+            await session.start_transaction()
+            await client[bank.name]["entries"].insert_one({"_id": "theirs, too"}, session=session)
+            store = AsyncMongo(client, bank.name, session=session)
+            assert await run_async(enqueued("ours, too"), choosing(documents(store)))
+            await (session.commit_transaction() if is_committed else session.abort_transaction())
+
+    with MongoClient[Any](mongod.uri) as client, client.start_session() as session:
+        session.start_transaction()
+        client[bank.name]["entries"].insert_one({"_id": "theirs"}, session=session)
+        assert run(enqueued("ours"), choosing(documents(Mongo(client, bank.name, session=session))))
+        assert bank.moved() == 0
+        (session.commit_transaction if is_committed else session.abort_transaction)()
+    in_loop(looped())
+    assert bank.moved() == (4 if is_committed else 0)
+
+
+def test_a_failure_in_a_session_of_yours_is_the_end_of_its_transaction(bank: Bank, mongod: MongoServer) -> None:
+    """A write conflict is not applied; without a transaction the session is one like any other."""
+    change = update_one("accounts", Eq(ID, "a"), Add(A, 1))
+    with MongoClient[Any](mongod.uri) as client, client.start_session() as session:
+        store = Mongo(client, bank.name, session=session)
+        assert store(change) == 1
+        session.start_transaction()
+        assert store(find_one("accounts", Eq(ID, "b"))) is not None
+        assert Mongo(client, bank.name)(change) == 1
+        for _ in range(2):
+            assert isinstance(store(change), NotApplied)
+        session.abort_transaction()
+        assert store(change) == 1
+
+
+def test_what_is_no_session_is_misuse(bank: Bank, mongod: MongoServer) -> None:
+    """One of the other kind, indexes to be made in it, and a transaction in it."""
+    with MongoClient[Any](mongod.uri) as client, client.start_session() as session:
+        with pytest.raises(Misuse, match="a str where a ClientSession belongs"):
+            Mongo(client, bank.name, session="session")  # type: ignore[arg-type]
+        with pytest.raises(Misuse, match="indexes to be made"):
+            Mongo(client, bank.name, {"accounts": ((A,),)}, session=session)
+        store = Mongo(client, bank.name, session=session)
+        with pytest.raises(Misuse, match="a CommitTransaction in a session of yours"):
+            store(CommitTransaction(T))
+
+
 # --- the embedded store alone -------------------------------------------------------------------------------------------
 
 
@@ -546,6 +621,8 @@ def test_sessions_can_be_used_again_in_the_embedded_store() -> None:
         assert run(transfer("accounts", "entries", asked, "same"), handle) == Done(Transferred.MOVED, 1)
     assert store.contents("accounts") == (account("a", 2), account("b", 8))
     assert run(find_all_of("entries"), handle) == 3
+    run(left_open(), handle)
+    assert store(update_one("accounts", Eq(ID, "a"), Add(A, 1))) == 1
 
 
 async def find_all_of(collection: str) -> int:

@@ -112,14 +112,23 @@ try:
     import pymongo
     from pymongo import AsyncMongoClient, MongoClient, ReadPreference, ReturnDocument, WriteConcern
     from pymongo import UpdateOne as RawUpdate
+    from pymongo.asynchronous.client_session import AsyncClientSession
     from pymongo.client_options import ClientOptions
+    from pymongo.client_session import ClientSession
     from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
     from pymongo.read_concern import ReadConcern
 
     from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
     from tidegate_adapters.mongo_codes import meaning
-    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_many
+    from tidegate_adapters.mongo_errors import (
+        DRIVER_ERRORS,
+        Before,
+        DriverError,
+        failure,
+        failure_of_many,
+        failure_of_statement,
+    )
     from tidegate_adapters.mongo_orders import behind, ordered
     from tidegate_adapters.mongo_planning import page_of, pipeline
     from tidegate_adapters.mongo_transactions import Carry, Sessions, carried_out, carried_out_async
@@ -155,9 +164,12 @@ class Mongo:
         unique: The unique indexes of each collection. They are made when something is first asked of the collection; any
             number of threads and processes may, at any time. What is asked has not been sent where that has failed.
         indexes: The other indexes of each collection, likewise.
+        session: One of yours, in whose transaction the operations are carried out, if it has begun one; you commit it, or
+            abort it. After a failure of an operation it is over. The indexes are to be there, and what planners ask, and
+            the time, is asked beside it.
 
     Raises:
-        Misuse: It is no client of this kind, it does not ask for acknowledgements (`w=0`), or the database cannot have
+        Misuse: It is no client or session of this kind, it does not ask for acknowledgements (`w=0`), or the database cannot have
             that name.
     """
 
@@ -167,8 +179,11 @@ class Mongo:
         database: str,
         unique: Unique = NO_INDEXES,
         indexes: Indexes = NO_INDEXES,
+        *,
+        session: ClientSession | None = None,
     ) -> None:
         self._handles = _Handles(_opened(client, database, MongoClient))
+        self._within = _within(session, ClientSession, unique, indexes)
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), Lock()
         self._before = _before(client)
@@ -182,7 +197,7 @@ class Mongo:
         """
         if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
             return self._transacted(effect)
-        asked = _request(effect)
+        asked = _request(effect, self._within)
         if self._unmade and (missing := self._indexed(effect)) is not None:
             return missing
         requests: Requests | None = None if isinstance(effect, _READS) else []
@@ -193,13 +208,14 @@ class Mongo:
                 self._is_replicated = True
             answer = asked.send(self._handles)
         except DRIVER_ERRORS as error:
-            return _failed(error, effect, self._before(requests, error))
+            return _failed(error, effect, self._before(requests, error), self._within)
         finally:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
 
     def _transacted(self, effect: Transactional) -> object:
         """The same of what is asked of a transaction."""
+        _check_alone(self._within, effect)
         if not isinstance(effect, InTransaction):
             return carried_out(self.sessions.ended(effect))
         operation = cast("Operation", effect.operation)
@@ -233,8 +249,11 @@ class AsyncMongo:
         database: str,
         unique: Unique = NO_INDEXES,
         indexes: Indexes = NO_INDEXES,
+        *,
+        session: AsyncClientSession | None = None,
     ) -> None:
         self._handles = _Handles(_opened(client, database, AsyncMongoClient))
+        self._within = _within(session, AsyncClientSession, unique, indexes)
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), asyncio.Lock()
         self._before = _before(client)
@@ -243,7 +262,7 @@ class AsyncMongo:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
         if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
             return await self._transacted(effect)
-        asked = _request(effect)
+        asked = _request(effect, self._within)
         if self._unmade and (missing := await self._indexed(effect)) is not None:
             return missing
         requests: Requests | None = None if isinstance(effect, _READS) else []
@@ -254,12 +273,13 @@ class AsyncMongo:
                 self._is_replicated = True
             answer = await asked.send(self._handles)
         except DRIVER_ERRORS as error:
-            return _failed(error, effect, self._before(requests, error))
+            return _failed(error, effect, self._before(requests, error), self._within)
         finally:
             REQUESTS.reset(earlier)
         return _replied(asked.reply(answer), effect, self._before(requests, None))
 
     async def _transacted(self, effect: Transactional) -> object:
+        _check_alone(self._within, effect)
         if not isinstance(effect, InTransaction):
             return await carried_out_async(self.sessions.ended(effect))
         operation = cast("Operation", effect.operation)
@@ -285,6 +305,24 @@ class AsyncMongo:
 _READS: Final = (FindOne, FindAll, StoreTime, FindChanged, FindOrphaned)
 
 
+def _within(session: object, kind: type[object], unique: Unique, indexes: Indexes) -> dict[str, Any]:
+    """What each call of the driver is given besides, for a session of the user's."""
+    if session is None:
+        return {}
+    if not isinstance(session, kind):
+        raise Misuse(
+            f"a {type(session).__name__} where a {kind.__name__} belongs",
+            todo="pass what start_session() of the client returns",
+        )
+    if unique or indexes:
+        raise Misuse(
+            "indexes to be made in a session of yours",
+            why="to make one waits for the transactions on its collection, yours included",
+            todo="make them before, with make_unique or a store without a session",
+        )
+    return {"session": session}
+
+
 def _before(
     client: MongoClient[Any] | AsyncMongoClient[Any],
 ) -> Callable[[Requests | None, DriverError | None], Before]:
@@ -298,7 +336,9 @@ def _before(
 _MANY: Final = (UpdateMany, DeleteMany, BulkUpdate)
 
 
-def _failed(error: DriverError, effect: Asked, known: Before) -> Failure:
+def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[str, Any]) -> Failure:
+    if within and within["session"].in_transaction:
+        return failure_of_statement(error)
     if isinstance(effect, (FindChanged, FindOrphaned)) and isinstance(error, OperationFailure):
         code = error.code
         if code is not None and meaning(code, ()) is None:  # an expression fails, and has a code of its own
@@ -462,7 +502,7 @@ def _find_and_modify(where: dict[str, Any], updates: tuple[Update, ...], **optio
     return lambda held: call(held.with_options(codec_options=_FIND_AND_MODIFY))
 
 
-def _request(effect: Asked) -> _Request:
+def _request(effect: Asked, within: Mapping[str, Any]) -> _Request:
     """The call that carries the effect out, and the reply that it makes."""
     if isinstance(effect, StoreTime):
         return _Request(
@@ -477,8 +517,17 @@ def _request(effect: Asked) -> _Request:
         }
         ask = methodcaller("command", query, codec_options=CODEC)
         return _Request(lambda handles: ask(handles.database), page_of)
-    call, reply = _on_collection(effect)
+    call, reply = _on_collection(effect, **within)
     return _Request(lambda handles: call(handles[effect.collection]), reply)
+
+
+def _check_alone(within: Mapping[str, Any], effect: Transactional) -> None:
+    if within:
+        raise Misuse(
+            f"a {type(effect).__name__} in a session of yours",
+            why="whose transaction is begun and ended by you",
+            todo="use a store without a session, or await the operations themselves",
+        )
 
 
 def _carrying(operation: Operation, handles: _Handles) -> Carry:

@@ -39,11 +39,12 @@ from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json
 from tidegate.model.reducer import Step
+from tidegate.model.transactions import AbortTransaction
 from tidegate.sim.automaton import Asking, ProcessStatus, resume
 from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.tagged import Classes, FieldPath, Hide, matches, named_classes, nothing_hidden, tagged, untagged
-from tidegate.sim.type_names import upgraded
+from tidegate.sim.type_names import name_of, upgraded
 
 __all__ = [
     "NOTHING_MORE", "Entry", "Executed", "Other", "Recording", "RecordingKind", "Same", "digest_of", "ended",
@@ -304,6 +305,7 @@ class Other:
 
 Executed: TypeAlias = Same | Other
 NOTHING_MORE: Final = "nothing more"
+_ABORT: Final = json.dumps(name_of(AbortTransaction))
 
 
 def executed(recording: Recording, program: Program[object], classes: Classes) -> Executed:
@@ -332,6 +334,8 @@ def _executed_on(recording: Recording, program: Program[object], classes: Classe
     status = resume(program, None)
     for number, each in enumerate(recording.entries, 1):
         if not isinstance(status, Asking):
+            if _ABORT in each.asked:
+                continue  # the driver has ended what the program left open
             return Other(number, each.what, one_line(str(status)), "")
         if not matches(json.loads(each.asked), tagged(status.effect)):
             return Other(number, each.what, one_line(str(status.effect)), awaited_at(program))
