@@ -291,8 +291,8 @@ def _insert(
     check_collection(collection)
     check_type(document, MutableMapping, "a document", "give a dict")
     document.setdefault("_id", ObjectId())
-    try:  # as it stands in the collection, so that it can be compared
-        sent = bson.encode({"_id": document["_id"], **document}, codec_options=codec)
+    try:  # the id first, as it stands in the collection, so that it can be compared
+        sent = bson.encode(document, codec_options=codec)
     except (*DRIVER_ERRORS, TypeError, ValueError) as error:
         raise Misuse("the document has no BSON form", why=type(error).__name__) from None
 
