@@ -17,9 +17,11 @@ found by trying seeds and looked into by trying one again; with pytest the fixtu
         exception nobody retrieved.
     L6  Nothing comes from outside: sockets, processes, pipes, signals and callbacks of threads are refused. What is handed to
         an executor is called by the loop itself, and takes no time.
+    L7  `time.monotonic`, `time.time` and their like in nanoseconds show the loop's time to the thread that runs it; the second
+        two as if a run began at `EPOCH_S`.
 
-Not controlled: clocks that are read past the loop (`time.monotonic`), random numbers that do not come from the functions of
-`random`, and the order of sets of anything else.
+Not controlled: other clocks, and functions that were imported by name (`from time import monotonic`); random numbers that do
+not come from the functions of `random`; and the order of sets of anything else.
 
 Looked at first: async-solipsism (virtual time and simulated sockets, no seeded order), looptime and aiotools' virtual clock
 (time alone, on a loop that is real otherwise), simloop (all of it, from Python 3.12 on; here it is 3.11), seedloop (four
@@ -35,9 +37,10 @@ import heapq
 import random
 import sys
 import threading
+import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from itertools import count
 from pathlib import Path
@@ -46,10 +49,12 @@ from typing import Any, Final, TypeVar, TypeVarTuple, cast, final
 
 from tidegate.model.errors import Misuse, TidegateError
 
-__all__ = ["TURNS_MAX", "Deadlock", "Endless", "Unhandled", "run", "stall"]
+__all__ = ["EPOCH_S", "TURNS_MAX", "Deadlock", "Endless", "Unhandled", "run", "stall"]
 
 TURNS_MAX: Final = 1_000_000
 """After so many turns of the loop a run is taken to be endless."""
+EPOCH_S: Final = 1_700_000_000
+"""When each run begins, by the clock on the wall, in seconds since 1970."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -89,17 +94,44 @@ def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
     drawn = random.getstate()
     random.seed(seed)
     try:
-        result = loop.run_until_complete(main(Random(f"{seed} of main")))  # noqa: S311  it draws workloads
-    except BaseException:
-        with suppress(Deadlock, Endless):
+        with _clocks_of(loop):
+            try:
+                result = loop.run_until_complete(main(Random(f"{seed} of main")))  # noqa: S311  it draws workloads
+            except BaseException:
+                with suppress(Deadlock, Endless):
+                    loop.end()
+                raise
             loop.end()
-        raise
-    else:
-        loop.end()
     finally:
         random.setstate(drawn)
     loop.check()
     return cast("T", result)
+
+
+@contextmanager
+def _clocks_of(loop: _SeededLoop) -> Generator[None, None, None]:
+    """In the block, the clocks of `time` show this thread the time of the loop (L7), and others what they showed before."""
+    mine, began = threading.get_ident(), {"monotonic": 0, "time": EPOCH_S}
+    kept = {f"{name}{unit}": getattr(time, f"{name}{unit}") for name in began for unit in ("", "_ns")}
+
+    def showing(name: str, begun: int, unit: float) -> Callable[[], float]:
+        before, get_ident = kept[name], threading.get_ident
+
+        def shown() -> Any:
+            if get_ident() != mine:
+                return before()
+            return begun + loop.now if unit == 1 else begun * unit + round(loop.now * unit)
+
+        return shown
+
+    for name, begun in began.items():
+        setattr(time, name, showing(name, begun, 1))
+        setattr(time, f"{name}_ns", showing(f"{name}_ns", begun, 10**9))
+    try:
+        yield
+    finally:
+        for name, clock in kept.items():
+            setattr(time, name, clock)
 
 
 def stall(seconds: float) -> None:

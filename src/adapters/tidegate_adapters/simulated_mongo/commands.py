@@ -1,0 +1,495 @@
+"""What a MongoDB 6.0 answers to a command: words to operations of the core, replies to words.
+
+Each statement of a write is an operation, and is remembered under its number if it has changed anything. What it is refused for
+is told with MongoDB's code. A command that is struck (`Code`) is answered so before it is carried out or after it, or
+when a part of its documents is done.
+
+    hello, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, drop, renameCollection,
+    dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`), endSessions
+
+Any other command is `NotUnderstood`. Tests send the same to a real server (`tests/integration/test_simulated_mongo.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast, final
+
+import attrs
+from bson.datetime_ms import DatetimeMS
+from bson.timestamp import Timestamp
+
+from tidegate.model.documents import ID, SIZE_MAX, Document, Field, Fields, matches
+from tidegate.model.effects import DUPLICATE_KEY, Effect, Failure, Refused, duplicate_key
+from tidegate.model.instants import MILLISECOND
+from tidegate.model.operations import (
+    FOUND_MAX,
+    DeleteMany,
+    DeleteOne,
+    FindAll,
+    FindOneAndUpdate,
+    InsertOne,
+    UpdateMany,
+    UpdateOne,
+    UpsertOne,
+)
+from tidegate.sim.world import contents, parts, pinned, uniques
+from tidegate_adapters.bson_values import encoded, loaded
+from tidegate_adapters.simulated_mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply
+from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, filter_of, query_of, updates_of
+from tidegate_adapters.simulated_mongo.replica_set import SimulatedReplicaSet, namespace
+from tidegate_adapters.testing import EPOCH_S
+
+__all__ = ["ADDRESS", "REPLICA_SET", "RETRYABLE", "Code", "Commands"]
+
+ADDRESS: Final = ("simulated", 27017)
+REPLICA_SET: Final = "simulated"
+RETRYABLE: Final = frozenset({6, 7, 89, 91, 189, 262, 358, 9001, 10107, 11600, 11602, 13435, 13436})
+"""Codes to which the server adds the label RetryableWriteError, where a write has a number."""
+_NAMES: Final[Mapping[int, str]] = {
+    2: "BadValue",
+    14: "TypeMismatch",
+    26: "NamespaceNotFound",
+    43: "CursorNotFound",
+    136: "CappedPositionLost",
+    171: "CannotIndexParallelArrays",
+    189: "PrimarySteppedDown",
+    225: "TransactionTooOld",
+    237: "CursorKilled",
+    286: "ChangeStreamHistoryLost",
+    10107: "NotWritablePrimary",
+    11000: "DuplicateKey",
+    11602: "InterruptedDueToReplStateChange",
+    13435: "NotPrimaryNoSecondaryOk",
+}
+_Reply: TypeAlias = dict[str, Any]
+_Command: TypeAlias = Mapping[str, Any]
+
+
+@final
+@attrs.frozen
+class Code:
+    """An error that a command is answered with.
+
+    Attributes:
+        number: Its code.
+        labels: Besides those that the server adds by itself.
+        is_done: Whether the command was carried out all the same.
+        parts: How many documents of a write of many are changed before it; None for a write that is not cut short.
+        concern: Whether it is told as an error of the write concern, of a command that was carried out.
+    """
+
+    number: int
+    labels: tuple[str, ...] = ()
+    is_done: bool = False
+    parts: int | None = None
+    concern: bool = False
+
+    def __str__(self) -> str:
+        how = "a part is done" if self.parts is not None else "it is done" if self.is_done or self.concern else "not done"
+        return f"code {self.number}{' of the write concern' if self.concern else ''} ({how})"
+
+
+@final
+class Commands:
+    """Those that the set is asked, by its clients."""
+
+    def __init__(self, replica_set: SimulatedReplicaSet) -> None:
+        self._set = replica_set
+        self.cursors = Cursors(replica_set)
+        self._parts: int | None = None
+
+    def handle(self, command: _Command, client: str, struck: Code | None, answer: Answer) -> None:
+        """Carry a command out, and answer it, now or later.
+
+        Args:
+            command: As it was decoded with `bson_values.CODEC`.
+            client: Who asks.
+            struck: The error that it is answered with instead.
+            answer: Is called once, unless the primary dies.
+
+        Raises:
+            NotUnderstood: Nobody knows here what a real server would do.
+        """
+        name = next(iter(command))
+        if "lsid" in command:
+            self._set.sessions.add(command["lsid"]["id"])
+        try:
+            if struck is not None and not struck.is_done and not struck.concern and struck.parts is None:
+                raise ServerError(struck.number, "struck", struck.labels)
+            if name in _WRITES:
+                self._write(name, command, client, struck, answer)
+            elif name == "getMore":
+                self.cursors.more(command, answer)
+            elif name in _OTHERS:
+                answer(_OTHERS[name](self, command, client))
+            else:
+                raise NotUnderstood(f"a command that the simulated MongoDB does not know: {name}")
+        except ServerError as error:
+            answer(_failed(command, error))
+
+    def hello(self) -> _Reply:
+        """What the set says of itself."""
+        replica_set, address = self._set, f"{ADDRESS[0]}:{ADDRESS[1]}"
+        last = replica_set.history[replica_set.stable.changes - 1].time if replica_set.stable.changes else _BEGUN
+        return {
+            "isWritablePrimary": replica_set.is_primary,
+            "ismaster": replica_set.is_primary,
+            "secondary": not replica_set.is_primary,
+            "helloOk": True,
+            "setName": REPLICA_SET,
+            "hosts": [address],
+            "me": address,
+            "setVersion": 1,
+            "lastWrite": {"majorityOpTime": {"ts": last, "t": replica_set.term}},
+            "localTime": DatetimeMS(replica_set.now().at // MILLISECOND),
+            "maxBsonObjectSize": SIZE_MAX,
+            "maxMessageSizeBytes": 48_000_000,
+            "maxWriteBatchSize": 100_000,
+            "logicalSessionTimeoutMinutes": 30,
+            "minWireVersion": 0,
+            "maxWireVersion": 17,
+            "ok": 1.0,
+        }
+
+    # --- writes ---
+
+    def _write(self, name: str, command: _Command, client: str, struck: Code | None, answer: Answer) -> None:
+        """One command of writes; answered when a majority has it, where that is asked for."""
+        if not self._set.is_primary:
+            raise ServerError(10107, "not primary")
+        statements = _Statements(self._set, command, client, None if struck is None else struck.parts)
+        reply = _WRITES[name](statements)
+        if struck is not None and not struck.concern:
+            raise ServerError(struck.number, "struck", struck.labels)
+        if struck is not None:
+            answer(_unconfirmed(command, reply, struck.number, struck.labels))
+        elif _waits(command):
+            self._set.when_stable(
+                lambda is_so: answer(reply if is_so else _unconfirmed(command, reply, 189, ()))
+            )
+        else:
+            answer(reply)
+
+    # --- the others ---
+
+    def _find(self, command: _Command, _: str) -> _Reply:
+        self._check_read()
+        ns = namespace(command["$db"], command["find"])
+        _check_known(command, _FIND, "find")
+        where, after = query_of(command.get("filter", {}))
+        fields, limit = fields_of(command.get("projection")), command.get("limit", 0)
+        level = command.get("readConcern", {}).get("level", "local")
+        by_majority = level in {"majority", "snapshot", "linearizable"}
+        if after or command.get("sort"):
+            if command.get("sort") != {ID.name: 1}:
+                raise NotUnderstood("an order that the simulated MongoDB does not know: it knows that of the ids")
+            asked = FindAll(ns, where, limit or FOUND_MAX, after, fields)
+            docs = cast("tuple[Document, ...]", self._set.seen(asked, by_majority=by_majority))
+        else:
+            world = (self._set.stable if by_majority else self._set.state).world
+            held = (doc for doc in contents(world, ns) if matches(where, doc, self._set.now))
+            docs = tuple(_part(doc, fields) for doc in held)[: limit or None]
+        batch = command.get("batchSize", FIRST_BATCH)
+        return self.cursors.found(
+            ns, [encoded(doc) for doc in docs], batch, is_single=bool(command.get("singleBatch"))
+        )
+
+    def _aggregate(self, command: _Command, _: str) -> _Reply:
+        self._check_read()
+        pipeline = command["pipeline"]
+        if not pipeline or "$changeStream" not in pipeline[0]:
+            raise NotUnderstood("an aggregation that the simulated MongoDB does not know: it knows change streams")
+        return self.cursors.streams(command["$db"], pipeline)
+
+    def _check_read(self) -> None:
+        if not self._set.is_primary:
+            raise ServerError(13435, "not primary and secondaryOk=false")
+
+    def _create_indexes(self, command: _Command, _: str) -> _Reply:
+        if not self._set.is_primary:
+            raise ServerError(10107, "not primary")
+        ns = namespace(command["$db"], command["createIndexes"])
+        cell, world = uniques(ns), self._set.state.world
+        there = world.read(cell)
+        new = [tuple(Field[Any](name) for name in each["key"]) for each in command["indexes"] if each.get("unique")]
+        made = (*there, *(index for index in new if index not in there))
+        if made != there:
+            probe = world.write(cell, made)
+            for doc in contents(world, ns):
+                _, reply = next(_again(probe, ns, doc))
+                if isinstance(reply, Failure):
+                    raise _refusal(cast("Refused", reply), made, doc)
+            self._set.write(probe)
+        return {"numIndexesBefore": len(there) + 1, "numIndexesAfter": len(made) + 1, "ok": 1.0}
+
+    def _drop(self, command: _Command, client: str) -> _Reply:
+        if not contents(self._set.state.world, namespace(command["$db"], command["drop"])):
+            raise ServerError(26, "ns not found")
+        self._set.drop(command["$db"], command["drop"], client)
+        return {"ok": 1.0}
+
+    def _rename(self, command: _Command, client: str) -> _Reply:
+        database, _, name = command["renameCollection"].partition(".")
+        self._set.rename(database, name, command["to"].partition(".")[2], client)
+        return {"ok": 1.0}
+
+    def _drop_database(self, command: _Command, client: str) -> _Reply:
+        self._set.drop_database(command["$db"], client)
+        return {"dropped": command["$db"], "ok": 1.0}
+
+    def _end_sessions(self, command: _Command, _: str) -> _Reply:
+        self._set.ended_sessions.update(each["id"] for each in command["endSessions"])
+        return {"ok": 1.0}
+
+
+_BEGUN: Final = Timestamp(EPOCH_S, 0)
+_FIND: Final = frozenset(
+    {"find", "filter", "projection", "sort", "limit", "singleBatch", "batchSize", "readConcern", "maxTimeMS"}
+)
+_OTHERS: Final[Mapping[str, Callable[[Commands, _Command, str], _Reply]]] = {
+    "hello": lambda self, _command, _client: self.hello(),
+    "ismaster": lambda self, _command, _client: self.hello(),
+    "ping": lambda _self, _command, _client: {"ok": 1.0},
+    "find": Commands._find,  # noqa: SLF001  of this very module, as are the next ones
+    "aggregate": Commands._aggregate,  # noqa: SLF001
+    "killCursors": lambda self, command, _client: self.cursors.kill(command["cursors"]),
+    "createIndexes": Commands._create_indexes,  # noqa: SLF001
+    "drop": Commands._drop,  # noqa: SLF001
+    "renameCollection": Commands._rename,  # noqa: SLF001
+    "dropDatabase": Commands._drop_database,  # noqa: SLF001
+    "endSessions": Commands._end_sessions,  # noqa: SLF001
+}
+
+
+def _check_known(command: _Command, known: frozenset[str], what: str) -> None:
+    """Raise NotUnderstood where a command asks for more than is known of it; what is of the driver's own, it may."""
+    if strange := [key for key in command if key not in known and key not in _OF_DRIVERS]:
+        raise NotUnderstood(f"what a {what} asks for that the simulated MongoDB does not know: {', '.join(strange)}")
+
+
+_OF_DRIVERS: Final = frozenset({"$db", "lsid", "txnNumber", "$clusterTime", "$readPreference", "writeConcern", "comment"})
+
+
+def _part(doc: Document, fields: Fields | None) -> Document:
+    """Its id and these fields, in its order; all of it for None."""
+    wanted = None if fields is None else {ID.name, *(field.name for field in fields)}
+    return doc if wanted is None else Document(tuple(item for item in doc.items if item[0] in wanted))
+
+
+# --- statements ---------------------------------------------------------------------------------------------------------
+
+
+@final
+class _Statements:
+    """Those of one command of writes, one after the other.
+
+    Args:
+        replica_set: What they are done on.
+        command: It.
+        client: Who asks.
+        parts: After how many documents it is cut short, if it is.
+    """
+
+    def __init__(self, replica_set: SimulatedReplicaSet, command: _Command, client: str, parts: int | None) -> None:
+        self._set, self._client, self._left = replica_set, client, parts
+        self.command, self.database = command, command["$db"]
+        self._session: bytes = command["lsid"]["id"] if "lsid" in command else b""
+        self._number: int | None = command.get("txnNumber")
+        self._known = None if self._number is None else replica_set.begin(self._session, self._number)
+        if self._number is not None and self._known is None:
+            raise ServerError(225, f"Retryable write with txnNumber {self._number} is prohibited on a session with a newer one")
+
+    def insert(self) -> _Reply:
+        _check_known(self.command, _INSERT, "insert")
+        ns = namespace(self.database, self.command["insert"])
+
+        def one(given: _Command) -> _Reply:
+            doc = loaded(given, ns)
+            if encoded(doc) != given:
+                raise NotUnderstood("a document that the core cannot hold as it stands")
+            self._asked(InsertOne(ns, doc), ns, doc)
+            return {"n": 1}
+
+        return self._all(self.command["documents"], one)
+
+    def update(self) -> _Reply:
+        _check_known(self.command, _UPDATE, "update")
+        ns = namespace(self.database, self.command["update"])
+
+        def one(given: _Command) -> _Reply:
+            where, updates = filter_of(given["q"]), updates_of(given["u"])
+            if given.get("upsert") or given.keys() - {"q", "u", "multi", "upsert"}:
+                raise NotUnderstood("an update that the simulated MongoDB does not know", todo="upsert by findAndModify")
+            before = self._set.state.changes
+            if given.get("multi"):
+                n = self._many(UpdateMany(ns, where, updates), ns)
+            else:
+                n = self._asked(UpdateOne(ns, where, updates), ns)
+            return {"n": n, "nModified": self._set.state.changes - before}
+
+        return self._all(self.command["updates"], one, "nModified")
+
+    def delete(self) -> _Reply:
+        _check_known(self.command, _DELETE, "delete")
+        ns = namespace(self.database, self.command["delete"])
+
+        def one(given: _Command) -> _Reply:
+            where = filter_of(given["q"])
+            if given["limit"] == 0:
+                return {"n": self._many(DeleteMany(ns, where), ns)}
+            return {"n": self._asked(DeleteOne(ns, where), ns)}
+
+        return self._all(self.command["deletes"], one)
+
+    def find_and_modify(self) -> _Reply:
+        _check_known(self.command, _FIND_AND_MODIFY, "findAndModify")
+        if not self.command.get("new"):
+            raise NotUnderstood("a findAndModify of the document as it was")
+        ns = namespace(self.database, self.command["findAndModify"])
+        where, updates = filter_of(self.command["query"]), updates_of(self.command["update"])
+
+        def one(_: _Command) -> _Reply:
+            kind = UpsertOne if self.command.get("upsert") else FindOneAndUpdate
+            inserts = len(self._set.history)
+            doc = cast("Document | None", self._asked(kind(ns, where, updates), ns))
+            last: _Reply = {"n": int(doc is not None), "updatedExisting": doc is not None}
+            for change in self._set.history[inserts:]:
+                if change.kind == "insert":
+                    last = {"n": 1, "updatedExisting": False, "upserted": encoded(change.key)}
+            return {"lastErrorObject": last, "value": None if doc is None else encoded(doc)}
+
+        try:
+            reply = self._remembered(0, lambda: one(self.command))
+        except _RefusedError as refused:
+            raise ServerError(refused.code, "refused", (), **refused.more) from None
+        return {**reply, "ok": 1.0}
+
+    def _all(self, given: Sequence[_Command], one: Callable[[_Command], _Reply], *counted: str) -> _Reply:
+        """What they come to: the sums, and what was refused."""
+        total: _Reply = dict.fromkeys(("n", *counted), 0)
+        wrong: list[_Reply] = []
+        again: list[int] = []
+        for index, each in enumerate(given):
+            known = self._known is not None and index in self._known.replies
+            try:
+                reply = self._remembered(index, lambda each=each: one(each))  # type: ignore[misc]
+            except _RefusedError as refused:
+                wrong.append({"index": index, "code": refused.code, "errmsg": "refused", **refused.more})
+                if self.command.get("ordered", True):
+                    break
+                continue
+            again += [index] if known else []
+            for name in total:
+                total[name] += reply[name]
+        more: _Reply = {"writeErrors": wrong} if wrong else {}
+        return {**total, **more, **({"retriedStmtIds": again} if again else {}), "ok": 1.0}
+
+    def _remembered(self, index: int, one: Callable[[], _Reply]) -> _Reply:
+        """What a statement is answered; what it was answered before, where it is recognised (RS2)."""
+        if self._known is not None and index in self._known.replies:
+            return dict(self._known.replies[index])
+        before = self._set.state.writes
+        reply = one()
+        if self._number is not None and self._set.state.writes != before:
+            self._set.remember(self._session, self._number, index, reply)
+        return reply
+
+    def _asked(self, effect: Effect[Any], ns: str, doc: Document | None = None) -> Any:
+        """What the world answers.
+
+        Raises:
+            _RefusedError: It refuses.
+        """
+        reply = self._set.done(effect, self._client)
+        if isinstance(reply, Refused):
+            raise _refusal(reply, self._set.state.world.read(uniques(ns)), doc)
+        return reply
+
+    def _many(self, effect: UpdateMany | DeleteMany, ns: str) -> int:
+        """One document after the other, as far as it gets."""
+        done = 0
+        for part in parts(effect, self._set.state.world):
+            if self._left is not None and self._left == 0:
+                break
+            done += self._asked(part, ns)
+            self._left = None if self._left is None else self._left - 1
+        return done
+
+
+_INSERT: Final = frozenset({"insert", "documents", "ordered", "maxTimeMS"})
+_UPDATE: Final = frozenset({"update", "updates", "ordered", "maxTimeMS"})
+_DELETE: Final = frozenset({"delete", "deletes", "ordered", "maxTimeMS"})
+_FIND_AND_MODIFY: Final = frozenset({"findAndModify", "query", "update", "new", "upsert", "maxTimeMS"})
+_WRITES: Final[Mapping[str, Callable[[_Statements], _Reply]]] = {
+    "insert": _Statements.insert,
+    "update": _Statements.update,
+    "delete": _Statements.delete,
+    "findAndModify": _Statements.find_and_modify,
+}
+
+
+class _RefusedError(ServerError):
+    """A statement is refused."""
+
+
+def _refusal(refused: Refused, indexes: Sequence[Fields], doc: Document | None) -> _RefusedError:
+    """MongoDB's words for what the core refuses."""
+    if refused.reason.startswith(DUPLICATE_KEY):
+        names = (tuple(field.name for field in index) for index in ((ID,), *indexes))
+        index = next(names_ for names_ in names if duplicate_key(*names_).reason == refused.reason)
+        held = {} if doc is None else {name: encoded(doc.held(Field[Any](name))) for name in index}
+        return _RefusedError(11000, "", (), keyPattern=dict.fromkeys(index, 1), keyValue=held)
+    code = next((code for words, code in _REASONS.items() if refused.reason.endswith(words)), None)
+    if code is None:
+        raise NotUnderstood(f"a refusal that MongoDB has no code for: {refused.reason}")
+    if code == _TOO_LARGE and doc is not None:
+        code = _INSERTED_TOO_LARGE
+    return _RefusedError(code, refused.reason)
+
+
+_TOO_LARGE, _INSERTED_TOO_LARGE = 17419, 2
+_REASONS: Final[Mapping[str, int]] = {
+    "is not a number": 14,
+    "would not fit into 64 bits": 2,
+    "is not an array": 2,
+    "document too large": _TOO_LARGE,
+    "an index cannot combine two arrays": 171,
+}
+
+
+def _again(world: Any, ns: str, doc: Document) -> Iterator[tuple[Any, object]]:
+    """Whether the document may stand in the world, under its unique indexes."""
+    from tidegate.sim.world import perform  # noqa: PLC0415
+
+    yield from perform(UpdateOne(ns, filter_of({"_id": encoded(doc.held(ID))}), updates_of({"$unset": {"_": ""}})), world, "")
+
+
+# --- replies ------------------------------------------------------------------------------------------------------------
+
+
+def _waits(command: _Command) -> bool:
+    w = command.get("writeConcern", {}).get("w", "majority")
+    if w not in ("majority", 1):
+        raise NotUnderstood(f"a write concern that the simulated MongoDB does not know: {w}")
+    return bool(w == "majority")
+
+
+def _failed(command: _Command, error: ServerError) -> _Reply:
+    return error_reply(ServerError(error.code, str(error), _labels(command, error.code, error.labels), **_named(error)))
+
+
+def _named(error: ServerError) -> dict[str, Any]:
+    return {"codeName": _NAMES.get(error.code, f"Location{error.code}"), **error.more}
+
+
+def _labels(command: _Command, code: int, labels: tuple[str, ...]) -> tuple[str, ...]:
+    is_numbered = "txnNumber" in command and "autocommit" not in command
+    return (*labels, *(("RetryableWriteError",) if is_numbered and code in RETRYABLE and not labels else ()))
+
+
+def _unconfirmed(command: _Command, reply: _Reply, code: int, labels: tuple[str, ...]) -> _Reply:
+    """The reply to what was carried out, and not confirmed."""
+    said = {"code": code, "codeName": _NAMES.get(code, f"Location{code}"), "errmsg": "no majority has confirmed it"}
+    found = _labels(command, code, labels)
+    return {**reply, "writeConcernError": said, **({"errorLabels": list(found)} if found else {})}

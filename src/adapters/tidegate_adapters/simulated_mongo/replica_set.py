@@ -1,0 +1,334 @@
+"""A replica set in memory, as its clients see it: what is written, what a majority has of it, and who is primary.
+
+What an operation does to documents is `tidegate.sim.world.perform`, the world that is explored. Around it:
+
+    A write takes effect on the primary at once; a majority has it a moment later (`lag_s`), and with it all before it. Reads
+    with the read concern "majority" see what a majority has. A primary that dies takes with it what no majority has.
+
+    Clients know the set by one address, whichever member is primary: where it is, is no concern of theirs. While there is
+    none, an election is under way (`election_s`). A member that is no primary any more says so, keeps its connections, and
+    interrupts whoever waits for a majority; one that dies breaks them.
+
+    A write that is sent a second time under its number is recognised if the first one has changed anything, and only then:
+    what matched nothing, or was refused, is not remembered. What was remembered goes where its write goes.
+
+    What happens is kept (`history`), each change once a majority has it, for change streams and for whoever judges a run.
+    The set forgets the older ones when it is told to (`forget`).
+
+Laws
+    RS1  What a majority has is never taken back, and is seen in one order by all.
+    RS2  A write that is recognised is not done again, and is answered as it was.
+    RS3  What is taken back is in nobody's history, and nothing after it is there either.
+
+Known not to be modelled
+    - Secondaries that are read from; sharding; users; time limits on the server (a client gives up by its own).
+    - A failover in the middle of an operation on many documents, unless a command is struck so (`Code.parts`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Final, TypeAlias, cast, final
+
+import attrs
+from bson.timestamp import Timestamp
+
+from tidegate.model.documents import ID, Document, Value
+from tidegate.model.effects import Effect
+from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
+from tidegate.model.operations import NO_INDEXES, Unique, check_unique
+from tidegate.sim.world import CLOCK, DOCUMENTS, Plain, contents, perform, world_with
+from tidegate_adapters.testing import EPOCH_S
+
+__all__ = ["Change", "Executed", "SimulatedReplicaSet", "State", "namespace"]
+
+Waiting: TypeAlias = Callable[[bool], None]
+"""Who waits for a majority; called with whether it has what was waited for, or the primary is none any more."""
+
+
+def namespace(database: str, collection: str) -> str:
+    """The name of a collection of a database, as the world has it."""
+    return f"{database}.{collection}"
+
+
+@final
+@attrs.frozen
+class Change:
+    """What has happened to a document, or to a collection.
+
+    Attributes:
+        number: Which one of all it is.
+        time: Of the cluster; later ones are greater.
+        kind: "insert", "update" or "delete"; "drop" or "rename" of a collection, or "dropDatabase".
+        database: Where.
+        collection: In which collection.
+        key: The id of the document, or the new name of the collection.
+        before: What it was; None if there was none.
+        after: What it is; None if it is gone.
+        by: Which client has asked for it.
+    """
+
+    number: int
+    time: Timestamp
+    kind: str
+    database: str
+    collection: str
+    key: Value
+    before: Document | None
+    after: Document | None
+    by: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.database}.{self.collection} {self.key!r} by {self.by}"
+
+
+@final
+@attrs.frozen
+class Executed:
+    """The latest write of a session that may be sent again, and what its statements were answered, by their numbers."""
+
+    number: int
+    replies: Mapping[int, Mapping[str, Any]]
+
+
+@final
+@attrs.frozen(eq=False)
+class State:
+    """What one member holds.
+
+    Attributes:
+        world: The documents and unique indexes, by namespace.
+        changes: How many of the changes it has.
+        writes: How many writes, those that changed nothing not counted.
+        executed: By session.
+    """
+
+    world: Plain
+    changes: int = 0
+    writes: int = 0
+    executed: Mapping[bytes, Executed] = attrs.field(factory=dict)
+
+
+@final
+class SimulatedReplicaSet:
+    """The set. It is made in the event loop that its clients run on.
+
+    Args:
+        random: Draws how long things take.
+        documents: What it holds, by namespace ("database.collection").
+        unique: Its unique indexes, likewise.
+        lag_s: The shortest and the longest that a majority takes.
+        election_s: The same for an election.
+
+    Attributes:
+        state: What the primary holds.
+        stable: What a majority has.
+        history: Every change that a member has made, and that was not taken back.
+        taken_back: Those that were.
+        term: Of the primary; a higher one after each election.
+        is_primary: Whether there is one.
+        forgotten: How many of the changes are not known any more.
+        ended_sessions: Sessions that clients have said they need no more.
+        sessions: All that were ever used.
+    """
+
+    def __init__(
+        self,
+        random: Random,
+        documents: Mapping[str, tuple[Document, ...]] | None = None,
+        unique: Unique = NO_INDEXES,
+        *,
+        lag_s: tuple[float, float] = (0.000_5, 0.005),
+        election_s: tuple[float, float] = (0.2, 2.0),
+    ) -> None:
+        check_unique(unique)
+        self.random, self.loop = random, asyncio.get_running_loop()
+        self._lag_s, self._election_s = lag_s, election_s
+        self.state = self.stable = State(world_with(documents or {}, unique))
+        self.history: list[Change] = []
+        self.taken_back: list[Change] = []
+        self.term, self.is_primary, self.forgotten = 1, True, 0
+        self.sessions: set[bytes] = set()
+        self.ended_sessions: set[bytes] = set()
+        self.watchers: list[Callable[[], object]] = []
+        """Called when a majority has more."""
+        self.on_role: list[Callable[[], object]] = []
+        """Called when there is a primary, or none any more."""
+        self.on_death: list[Callable[[], object]] = []
+        """Called when a primary dies."""
+        self._unstable: deque[State] = deque()
+        self._waiting: list[tuple[int, Waiting]] = []
+        self._ticks = (0, 0)
+
+    # --- what is asked ---
+
+    def now(self) -> Instant:
+        """The time of the set, in whole milliseconds as its clock has it."""
+        at = EPOCH_S * SECOND + round(self.loop.time() * SECOND)
+        return Instant(at - at % MILLISECOND, STORE)
+
+    def seen(self, effect: Effect[Any], *, by_majority: bool) -> object:
+        """What a read is answered."""
+        state = self.stable if by_majority else self.state
+        _, reply = next(perform(effect, state.world.write(CLOCK, self.now()), ""))
+        return reply
+
+    def contents(self, database: str, collection: str) -> tuple[Document, ...]:
+        """What a majority has, in natural order."""
+        return contents(self.stable.world, namespace(database, collection))
+
+    def done(self, effect: Effect[Any], by: str) -> object:
+        """Carry a write out on the primary."""
+        before = self.state.world
+        after, reply = next(perform(effect, before.write(CLOCK, self.now()), by))
+        self._note(before, cast("Plain", after), by)
+        return reply
+
+    def remember(self, session: bytes, number: int, statement: int, reply: Mapping[str, Any]) -> None:
+        """Of the write that was just done: how it is answered when it comes again."""
+        known = self.state.executed.get(session)
+        replies = known.replies if known is not None and known.number == number else {}
+        executed = {**self.state.executed, session: Executed(number, {**replies, statement: reply})}
+        self._become(attrs.evolve(self.state, executed=executed))
+
+    def begin(self, session: bytes, number: int) -> Executed | None:
+        """What is remembered of this write; None for a number that is older than what is known of the session."""
+        known = self.state.executed.get(session)
+        if known is None or known.number < number:
+            return Executed(number, {})
+        return known if known.number == number else None
+
+    def when_stable(self, then: Waiting) -> None:
+        """Call it when a majority has all that was written until now."""
+        if self.stable.writes >= self.state.writes:
+            then(True)
+        else:
+            self._waiting.append((self.state.writes, then))
+
+    # --- what happens to it ---
+
+    def drop(self, database: str, collection: str, by: str = "") -> None:
+        """Drop a collection, with all that is in it."""
+        self._replaced(database, collection, None, by)
+
+    def rename(self, database: str, collection: str, to: str, by: str = "") -> None:
+        """Rename a collection; one that has the new name is dropped."""
+        self._replaced(database, collection, to, by)
+
+    def drop_database(self, database: str, by: str = "") -> None:
+        """Drop a database, collection by collection."""
+        names = {name[1].partition(".")[2] for name in self.state.world.cells if name[1:] and name[1].startswith(f"{database}.")}
+        for name in sorted(names):
+            self._replaced(database, name, None, by)
+        self.write(self.state.world, [self._change(0, "dropDatabase", database, None, None, None, by)])
+
+    def forget(self) -> None:
+        """Forget what a majority has: no change stream begins before that any more."""
+        self.forgotten = self.stable.changes
+
+    def step_down(self, seconds: float | None = None) -> None:
+        """The primary steps down; another member has all that it has, and is elected."""
+        if not self.is_primary:
+            return
+        self._no_primary(seconds)
+        waiting, self._waiting = self._waiting, []
+        for _, then in waiting:
+            then(False)
+
+    def die(self, seconds: float | None = None) -> None:
+        """The primary dies, with what no majority has; another member is elected."""
+        if not self.is_primary:
+            return
+        self._waiting.clear()
+        self._unstable.clear()
+        self.state = self.stable
+        self.taken_back += self.history[self.stable.changes :]
+        del self.history[self.stable.changes :]
+        self._no_primary(seconds)
+        for each in self.on_death:
+            each()
+
+    def _no_primary(self, seconds: float | None) -> None:
+        self.is_primary = False
+        self.term += 1
+        self.loop.call_later(self._between(self._election_s) if seconds is None else seconds, self._elected)
+        for each in self.on_role:
+            each()
+
+    def _elected(self) -> None:
+        self.is_primary = True
+        for each in self.on_role:
+            each()
+
+    # --- within ---
+
+    def _between(self, bounds: tuple[float, float]) -> float:
+        shortest, longest = bounds
+        return shortest + self.random.random() * (longest - shortest)
+
+    def _note(self, before: Plain, after: Plain, by: str) -> None:
+        """Become what a write has made, and keep what it has changed."""
+        changes: list[Change] = []
+        for name, entry in after.cells.items():
+            if name[0] != DOCUMENTS or before.cells.get(name) is entry:
+                continue
+            old = cast("Document | None", before.cells[name][1] if name in before.cells else None)
+            new = cast("Document | None", entry[1])
+            if old != new:
+                kind = "insert" if old is None else "delete" if new is None else "update"
+                key = cast("Document", new if old is None else old).held(ID)
+                changes.append(self._change(len(changes), kind, name[1], key, old, new, by))
+        if changes:
+            self.write(after, changes)
+
+    def write(self, world: Plain, changes: Sequence[Change] = ()) -> None:
+        """Become this, by these changes."""
+        self.history += changes
+        self._become(attrs.evolve(self.state, world=world, changes=len(self.history)))
+
+    def _become(self, state: State) -> None:
+        self.state = attrs.evolve(state, writes=state.writes + 1)
+        self._unstable.append(self.state)
+        self.loop.call_later(self._between(self._lag_s), self._replicated, self.state)
+
+    def _replicated(self, state: State) -> None:
+        """A majority has it."""
+        if state.writes <= self.stable.writes or state not in self._unstable:
+            return  # a later one was quicker, or it was taken back
+        while self._unstable[0] is not state:
+            self._unstable.popleft()
+        self.stable = self._unstable.popleft()
+        ready = [then for writes, then in self._waiting if writes <= state.writes]
+        self._waiting = [each for each in self._waiting if each[0] > state.writes]
+        for then in ready:
+            then(True)
+        for watcher in tuple(self.watchers):
+            watcher()
+
+    def _change(
+        self, ahead: int, kind: str, named: str, key: Value, before: Document | None, after: Document | None, by: str
+    ) -> Change:
+        database, _, collection = named.partition(".")
+        seconds = EPOCH_S + int(self.loop.time())
+        last, count = self._ticks
+        self._ticks = (seconds, count + 1) if seconds == last else (seconds, 1)
+        number = len(self.history) + ahead
+        return Change(number, Timestamp(*self._ticks), kind, database, collection, key, before, after, by)
+
+    def _replaced(self, database: str, collection: str, to: str | None, by: str) -> None:
+        there = namespace(database, collection)
+        docs = contents(self.state.world, there)
+        cells = {
+            name: entry
+            for name, entry in self.state.world.cells.items()
+            if name[1:2] != (there,) and (to is None or name[1:2] != (namespace(database, to),))
+        }
+        world = Plain(cells)
+        if to is not None:
+            held = world_with({namespace(database, to): docs}).cells
+            world = Plain({**cells, **held})
+        kind = "drop" if to is None else "rename"
+        self.write(world, [self._change(0, kind, there, to, None, None, by)])
