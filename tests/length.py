@@ -90,6 +90,12 @@ FAILOVERS: Final = _either(1, 10)
 CUTS_OFF: Final = _either(("refused", "hanging"), ("refused", "hanging", "hanging both ways"))
 """How the primary of such a set is cut off: the last one takes a quarter of a minute."""
 
+# Of the simulated MongoDB.
+MONGO_SCRIPTS: Final = _either(20, 300)
+"""Random scripts of calls that a real server and the simulated one are compared by: rarer combinations."""
+MONGO_NETWORK_STEP: Final = _either(9, 1)
+"""Every so many of the ways in which the network may lose what is sent for an operation, told apart by both."""
+
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)
 """Scopes of the small lock whose states are counted as TLC counts them: 170,000; then 952,000 and 1,118,000."""

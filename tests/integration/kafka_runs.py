@@ -50,7 +50,7 @@ from typing import Any, Final, TypeAlias, cast, final
 import attrs
 import pytest
 from aiokafka import errors
-from tests.integration.kafka_pages import JUDGE, Told, laws_of, trace_of
+from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
 from tests.integration.transactional_runs import Ledger, Transacts, place_of
 
 from tidegate.consumer import laws
@@ -77,6 +77,8 @@ from tidegate_adapters.store import Store
 from tidegate_adapters.testing import stall
 
 PARTITIONS, RECORDS, EXECUTORS = 4, 10, 4
+AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15")
+"""Laws that are judged whenever something happens; others where a part of the run ends."""
 TURNS_MAX: Final = 50_000
 """Of the loop in a run: ten times what the longest takes."""
 PACES: Final = 4
@@ -837,7 +839,12 @@ def page_of(seed: int, kinds: tuple[str, ...], folder: Path) -> Path:
     """Run it once more, and write its trace, up to what is wrong, as text, as JSON and as a page; the path of the page."""
     story = judged(seed, kinds, is_seen=True)
     trace = trace_of(
-        story.told, laws_of(__doc__ or ""), seed=seed, summary=f"two members, 40 records, {story.course.kind}"
+        story.told,
+        laws_of(__doc__ or ""),
+        of="workers",
+        at_once=AT_ONCE,
+        seed=seed,
+        summary=f"two members, 40 records, {story.course.kind}",
     )
     kept = Store(folder).keep(f"kafka-run-{seed}-{story.course.kind}", trace, lambda _: line(seed, kinds))
     return kept.with_suffix(".html")

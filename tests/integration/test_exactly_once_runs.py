@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from tests.integration import transactional_runs
 from tests.integration.kafka_runs import ONCE, found, judged, line
-from tests.integration.test_kafka_runs import Bug, first
+from tests.integration.planting import Bug, first
 from tests.integration.transactional_runs import Ledger, Place, Transacts
 from tests.length import ONCE_RUNS
 
@@ -73,7 +73,7 @@ def test_somebody_is_fenced() -> None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     """Within so many seeds; the run that finds it is right without it."""
-    assert first(BUGS[name]) is not None
+    assert first(BUGS[name], judged) is not None
 
 
 def test_producers_with_ids_of_their_own_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

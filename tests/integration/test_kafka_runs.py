@@ -9,19 +9,15 @@ is wrong; with `--record` the line leaves the decisions of each member, which `t
 from __future__ import annotations
 
 import gc
-import inspect
 import logging
 import random
-import sys
-import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final
 
-import attrs
 import pytest
 from tests.integration.kafka_runs import GROWS, KINDS, PARTITIONS, RECORDS, course, found, judged, line, page_of
+from tests.integration.planting import Bug, first, planted
 from tests.length import KAFKA_RUNS, PLANTED_RUNS
 
 from tidegate.consumer.commits import Commits
@@ -30,7 +26,7 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.sim.recording import Same, read
 from tidegate.sim.trace import Breach, Lane, Mover, Truth
-from tidegate_adapters import kafka_member, kafka_ports
+from tidegate_adapters import kafka_ports
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.kafka import Worker
@@ -52,24 +48,6 @@ def _collected() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.collect()
-
-
-@final
-@attrs.frozen
-class Bug:
-    """A line of the worker, or of what it runs on, as it must not be.
-
-    Attributes:
-        place: The function.
-        right: What stands there.
-        wrong: What is planted instead.
-        kinds: Faults that show it.
-    """
-
-    place: Callable[..., object]
-    right: str
-    wrong: str
-    kinds: tuple[str, ...] = ("nothing",)
 
 
 AGAIN: Final = ("rebalance", "stop", "evicted", "kill")
@@ -151,26 +129,6 @@ worker, other = (
     for executors in (EXECUTORS, 1)
 )
 """
-
-
-@contextmanager
-def planted(bug: Bug) -> Iterator[None]:
-    """The function is as the bug has it."""
-    source = textwrap.dedent(inspect.getsource(bug.place))
-    assert source.count(bug.right) >= 1, f"{bug.place.__qualname__} says no longer {bug.right!r}"
-    module = sys.modules[bug.place.__module__]
-    made: dict[str, Any] = {}
-    text = "from __future__ import annotations\n" + source.replace(bug.right, bug.wrong)
-    exec(text, vars(module), made)  # noqa: S102  it is ours
-    owner: Any = module
-    *names, name = bug.place.__qualname__.split(".")
-    for each in names:
-        owner = getattr(owner, each)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, made[name])
-        if getattr(kafka_member, name, None) is bug.place:  # imported by name
-            patch.setattr(kafka_member, name, made[name])
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -267,14 +225,4 @@ def test_every_kind_of_fault_is_drawn() -> None:
 def test_a_planted_bug_is_found(name: str) -> None:
     """Within so many seeds; the run that finds it is right without it."""
     bug = BUGS[name]
-    assert first(bug) is not None, f"not found in {PLANTED_RUNS} runs of {', '.join(bug.kinds)}"
-
-
-def first(bug: Bug) -> int | None:
-    """The first seed whose run is wrong with the bug, and right without."""
-    for seed in range(PLANTED_RUNS):
-        with planted(bug):
-            is_wrong = bool(judged(seed, bug.kinds).wrong)
-        if is_wrong and not judged(seed, bug.kinds).wrong:
-            return seed
-    return None
+    assert first(bug, judged) is not None, f"not found in {PLANTED_RUNS} runs of {', '.join(bug.kinds)}"

@@ -17,7 +17,8 @@ from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
 from tests.integration.kafka_runs import found, line
 from tests.integration.kafka_runs import page_of as page_of_workers
 from tests.integration.page_runs import everything, long
-from tests.integration.test_kafka_runs import BUGS, planted
+from tests.integration.planting import planted
+from tests.integration.test_kafka_runs import BUGS
 from tests.length import PLANTED_RUNS
 
 from tidegate.catalogue import shipped

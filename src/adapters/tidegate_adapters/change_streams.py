@@ -168,11 +168,13 @@ class ChangeStream:
         """Close what is open; another read opens it again."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
-            with suppress(*DRIVER_ERRORS, TimeoutError):
-                async with asyncio.timeout(self._patience):
-                    kill = {"killCursors": "$cmd.aggregate", "cursors": [cursor.id]}
-                    await self._database.command(kill, session=cursor.session)
-            await cursor.session.end_session()
+            try:
+                with suppress(*DRIVER_ERRORS, TimeoutError):
+                    async with asyncio.timeout(self._patience):
+                        kill = {"killCursors": "$cmd.aggregate", "cursors": [cursor.id]}
+                        await self._database.command(kill, session=cursor.session)
+            finally:  # also where that is cancelled
+                await cursor.session.end_session()
 
     async def _read(self, position: Position) -> Page | Broken:
         if self._cursor is None or self._cursor.position != position:

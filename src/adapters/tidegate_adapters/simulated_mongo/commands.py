@@ -44,8 +44,9 @@ __all__ = ["ADDRESS", "REPLICA_SET", "RETRYABLE", "Code", "Commands"]
 
 ADDRESS: Final = ("simulated", 27017)
 REPLICA_SET: Final = "simulated"
-RETRYABLE: Final = frozenset({6, 7, 89, 91, 189, 262, 358, 9001, 10107, 11600, 11602, 13435, 13436})
+RETRYABLE: Final = frozenset({6, 7, 89, 91, 189, 262, 358, 9001, 10107, 11600, 11602, 13435, 13436, 50915})
 """Codes to which the server adds the label RetryableWriteError, where a write has a number."""
+_LOST: Final = frozenset({280, 286})
 _NAMES: Final[Mapping[int, str]] = {
     2: "BadValue",
     14: "TypeMismatch",
@@ -112,8 +113,6 @@ class Commands:
             NotUnderstood: Nobody knows here what a real server would do.
         """
         name = next(iter(command))
-        if "lsid" in command:
-            self._set.sessions.add(command["lsid"]["id"])
         try:
             if struck is not None and not struck.is_done and not struck.concern and struck.parts is None:
                 raise ServerError(struck.number, "struck", struck.labels)
@@ -238,10 +237,6 @@ class Commands:
         self._set.drop_database(command["$db"], client)
         return {"dropped": command["$db"], "ok": 1.0}
 
-    def _end_sessions(self, command: _Command, _: str) -> _Reply:
-        self._set.ended_sessions.update(each["id"] for each in command["endSessions"])
-        return {"ok": 1.0}
-
 
 _BEGUN: Final = Timestamp(EPOCH_S, 0)
 _FIND: Final = frozenset(
@@ -258,7 +253,7 @@ _OTHERS: Final[Mapping[str, Callable[[Commands, _Command, str], _Reply]]] = {
     "drop": Commands._drop,  # noqa: SLF001
     "renameCollection": Commands._rename,  # noqa: SLF001
     "dropDatabase": Commands._drop_database,  # noqa: SLF001
-    "endSessions": Commands._end_sessions,  # noqa: SLF001
+    "endSessions": lambda _self, _command, _client: {"ok": 1.0},
 }
 
 
@@ -485,7 +480,11 @@ def _named(error: ServerError) -> dict[str, Any]:
 
 def _labels(command: _Command, code: int, labels: tuple[str, ...]) -> tuple[str, ...]:
     is_numbered = "txnNumber" in command and "autocommit" not in command
-    return (*labels, *(("RetryableWriteError",) if is_numbered and code in RETRYABLE and not labels else ()))
+    if labels:
+        return labels
+    if is_numbered and code in RETRYABLE:
+        return ("RetryableWriteError",)
+    return ("NonResumableChangeStreamError",) if code in _LOST else ()
 
 
 def _unconfirmed(command: _Command, reply: _Reply, code: int, labels: tuple[str, ...]) -> _Reply:

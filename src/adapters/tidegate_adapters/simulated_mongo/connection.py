@@ -61,7 +61,6 @@ Strike: TypeAlias = Callable[[str, Mapping[str, Any]], "Outcome | Code | None"]
 
 _NOTICED_S: Final = 0.5
 """How long a monitor takes to look again, at most."""
-_SILENT: Final = (Outcome.DROPPED, Outcome.SILENCE)
 
 
 @final
@@ -78,7 +77,6 @@ class Network:
     Attributes:
         commands: What the set is asked.
         is_open: Whether clients reach the set at all.
-        broken_sessions: Sessions of which a command had no answer; the driver throws them away.
     """
 
     def __init__(
@@ -93,8 +91,6 @@ class Network:
         self.replica_set, self.strike = replica_set, strike
         self.commands = Commands(replica_set)
         self.is_open = True
-        self.broken_sessions: set[bytes] = set()
-        self.errors: list[BaseException] = []
         self._random, self._delay_s, self._late_s = random, delay_s, late_s
         self._links: set[_Link] = set()
         self._monitors: list[_Monitor] = []
@@ -148,14 +144,10 @@ class Network:
         struck = None if is_handshake else self.strike(link.client, command)
         loop, term = self.replica_set.loop, self.replica_set.term
         link.reply = reply = loop.create_future()
-        link.session = command["lsid"]["id"] if "lsid" in command else None
 
         def arrive(answer: Callable[[dict[str, Any]], None], code: Code | None = None) -> None:
-            if self.replica_set.term != term and not link.is_closing():
-                answer_all = answer  # the same connection, to a member that is primary no more, or again
-                self._handle(command, link, code, answer_all)
-            elif self.replica_set.term == term:
-                self._handle(command, link, code, answer)
+            if self.replica_set.term == term or not link.is_closing():
+                self._handle(command, link, code, answer)  # and what is late reaches no new primary
 
         def back(said: dict[str, Any]) -> None:
             loop.call_later(self.delay_s(), link.answered, reply, said)
@@ -199,7 +191,6 @@ class _Link:
     def __init__(self, network: Network, client: str) -> None:
         self.network, self.client = network, client
         self.reply: asyncio.Future[dict[str, Any]] | None = None
-        self.session: bytes | None = None
         self.gettimeout: float | None = None
         self._is_broken = False
         network._links.add(self)  # noqa: SLF001  of this very module
@@ -231,8 +222,6 @@ class _Link:
     def failed(self, error: BaseException) -> None:
         reply, self.reply = self.reply, None
         if reply is not None and not reply.done():
-            if self.session is not None:
-                self.network.broken_sessions.add(self.session)
             reply.set_exception(error)
 
 

@@ -29,7 +29,6 @@ Answer: TypeAlias = Callable[[dict[str, Any]], None]
 FIRST_BATCH: Final = 101
 """How many documents the first reply has at most, where nobody says how many."""
 _WAIT_S: Final = 1.0
-_LOST: Final = ("NonResumableChangeStreamError",)
 _KINDS: Final = ("dropDatabase", "invalidate")
 
 
@@ -79,7 +78,7 @@ class _Stream:
         """What has happened since, as far as a majority has it."""
         events: list[dict[str, Any]] = []
         if self.position < replica_set.forgotten:
-            raise ServerError(136, "CollectionScan died due to position in capped collection being deleted", _LOST)
+            raise ServerError(136, "CollectionScan died due to position in capped collection being deleted")
         for change in replica_set.history[self.position : replica_set.stable.changes]:
             self.position = change.number + 1
             if change.database == self.database:
@@ -244,7 +243,7 @@ class Cursors:
             case _ if begin:
                 raise NotUnderstood("a beginning of a change stream that the simulated MongoDB does not know")
         if position < self._set.forgotten:
-            raise ServerError(286, "Resume of change stream was not possible, as the resume point may be lost", _LOST)
+            raise ServerError(286, "Resume of change stream was not possible, as the resume point may be lost")
         return _Stream(database, names, fields, position)
 
 

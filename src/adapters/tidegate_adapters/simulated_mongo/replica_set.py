@@ -131,8 +131,6 @@ class SimulatedReplicaSet:
         term: Of the primary; a higher one after each election.
         is_primary: Whether there is one.
         forgotten: How many of the changes are not known any more.
-        ended_sessions: Sessions that clients have said they need no more.
-        sessions: All that were ever used.
     """
 
     def __init__(
@@ -151,8 +149,6 @@ class SimulatedReplicaSet:
         self.history: list[Change] = []
         self.taken_back: list[Change] = []
         self.term, self.is_primary, self.forgotten = 1, True, 0
-        self.sessions: set[bytes] = set()
-        self.ended_sessions: set[bytes] = set()
         self.watchers: list[Callable[[], object]] = []
         """Called when a majority has more."""
         self.on_role: list[Callable[[], object]] = []

@@ -1,7 +1,6 @@
-"""A short run of workers (`kafka_runs`) as a trace, which opens as the page of a counterexample.
+"""A short run by seed (`kafka_runs`, `mongo_runs`) as a trace, which opens as the page of a counterexample.
 
-Its steps are what the run told, each with who did it, when, and what it changed of what can be seen from outside: what is
-committed, what is finished, who works on what. The last one is what the first judge found wrong. It is recorded, not
+Its steps are what the run told, each with who did it, when, and what it changed of what can be seen from outside. The last one is what the first judge found wrong. It is recorded, not
 searched for: what else could have happened, and what a step depends on but for the one before it of the same member, nobody
 knows. The seed runs it again.
 """
@@ -9,7 +8,7 @@ knows. The seed runs it again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -19,11 +18,9 @@ from tidegate.model.instants import SECOND
 from tidegate.model.patches import difference
 from tidegate.sim.trace import Breach, Lane, LawKind, Mover, NamedLaw, PolicyName, StepKind, Trace, TraceStep, Truth
 
-__all__ = ["AT_ONCE", "JUDGE", "Told", "laws_of", "trace_of"]
+__all__ = ["JUDGE", "Told", "laws_of", "trace_of"]
 
 JUDGE: Final = "judge"
-AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15")
-"""Laws that are judged whenever something happens; others where a part of the run ends."""
 _LANES: Final = {"network": Lane.NETWORK, "faults": Lane.FAULTS, "run": Lane.CLOCK, JUDGE: Lane.COORDINATOR}
 
 
@@ -54,17 +51,21 @@ class Told(NamedTuple):
 
 
 def laws_of(text: str) -> dict[str, str]:
-    """The judges' laws in a text, by their numbers, as they stand there: `J1  ...`."""
-    found = re.findall(r"^    (J\d+) +(.*(?:\n {8,}.*)*)", text, re.MULTILINE)
+    """The judges' laws in a text, by their numbers, as they stand there: `J1  ...`, `M1  ...`."""
+    found = re.findall(r"^    ([A-Z]\d+) +(.*(?:\n {8,}.*)*)", text, re.MULTILINE)
     return {number: f"{number}: {' '.join(law.split())}" for number, law in found}
 
 
-def trace_of(told: Sequence[Told], laws: dict[str, str], *, seed: int, summary: str) -> Trace:
+def trace_of(
+    told: Sequence[Told], laws: dict[str, str], *, of: str, at_once: Collection[str], seed: int, summary: str
+) -> Trace:
     """The run up to the first thing that is wrong, or all of it.
 
     Args:
         told: What it told, with what could be seen each time.
         laws: The judges' laws, by their numbers.
+        of: What it is a run of.
+        at_once: Laws that are judged whenever something happens; others where a part of the run ends.
         seed: Of the run.
         summary: What happens in it, in a line.
     """
@@ -72,17 +73,17 @@ def trace_of(told: Sequence[Told], laws: dict[str, str], *, seed: int, summary: 
     kept = told[: last + 1]
     broken = laws.get(kept[-1].law, "")
     return Trace(
-        scenario="a short run of workers",
+        scenario=f"a short run of {of}",
         version=tidegate.__version__,
         law=broken,
         time="virtual",
         seed=str(seed),
         movers=tuple(Mover(who, _LANES.get(who, Lane.PROCESS)) for who in dict.fromkeys(each.who for each in kept)),
         initial=Document(),
-        steps=tuple(_steps(kept, laws)),
+        steps=tuple(_steps(kept, laws, at_once)),
         breach=Breach.SAFETY if broken else Breach.NONE,
         laws=tuple(
-            NamedLaw(law, LawKind.ALWAYS if number in AT_ONCE else LawKind.EVENTUALLY) for number, law in laws.items()
+            NamedLaw(law, LawKind.ALWAYS if number in at_once else LawKind.EVENTUALLY) for number, law in laws.items()
         ),
         policy=PolicyName.RECORDED,
         summary=summary,
@@ -90,12 +91,12 @@ def trace_of(told: Sequence[Told], laws: dict[str, str], *, seed: int, summary: 
     )
 
 
-def _steps(told: Sequence[Told], laws: dict[str, str]) -> Iterator[TraceStep]:
+def _steps(told: Sequence[Told], laws: dict[str, str], at_once: Collection[str]) -> Iterator[TraceStep]:
     before: dict[str, int] = {}
     seen = (Document(), *(each.seen for each in told))
     for number, (each, (old, new)) in enumerate(zip(told, pairwise(seen), strict=True), 1):
         truths = (
-            {law: Truth.HOLDS if name in AT_ONCE else Truth.OPEN for name, law in laws.items()} if number == 1 else {}
+            {law: Truth.HOLDS if name in at_once else Truth.OPEN for name, law in laws.items()} if number == 1 else {}
         )
         if each.law:
             truths[laws[each.law]] = Truth.BROKEN

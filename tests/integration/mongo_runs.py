@@ -1,0 +1,430 @@
+"""Short runs on the simulated MongoDB: a few tasks that use the adapters, and a fault, by seed.
+
+    python -m tests.integration.mongo_runs 17                 what is wrong with run 17, if anything, and its story
+    python -m tests.integration.mongo_runs 17 --page D        its trace and its page as well, up to what is wrong
+    python -m tests.integration.mongo_runs 0 --runs 10000     so many runs from there on; a line for each that is wrong
+
+The seed draws the course of a run: what the tasks do (`mongo_workloads`), the fault, when it strikes and whom; the order of all
+that happens on the event loop; how long messages take, a majority, an election. The clients are pymongo's own. A run has
+two parts: the tasks, with the fault, until they end; and when all is well again and what was late has arrived, a client
+that is not struck looks at what is left.
+
+Judges:
+    M1  A transition happens at most once, is an edge of the table, and each answer is the truth (TR1 to TR4, TR6).
+    M2  What the kit says is so: what is Done, a majority has when it is said; of what is NotDone nothing is ever done (RS1, RS2).
+    M3  Each increment counts once: a token is taken away by the change that counts it, and what is Counted is (CN2, CN4).
+    M4  Leases: nobody is inside with another, each epoch is given once, and epochs grow (EL1, LE6).
+    M5  What is written under an epoch is refused after a newer one.
+    M6  A payload is read as it was put, whole, and never as one that was replaced before the reading began.
+    M7  A change stream tells each change once and in its order, and a position is saved when all before it was looked at (CS1).
+    M8  In the end, each document was looked at as it is (CS2).
+    M9  What strikes once is survived: the answer is definite.
+    M10 Every task ends: with an answer, or as cancelled if that was what was done to it.
+    M11 Nothing is left: no session, no cursor, no task.
+    M12 What a sweep leaves is what is used: no chunk of a payload and no token of a counter is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeAlias, cast, final
+from uuid import UUID
+
+import attrs
+import pytest
+from pymongo import AsyncMongoClient
+from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
+
+from tidegate.model.documents import Document, Value, show
+from tidegate.model.errors import TidegateError
+from tidegate.sim.trace import StepKind
+from tidegate_adapters import leases, payloads, testing
+from tidegate_adapters.simulated_mongo import Change, Code, Network, Outcome, SimulatedReplicaSet
+from tidegate_adapters.store import Store
+
+DATABASE: Final = "db"
+AT_ONCE: Final = ("M4", "M7")
+"""Laws that are judged whenever something happens; others where a part of the run ends."""
+WORKLOADS: Final = ("transitions", "settling", "increments", "kit", "counters", "leases", "payloads", "streams")
+FAULTS: Final = ("nothing", "command", "command", "command", "storm", "step_down", "die", "closed", "cancel", "cursors", "forget")
+ONCE: Final = ("nothing", "command")
+"""Faults after which nothing is uncertain for long."""
+ENOUGH_S: Final = 200.0
+"""Longer than any task takes."""
+LATE_S: Final = 4.0
+"""Within so long all that is late has arrived."""
+CANCELLED_S: Final = 12.0
+"""So long a task may go on that is cancelled: to release its lease, for one."""
+TURNS_MAX: Final = 100_000
+NOT_DONE: Final = (6, 7, 13, 50, 89, 91, 112, 189, 262, 462, 8000, 9001, 10107, 11600, 11602, 13435, 13436)
+"""Codes of commands that were not carried out."""
+DONE: Final = (6, 7, 50, 89, 91, 262, 9001, 11600, 11602)
+"""Codes that a server may say of what it has carried out, too: none of them is a no."""
+CONCERNS: Final = (64, 91, 100, 189, 11600)
+COMMANDS: Final = ("find", "findAndModify", "insert", "update", "delete", "aggregate", "getMore", "hello", "killCursors")
+WRITES: Final = ("findAndModify", "insert", "update", "delete")
+Way: TypeAlias = Outcome | Code
+
+
+@final
+@attrs.frozen
+class Course:
+    """What happens in a run.
+
+    Attributes:
+        seed: Draws all of it.
+        workload: What the tasks do.
+        fault: What is done to them.
+        whom: Which client it strikes, "a" or "b".
+        at_s: When it strikes, where it is not a command that is struck.
+        lasts_s: For how long, where it lasts.
+        number: Which command of the client's is struck.
+        way: What becomes of it, of all that may.
+        retries: Whether the driver sends writes again by itself.
+        tasks: How many there are.
+    """
+
+    seed: int
+    workload: str
+    fault: str
+    whom: str
+    at_s: float
+    lasts_s: float
+    number: int
+    way: float
+    retries: bool
+    tasks: int
+
+
+def course(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] = FAULTS) -> Course:
+    """The course of a run."""
+    random = Random(f"course {seed}")
+    return Course(
+        seed,
+        random.choice(workloads),
+        random.choice(faults),
+        random.choice("ab"),
+        random.random() * random.choice((0.02, 0.1, 1.5)),
+        random.choice((0.05, 0.5, 2.0, 6.0)),
+        random.randrange(4) * random.randrange(4),
+        random.random(),
+        random.random() < 0.6,
+        random.choice((2, 3)),
+    )
+
+
+@final
+class Story:
+    """What happened, and what is wrong about it."""
+
+    def __init__(self, told: Course) -> None:
+        self.course = told
+        self.wrong: list[str] = []
+        self.told: list[Told] = []
+        self.see: Any = None
+        """Gives what can be seen from outside, where that is told each time."""
+        self.told_s = 0.0
+
+    @property
+    def lines(self) -> list[str]:
+        return [*map(str, self.told)]
+
+    def tell(self, who: str, what: str, kind: StepKind = StepKind.OTHER, fault: str = "", law: str = "") -> None:
+        self.told_s = asyncio.get_running_loop().time()
+        self.told.append(Told(self.told_s, who, what, kind, fault, law, self._seen()))
+
+    def accuse(self, law: str, what: str) -> None:
+        self.tell(JUDGE, f"{law}: {what}", law=law)
+        self.wrong.append(f"{law}: {what}")
+
+    def is_stuck(self, what: str) -> None:
+        """The loop goes on no more."""
+        self.told.append(Told(self.told_s, JUDGE, f"M10: {what}", StepKind.OTHER, "", "M10", self._seen()))
+        self.wrong.append(f"M10: {what}")
+
+    def _seen(self) -> Document:
+        return Document() if self.see is None else cast("Document", self.see())
+
+
+@final
+class Run:
+    """One run: the set, its network, two clients that may be struck and one that is not."""
+
+    def __init__(self, told: Course, random: Random, story: Story, there: Mapping[str, tuple[Document, ...]]) -> None:
+        self.course, self.random, self.story = told, random, story
+        self.set = SimulatedReplicaSet(random, there)
+        self.net = Network(self.set, random, strike=self._struck)
+        self.clients: dict[str, AsyncMongoClient[dict[str, Any]]] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.cancelled: set[str] = set()
+        self._sessions: list[Any] = []
+        self._sent = 0
+        self._began_s: float | None = None
+        self._ways = Random(f"ways {told.seed}")
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing strikes."""
+        return self.course.fault == "nothing"
+
+    @property
+    def is_survived(self) -> bool:
+        """Whether what strikes is over at once, and refuses nothing."""
+        return self.course.fault in ONCE and not self.refuses
+
+    refuses: bool = False
+    """A command was answered by a no that lasts."""
+
+    def client(self, name: str) -> AsyncMongoClient[dict[str, Any]]:
+        """The client of that name: "a", "b", or another one, which nothing strikes but what strikes all."""
+        if name not in self.clients:
+            patience_ms = 700 if self.course.workload == "leases" else 5_000  # less than a lease lasts
+            options = {"retryWrites": self.course.retries, "serverSelectionTimeoutMS": 5_000, "socketTimeoutMS": patience_ms}
+            client = self.clients[name] = self.net.client(name, **options)
+            start = client.start_session
+            client.start_session = lambda *args, **more: self._kept(start(*args, **more))  # type: ignore[method-assign]
+        return self.clients[name]
+
+    def _kept(self, session: Any) -> Any:
+        self._sessions.append(session)
+        return session
+
+    def changes(self, collection: str) -> list[Change]:
+        """What has happened to documents of a collection."""
+        return [each for each in self.set.history if each.collection == collection]
+
+    def contents(self, collection: str) -> tuple[Document, ...]:
+        return self.set.contents(DATABASE, collection)
+
+    def begin(self, name: str, body: Any) -> None:
+        """Begin a task of the run."""
+        self.tasks[name] = asyncio.get_running_loop().create_task(body, name=name)
+
+    def _struck(self, client: str, command: Mapping[str, Any]) -> Way | None:
+        told, name = self.course, next(iter(command))
+        if client != told.whom or told.fault not in ("command", "storm") or name not in COMMANDS:
+            return None
+        self._sent += 1
+        now = self.set.loop.time()
+        if told.fault == "command":
+            return self._way(name, command, told.way) if self._sent == told.number + 1 else None
+        if self._sent > told.number and self._began_s is None:
+            self._began_s = now
+        if self._began_s is None or now - self._began_s > told.lasts_s or self._ways.random() < 0.6:
+            return None
+        return self._way(name, command, self._ways.random())
+
+    def _way(self, name: str, command: Mapping[str, Any], drawn: float) -> Way:
+        ways: list[Way] = [*Outcome, *Outcome, *(Code(number) for number in NOT_DONE)]
+        ways.append(Code(462, ("RetryableError", "SystemOverloadedError")))
+        if name in WRITES:
+            ways += (Code(number, is_done=True) for number in DONE)
+            ways += (Code(number, concern=True) for number in CONCERNS)
+            ways.append(Code(11602, ("RetryableWriteError", "NoWritesPerformed")))
+        if _is_of_many(command):
+            ways += (Code(11602, parts=parts) for parts in range(3) for _ in range(4))
+        way = ways[int(drawn * len(ways))]
+        self.refuses |= isinstance(way, Code) and way.number == _NOT_ALLOWED
+        said = way.value if isinstance(way, Outcome) else way
+        self.story.tell("network", f"strikes {name} of {self.course.whom}: {said}", fault=str(said))
+        return way
+
+    async def fault(self) -> None:
+        """What strikes, where that is not a command."""
+        told, story = self.course, self.story
+        await asyncio.sleep(told.at_s)
+        match told.fault:
+            case "step_down":
+                story.tell("faults", "the primary steps down", fault="step_down")
+                self.set.step_down(min(told.lasts_s, 3.0))
+            case "die":
+                story.tell("faults", "the primary dies", fault="die")
+                self.set.die(min(told.lasts_s, 3.0))
+            case "closed":
+                story.tell("faults", "nobody reaches the set", fault="closed")
+                self.net.close()
+                await asyncio.sleep(told.lasts_s)
+                story.tell("faults", "the set is reached again")
+                self.net.open()
+            case "cancel":
+                name = sorted(self.tasks)[told.number % len(self.tasks)]
+                if not self.tasks[name].done():
+                    story.tell("faults", f"{name} is cancelled", fault="cancel")
+                    self.cancelled.add(name)
+                    self.tasks[name].cancel()
+            case "cursors":
+                story.tell("faults", "cursors are killed", fault="cursors")
+                self.net.commands.cursors.kill_all()
+            case "forget":
+                story.tell("faults", "the set forgets its history", fault="forget")
+                self.set.forget()
+            case _:
+                pass
+
+    async def played(self, workload: Any) -> None:
+        """Play the tasks of a workload, and judge."""
+        await workload.begin()
+        fault = asyncio.get_running_loop().create_task(self.fault(), name="fault")
+        await self._ended()
+        await fault
+        await asyncio.sleep(LATE_S)
+        await workload.end()
+        for client in self.clients.values():
+            await client.close()
+        await asyncio.sleep(0)
+        self._judge_what_is_left()
+
+    async def _ended(self) -> None:
+        """M10."""
+        left = set(self.tasks.values())
+        began = self.set.loop.time()
+        if self.course.fault == "cancel":
+            await asyncio.wait(left, timeout=self.course.at_s + CANCELLED_S)
+            for name in self.cancelled:
+                if not self.tasks[name].done():
+                    self.story.accuse("M10", f"{name} was cancelled, and goes on")
+        _, late = await asyncio.wait(left, timeout=ENOUGH_S - (self.set.loop.time() - began))
+        for task in late:
+            self.story.accuse("M10", f"{task.get_name()} does not end")
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=CANCELLED_S)
+        for name, task in self.tasks.items():
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                self.story.accuse("M10", f"{name} raises {error!r}")
+            if task.done() and task.cancelled() and name not in self.cancelled and task not in late:
+                self.story.accuse("M10", f"{name} is cancelled, and nobody has cancelled it")
+            if name in self.cancelled and task.done() and not task.cancelled():
+                self.story.accuse("M10", f"{name} was cancelled, and ends as if it was not")
+
+    def _judge_what_is_left(self) -> None:
+        """M11, but for the cursor of a consumer that was cut off: the server ends it after ten minutes."""
+        if left := [each for each in self._sessions if not each.has_ended]:
+            self.story.accuse("M11", f"{len(left)} sessions are left")
+        if self.is_calm and len(self.net.commands.cursors.open) > (self.course.workload == "streams"):
+            self.story.accuse("M11", f"{len(self.net.commands.cursors.open)} cursors are left")
+        codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
+        ours = sorted({each.co_qualname for each in codes if Path(each.co_filename).parent == _ADAPTERS})
+        if ours:
+            self.story.accuse("M11", f"{ours} are left running")
+
+
+_ADAPTERS: Final = Path(testing.__file__).parent
+_NOT_ALLOWED: Final = 13
+
+
+def _is_of_many(command: Mapping[str, Any]) -> bool:
+    return any(each.get("multi") or each.get("limit") == 0 for each in (*command.get("updates", ()), *command.get("deletes", ())))
+
+
+def judged(
+    seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] = FAULTS, *, is_seen: bool = False
+) -> Story:
+    """The story of a run; `wrong` in it says what the judges found.
+
+    Args:
+        seed: Of the run.
+        workloads: What to draw from.
+        faults: Likewise.
+        is_seen: Whether it is told each time what can be seen from outside.
+    """
+    from tests.integration.mongo_workloads import WORKLOAD  # noqa: PLC0415  they use this module
+
+    told = course(seed, workloads, faults)
+    story = Story(told)
+
+    async def main(random: Random) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        ids = Random(f"ids {seed}")
+        for module in (leases, payloads):
+            patch.setattr(module, "uuid4", lambda: UUID(int=ids.getrandbits(128)))
+        workload = WORKLOAD[told.workload]
+        run = Run(told, random, story, workload.documents)
+        if is_seen:
+            story.see = lambda: _seen(run.set)
+        story.tell("run", f"is {told}")
+        await run.played(workload(run))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(testing, "TURNS_MAX", TURNS_MAX)
+        try:
+            testing.run(main, seed)
+        except TidegateError as error:
+            story.is_stuck(f"the run is stuck: {str(error)[:300]}")
+    return story
+
+
+def _seen(replica_set: SimulatedReplicaSet) -> Document:
+    """What a majority has, and how much more the primary."""
+    held: dict[str, Value] = {}
+    for name, (_, entry) in replica_set.stable.world.cells.items():
+        if name[0] == "documents" and entry is not None:
+            held[f"{name[1].partition('.')[2]} {show(cast('Document', entry).items[0][1])}"] = cast("Value", entry)
+    held["not with a majority"] = replica_set.state.changes - replica_set.stable.changes
+    return Document(tuple(sorted(held.items(), key=lambda item: item[0])))
+
+
+def line(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] = FAULTS) -> str:
+    """What runs it again."""
+    more = "" if workloads == WORKLOADS else f" --workloads {','.join(workloads)}"
+    more += "" if faults == FAULTS else f" --faults {','.join(faults)}"
+    return f"python -m tests.integration.mongo_runs {seed}{more}"
+
+
+def page_of(seed: int, workloads: tuple[str, ...], faults: tuple[str, ...], folder: Path) -> Path:
+    """Run it once more, and write its trace, up to what is wrong, as text, as JSON and as a page; the path of the page."""
+    story = judged(seed, workloads, faults, is_seen=True)
+    trace = trace_of(
+        story.told,
+        laws_of(__doc__ or ""),
+        of="clients of MongoDB",
+        at_once=AT_ONCE,
+        seed=seed,
+        summary=f"{story.course.tasks} tasks, {story.course.workload}, {story.course.fault}",
+    )
+    name = f"mongo-run-{seed}-{story.course.workload}-{story.course.fault}"
+    return Store(folder).keep(name, trace, lambda _: line(seed, workloads, faults)).with_suffix(".html")
+
+
+def found(seeds: Iterable[int], workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] = FAULTS) -> Story | None:
+    """The first of these runs that a judge has found wrong."""
+    return next((story for seed in seeds if (story := judged(seed, workloads, faults)).wrong), None)
+
+
+def main() -> int:
+    """Run, and tell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--workloads", type=lambda text: tuple(text.split(",")), default=WORKLOADS)
+    parser.add_argument("--faults", type=lambda text: tuple(text.split(",")), default=FAULTS)
+    parser.add_argument("--page", type=Path)
+    told = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    gc.freeze()  # or what is there already is looked at again and again
+    wrong = 0
+    for seed in range(told.seed, told.seed + told.runs):
+        story = judged(seed, told.workloads, told.faults)
+        wrong += bool(story.wrong)
+        if told.runs == 1:
+            print("\n".join(story.lines))
+        if told.page is not None and (story.wrong or told.runs == 1):
+            print(page_of(seed, told.workloads, told.faults, told.page))
+        if story.wrong:
+            print(f"{seed} ({story.course.workload}, {story.course.fault}): {'; '.join(story.wrong)}")
+            print(f"    {line(seed, told.workloads, told.faults)}")
+    print(f"{wrong} of {told.runs} runs are wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())

@@ -1,0 +1,74 @@
+"""A bug that is planted into a function while runs by seed look for it."""
+
+
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, final
+
+import attrs
+import pytest
+from tests.length import PLANTED_RUNS
+
+__all__ = ["Bug", "Judged", "first", "planted"]
+
+
+class Judged(Protocol):
+    """What was found wrong about a run."""
+
+    @property
+    def wrong(self) -> list[str]: ...
+
+
+@final
+@attrs.frozen
+class Bug:
+    """A line as it must not be.
+
+    Attributes:
+        place: The function.
+        right: What stands there.
+        wrong: What is planted instead.
+        kinds: Kinds of runs that show it.
+    """
+
+    place: Callable[..., object]
+    right: str
+    wrong: str
+    kinds: tuple[str, ...] = ("nothing",)
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """The function is as the bug has it."""
+    source = textwrap.dedent(inspect.getsource(bug.place))
+    assert source.count(bug.right) >= 1, f"{bug.place.__qualname__} says no longer {bug.right!r}"
+    module = sys.modules[bug.place.__module__]
+    made: dict[str, Any] = {}
+    text = "from __future__ import annotations\n" + source.replace(bug.right, bug.wrong)
+    exec(text, vars(module), made)  # noqa: S102  it is ours
+    owner: Any = module
+    *names, name = bug.place.__qualname__.split(".")
+    for each in names:
+        owner = getattr(owner, each)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, made[name])
+        for other in [] if names else [*sys.modules.values()]:  # who has imported it by name
+            if vars(other).get(name) is bug.place and other.__name__.startswith("tidegate"):
+                patch.setattr(other, name, made[name])
+        yield
+
+
+def first(bug: Bug, judged: Callable[[int, tuple[str, ...]], Judged]) -> int | None:
+    """The first seed whose run is wrong with the bug, and right without."""
+    for seed in range(PLANTED_RUNS):
+        with planted(bug):
+            is_wrong = bool(judged(seed, bug.kinds).wrong)
+        if is_wrong and not judged(seed, bug.kinds).wrong:
+            return seed
+    return None

@@ -1,0 +1,266 @@
+"""The simulated MongoDB says what a real one says, call by call: scripts by hand, of the network, of the codes, and by seed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from random import Random
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+from tests.integration.mongo_loop import in_loop
+from tests.integration.mongo_scripts import (
+    ACTIONS,
+    COLLECTION,
+    Account,
+    Admin,
+    Ask,
+    Call,
+    Heard,
+    Read,
+    Real,
+    Script,
+    Simulated,
+    Step,
+    Strike,
+    Wait,
+    play,
+)
+from tests.integration.servers import MongoServer
+from tests.length import MONGO_CODES_STEP, MONGO_NETWORK_STEP, MONGO_SCRIPTS
+
+from tidegate.model.documents import ID, Add, Document, Eq, Field, Gt, Lt, Push, Put
+from tidegate.model.operations import (
+    Operation,
+    bulk_update,
+    delete_many,
+    delete_one,
+    find_all,
+    find_one,
+    find_one_and_update,
+    insert_one,
+    update_many,
+    update_one,
+    upsert_one,
+)
+from tidegate_adapters.black_pipe import BlackPipe
+from tidegate_adapters.mongo_codes import CODES
+from tidegate_adapters.simulated_mongo import Code, Outcome
+from tidegate_adapters.testing import run
+
+TURNS: Final = 3
+N: Final = Field[int]("n")
+S: Final = Field[Any]("s")
+A, B = Eq(ID, "a"), Eq(ID, "b")
+
+
+def doc(key: str, n: int) -> Document:
+    return Document.of({"_id": key, "n": n})
+
+
+OPERATIONS: Final[Mapping[str, tuple[Operation, str]]] = {
+    "find": (find_one(COLLECTION, A), "find"),
+    "find all": (find_all(COLLECTION, Gt(N, 0), limit=10), "find"),
+    "found": (find_one_and_update(COLLECTION, A, Add(N, 1)), "findAndModify"),
+    "not found": (find_one_and_update(COLLECTION, Eq(ID, "z"), Add(N, 1)), "findAndModify"),
+    "updated": (update_one(COLLECTION, A, Add(N, 1)), "update"),
+    "not updated": (update_one(COLLECTION, Eq(ID, "z"), Add(N, 1)), "update"),
+    "as it was": (update_one(COLLECTION, A, Put(N, 1)), "update"),
+    "deleted": (delete_one(COLLECTION, A), "delete"),
+    "inserted": (insert_one(COLLECTION, doc("c", 3)), "insert"),
+    "a duplicate": (insert_one(COLLECTION, doc("a", 3)), "insert"),
+    "upserted": (upsert_one(COLLECTION, Eq(ID, "c"), Add(N, 1)), "findAndModify"),
+    "all updated": (update_many(COLLECTION, Gt(N, 0), Add(N, 1)), "update"),
+    "all deleted": (delete_many(COLLECTION, Gt(N, 0)), "delete"),
+    "in bulk": (bulk_update(update_one(COLLECTION, A, Add(N, 1)), update_one(COLLECTION, Eq(ID, "z"), Add(N, 1))), "update"),
+}  # fmt: skip
+BY_HAND: Final[Mapping[str, Script]] = {
+    "a wrong type": (Ask(update_one(COLLECTION, A, Put(S, "text"))), Ask(update_one(COLLECTION, A, Add(S, 1)))),
+    "too large a number": (Ask(update_one(COLLECTION, A, Put(N, 2**63 - 1))), Ask(update_one(COLLECTION, A, Add(N, 1)))),
+    "no array": (Ask(update_one(COLLECTION, A, Push(N, 1))), Ask(find_one_and_update(COLLECTION, A, Push(N, 1)))),
+    "a bulk that is refused in part": (
+        Ask(update_one(COLLECTION, A, Put(S, "text"))),
+        Ask(bulk_update(update_one(COLLECTION, A, Add(S, 1)), update_one(COLLECTION, B, Add(N, 1)))),
+    ),
+    "an update of many that is refused midway": (
+        Ask(update_one(COLLECTION, B, Put(S, "text"))),
+        Ask(update_many(COLLECTION, Gt(N, 0), Add(S, 1))),
+    ),
+    "an upsert of what does not match": (Ask(upsert_one(COLLECTION, A, Add(N, 1))),),
+    "the retry overtakes the first request": (
+        Strike("update", Outcome.SLOW),
+        Ask(update_one(COLLECTION, A, Add(N, 1))),
+        Wait(),
+    ),
+    "what matched nothing is done late": (
+        Strike("update", Outcome.SLOW),
+        Ask(update_one(COLLECTION, Eq(ID, "c"), Add(N, 1))),
+        Ask(insert_one(COLLECTION, doc("c", 3))),
+        Wait(),
+    ),
+    "what was refused is done late": (
+        Strike("insert", Outcome.SLOW),
+        Ask(insert_one(COLLECTION, doc("a", 7))),
+        Ask(delete_one(COLLECTION, A)),
+        Wait(),
+    ),
+    "a stream": (Read(), Ask(update_one(COLLECTION, A, Add(N, 1))), Ask(delete_one(COLLECTION, B)), Read(), Ask(insert_one("others", doc("x", 1))), Ask(insert_one("strange", doc("x", 1))), Read()),
+    "a stream whose reply is lost": (Read(), Ask(update_one(COLLECTION, A, Add(N, 1))), Strike("getMore", Outcome.LOST_REPLY), Read(), Read()),
+    "a stream that cannot be opened": (Strike("aggregate", Code(286)), Read(), Read()),
+    "a stream whose cursor is gone": (Read(), Strike("getMore", Code(43)), Read(), Read()),
+    "a collection that is dropped": (Read(), Ask(update_one(COLLECTION, A, Add(N, 1))), Admin("drop"), Read()),
+    "a collection that is renamed": (Read(), Admin("rename"), Read()),
+    "a database that is dropped": (Read(), Admin("dropDatabase"), Read()),
+    "the kit inserts": (Call("insert", ({"_id": "k", "n": 1},)), Call("insert", ({"_id": "k", "n": 1},)), Call("insert", ({"_id": "k", "n": 2},))),
+    "the kit inserts, and the reply is lost": (Strike("insert", Outcome.LOST_REPLY), Call("insert", ({"_id": "k", "n": 1},))),
+    "the kit deletes": (Call("delete_many", ({"n": {"$gt": 1}},)), Call("delete", ("a",)), Call("delete", ("a",))),
+    "the kit deletes many, and the reply is lost": (Strike("delete", Outcome.LOST_REPLY), Call("delete_many", ({"n": 2},))),
+    "the kit counts": (Call("count", ("key", "t1")), Call("count", ("key", "t1")), Call("count", ("key", "t2")), Call("counted", ("key",))),
+    "the kit counts, and the reply is lost": (Strike("update", Outcome.LOST_REPLY), Call("count", ("key", "t1")), Call("counted", ("key",))),
+}  # fmt: skip
+UNSAID: Final = frozenset({121, 249, 283, 346, 356, 11000, 13388})
+"""What a fail point cannot say, for these come with more than a code."""
+OPTIONS: Final = {"with": {"retryWrites": True}, "without": {"retryWrites": False}}
+
+
+def of_the_network() -> dict[str, Script]:
+    """Each operation, with whatever may become of its first request."""
+    return {
+        f"{name}, {how.value}": (Strike(command, how), Ask(operation), Wait())
+        for name, (operation, command) in OPERATIONS.items()
+        for how in ACTIONS
+    }
+
+
+def of_the_codes() -> dict[str, Script]:
+    """Each code, once, of each command and of its write concern."""
+    table: dict[str, Script] = {}
+    for number, code in enumerate(sorted(CODES.keys() - UNSAID)):
+        each = tuple(OPERATIONS)[number % len(OPERATIONS)]
+        operation, command = OPERATIONS[each]
+        table[f"{each}, {code}"] = (Strike(command, Code(code)), Ask(operation))
+        if command != "find":
+            table[f"{each}, {code} of its write concern"] = (
+                        Strike(command, Code(code, concern=True)),
+                Ask(operation),
+            )
+    return table
+
+
+def by_seed(seed: int) -> Script:
+    """Operations on three documents, with a strike now and then."""
+    random = Random(seed)
+    keys = [Eq(ID, each) for each in "abc"]
+    steps: list[Step] = []
+    for _ in range(random.randint(4, 10)):
+        where, update = random.choice(keys), random.choice((Add(N, 1), Put(N, 2), Put(S, "s"), Push(S, 1), Add(S, 1)))
+        many = random.choice((Gt(N, 1), Lt(N, 3)))
+        operation = random.choice(
+            (
+                find_one(COLLECTION, many),
+                find_all(COLLECTION, many, limit=random.randint(1, 3)),
+                find_one_and_update(COLLECTION, where, update),
+                update_one(COLLECTION, where, update),
+                upsert_one(COLLECTION, where, update),
+                insert_one(COLLECTION, doc(random.choice("abc"), random.randint(1, 3))),
+                delete_one(COLLECTION, where),
+                update_many(COLLECTION, many, update),
+                delete_many(COLLECTION, many),
+                bulk_update(*(update_one(COLLECTION, each, update) for each in keys)),
+            )
+        )
+        command = {
+            "FindOne": "find", "FindAll": "find", "FindOneAndUpdate": "findAndModify", "UpsertOne": "findAndModify",
+            "InsertOne": "insert", "DeleteOne": "delete", "DeleteMany": "delete",
+        }.get(type(operation).__name__, "update")  # fmt: skip
+        if random.random() < 0.2:
+            steps.append(Strike(command, random.choice((Outcome.UNSENT, Outcome.LOST_REPLY))))
+        steps.append(Ask(operation))
+    return steps
+
+
+def simulated(script: Script, options: Mapping[str, Any] = OPTIONS["with"], seed: int = 1) -> Account:
+    """What the simulated one says."""
+
+    async def played(random: Random) -> Account:
+        heard = Heard()
+        return await play(script, Simulated(random, "db", heard, options), heard)
+
+    return run(played, seed)
+
+
+async def really(server: MongoServer, script: Script, options: Mapping[str, Any]) -> Account:
+    """What the real one says."""
+    heard, database = Heard(), f"agreement_{uuid4().hex}"
+    with BlackPipe(server.uri) as pipe:
+        return await play(script, Real(server, database, pipe, heard, options), heard)
+
+
+def check(server: MongoServer, scripts: Mapping[str, Script], options: Mapping[str, Any], at_once: int = 12) -> None:
+    """Play the scripts on both; a busy machine may be late with a reply, so who differs is played again."""
+
+    async def all_of_them(names: Collection[str]) -> list[Account]:
+        turn = asyncio.Semaphore(at_once)
+
+        async def one(name: str) -> Account:
+            async with turn:
+                return await really(server, scripts[name], options)
+
+        return await asyncio.gather(*map(one, names))
+
+    expected = {name: simulated(script, options) for name, script in scripts.items()}
+    differs: dict[str, tuple[Account, Account]] = {}
+    for _ in range(TURNS):
+        names = tuple(differs or scripts)
+        real = zip(names, in_loop(all_of_them(names)), strict=True)
+        differs = {name: (told, expected[name]) for name, told in real if told != expected[name]}
+        if not differs:
+            return
+    lines = [
+        f"{name}\n  real      {mine}\n  simulated {other}"
+        for name, accounts in differs.items()
+        for mine, other in zip(*accounts, strict=True)
+        if mine != other
+    ]
+    pytest.fail(f"{len(differs)} of {len(scripts)}\n" + "\n".join(lines), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _silent() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_scripts_by_hand_are_answered_alike(mongod: MongoServer, options: Mapping[str, Any]) -> None:
+    """Each manner that the simulated server claims; a fail point is one for all, so they come one after the other."""
+    coded = {name: script for name, script in BY_HAND.items() if any(isinstance(each, Strike) and isinstance(each.how, Code) for each in script)}
+    check(mongod, coded, options, at_once=1)
+    check(mongod, {name: script for name, script in BY_HAND.items() if name not in coded}, options)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_what_the_network_does_is_answered_alike(mongod: MongoServer, options: Mapping[str, Any]) -> None:
+    """Each operation, with each way in which a request or its reply is lost."""
+    table = of_the_network()
+    check(mongod, {name: table[name] for name in tuple(table)[::MONGO_NETWORK_STEP]}, options)
+
+
+def test_the_codes_are_answered_alike(mongod: MongoServer) -> None:
+    """Each code, before a command is carried out and of its write concern: what the driver sends again, and with which labels."""
+    table = of_the_codes()
+    check(mongod, {name: table[name] for name in tuple(table)[::MONGO_CODES_STEP]}, OPTIONS["with"], at_once=1)
+
+
+def test_scripts_at_random_are_answered_alike(mongod: MongoServer) -> None:
+    """Operations and lost messages as a seed says."""
+    check(mongod, {f"seed {seed}": by_seed(seed) for seed in range(MONGO_SCRIPTS)}, OPTIONS["with"])
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_script_is_answered_alike_whatever_goes_first(name: str) -> None:
+    """What a script sees does not depend on the seed of the loop, or nothing could be compared."""
+    assert len({simulated(BY_HAND[name], seed=seed) for seed in range(5)}) == 1
