@@ -95,6 +95,8 @@ MONGO_SCRIPTS: Final = _either(20, 300)
 """Random scripts of calls that a real server and the simulated one are compared by: rarer combinations."""
 MONGO_NETWORK_STEP: Final = _either(9, 1)
 """Every so many of the ways in which the network may lose what is sent for an operation, told apart by both."""
+MONGO_RUNS: Final = _either(5_000, 500_000)
+"""Short runs on the simulated MongoDB, by seed, spread over what their tasks do: rarer interleavings."""
 
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)

@@ -54,9 +54,15 @@ DATABASE: Final = "db"
 AT_ONCE: Final = ("M4", "M7")
 """Laws that are judged whenever something happens; others where a part of the run ends."""
 WORKLOADS: Final = ("transitions", "settling", "increments", "kit", "counters", "leases", "payloads", "streams")
-FAULTS: Final = ("nothing", "command", "command", "command", "storm", "step_down", "die", "closed", "cancel", "cursors", "forget")
+FAULTS: Final = (
+    "nothing", "command", "command", "command", "overtaken", "storm", "step_down", "die", "lost_and_die", "closed", "cancel",
+    "cursors", "forget",
+)  # fmt: skip
 ONCE: Final = ("nothing", "command")
 """Faults after which nothing is uncertain for long."""
+OF_WRITES: Final = ("overtaken", "lost_and_die")
+OF_COMMANDS: Final = ("command", "storm", *OF_WRITES)
+"""Faults that strike commands."""
 ENOUGH_S: Final = 200.0
 """Longer than any task takes."""
 LATE_S: Final = 4.0
@@ -64,6 +70,8 @@ LATE_S: Final = 4.0
 CANCELLED_S: Final = 12.0
 """So long a task may go on that is cancelled: to release its lease, for one."""
 TURNS_MAX: Final = 100_000
+REFUSED: Final = 13
+"""The code of a no that lasts."""
 NOT_DONE: Final = (6, 7, 13, 50, 89, 91, 112, 189, 262, 462, 8000, 9001, 10107, 11600, 11602, 13435, 13436)
 """Codes of commands that were not carried out."""
 DONE: Final = (6, 7, 50, 89, 91, 262, 9001, 11600, 11602)
@@ -160,7 +168,8 @@ class Run:
 
     def __init__(self, told: Course, random: Random, story: Story, there: Mapping[str, tuple[Document, ...]]) -> None:
         self.course, self.random, self.story = told, random, story
-        self.set = SimulatedReplicaSet(random, there)
+        lag_s = (0.05, 1.0) if told.fault == "lost_and_die" else (0.000_5, 0.005)
+        self.set = SimulatedReplicaSet(random, there, lag_s=lag_s)
         self.net = Network(self.set, random, strike=self._struck)
         self.clients: dict[str, AsyncMongoClient[dict[str, Any]]] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -210,10 +219,14 @@ class Run:
 
     def _struck(self, client: str, command: Mapping[str, Any]) -> Way | None:
         told, name = self.course, next(iter(command))
-        if client != told.whom or told.fault not in ("command", "storm") or name not in COMMANDS:
+        if client != told.whom or told.fault not in OF_COMMANDS or name not in COMMANDS:
+            return None
+        if told.fault in OF_WRITES and (name not in WRITES or self._sent > told.number + 1):
             return None
         self._sent += 1
         now = self.set.loop.time()
+        if told.fault in OF_WRITES:
+            return self._of_a_write(name)
         if told.fault == "command":
             return self._way(name, command, told.way) if self._sent == told.number + 1 else None
         if self._sent > told.number and self._began_s is None:
@@ -221,6 +234,18 @@ class Run:
         if self._began_s is None or now - self._began_s > told.lasts_s or self._ways.random() < 0.6:
             return None
         return self._way(name, command, self._ways.random())
+
+    def _of_a_write(self, name: str) -> Way | None:
+        """A write that is late, and the next one is told a no; or one whose reply is lost, and then the primary dies."""
+        told = self.course
+        if self._sent == told.number + 2 and told.fault == "overtaken":
+            return self._told(name, Code((REFUSED, REFUSED, 112, 10107)[int(told.way * 4)]))
+        if self._sent != told.number + 1:
+            return None
+        if told.fault == "overtaken":
+            return self._told(name, Outcome.LATE)
+        self.set.loop.call_later(told.way * 0.3, self.set.die)
+        return self._told(name, Outcome.LOST_REPLY)
 
     def _way(self, name: str, command: Mapping[str, Any], drawn: float) -> Way:
         ways: list[Way] = [*Outcome, *Outcome, *(Code(number) for number in NOT_DONE)]
@@ -230,9 +255,11 @@ class Run:
             ways += (Code(number, concern=True) for number in CONCERNS)
             ways.append(Code(11602, ("RetryableWriteError", "NoWritesPerformed")))
         if _is_of_many(command):
-            ways += (Code(11602, parts=parts) for parts in range(3) for _ in range(4))
-        way = ways[int(drawn * len(ways))]
-        self.refuses |= isinstance(way, Code) and way.number == _NOT_ALLOWED
+            ways += (Code(number, parts=parts) for parts in range(3) for number in (REFUSED, 10107, 11602, 11602))
+        return self._told(name, ways[int(drawn * len(ways))])
+
+    def _told(self, name: str, way: Way) -> Way:
+        self.refuses |= isinstance(way, Code) and way.number == REFUSED
         said = way.value if isinstance(way, Outcome) else way
         self.story.tell("network", f"strikes {name} of {self.course.whom}: {said}", fault=str(said))
         return way
@@ -318,7 +345,6 @@ class Run:
 
 
 _ADAPTERS: Final = Path(testing.__file__).parent
-_NOT_ALLOWED: Final = 13
 
 
 def _is_of_many(command: Mapping[str, Any]) -> bool:

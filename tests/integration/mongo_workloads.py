@@ -13,6 +13,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast, final
 
+import attrs
 from tests.integration.mongo_runs import DATABASE, Run
 
 from tidegate.counters import laws as counter_laws
@@ -31,12 +32,13 @@ from tidegate.model.effects import Failure, Program, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.reactive import change_stream as stream
 from tidegate.reactive.change_stream import After, Page, Position
+from tidegate.retries.resending import RETRIES
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.leases import LeaseBusy, LeaseLost, lease_async
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.payloads import AsyncPayloads, PayloadAbsent, PayloadUnsettled
-from tidegate_adapters.resilience import AsyncKit, Done, NotDone, Sent
+from tidegate_adapters.resilience import AsyncKit, Done, NotDone, Rules, Sent
 from tidegate_adapters.runtime import After as AfterSeconds
 from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 from tidegate_adapters.simulated_mongo import Change
@@ -46,12 +48,14 @@ Documents: TypeAlias = Mapping[str, tuple[Document, ...]]
 THINGS: Final = "things"
 THERE: Final = f"{DATABASE}.{THINGS}"
 N: Final = Field[int]("n")
+IMPATIENT: Final = attrs.evolve(RETRIES, attempts_max=2)
 
 
 class Work:
     """What all workloads have."""
 
     documents: ClassVar[Documents] = {}
+    is_patient = True
 
     def __init__(self, run: Run) -> None:
         self.run, self.story, self.random = run, run.story, run.random
@@ -74,6 +78,12 @@ class Work:
     def asked(self, program: Program[T], client: str) -> Any:
         """What a program comes to, on that client."""
         return run_async(program, choosing(documents(AsyncMongo(self.run.client(client), DATABASE)), local_async()))
+
+    def kit(self, client: str) -> AsyncKit:
+        """One that is patient, or one that soon gives up."""
+        self.is_patient = self.run.course.seed % 2 == 0
+        rules = Rules() if self.is_patient else Rules(retries=IMPATIENT, attempt=SECOND, deadline=4 * SECOND)
+        return AsyncKit(self.run.client(client), DATABASE, rules)
 
     def changes(self, collection: str = THINGS) -> list[Change]:
         return self.run.changes(collection)
@@ -254,7 +264,7 @@ class KitCounters(Counting):
     """Increments by the kit."""
 
     async def task(self, name: str, client: str) -> None:
-        kit = AsyncKit(self.run.client(client), DATABASE)
+        kit = self.kit(client)
         for turn in range(self.random.randint(1, 3)):
             await self.a_while()
             token = f"{name}-{turn}"
@@ -272,7 +282,7 @@ class KitCounters(Counting):
 
 def survived(work: Work, name: str, sent: Sent[Any]) -> None:
     """M9."""
-    if work.run.is_survived and not isinstance(sent, Done):
+    if work.run.is_survived and work.is_patient and not isinstance(sent, Done):
         work.story.accuse("M9", f"{name} is told {sent}")
     if work.run.is_calm and isinstance(sent, Done) and sent.attempts != 1:
         work.story.accuse("M9", f"{name} was sent {sent.attempts} times, and nothing struck")
@@ -296,7 +306,7 @@ class KitWrites(Work):
         """Kind and id of what is never to be done."""
 
     async def task(self, name: str, client: str) -> None:
-        kit = AsyncKit(self.run.client(client), DATABASE)
+        kit = self.kit(client)
         for turn in range(self.random.randint(1, 3)):
             await self.a_while()
             of, sent = f"{name}.{turn}", cast("Sent[Any]", None)

@@ -76,7 +76,8 @@ class Code:
         number: Its code.
         labels: Besides those that the server adds by itself.
         is_done: Whether the command was carried out all the same.
-        parts: How many documents of a write of many are changed before it; None for a write that is not cut short.
+        parts: How many documents of a write of many are changed before it; None for a write that is not cut short. An error by
+            which servers interrupt what they do (`RETRYABLE`) is then one of the command, and any other of the statement.
         concern: Whether it is told as an error of the write concern, of a command that was carried out.
     """
 
@@ -157,11 +158,10 @@ class Commands:
         """One command of writes; answered when a majority has it, where that is asked for."""
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
-        statements = _Statements(self._set, command, client, None if struck is None else struck.parts)
-        reply = _WRITES[name](statements)
-        if struck is not None and not struck.concern:
+        reply = _WRITES[name](_Statements(self._set, command, client, struck))
+        if struck is not None and not struck.concern and not reply.get("writeErrors"):
             raise ServerError(struck.number, "struck", struck.labels)
-        if struck is not None:
+        if struck is not None and struck.concern:
             answer(_unconfirmed(command, reply, struck.number, struck.labels))
         elif _waits(command):
             self._set.when_stable(
@@ -283,11 +283,12 @@ class _Statements:
         replica_set: What they are done on.
         command: It.
         client: Who asks.
-        parts: After how many documents it is cut short, if it is.
+        struck: Says after how many documents it is cut short, if it is.
     """
 
-    def __init__(self, replica_set: SimulatedReplicaSet, command: _Command, client: str, parts: int | None) -> None:
-        self._set, self._client, self._left = replica_set, client, parts
+    def __init__(self, replica_set: SimulatedReplicaSet, command: _Command, client: str, struck: Code | None) -> None:
+        self._set, self._client, self._struck = replica_set, client, struck
+        self._left = None if struck is None else struck.parts
         self.command, self.database = command, command["$db"]
         self._session: bytes = command["lsid"]["id"] if "lsid" in command else b""
         self._number: int | None = command.get("txnNumber")
@@ -405,8 +406,11 @@ class _Statements:
         """One document after the other, as far as it gets."""
         done = 0
         for part in parts(effect, self._set.state.world):
-            if self._left is not None and self._left == 0:
-                break
+            if self._left == 0:
+                assert self._struck is not None
+                if self._struck.number in RETRYABLE:
+                    break
+                raise _RefusedError(self._struck.number, "struck")
             done += self._asked(part, ns)
             self._left = None if self._left is None else self._left - 1
         return done

@@ -1,0 +1,128 @@
+"""Adapters, driver, kit, leases, payloads and streams on the simulated MongoDB, by seed: no judge finds a run wrong, and whatever
+is planted is found.
+
+`mongo_runs` has the runs and their judges. A failure says the line that runs it again, and the page of its trace, up to what is
+wrong.
+"""
+
+# ruff: noqa: SLF001  bugs are planted in private functions
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.integration.mongo_runs import FAULTS, WORKLOADS, Story, course, found, judged, line, page_of
+from tests.integration.planting import Bug, first, planted
+from tests.length import MONGO_RUNS, PLANTED_RUNS
+
+from tidegate.sim.trace import Breach, Truth
+from tidegate_adapters import driver, leases, mongo, mongo_attempts, mongo_errors, resilience
+from tidegate_adapters.change_streams import ChangeStream
+from tidegate_adapters.payloads import AsyncPayloads
+from tidegate_adapters.store import read as read_trace
+
+OF_RECORDS: Final = ("transitions", "settling")
+BUGS: Final[Mapping[str, Bug]] = {
+    "what is ambiguous is told as not applied": Bug(mongo_errors.failure, "return said.outcome(reason)", "return (NotApplied if said.outcome is Ambiguous else said.outcome)(reason)", OF_RECORDS),
+    "what is ambiguous is told as refused": Bug(mongo_errors.failure, "return said.outcome(reason)", "return (Refused if said.outcome is Ambiguous else said.outcome)(reason)", ("counters",)),
+    "a no after an earlier request is believed": Bug(mongo_errors.failure, "if (before is Before.OPEN and is_no)", "if (False and is_no)", ("kit",)),
+    "what is not durable is told as done": Bug(mongo_errors.failure, "return said.outcome(reason)", "return None if said.outcome is NotDurable else said.outcome(reason)", ("kit",)),
+    "a part that was done is forgotten": Bug(mongo_errors.failure_of_many, "if type(said) not in {Refused, NotApplied} or is_of_all:", "if True:", ("kit",)),
+    "earlier requests are forgotten": Bug(mongo_attempts.before, "others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests", "others = []", ("kit",)),
+    "of two requests one is seen": Bug(mongo_attempts.Attempts.started, "requests.append({})", "requests[:] = [{}]", ("kit",)),
+    "requests are not seen": Bug(mongo.AsyncMongo.__call__, "REQUESTS.set(requests)", "REQUESTS.set(None)", OF_RECORDS),
+    "reads see what no majority has": Bug(mongo._opened, "**_HANDLE", "**{**_HANDLE, 'read_concern': ReadConcern('local')}", ("increments", "lost_and_die")),
+    "writes are acknowledged by one": Bug(mongo._opened, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", (*OF_RECORDS, "increments")),
+    "the kit takes what one has for done": Bug(resilience.AsyncKit.__init__, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", ("kit",)),
+    "the kit forgets that it has sent": Bug(resilience._failing, "before(requests, error) if listens(client) else Before.NOTHING", "Before.NOTHING", ("kit",)),
+    "a step that may be done is told as not done": Bug(resilience._Bounds.ended, "self.may_count |= reply == 1 or isinstance(reply, (Ambiguous, NotDurable))", "pass", ("counters",)),
+    "the kit does not know what it has inserted": Bug(resilience._insert, "return Duplicate.OWN if found.raw == sent else Duplicate.ANOTHERS", "return Duplicate.ANOTHERS", ("kit",)),
+    "a cancellation is taken for an answer": Bug(driver.run_async, "except Failure as failure:\n                reply = failure", "except (Failure, asyncio.CancelledError) as failure:\n                reply = failure if isinstance(failure, Failure) else Refused('cancelled')", ("payloads", "leases")),
+    "a failure is told as an answer": Bug(driver._resumed, "program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)", "program.send(1 if isinstance(reply, Failure) else reply)", ("increments",)),
+    "a block goes on when its lease is lost": Bug(leases._Tenancy._work_ended, "self._on_lost()", "pass", ("leases",)),
+    "a lease is not released": Bug(leases._Tenancy._stopped, "self._runtime.tell(StopRequested(self._now()))", "pass", ("leases",)),
+    "the timer of a lease does not fire": Bug(leases._Tenancy._wake, "self._runtime.tell(TimerFired(self._now()))", "pass", ("leases",)),
+    "the time of a lease stands still": Bug(leases._Tenancy._now, "self._loop.time()", "0", ("leases",)),
+    "two uploads have one id": Bug(AsyncPayloads.put, "uuid4().hex", "'one'", ("payloads",)),
+    "a stream forgets what came at once": Bug(ChangeStream._opened, 'if opened["firstBatch"] or not opened["id"]:', "if False:", ("streams",)),
+    "a stream does not tell of deletions": Bug(ChangeStream._told, "kind in _CHANGES", "kind in _CHANGES[:3]", ("streams",)),
+    "a stream does not end its session": Bug(ChangeStream.close, "await cursor.session.end_session()", "pass", ("streams",)),
+    "a stream that cannot be opened keeps its session": Bug(ChangeStream._opened, "await session.end_session()", "pass", ("streams",)),
+    "a stream that is cancelled keeps its session": Bug(ChangeStream.close, "finally:  # also where that is cancelled", "except KeyError:\n            pass\n        else:", ("streams",)),
+    "a stream keeps a cursor that has failed": Bug(ChangeStream.read, "await self.close()", "pass", ("streams",)),
+    "a stream begins anew from now": Bug(ChangeStream._pipeline, '{"$changeStream": begin}', '{"$changeStream": {}}', ("streams",)),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """What a run leaves behind is collected with it, and not in another test; what was there before, not again and again."""
+    logging.disable(logging.CRITICAL)
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    gc.collect()
+    logging.disable(logging.NOTSET)
+
+
+AT_ONCE: Final = 125
+"""So many runs are a test: few enough to be spread evenly over processes."""
+
+
+@pytest.mark.parametrize("first_seed", range(0, MONGO_RUNS // len(WORKLOADS), AT_ONCE))
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_no_run_is_wrong(workload: str, first_seed: int) -> None:
+    """The laws of what runs there, over the real driver, two clients and a fault."""
+    workloads = (workload,)
+    story = found(range(first_seed, first_seed + AT_ONCE), workloads)
+    if story is not None:
+        page = page_of(story.course.seed, workloads, FAULTS, Path(".tidegate/failures"))
+        pytest.fail(f"{story.wrong}\n    {line(story.course.seed, workloads)}\n    {page}", pytrace=False)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_seed_tells_the_same_story(workload: str) -> None:
+    """Or no line could run it again."""
+    for seed in range(5):
+        assert judged(seed, (workload,)).lines == judged(seed, (workload,)).lines
+
+
+def test_every_course_is_drawn() -> None:
+    courses = [course(seed) for seed in range(1_000)]
+    assert {(each.workload, each.fault) for each in courses} == {(one, two) for one in WORKLOADS for two in FAULTS}
+
+
+def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
+    """With the law, up to the step that breaks it, and the line that runs it again; without the bug, as a run that is right."""
+    workloads = ("kit",)
+    with planted(BUGS["the kit takes what one has for done"]):
+        story = found(range(PLANTED_RUNS), workloads)
+        assert story is not None
+        page = page_of(story.course.seed, workloads, FAULTS, tmp_path)
+    trace = read_trace(page)
+
+    assert trace.law.startswith("M2: What the kit says is so")
+    assert trace.why == story.wrong[0]
+    assert trace.steps[-1].truths == ((trace.law, Truth.BROKEN),)
+    assert f'<code id="command">{line(story.course.seed, workloads)}</code>' in page.read_text("utf-8")
+
+    right = read_trace(page_of(story.course.seed, workloads, FAULTS, tmp_path))
+    assert (right.law, right.breach) == ("", Breach.NONE)
+
+
+def of_kinds(seed: int, kinds: tuple[str, ...]) -> Story:
+    """The story of a run of these workloads and faults; of all where none is named."""
+    workloads = tuple(each for each in WORKLOADS if each in kinds) or WORKLOADS
+    return judged(seed, workloads, tuple(each for each in FAULTS if each in kinds) or FAULTS)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    """Within so many seeds; the run that finds it is right without it."""
+    bug = BUGS[name]
+    assert first(bug, of_kinds) is not None, f"not found in {PLANTED_RUNS} runs of {', '.join(bug.kinds)}"
