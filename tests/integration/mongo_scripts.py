@@ -121,7 +121,9 @@ class Heard(CommandListener):
 class Real:
     """A database of a real server, behind a pipe."""
 
-    def __init__(self, server: MongoServer, database: str, pipe: BlackPipe, heard: Heard, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, server: MongoServer, database: str, pipe: BlackPipe, heard: Heard, options: Mapping[str, Any]
+    ) -> None:
         self._server, self.database, self._pipe = server, database, pipe
         self.client = AsyncMongoClient(
             pipe.uri, appname=database, event_listeners=[Attempts(), heard], socketTimeoutMS=PATIENCE_MS, **options
@@ -134,11 +136,8 @@ class Real:
         if isinstance(strike.how, Code):
             code = strike.how
             said: dict[str, Any] = {"code": code.number, "errmsg": "struck"} if code.concern else {}
-            more = {"writeConcernError": said} if code.concern else {"errorCode": code.number}
-            labels = {"errorLabels": list(code.labels)} if code.labels else {}
-            stack.enter_context(
-                self._server.fail(strike.command, times=1, appName=self.database, **more, **labels)
-            )
+            more: dict[str, Any] = {"writeConcernError": said} if code.concern else {"errorCode": code.number}
+            stack.enter_context(self._server.fail(strike.command, times=1, appName=self.database, **more))
             return
         action = ACTIONS[strike.how]
         seconds = LATE_S if action is Action.DELAY_REQUEST else 0.0
@@ -265,4 +264,3 @@ async def followed(stream: ChangeStream, position: Position) -> tuple[Position, 
 
 def said(answer: object) -> str:
     return f"{type(answer).__name__} {answer}" if isinstance(answer, Failure) else repr(answer)
-

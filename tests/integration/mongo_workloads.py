@@ -7,7 +7,7 @@ reads that is not struck, what was wrong.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise
@@ -104,7 +104,9 @@ class Records(Work):
     """What both that move records have: their answers, and the laws of transitions."""
 
     keys: ClassVar[tuple[str, ...]] = ("one",)
-    documents: ClassVar[Documents] = {THERE: tuple(new_record(key, FIRST, "made", MADE) for key in ("one", "two", "three"))}
+    documents: ClassVar[Documents] = {
+        THERE: tuple(new_record(key, FIRST, "made", MADE) for key in ("one", "two", "three"))
+    }
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
@@ -112,7 +114,10 @@ class Records(Work):
 
     async def end(self) -> None:
         for key, answered in self.answered.items():
-            docs = [self.documents[THERE][self.keys.index(key)], *(each.after for each in self.changes() if each.key == key)]
+            docs = [
+                self.documents[THERE][self.keys.index(key)],
+                *(each.after for each in self.changes() if each.key == key),
+            ]
             versions = [_version(doc) for doc in docs if doc is not None]
             for holds, law in (
                 (laws.versions_are_consecutive(versions), "TR1: versions are not one after the other"),
@@ -122,7 +127,9 @@ class Records(Work):
                 (laws.versions_are_recorded(versions), "TR6: a version is not in its history"),
             ):
                 if not holds:
-                    self.story.accuse("M1", f"{law}: {[str(each.answer) for each in answered]}, {[v.request for v in versions]}")
+                    self.story.accuse(
+                        "M1", f"{law}: {[str(each.answer) for each in answered]}, {[v.request for v in versions]}"
+                    )
             if self.run.is_survived and not laws.nothing_is_unknown(answered):
                 self.story.accuse("M9", f"unknown: {[str(each.answer) for each in answered]}")
 
@@ -146,7 +153,9 @@ class Transitions(Records):
             expected = known if self.random.random() < 0.6 else None
             request = f"{name}.{turn}"
             try:
-                answer = await self.asked(Transition(THINGS, TABLE, "one", target, None, request, expected=expected).run(), client)
+                answer = await self.asked(
+                    Transition(THINGS, TABLE, "one", target, None, request, expected=expected).run(), client
+                )
             except Refused:
                 continue
             self.story.tell(name, f"{request} to {target}: {answer}")
@@ -212,7 +221,12 @@ class Counting(Work):
         """Tokens that were counted, by the changes up to then."""
         found: list[str] = []
         for change in self.changes():
-            if change.number < until and change.key == "counter" and change.before is not None and change.after is not None:
+            if (
+                change.number < until
+                and change.key == "counter"
+                and change.before is not None
+                and change.after is not None
+            ):
                 before, after = counter_of(change.before), counter_of(change.after)
                 was, now = dict(before.tokens), dict(after.tokens)
                 found += [token for token, times in was.items() if times > 0 and now.get(token, 0) <= 0]
@@ -400,7 +414,12 @@ class Leases(Work):
         if any(after < before for before, after in pairwise(fences)):
             self.story.accuse("M5", f"under these epochs it was written: {fences}")
         record = self.held("lease", "leases")
-        if self.run.is_calm and record is not None and "holder" in (held := dict(record.items)) and held["holder"] is not None:
+        if (
+            self.run.is_calm
+            and record is not None
+            and "holder" in (held := dict(record.items))
+            and held["holder"] is not None
+        ):
             self.story.accuse("M11", f"the lease was not released: {record}")
 
 
@@ -486,7 +505,8 @@ class Uploads(Work):
 # --- change streams -----------------------------------------------------------------------------------------------------
 
 WATCHED: Final = (THINGS, "others")
-BREAKS: Final = (60.0, 5.0)
+TOKEN, TIME = Field[Any]("token"), Field[Any]("time")
+CAUGHT_UP_S, STOPPED_S = 60.0, 12.0
 
 
 @final
@@ -535,11 +555,11 @@ class Streams(Work):
                     await asyncio.sleep(self.random.random() * 0.3)
                     self.story.tell("a0", "is cut off")
                     continue
-                async with asyncio.timeout(BREAKS[0]):
+                async with asyncio.timeout(CAUGHT_UP_S):
                     while not self._all_looked():  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
                 runtime.tell(stream.StopRequested())
-                async with asyncio.timeout(BREAKS[1]):
+                async with asyncio.timeout(STOPPED_S):
                     await runtime.until(lambda state: isinstance(state, stream.Stopped))
             except TimeoutError:
                 self.story.accuse("M8", f"of {self._all()} these were looked at: {self.looked}")
@@ -554,7 +574,7 @@ class Streams(Work):
         is_over = all(task.done() for name, task in self.run.tasks.items() if name != "a0")
         return is_over and all(self.looked.get(each, -1) > number for each, number in self._all().items())
 
-    def _begin(self, changes: ChangeStream, command: stream.StreamCommand) -> Job | None:
+    def _begin(self, changes: ChangeStream, command: stream.StreamCommand) -> Job:
         match command:
             case stream.Locate():
                 return Call(changes.locate)
@@ -570,8 +590,6 @@ class Streams(Work):
                 return Call(lambda: self._reconcile(history))
             case stream.StartTimer(duration=duration):
                 return AfterSeconds(duration / SECOND)
-            case _:
-                return None
 
     async def _read(self, changes: ChangeStream, position: Position) -> object:
         page = await changes.read(position)
@@ -590,8 +608,9 @@ class Streams(Work):
     def _number(self, position: Position) -> int:
         """How many changes are before it."""
         if isinstance(position, After):
-            return int(cast("str", cast("Document", position.token).items[0][1]), 16)
-        later = (each.number for each in self.run.set.history if _ticks(each) >= _ticks_of(position.time))
+            return int(cast("Document", cast("Document", position.token)[TOKEN])[Field[str]("_data")], 16)
+        begun = _ticks_of(cast("Document", position.time)[TIME])
+        later = (each.number for each in self.run.set.history if _ticks(each) >= begun)
         return next(later, len(self.run.set.history))
 
     async def _look(self, ids: tuple[tuple[str, object], ...]) -> None:
@@ -604,7 +623,9 @@ class Streams(Work):
         if self.reconciled == history:
             for each, last in self._all_until(number).items():
                 if self.looked.get(each, -1) <= last:
-                    self.story.accuse("M7", f"position {number} is saved, and change {last} of {each} was not looked at")
+                    self.story.accuse(
+                        "M7", f"position {number} is saved, and change {last} of {each} was not looked at"
+                    )
         self.saved = (history, position)
         self.story.tell("a0", f"saves position {number}")
 

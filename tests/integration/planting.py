@@ -1,7 +1,5 @@
 """A bug that is planted into a function while runs by seed look for it."""
 
-
-
 from __future__ import annotations
 
 import inspect

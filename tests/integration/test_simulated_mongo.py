@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 from uuid import uuid4
 
+import bson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.integration.mongo_loop import in_loop
 from tests.integration.mongo_scripts import (
     ACTIONS,
@@ -31,8 +35,26 @@ from tests.integration.mongo_scripts import (
 from tests.integration.servers import MongoServer
 from tests.length import MONGO_CODES_STEP, MONGO_NETWORK_STEP, MONGO_SCRIPTS
 
-from tidegate.model.documents import ID, Add, Document, Eq, Field, Gt, Lt, Push, Put
+from tidegate.model.documents import (
+    ID,
+    Add,
+    Ascending,
+    Descending,
+    Document,
+    Eq,
+    Field,
+    Gt,
+    Lt,
+    Push,
+    Put,
+    Sort,
+    Value,
+    matches,
+    sort_key_of,
+)
+from tidegate.model.instants import Instant
 from tidegate.model.operations import (
+    BulkUpdate,
     Operation,
     bulk_update,
     delete_many,
@@ -45,13 +67,20 @@ from tidegate.model.operations import (
     update_one,
     upsert_one,
 )
+from tidegate.strategies import operations, values
 from tidegate_adapters.black_pipe import BlackPipe
+from tidegate_adapters.bson_values import CODEC
+from tidegate_adapters.mongo import changes, condition
 from tidegate_adapters.mongo_codes import CODES
-from tidegate_adapters.simulated_mongo import Code, Outcome
+from tidegate_adapters.mongo_orders import behind, ordered
+from tidegate_adapters.simulated_mongo import Code, NotUnderstood, Outcome, SimulatedReplicaSet, commands
+from tidegate_adapters.simulated_mongo.reading import filter_of, query_of, sort_of, updates_of
+from tidegate_adapters.simulated_mongo.replica_set import Executed
 from tidegate_adapters.testing import run
 
 TURNS: Final = 3
 N: Final = Field[int]("n")
+NO_ARRAY: Final = Field[tuple[Any, ...]]("n")
 S: Final = Field[Any]("s")
 A, B = Eq(ID, "a"), Eq(ID, "b")
 
@@ -79,7 +108,7 @@ OPERATIONS: Final[Mapping[str, tuple[Operation, str]]] = {
 BY_HAND: Final[Mapping[str, Script]] = {
     "a wrong type": (Ask(update_one(COLLECTION, A, Put(S, "text"))), Ask(update_one(COLLECTION, A, Add(S, 1)))),
     "too large a number": (Ask(update_one(COLLECTION, A, Put(N, 2**63 - 1))), Ask(update_one(COLLECTION, A, Add(N, 1)))),
-    "no array": (Ask(update_one(COLLECTION, A, Push(N, 1))), Ask(find_one_and_update(COLLECTION, A, Push(N, 1)))),
+    "no array": (Ask(update_one(COLLECTION, A, Push(NO_ARRAY, 1))), Ask(find_one_and_update(COLLECTION, A, Push(NO_ARRAY, 1)))),
     "a bulk that is refused in part": (
         Ask(update_one(COLLECTION, A, Put(S, "text"))),
         Ask(bulk_update(update_one(COLLECTION, A, Add(S, 1)), update_one(COLLECTION, B, Add(N, 1)))),
@@ -143,7 +172,7 @@ def of_the_codes() -> dict[str, Script]:
         table[f"{each}, {code}"] = (Strike(command, Code(code)), Ask(operation))
         if command != "find":
             table[f"{each}, {code} of its write concern"] = (
-                        Strike(command, Code(code, concern=True)),
+                Strike(command, Code(code, concern=True)),
                 Ask(operation),
             )
     return table
@@ -237,7 +266,11 @@ def _silent() -> Iterator[None]:
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_scripts_by_hand_are_answered_alike(mongod: MongoServer, options: Mapping[str, Any]) -> None:
     """Each manner that the simulated server claims; a fail point is one for all, so they come one after the other."""
-    coded = {name: script for name, script in BY_HAND.items() if any(isinstance(each, Strike) and isinstance(each.how, Code) for each in script)}
+    coded = {
+        name: script
+        for name, script in BY_HAND.items()
+        if any(isinstance(each, Strike) and isinstance(each.how, Code) for each in script)
+    }
     check(mongod, coded, options, at_once=1)
     check(mongod, {name: script for name, script in BY_HAND.items() if name not in coded}, options)
 
@@ -260,7 +293,97 @@ def test_scripts_at_random_are_answered_alike(mongod: MongoServer) -> None:
     check(mongod, {f"seed {seed}": by_seed(seed) for seed in range(MONGO_SCRIPTS)}, OPTIONS["with"])
 
 
+def test_a_difference_is_noticed(mongod: MongoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that forgets what it was asked before, and one that labels nothing."""
+    name = "the kit deletes many, and the reply is lost"
+    table = {name: BY_HAND[name], "labels": (Strike("update", Code(11600)), Ask(update_one(COLLECTION, A, Add(N, 1))))}
+    monkeypatch.setattr(commands, "RETRYABLE", frozenset[int]())
+    monkeypatch.setattr(SimulatedReplicaSet, "begin", lambda *_: Executed(1, {}))
+    lost = (Strike("update", Outcome.LOST_REPLY), Ask(update_one(COLLECTION, A, Add(N, 1))))
+    with pytest.raises(pytest.fail.Exception, match="2 of 3"):
+        check(mongod, {**table, "an update whose reply is lost": lost}, OPTIONS["with"], at_once=1)
+
+
 @pytest.mark.parametrize("name", BY_HAND)
 def test_a_script_is_answered_alike_whatever_goes_first(name: str) -> None:
     """What a script sees does not depend on the seed of the loop, or nothing could be compared."""
     assert len({simulated(BY_HAND[name], seed=seed) for seed in range(5)}) == 1
+
+
+# --- reading ------------------------------------------------------------------------------------------------------------
+
+
+def on_the_wire(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return bson.decode(bson.encode(raw, codec_options=CODEC), CODEC)
+
+
+@given(st.data())
+def test_what_is_read_means_what_was_written(data: st.DataObject) -> None:
+    """Law RM1: a filter that is read matches what the one matches that was written, and updates are the same ones."""
+    stock = data.draw(st.lists(values(), min_size=2, max_size=4))
+    operation = data.draw(operations(COLLECTION, st.sampled_from(stock)))
+    where = getattr(operation, "where", None)
+    if where is not None:
+        items = [("_id", "x"), *((name, data.draw(st.sampled_from(stock))) for name in ("a", "b", "c"))]
+        held, now = Document(tuple(items)), Instant(0)
+        assert matches(filter_of(on_the_wire(condition(where))), held, lambda: now) == matches(where, held, lambda: now)
+    updates = getattr(operation, "updates", ())
+    if updates and not isinstance(operation, BulkUpdate):
+        found = updates_of(on_the_wire(changes(updates)))
+        assert {each.field: each for each in found} == {each.field: each for each in updates}
+
+
+@pytest.mark.parametrize("sort", [(), (Ascending(S),), (Descending(S), Ascending(N))], ids=str)
+@pytest.mark.parametrize("held", [None, 3, "text", (), (1, 2), 1.5], ids=str)
+def test_a_cursor_is_read_back(sort: Sort, held: Value) -> None:
+    """To one that sorts as it does: of an array, a cursor holds its least or its greatest element."""
+    after = (*(held for _ in sort), "id")
+    asked = on_the_wire({"$and": [condition(A), behind(after, sort)]})
+
+    assert sort_of(dict(ordered(sort))) == sort
+    where, found = query_of(asked, sort)
+    assert where == A
+    assert sort_key_of(found, sort) == sort_key_of(after, sort)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"a.b": 1},
+        {"$where": "1"},
+        {"a": {"$regex": "x"}},
+        {"a": {"$in": [bson.Regex("x")]}},
+        {"$expr": {"$gt": ["$a", 1]}},
+    ],
+    ids=str,
+)
+def test_what_is_not_understood_is_an_error(raw: dict[str, Any]) -> None:
+    with pytest.raises(NotUnderstood):
+        filter_of(raw)
+
+
+@pytest.mark.parametrize(
+    "raw", [{"a": 1}, [{"$set": {"a": 1}}], {"$rename": {"a": "b"}}, {"$set": {"a.b": 1}}], ids=str
+)
+def test_an_update_that_is_not_understood_is_an_error(raw: object) -> None:
+    with pytest.raises(NotUnderstood):
+        updates_of(raw)
+
+
+def test_a_command_that_is_not_known_is_an_error_of_whoever_sends_it() -> None:
+    async def main(random: Random) -> None:
+        place = Simulated(random, "db", Heard(), {})
+        async with place.client:
+            await place.client["db"].command("collStats", "things")
+
+    with pytest.raises(NotUnderstood, match="collStats"):
+        run(main, 1)
+
+
+def test_the_page_on_resilience_is_typed_along() -> None:
+    """What it shows of the simulated MongoDB runs as it stands there."""
+    page = Path("docs/resilience.md").read_text("utf-8").partition("## Without a server, by seed")[2]
+    made: dict[str, Any] = {}
+    exec(page.partition("```python\n")[2].partition("```")[0], made)  # noqa: S102  it is ours
+
+    made["test_an_order_is_placed_once_whatever_is_lost"]()

@@ -4,7 +4,7 @@ Each statement of a write is an operation, and is remembered under its number if
 is told with MongoDB's code. A command that is struck (`Code`) is answered so before it is carried out or after it, or
 when a part of its documents is done.
 
-    hello, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, drop, renameCollection,
+    hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, drop, renameCollection,
     dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`), endSessions
 
 Any other command is `NotUnderstood`. Tests send the same to a real server (`tests/integration/test_simulated_mongo.py`).
@@ -12,15 +12,15 @@ Any other command is `NotUnderstood`. Tests send the same to a real server (`tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 from bson.datetime_ms import DatetimeMS
 from bson.timestamp import Timestamp
 
-from tidegate.model.documents import ID, SIZE_MAX, Document, Field, Fields, matches
-from tidegate.model.effects import DUPLICATE_KEY, Effect, Failure, Refused, duplicate_key
+from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Fields, Remove, Value, matches
+from tidegate.model.effects import DUPLICATE_KEY, Effect, Refused, duplicate_key
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import (
     FOUND_MAX,
@@ -33,10 +33,10 @@ from tidegate.model.operations import (
     UpdateOne,
     UpsertOne,
 )
-from tidegate.sim.world import contents, parts, pinned, uniques
+from tidegate.sim.world import contents, parts, perform, uniques
 from tidegate_adapters.bson_values import encoded, loaded
 from tidegate_adapters.simulated_mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply
-from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, filter_of, query_of, updates_of
+from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, filter_of, query_of, sort_of, updates_of
 from tidegate_adapters.simulated_mongo.replica_set import SimulatedReplicaSet, namespace
 from tidegate_adapters.testing import EPOCH_S
 
@@ -88,7 +88,9 @@ class Code:
     concern: bool = False
 
     def __str__(self) -> str:
-        how = "a part is done" if self.parts is not None else "it is done" if self.is_done or self.concern else "not done"
+        how = (
+            "a part is done" if self.parts is not None else "it is done" if self.is_done or self.concern else "not done"
+        )
         return f"code {self.number}{' of the write concern' if self.concern else ''} ({how})"
 
 
@@ -116,8 +118,8 @@ class Commands:
         name = next(iter(command))
         try:
             if struck is not None and not struck.is_done and not struck.concern and struck.parts is None:
-                raise ServerError(struck.number, "struck", struck.labels)
-            if name in _WRITES:
+                answer(_failed(command, ServerError(struck.number, "struck", struck.labels)))
+            elif name in _WRITES:
                 self._write(name, command, client, struck, answer)
             elif name == "getMore":
                 self.cursors.more(command, answer)
@@ -164,9 +166,7 @@ class Commands:
         if struck is not None and struck.concern:
             answer(_unconfirmed(command, reply, struck.number, struck.labels))
         elif _waits(command):
-            self._set.when_stable(
-                lambda is_so: answer(reply if is_so else _unconfirmed(command, reply, 189, ()))
-            )
+            self._set.when_stable(lambda is_so: answer(reply if is_so else _unconfirmed(command, reply, 189, ())))
         else:
             answer(reply)
 
@@ -176,22 +176,24 @@ class Commands:
         self._check_read()
         ns = namespace(command["$db"], command["find"])
         _check_known(command, _FIND, "find")
-        where, after = query_of(command.get("filter", {}))
+        sort = sort_of(command["sort"]) if command.get("sort") else ()
+        where, after = query_of(command.get("filter", {}), sort)
         fields, limit = fields_of(command.get("projection")), command.get("limit", 0)
         level = command.get("readConcern", {}).get("level", "local")
         by_majority = level in {"majority", "snapshot", "linearizable"}
-        if after or command.get("sort"):
-            if command.get("sort") != {ID.name: 1}:
-                raise NotUnderstood("an order that the simulated MongoDB does not know: it knows that of the ids")
-            asked = FindAll(ns, where, limit or FOUND_MAX, after, fields)
-            docs = cast("tuple[Document, ...]", self._set.seen(asked, by_majority=by_majority))
+        if command.get("sort"):
+            asked = FindAll(ns, where, limit or FOUND_MAX, after, None, sort)
+            found = self._set.seen(asked, by_majority=by_majority)
+            if isinstance(found, Refused):
+                raise ServerError(2, found.reason)
+            docs = cast("tuple[Document, ...]", found)
         else:
             world = (self._set.stable if by_majority else self._set.state).world
-            held = (doc for doc in contents(world, ns) if matches(where, doc, self._set.now))
-            docs = tuple(_part(doc, fields) for doc in held)[: limit or None]
+            held = contents(world, ns)
+            docs = tuple(doc for doc in held if matches(where, doc, self._set.now))[: limit or None]
         batch = command.get("batchSize", FIRST_BATCH)
         return self.cursors.found(
-            ns, [encoded(doc) for doc in docs], batch, is_single=bool(command.get("singleBatch"))
+            ns, [encoded(_part(doc, fields)) for doc in docs], batch, is_single=bool(command.get("singleBatch"))
         )
 
     def _aggregate(self, command: _Command, _: str) -> _Reply:
@@ -216,9 +218,10 @@ class Commands:
         if made != there:
             probe = world.write(cell, made)
             for doc in contents(world, ns):
-                _, reply = next(_again(probe, ns, doc))
-                if isinstance(reply, Failure):
-                    raise _refusal(cast("Refused", reply), made, doc)
+                as_it_is = UpdateOne(ns, Eq(ID, doc[ID]), (Remove(_NO_FIELD),))
+                _world, reply = next(perform(as_it_is, probe, ""))
+                if isinstance(reply, Refused):
+                    raise _refusal(reply, made, doc)
             self._set.write(probe)
         return {"numIndexesBefore": len(there) + 1, "numIndexesAfter": len(made) + 1, "ok": 1.0}
 
@@ -238,6 +241,7 @@ class Commands:
         return {"dropped": command["$db"], "ok": 1.0}
 
 
+_NO_FIELD: Final = Field[Any]("no document has it")
 _BEGUN: Final = Timestamp(EPOCH_S, 0)
 _FIND: Final = frozenset(
     {"find", "filter", "projection", "sort", "limit", "singleBatch", "batchSize", "readConcern", "maxTimeMS"}
@@ -245,6 +249,7 @@ _FIND: Final = frozenset(
 _OTHERS: Final[Mapping[str, Callable[[Commands, _Command, str], _Reply]]] = {
     "hello": lambda self, _command, _client: self.hello(),
     "ismaster": lambda self, _command, _client: self.hello(),
+    "buildinfo": lambda _self, _command, _client: {"version": "6.0.5", "versionArray": [6, 0, 5, 0], "ok": 1.0},
     "ping": lambda _self, _command, _client: {"ok": 1.0},
     "find": Commands._find,  # noqa: SLF001  of this very module, as are the next ones
     "aggregate": Commands._aggregate,  # noqa: SLF001
@@ -263,7 +268,9 @@ def _check_known(command: _Command, known: frozenset[str], what: str) -> None:
         raise NotUnderstood(f"what a {what} asks for that the simulated MongoDB does not know: {', '.join(strange)}")
 
 
-_OF_DRIVERS: Final = frozenset({"$db", "lsid", "txnNumber", "$clusterTime", "$readPreference", "writeConcern", "comment"})
+_OF_DRIVERS: Final = frozenset(
+    {"$db", "lsid", "txnNumber", "$clusterTime", "$readPreference", "writeConcern", "comment"}
+)
 
 
 def _part(doc: Document, fields: Fields | None) -> Document:
@@ -294,7 +301,9 @@ class _Statements:
         self._number: int | None = command.get("txnNumber")
         self._known = None if self._number is None else replica_set.begin(self._session, self._number)
         if self._number is not None and self._known is None:
-            raise ServerError(225, f"Retryable write with txnNumber {self._number} is prohibited on a session with a newer one")
+            raise ServerError(
+                225, f"Retryable write with txnNumber {self._number} is prohibited on a session with a newer one"
+            )
 
     def insert(self) -> _Reply:
         _check_known(self.command, _INSERT, "insert")
@@ -316,7 +325,9 @@ class _Statements:
         def one(given: _Command) -> _Reply:
             where, updates = filter_of(given["q"]), updates_of(given["u"])
             if given.get("upsert") or given.keys() - {"q", "u", "multi", "upsert"}:
-                raise NotUnderstood("an update that the simulated MongoDB does not know", todo="upsert by findAndModify")
+                raise NotUnderstood(
+                    "an update that the simulated MongoDB does not know", todo="upsert by findAndModify"
+                )
             before = self._set.state.changes
             if given.get("multi"):
                 n = self._many(UpdateMany(ns, where, updates), ns)
@@ -344,11 +355,13 @@ class _Statements:
             raise NotUnderstood("a findAndModify of the document as it was")
         ns = namespace(self.database, self.command["findAndModify"])
         where, updates = filter_of(self.command["query"]), updates_of(self.command["update"])
+        sort = sort_of(self.command["sort"]) if self.command.get("sort") else ()
 
         def one(_: _Command) -> _Reply:
-            kind = UpsertOne if self.command.get("upsert") else FindOneAndUpdate
             inserts = len(self._set.history)
-            doc = cast("Document | None", self._asked(kind(ns, where, updates), ns))
+            is_upsert = self.command.get("upsert")
+            asked = UpsertOne(ns, where, updates) if is_upsert else FindOneAndUpdate(ns, where, updates, sort)
+            doc = cast("Document | None", self._asked(asked, ns))
             last: _Reply = {"n": int(doc is not None), "updatedExisting": doc is not None}
             for change in self._set.history[inserts:]:
                 if change.kind == "insert":
@@ -399,7 +412,8 @@ class _Statements:
         """
         reply = self._set.done(effect, self._client)
         if isinstance(reply, Refused):
-            raise _refusal(reply, self._set.state.world.read(uniques(ns)), doc)
+            indexes = self._set.state.world.read(uniques(ns))
+            raise _refusal(reply, indexes, doc)
         return reply
 
     def _many(self, effect: UpdateMany | DeleteMany, ns: str) -> int:
@@ -419,7 +433,7 @@ class _Statements:
 _INSERT: Final = frozenset({"insert", "documents", "ordered", "maxTimeMS"})
 _UPDATE: Final = frozenset({"update", "updates", "ordered", "maxTimeMS"})
 _DELETE: Final = frozenset({"delete", "deletes", "ordered", "maxTimeMS"})
-_FIND_AND_MODIFY: Final = frozenset({"findAndModify", "query", "update", "new", "upsert", "maxTimeMS"})
+_FIND_AND_MODIFY: Final = frozenset({"findAndModify", "query", "update", "new", "upsert", "sort", "maxTimeMS"})
 _WRITES: Final[Mapping[str, Callable[[_Statements], _Reply]]] = {
     "insert": _Statements.insert,
     "update": _Statements.update,
@@ -437,7 +451,7 @@ def _refusal(refused: Refused, indexes: Sequence[Fields], doc: Document | None) 
     if refused.reason.startswith(DUPLICATE_KEY):
         names = (tuple(field.name for field in index) for index in ((ID,), *indexes))
         index = next(names_ for names_ in names if duplicate_key(*names_).reason == refused.reason)
-        held = {} if doc is None else {name: encoded(doc.held(Field[Any](name))) for name in index}
+        held = {} if doc is None else {name: encoded(cast("Value", doc.held(Field[Any](name)))) for name in index}
         return _RefusedError(11000, "", (), keyPattern=dict.fromkeys(index, 1), keyValue=held)
     code = next((code for words, code in _REASONS.items() if refused.reason.endswith(words)), None)
     if code is None:
@@ -455,13 +469,6 @@ _REASONS: Final[Mapping[str, int]] = {
     "document too large": _TOO_LARGE,
     "an index cannot combine two arrays": 171,
 }
-
-
-def _again(world: Any, ns: str, doc: Document) -> Iterator[tuple[Any, object]]:
-    """Whether the document may stand in the world, under its unique indexes."""
-    from tidegate.sim.world import perform  # noqa: PLC0415
-
-    yield from perform(UpdateOne(ns, filter_of({"_id": encoded(doc.held(ID))}), updates_of({"$unset": {"_": ""}})), world, "")
 
 
 # --- replies ------------------------------------------------------------------------------------------------------------

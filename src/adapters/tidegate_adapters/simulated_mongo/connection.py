@@ -26,7 +26,6 @@ from random import Random
 from typing import Any, Final, TypeAlias, final
 
 import bson
-
 from pymongo import AsyncMongoClient, _csot
 from pymongo.asynchronous.pool import AsyncConnection, Pool
 from pymongo.errors import DocumentTooLarge
@@ -104,7 +103,12 @@ class Network:
             name: By which `strike` knows it.
             options: Of `AsyncMongoClient`.
         """
-        options = {"event_listeners": [Attempts()], "socketTimeoutMS": REPLY_MS, **options}
+        options = {
+            "event_listeners": [Attempts()],
+            "socketTimeoutMS": REPLY_MS,
+            "waitQueueTimeoutMS": REPLY_MS,
+            **options,
+        }
         return AsyncMongoClient(
             f"mongodb://{ADDRESS[0]}:{ADDRESS[1]}/?replicaSet={REPLICA_SET}",
             **options,
@@ -232,7 +236,7 @@ class _Connection(AsyncConnection):
     _sent: tuple[Mapping[str, Any], asyncio.Future[dict[str, Any]]]
 
     async def send_message(self, message: bytes, max_doc_size: int) -> None:
-        if self.max_bson_size is not None and max_doc_size > self.max_bson_size:
+        if max_doc_size > self.max_bson_size:
             raise DocumentTooLarge(f"BSON document too large ({max_doc_size} bytes)")
         if self.conn.is_closing():
             await self._raise_connection_failure(OSError("connection closed"))
@@ -308,7 +312,14 @@ class _Pool(Pool):
 class _Monitor:
     """What tells a client which member is primary: it looks when something has changed, or is asked to."""
 
-    def __init__(self, network: Network, server_description: Any, topology: Any, pool: Any, topology_settings: Any) -> None:
+    def __init__(
+        self,
+        network: Network,
+        server_description: Any,
+        topology: Any,
+        pool: Any,  # noqa: ARG002  it has no connection of its own
+        topology_settings: Any,  # noqa: ARG002  nor a pace
+    ) -> None:
         self._network, self._topology, self._address = network, topology, server_description.address
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_asked = False

@@ -240,8 +240,9 @@ class Cursors:
             case {"startAtOperationTime": Timestamp() as time, **others} if not others:
                 later = (change.number for change in self._set.history[:position] if change.time >= time)
                 position = next(later, position)
-            case _ if begin:
-                raise NotUnderstood("a beginning of a change stream that the simulated MongoDB does not know")
+            case _:
+                if begin:
+                    raise NotUnderstood("a beginning of a change stream that the simulated MongoDB does not know")
         if position < self._set.forgotten:
             raise ServerError(286, "Resume of change stream was not possible, as the resume point may be lost")
         return _Stream(database, names, fields, position)

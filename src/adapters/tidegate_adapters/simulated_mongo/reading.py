@@ -24,7 +24,9 @@ from tidegate.model.documents import (
     AddToSet,
     AllOf,
     AnyOf,
+    Ascending,
     Contains,
+    Descending,
     Eq,
     Exists,
     Field,
@@ -44,14 +46,17 @@ from tidegate.model.documents import (
     Put,
     PutServerTime,
     Remove,
+    Sort,
     Update,
     Value,
+    total,
 )
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import MILLISECOND
 from tidegate_adapters.bson_values import loaded
+from tidegate_adapters.mongo_orders import behind, ordered
 
-__all__ = ["NotUnderstood", "fields_of", "filter_of", "query_of", "updates_of", "value_of"]
+__all__ = ["NotUnderstood", "fields_of", "filter_of", "query_of", "sort_of", "updates_of", "value_of"]
 
 _VALUE: Final = Field[Value]("value")
 
@@ -94,26 +99,58 @@ def filter_of(raw: Mapping[str, Any]) -> Filter:
     return terms[0] if len(terms) == 1 else AllOf(tuple(terms))
 
 
-def query_of(raw: Mapping[str, Any]) -> tuple[Filter, tuple[Value, ...]]:
-    """A filter, and the id that the documents come after, if it asks for that: as `FindAll` is sent."""
+def query_of(raw: Mapping[str, Any], sort: Sort) -> tuple[Filter, tuple[Value, ...]]:
+    """A filter, and the cursor of the sort that the documents come after, if it asks for that: as `FindAll` is sent."""
     match raw:
-        case {"$and": [where, {"$expr": {"$gt": ["$_id", {"$literal": key}]}}], **others} if not others:
-            return filter_of(where), (value_of(key),)
+        case {"$and": [where, later], **others} if not others and isinstance(later, Mapping):
+            after = tuple(_cursor(later))
+            if after and len(after) == len(total(sort)) and behind(after, sort) == later:
+                return filter_of(where), after
         case _:
-            return filter_of(raw), ()
+            pass
+    return filter_of(raw), ()
+
+
+def _cursor(later: Mapping[str, Any]) -> Iterator[Value]:
+    """What the exact one of the two terms of `mongo_orders.behind` compares with, field by field."""
+    match later:
+        case {"$and": [{"$or": _}, {"$expr": expression}]} | {"$expr": expression}:
+            while expression:
+                match expression:
+                    case {"$or": [{"$gt": [_, here]} | {"$lt": [_, here]}, {"$and": [_, expression]}]}:
+                        pass
+                    case {"$gt": [_, here]} | {"$lt": [_, here]}:
+                        expression = None
+                    case _:
+                        return
+                yield value_of(here["$literal"]) if isinstance(here, Mapping) and "$literal" in here else ()
+        case _:
+            pass
+
+
+def sort_of(raw: Mapping[str, Any]) -> Sort:
+    """The sort that the keys say; that of the ids is none.
+
+    Raises:
+        NotUnderstood: The core has no such sort.
+    """
+    terms = tuple((Ascending if way == 1 else Descending)(_field(name)) for name, way in raw.items())
+    for sort in (terms[:-1], terms):
+        if ordered(sort) == [*raw.items()]:
+            return sort
+    raise _strange("a sort", raw)
 
 
 def _terms(key: str, given: Any) -> Iterator[Filter]:
     match key:
         case "$and":
-            yield AllOf(tuple(map(filter_of, given)))
+            is_old = _is_old(given)
+            yield AllOf(tuple(map(filter_of, given))) if is_old is None else is_old
         case "$or":
             yield AnyOf(tuple(map(filter_of, given)))
         case "$nor":
             parts = tuple(map(filter_of, given))
             yield Not(parts[0] if len(parts) == 1 else AnyOf(parts))
-        case "$expr":
-            yield _aged(given)
         case _ if key.startswith("$"):
             raise _strange("an operator", key)
         case _:
@@ -154,14 +191,16 @@ def _compared(field: Field[Any], operator: str, argument: Any) -> Filter:
             raise _strange("an operator", {field.name: {operator: argument}})
 
 
-def _aged(given: Any) -> Filter:
+def _is_old(given: Any) -> Filter | None:
+    """An age, which is a date and an expression."""
     match given:
-        case {
-            "$and": [{"$eq": [{"$type": str(kind)}, "date"]}, {"$lte": [str(held), {"$subtract": ["$$NOW", int(age)]}]}]
-        } if kind == held:
+        case [
+            {**dated},
+            {"$expr": {"$and": [_, {"$lte": [str(held), {"$subtract": ["$$NOW", int(age)]}]}]}},
+        ] if dated == {held[1:]: {"$type": "date"}}:
             return OlderThan(_field(held[1:]), age * MILLISECOND)
         case _:
-            raise _strange("an expression", given)
+            return None
 
 
 # --- updates and projections --------------------------------------------------------------------------------------------
@@ -214,6 +253,8 @@ def fields_of(raw: Mapping[str, Any] | None) -> Fields | None:
         return None
     if any(shown_ not in (1, True) for shown_ in raw.values()):
         raise _strange("a projection", raw)
-    return tuple(_field(name) for name in raw if name != ID.name)
+    return tuple(_field(name) for name in raw if name not in (ID.name, _IN_NO_INDEX))
 
 
+_IN_NO_INDEX: Final = "0"
+"""What `tidegate_adapters.mongo` asks for besides, so that the document is looked at; none has it."""

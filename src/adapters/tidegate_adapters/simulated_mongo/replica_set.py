@@ -31,7 +31,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, Final, TypeAlias, cast, final
+from typing import Any, TypeAlias, cast, final
 
 import attrs
 from bson.timestamp import Timestamp
@@ -216,7 +216,11 @@ class SimulatedReplicaSet:
 
     def drop_database(self, database: str, by: str = "") -> None:
         """Drop a database, collection by collection."""
-        names = {name[1].partition(".")[2] for name in self.state.world.cells if name[1:] and name[1].startswith(f"{database}.")}
+        names = {
+            name[1].partition(".")[2]
+            for name in self.state.world.cells
+            if name[1:] and name[1].startswith(f"{database}.")
+        }
         for name in sorted(names):
             self._replaced(database, name, None, by)
         self.write(self.state.world, [self._change(0, "dropDatabase", database, None, None, None, by)])
@@ -275,7 +279,7 @@ class SimulatedReplicaSet:
             new = cast("Document | None", entry[1])
             if old != new:
                 kind = "insert" if old is None else "delete" if new is None else "update"
-                key = cast("Document", new if old is None else old).held(ID)
+                key = cast("Document", new if old is None else old)[ID]
                 changes.append(self._change(len(changes), kind, name[1], key, old, new, by))
         if changes:
             self.write(after, changes)
@@ -304,7 +308,7 @@ class SimulatedReplicaSet:
         for watcher in tuple(self.watchers):
             watcher()
 
-    def _change(
+    def _change(  # noqa: PLR0917  what a change holds
         self, ahead: int, kind: str, named: str, key: Value, before: Document | None, after: Document | None, by: str
     ) -> Change:
         database, _, collection = named.partition(".")
