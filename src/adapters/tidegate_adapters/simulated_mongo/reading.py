@@ -34,6 +34,7 @@ from tidegate.model.documents import (
     Filter,
     Ge,
     Gt,
+    HasOther,
     In,
     Le,
     Lt,
@@ -54,6 +55,7 @@ from tidegate.model.documents import (
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import MILLISECOND
 from tidegate_adapters.bson_values import loaded
+from tidegate_adapters.mongo import condition
 from tidegate_adapters.mongo_orders import behind, ordered
 
 __all__ = ["NotUnderstood", "fields_of", "filter_of", "query_of", "sort_of", "updates_of", "value_of"]
@@ -151,6 +153,8 @@ def _terms(key: str, given: Any) -> Iterator[Filter]:
         case "$nor":
             parts = tuple(map(filter_of, given))
             yield Not(parts[0] if len(parts) == 1 else AnyOf(parts))
+        case "$expr":
+            yield _has_other(given)
         case _ if key.startswith("$"):
             raise _strange("an operator", key)
         case _:
@@ -201,6 +205,18 @@ def _is_old(given: Any) -> Filter | None:
             return OlderThan(_field(held[1:]), age * MILLISECOND)
         case _:
             return None
+
+
+def _has_other(given: Any) -> Filter:
+    """The one expression that is understood by itself."""
+    match given:
+        case {"$ne": [{"$setDifference": [_, {"$literal": [ID.name, *names]}]}, []]}:
+            term = HasOther(tuple(map(_field, names)))
+            if condition(term)["$expr"] == given:
+                return term
+        case _:
+            pass
+    raise _strange("an expression", given)
 
 
 # --- updates and projections --------------------------------------------------------------------------------------------
