@@ -4,7 +4,7 @@
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
-#                the core of the worker by itself, and the worker beside bare aiokafka and others; a transition beside pymongo
+#                the core of the worker by itself, and the worker beside bare aiokafka and others; a transition beside pymongo; what a planner asks
 # make clean     removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.
@@ -17,7 +17,8 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that make test runs in part.
 LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_failover.py tests/integration/test_mongo_snapshot.py \
-	tests/integration/test_mongo_codes.py tests/integration/test_mongo_outcomes.py tests/integration/test_mongo_transition.py \
+	tests/integration/test_mongo_codes.py tests/integration/test_mongo_outcomes.py tests/integration/test_mongo_planning.py \
+	tests/integration/test_mongo_transition.py \
 	tests/integration/test_payloads.py tests/integration/test_resilience.py tests/integration/test_programs_under_faults.py \
 	tests/integration/test_leases.py tests/integration/test_pythons.py \
 	tests/integration/test_kafka_agreement.py tests/integration/test_kafka_runs.py tests/integration/test_exactly_once_runs.py \

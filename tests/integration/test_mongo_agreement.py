@@ -150,7 +150,9 @@ class Both:
         self.clock = process_clock()
         if not isinstance(operation, UNORDERED) and self.is_about_order(operation, before):
             return
-        if isinstance(operation, (UpdateMany, BulkUpdate)) and puts_time(operation) and len(before) > 1:
+        if isinstance(operation, BulkUpdate) and puts_time(operation):
+            return  # which time the server has put is not looked for
+        if isinstance(operation, UpdateMany) and puts_time(operation) and len(before) > 1:
             return  # the server puts one time after the other
         real = self.real(operation)
         self.clock = self.put_by_server(operation, before) or self.clock
