@@ -81,6 +81,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
     (
         ("leader", Row(own.brief_election)),
         ships("counter"),
+        ships("counter.found"),
         ships("payloads"),
         ("payload deleted", Row(own.deleted)),
         ("members", Row(own.members)),
