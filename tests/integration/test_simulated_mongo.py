@@ -73,6 +73,7 @@ from tidegate_adapters.bson_values import CODEC
 from tidegate_adapters.mongo import changes, condition
 from tidegate_adapters.mongo_codes import CODES
 from tidegate_adapters.mongo_orders import behind, ordered
+from tidegate_adapters.resilience import AsyncKit
 from tidegate_adapters.simulated_mongo import Code, NotUnderstood, Outcome, SimulatedReplicaSet, commands
 from tidegate_adapters.simulated_mongo.reading import filter_of, query_of, sort_of, updates_of
 from tidegate_adapters.simulated_mongo.replica_set import Executed
@@ -377,6 +378,18 @@ def test_a_command_that_is_not_known_is_an_error_of_whoever_sends_it() -> None:
             await place.client["db"].command("collStats", "things")
 
     with pytest.raises(NotUnderstood, match="collStats"):
+        run(main, 1)
+
+
+def test_a_document_that_the_core_cannot_hold_is_an_error() -> None:
+    """A small number of 64 bits would come back as one of 32, and the kit would take the document for another one's."""
+
+    async def main(random: Random) -> None:
+        place = Simulated(random, "db", Heard(), {})
+        async with place.client:
+            await AsyncKit(place.client, "db").insert("things", {"_id": "x", "n": bson.Int64(5)})
+
+    with pytest.raises(NotUnderstood):
         run(main, 1)
 
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from random import Random
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from tidegate.model.errors import Misuse
-from tidegate_adapters.testing import Deadlock, Endless, Unhandled, run, stall
+from tidegate_adapters.testing import EPOCH_S, Deadlock, Endless, Unhandled, run, stall
 
 SEEDS = 50
 Main = Callable[[Random], Coroutine[Any, Any, Any]]
@@ -391,3 +392,21 @@ def test_the_fixture_tells_the_line_that_runs_a_failing_seed_again(
     again = pytester.runpytest(*options, *line.groups())
     assert again.ret == 1
     again.stdout.fnmatch_lines(["*an update was lost*", f"*{line.group(2)}"])
+
+
+def test_the_clocks_of_time_show_the_loops() -> None:
+    """Law L7: to the thread that runs it, and what they showed before afterwards."""
+    before = time.monotonic, time.monotonic_ns, time.time, time.time_ns
+
+    async def main(_: Random) -> tuple[list[float], list[float]]:
+        others: list[float] = []
+        thread = threading.Thread(target=lambda: others.append(time.time()))
+        await asyncio.sleep(2.5)
+        thread.start()
+        thread.join()
+        return [time.monotonic(), time.monotonic_ns(), time.time(), time.time_ns()], others
+
+    shown, others = run(main, 1)
+    assert shown == [2.5, 2_500_000_000, EPOCH_S + 2.5, EPOCH_S * 10**9 + 2_500_000_000]
+    assert others[0] > EPOCH_S + 10**7
+    assert (time.monotonic, time.monotonic_ns, time.time, time.time_ns) == before

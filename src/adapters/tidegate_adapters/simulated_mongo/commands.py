@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
+import bson
 from bson.datetime_ms import DatetimeMS
 from bson.timestamp import Timestamp
 
@@ -34,7 +35,7 @@ from tidegate.model.operations import (
     UpsertOne,
 )
 from tidegate.sim.world import contents, parts, perform, uniques
-from tidegate_adapters.bson_values import encoded, loaded
+from tidegate_adapters.bson_values import CODEC, encoded, loaded
 from tidegate_adapters.simulated_mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply
 from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, filter_of, query_of, sort_of, updates_of
 from tidegate_adapters.simulated_mongo.replica_set import SimulatedReplicaSet, namespace
@@ -311,7 +312,7 @@ class _Statements:
 
         def one(given: _Command) -> _Reply:
             doc = loaded(given, ns)
-            if encoded(doc) != given:
+            if bson.encode(encoded(doc), codec_options=CODEC) != bson.encode(given, codec_options=CODEC):
                 raise NotUnderstood("a document that the core cannot hold as it stands")
             self._asked(InsertOne(ns, doc), ns, doc)
             return {"n": 1}
