@@ -24,7 +24,7 @@ happens, how long messages take, a majority and an election. From the set outwar
 What an operation does to documents is the world that is explored (`tidegate.sim.world`). Tests send the same scripts to it and
 to a real server by a black pipe (`tests/integration/test_simulated_mongo.py`); where they differ, this one is wrong.
 
-Needs `tidegate[mongo]`; of pymongo it uses parts that are not promised: the pool and the monitor of a client.
+Needs `tidegate[mongo]`; of pymongo, seen to work with 4.20, it uses parts that are not promised: the pool and the monitor of a client.
 """
 
 from tidegate.model.errors import MissingExtra
