@@ -78,7 +78,7 @@ PROGRAM_CUTS_STEP: Final = _either(9, 1)
 """Every so many of the programs whose connections are cut, too: half a second each time."""
 PROGRAM_KINDS_STEP: Final = _either(14, 1)
 """Every so many of the programs that run with an asynchronous client, or one that sends again by itself, too."""
-TRANSACTION_FAULTS_STEP: Final = _either(7, 1)
+TRANSACTION_FAULTS_STEP: Final = _either(9, 1)
 """Every so many of the faults that strike a transaction, for each kind of client."""
 RESILIENCE_STEP: Final = _either(29, 1)
 """Every so many of the faults in each call of the resilience kit."""

@@ -205,6 +205,31 @@ def test_values_of_a_unique_index_meet_as_documents_do() -> None:
     assert store.ask(insert_one(ROWS, Document.of({"_id": "c", "m": 2}))) == WAITS
 
 
+def test_a_conflict_comes_before_a_duplicate() -> None:
+    """The document first, then each index: whether others write there, then whether it is seen there; as in MongoDB."""
+    store = Store(A.put(M, 7), unique=((M,),))
+    store.ask(begun(T, find_one(ROWS, AT_A)))
+    store.ask(begun(U, insert_one(ROWS, Document.of({"_id": "c"}))))
+    assert store.ask(InTransaction(T, insert_one(ROWS, Document.of({"_id": "c", "m": 7})))) == CONFLICT
+    store = Store(A.put(M, 7), unique=((M,),))
+    store.ask(begun(T, find_one(ROWS, AT_A)))
+    store.ask(delete_one(ROWS, AT_A))
+    store.ask(begun(U, insert_one(ROWS, Document.of({"_id": "c", "m": 7}))))
+    assert store.ask(InTransaction(T, insert_one(ROWS, Document.of({"_id": "d", "m": 7})))) == CONFLICT
+
+
+def test_what_was_there_is_saved_once() -> None:
+    """However often it is written, so that states do not grow."""
+    store = Store()
+    store.ask(begun(T, find_one(ROWS, AT_A)))
+    for _ in range(3):
+        store.ask(update_one(ROWS, AT_A, Add(N, 1)))
+    now = store.world.read(known("t"))
+    assert now is not None
+    assert now.current is not None
+    assert [had for _, had in now.current.was] == [A]
+
+
 def test_a_refusal_is_the_end_and_undoes_what_was_done_to_others() -> None:
     """Of a bulk of which a part was done, too: there is nothing to be unsure of."""
     store = Store(A, B.put(M, "text"))
@@ -455,6 +480,17 @@ def test_a_failover_ends_what_is_open_and_takes_back_a_commit_whole() -> None:
     assert store.rows() == (A, B)
     assert store.world.read(OPEN) == ()
     assert [store.ask(CommitTransaction(each)) for each in (T, U, Transaction("v", 1))] == [False] * 3
+
+
+def test_a_commit_confirms_what_was_written_before_it() -> None:
+    """As any write that a majority has."""
+    store = Store()
+    ((done, _, overwritten),) = noted(perform, update_one(ROWS, AT_A, Add(N, 1)), store.world, "p")
+    store.world = unconfirmed(store.world, done, overwritten, alone=True)
+    store.ask(begun(T, update_one(ROWS, AT_B, Add(N, 1))))
+    assert store.world.read(UNCONFIRMED)
+    store.ask(CommitTransaction(T))
+    assert store.world.read(UNCONFIRMED) == ()
 
 
 def test_a_commit_that_is_asked_for_again_is_confirmed() -> None:

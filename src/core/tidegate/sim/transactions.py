@@ -344,8 +344,7 @@ class _Ids:
 
     def without(self, key: Key) -> _Ids:
         added = tuple(each for each in self.added if each != key)
-        is_old = added == self.added
-        return attrs.evolve(self, added=added, deleted=(*self.deleted, key) if is_old else self.deleted)
+        return attrs.evolve(self, added=added, deleted=(*self.deleted, key))
 
 
 @final
