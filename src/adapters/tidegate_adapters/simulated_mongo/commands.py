@@ -483,24 +483,24 @@ def _waits(command: _Command) -> bool:
 
 
 def _failed(command: _Command, error: ServerError) -> _Reply:
-    return error_reply(ServerError(error.code, str(error), _labels(command, error.code, error.labels), **_named(error)))
+    labels = error.labels or _of_writes(command, error.code) or (_LOST_LABEL if error.code in _LOST else ())
+    return error_reply(ServerError(error.code, str(error), labels, **_named(error)))
+
+
+_LOST_LABEL: Final = ("NonResumableChangeStreamError",)
 
 
 def _named(error: ServerError) -> dict[str, Any]:
     return {"codeName": _NAMES.get(error.code, f"Location{error.code}"), **error.more}
 
 
-def _labels(command: _Command, code: int, labels: tuple[str, ...]) -> tuple[str, ...]:
-    is_numbered = "txnNumber" in command and "autocommit" not in command
-    if labels:
-        return labels
-    if is_numbered and code in RETRYABLE:
-        return ("RetryableWriteError",)
-    return ("NonResumableChangeStreamError",) if code in _LOST else ()
+def _of_writes(command: _Command, code: int) -> tuple[str, ...]:
+    """The label that the server adds by itself, where the driver may send a write again."""
+    return ("RetryableWriteError",) if "txnNumber" in command and code in RETRYABLE else ()
 
 
 def _unconfirmed(command: _Command, reply: _Reply, code: int, labels: tuple[str, ...]) -> _Reply:
     """The reply to what was carried out, and not confirmed."""
     said = {"code": code, "codeName": _NAMES.get(code, f"Location{code}"), "errmsg": "no majority has confirmed it"}
-    found = _labels(command, code, labels)
+    found = labels or _of_writes(command, code)
     return {**reply, "writeConcernError": said, **({"errorLabels": list(found)} if found else {})}
