@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from enum import Enum
 from types import NoneType
-from typing import Final, TypeAlias, assert_never, final
+from typing import Final, TypeAlias, assert_never, cast, final
 
 import attrs
 
@@ -49,7 +49,7 @@ from tidegate.model.instants import PPM, SECOND, Duration, Instant, seconds
 from tidegate.model.operations import FOUND_MAX
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, Run
+from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, Run, SetAside
 from tidegate.reactive.tasks import Claim, Why, WhyNot
 from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn, woken
 
@@ -340,30 +340,31 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
         Misuse: It is not a command of a pool, not an answer to it, or not a time.
     """
     check_type(at, Instant, "the time")
+    event: PoolEvent
     match command:
+        case Take() if isinstance(reply, Failure):
+            event = RunsTaken(at, command, ())
         case Take():
-            if isinstance(reply, Failure):
-                return RunsTaken(at, command, ())
-            if isinstance(reply, tuple) and len(reply) == 2:
-                runs, others = reply
-                return RunsTaken(at, command, runs, any(each not in _NOTHING for each in others))
+            check_type(reply, tuple, "runs, and what became of the others")
+            runs, others = reply if isinstance(reply, tuple) and len(reply) == 2 else (reply, ())
+            check_tuple(others, (Idle, SetAside), "what became of a record")
+            event = RunsTaken(at, command, cast("_Runs", runs), any(each not in _NOTHING for each in others))
         case Handle(task):
-            if isinstance(reply, tuple):
-                return HandlersEnded(at, task, reply)
-        case Renew(_, runs):
-            if isinstance(reply, Failure):
-                return RunsRenewed(at, command, (None,) * len(runs))
-            if isinstance(reply, tuple):
-                return RunsRenewed(at, command, reply)
+            event = HandlersEnded(at, task, cast("_Answers", reply))
+        case Renew(_, runs) if isinstance(reply, Failure):
+            event = RunsRenewed(at, command, (None,) * len(runs))
+        case Renew():
+            event = RunsRenewed(at, command, cast("tuple[Why | WhyNot | None, ...]", reply))
         case End():
-            return EndsWritten(at, command)
+            event = EndsWritten(at, command)
         case StartPoolTimer():
-            return PoolTimerFired(at)
+            event = PoolTimerFired(at)
         case Interrupt():
             return None
         case _:
             raise Misuse(f"a {type(command).__name__} is not a command of a pool")
-    raise Misuse(f"{command} was answered a {type(reply).__name__}", todo="answer what it asks for, or a Failure")
+    _check_event(event)
+    return event
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -540,7 +541,8 @@ def _renewed(rules: PoolRules, state: PoolState, event: RunsRenewed) -> PoolStat
             case WhyNot():  # it is lost already: it is interrupted as soon as that is looked at
                 return attrs.evolve(each, held_until=event.at)
             case None:
-                return attrs.evolve(each, renew_at=event.at + task.lease // _SOON)
+                soon = min(task.lease // _SOON, (each.held_until - event.at) // 2)
+                return attrs.evolve(each, renew_at=event.at + soon)
             case _:
                 return each
 
@@ -560,7 +562,7 @@ def _announced(rules: PoolRules, state: PoolState, name: str, at: Instant) -> Po
 _PART: Final = 3
 """A lease is renewed when this part of it is over,"""
 _SOON: Final = 12
-"""and, where nobody knows whether it was, again after this part of it."""
+"""and, where nobody knows whether it was, again after this part of it, or after half of what is left."""
 
 
 def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
