@@ -21,6 +21,7 @@ from tests.integration.servers import MongoServer
 from tidegate.model.documents import Document
 from tidegate.model.effects import Ambiguous, Failure
 from tidegate.model.operations import Operation
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.change_stream import Broken, Position
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.bson_values import encoded
@@ -35,23 +36,36 @@ THERE: Final = ({"_id": "a", "n": 1}, {"_id": "b", "n": 2})
 """What the collection holds when a script begins; whoever makes one anew waits for longer than a client does."""
 PATIENCE_MS: Final = 700
 """How long a client waits for a reply."""
+SOON_S: Final = 0.2
+"""Within so long an operation is done that waits for nothing."""
 LATE_S: Final = 1.2
 """And how late is what is slow."""
 Account: TypeAlias = tuple[str, ...]
 
 
 class Ask(NamedTuple):
-    """Have an operation carried out."""
+    """Have an operation carried out, or a statement of a transaction, or its end."""
+
+    operation: Operation | InTransaction[Any] | CommitTransaction | AbortTransaction
+
+
+class Begin(NamedTuple):
+    """Have an operation carried out, and wait for no answer."""
 
     operation: Operation
 
 
+class Finish(NamedTuple):
+    """Wait for the answer to what was begun."""
+
+
 class Strike(NamedTuple):
-    """Have a command fail, once: the next one of that name but so many."""
+    """Have a command fail, once or so many times: the next one of that name but so many."""
 
     command: str
     how: Outcome | Code
     skip: int = 0
+    times: int = 1
 
 
 class Wait(NamedTuple):
@@ -70,12 +84,12 @@ class Call(NamedTuple):
 
 
 class Admin(NamedTuple):
-    """What an administrator does: "drop", "rename" or "dropDatabase"."""
+    """What an administrator does: "drop", "rename", "dropDatabase" or "stepDown"."""
 
     what: str
 
 
-Step: TypeAlias = Ask | Strike | Wait | Read | Call | Admin
+Step: TypeAlias = Ask | Begin | Finish | Strike | Wait | Read | Call | Admin
 Script: TypeAlias = Sequence[Step]
 
 
@@ -88,6 +102,7 @@ class Place(Protocol):
     async def strike(self, strike: Strike, stack: AsyncExitStack) -> None: ...
     async def contents(self) -> list[dict[str, Any]]: ...
     async def admin(self, command: Mapping[str, Any], whole: str) -> None: ...
+    async def step_down(self) -> None: ...
 
 
 @final
@@ -141,7 +156,7 @@ class Real:
             return
         action = ACTIONS[strike.how]
         seconds = LATE_S if action is Action.DELAY_REQUEST else 0.0
-        self._pipe.obey(Rule(strike.command, action, skip=strike.skip, times=1, seconds=seconds))
+        self._pipe.obey(Rule(strike.command, action, skip=strike.skip, times=strike.times, seconds=seconds))
 
     async def contents(self) -> list[dict[str, Any]]:
         with MongoClient[dict[str, Any]](self._server.uri) as looking:
@@ -150,6 +165,10 @@ class Real:
     async def admin(self, command: Mapping[str, Any], whole: str) -> None:
         with MongoClient[dict[str, Any]](self._server.uri) as client:
             client[whole].command(dict(command))
+
+    async def step_down(self) -> None:
+        with MongoClient[dict[str, Any]](self._server.uri, directConnection=True) as client:
+            client.admin.command("replSetStepDown", 1, secondaryCatchUpPeriodSecs=0, force=True)
 
 
 ACTIONS: Final[Mapping[Outcome, Action]] = {
@@ -186,7 +205,7 @@ class Simulated:
         return None
 
     async def strike(self, strike: Strike, stack: AsyncExitStack) -> None:
-        self._strikes.append(strike)
+        self._strikes += [strike] * strike.times
         stack.callback(self._strikes.clear)
 
     async def contents(self) -> list[dict[str, Any]]:
@@ -201,6 +220,9 @@ class Simulated:
             raise OperationFailure("refused", answered[0]["code"])
         await asyncio.sleep(0.1)
 
+    async def step_down(self) -> None:
+        self._set.step_down(1.0)
+
 
 async def play(script: Script, place: Place, heard: Heard) -> Account:
     """What is said to a script."""
@@ -209,15 +231,25 @@ async def play(script: Script, place: Place, heard: Heard) -> Account:
     kit = AsyncKit(place.client, place.database)
     stream = ChangeStream(place.client, place.database, (COLLECTION, "others"), wait=200_000)
     position: Position | None = None
+    begun: asyncio.Task[object] | None = None
     async with AsyncExitStack() as stack:
         stack.push_async_callback(place.client.close)
         stack.push_async_callback(stream.close)
         for step in script:
-            heard.lines.clear()
+            if begun is None:
+                heard.lines.clear()
             match step:
                 case Ask(operation):
                     answer = await mongo(operation)
-                    told.append(f"{said(answer)}  {heard.lines}")
+                    told.append(f"{said(answer)}  {heard.lines if begun is None else ''}")
+                case Begin(operation):
+                    begun = asyncio.create_task(asked(mongo, operation))
+                    await asyncio.sleep(SOON_S)
+                    told.append(f"{'done' if begun.done() else 'waits'}")
+                case Finish():
+                    assert begun is not None
+                    told.append(f"{said(await begun)}  {sorted(heard.lines)}")  # of all since then
+                    begun = None
                 case Call(name, arguments):
                     answer = await getattr(kit, name)(COLLECTION, *arguments)
                     told.append(f"{answer}  {heard.lines}")
@@ -239,8 +271,14 @@ async def play(script: Script, place: Place, heard: Heard) -> Account:
     return tuple(told)
 
 
+async def asked(mongo: AsyncMongo, operation: Operation) -> object:
+    return await mongo(operation)
+
+
 async def administered(place: Place, what: str) -> None:
-    if what == "drop":
+    if what == "stepDown":
+        await place.step_down()
+    elif what == "drop":
         await place.admin({"drop": COLLECTION}, place.database)
     elif what == "rename":
         names = f"{place.database}.{COLLECTION}", f"{place.database}.new"

@@ -21,7 +21,9 @@ from tests.integration.mongo_scripts import (
     Account,
     Admin,
     Ask,
+    Begin,
     Call,
+    Finish,
     Heard,
     Read,
     Real,
@@ -67,6 +69,7 @@ from tidegate.model.operations import (
     update_one,
     upsert_one,
 )
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.strategies import operations, values
 from tidegate_adapters.black_pipe import BlackPipe
 from tidegate_adapters.bson_values import CODEC
@@ -150,6 +153,91 @@ BY_HAND: Final[Mapping[str, Script]] = {
     "the kit counts": (Call("count", ("key", "t1")), Call("count", ("key", "t1")), Call("count", ("key", "t2")), Call("counted", ("key",))),
     "the kit counts, and the reply is lost": (Strike("update", Outcome.LOST_REPLY), Call("count", ("key", "t1")), Call("counted", ("key",))),
 }  # fmt: skip
+T, U = Transaction("t", 1), Transaction("u", 1)
+ADDED, ADDED_B = update_one(COLLECTION, A, Add(N, 1)), update_one(COLLECTION, B, Add(N, 1))
+
+
+def first(operation: Operation, of: Transaction = T) -> Ask:
+    return Ask(InTransaction(of, operation, begins=True))
+
+
+def then(operation: Operation, of: Transaction = T) -> Ask:
+    return Ask(InTransaction(of, operation))
+
+
+def commit(of: Transaction = T) -> Ask:
+    return Ask(CommitTransaction(of))
+
+
+def abort(of: Transaction = T) -> Ask:
+    return Ask(AbortTransaction(of))
+
+
+NEXT: Final = Transaction("t", 2)
+SEEN: Final = find_all(COLLECTION, Gt(N, 0), limit=10)
+IN_TRANSACTIONS: Final[Mapping[str, Script]] = {
+    "all statements": (
+        first(find_one(COLLECTION, A)),
+        then(find_one_and_update(COLLECTION, A, Add(N, 1))),
+        then(find_one_and_update(COLLECTION, Eq(ID, "z"), Add(N, 1))),
+        then(ADDED),
+        then(update_one(COLLECTION, A, Put(N, 3))),
+        then(update_one(COLLECTION, Eq(ID, "z"), Add(N, 1))),
+        then(insert_one(COLLECTION, doc("c", 3))),
+        then(upsert_one(COLLECTION, Eq(ID, "d"), Add(N, 4))),
+        then(update_many(COLLECTION, Gt(N, 2), Add(N, 1))),
+        then(bulk_update(ADDED, ADDED_B)),
+        then(delete_one(COLLECTION, B)),
+        then(delete_many(COLLECTION, Gt(N, 4))),
+        then(SEEN),
+        Ask(SEEN),
+        commit(),
+        Ask(SEEN),
+    ),
+    "two that are interleaved": (first(ADDED), first(ADDED_B, U), then(SEEN), then(SEEN, U), commit(U), then(SEEN), commit(), Ask(SEEN)),
+    "a conflict of two": (first(ADDED), first(ADDED_B, U), then(ADDED, U), then(SEEN, U), commit(), commit(U), abort(U)),
+    "a conflict with what was written since": (first(find_one(COLLECTION, B)), Ask(ADDED), then(SEEN), then(ADDED), abort(), Ask(SEEN)),
+    "a conflict at once, and the next one": (first(ADDED), first(ADDED, U), abort(U), commit(), first(ADDED, NEXT), commit(NEXT)),
+    "a commit that is asked for twice": (first(ADDED), commit(), commit()),
+    "nothing is committed": (first(find_one(COLLECTION, A)), commit()),
+    "an abort": (first(ADDED), abort(), Ask(SEEN), commit()),
+    "a duplicate": (first(ADDED), then(insert_one(COLLECTION, doc("b", 3))), then(SEEN), commit(), abort()),
+    "a wrong type": (Ask(update_one(COLLECTION, B, Put(S, "text"))), first(ADDED), then(update_one(COLLECTION, B, Add(S, 1))), abort(), Ask(SEEN)),
+    "the next one ends the one before": (first(ADDED), first(ADDED, NEXT), commit(NEXT), Ask(SEEN)),
+    "a write beside it waits": (first(ADDED), Begin(ADDED), commit(), Finish(), Ask(SEEN)),
+    "a write of many beside it waits": (first(ADDED_B), Begin(update_many(COLLECTION, Gt(N, 0), Add(N, 1))), Ask(find_one(COLLECTION, A)), abort(), Finish(), Ask(SEEN)),
+    "a write of another document does not wait": (first(ADDED), Begin(ADDED_B), Finish(), commit()),
+    "an insert beside it waits": (first(insert_one(COLLECTION, doc("c", 3))), Begin(insert_one(COLLECTION, doc("c", 4))), commit(), Finish()),
+    **{
+        f"a statement, {how.value}": (first(find_one(COLLECTION, A)), Strike("update", how), then(ADDED), Wait(), commit(), abort(), Ask(ADDED))
+        for how in ACTIONS
+    },
+    **{
+        f"the first statement, {how.value}": (Strike("update", how), first(ADDED), abort(), first(ADDED_B, NEXT), commit(NEXT))
+        for how in (Outcome.UNSENT, Outcome.LOST_REPLY)
+    },
+    **{f"a commit, {how.value}": (first(ADDED), Strike("commitTransaction", how), commit(), Wait(), commit()) for how in ACTIONS},
+    **{
+        f"a commit, twice {how.value}": (first(ADDED), Strike("commitTransaction", how, times=2), commit(), Ask(find_one(COLLECTION, A)), commit())
+        for how in (Outcome.LOST_REPLY,)
+    },
+    **{f"an abort, {how.value}": (first(ADDED), Strike("abortTransaction", how), abort(), Ask(ADDED)) for how in (Outcome.LOST_REPLY, Outcome.UNSENT)},
+    **{
+        f"a statement, {code}": (first(find_one(COLLECTION, A)), Strike("update", Code(code)), then(ADDED), abort())
+        for code in (13, 24, 50, 91, 112, 189, 239, 246, 251, 10107, 11600)
+    },
+    **{
+        f"a commit, {code}{' of its write concern' * concern}": (first(ADDED), Strike("commitTransaction", Code(code, concern=concern)), commit(), commit())
+        for code in (13, 50, 64, 91, 112, 251, 10107, 11602)
+        for concern in (False, True)
+    },
+}  # fmt: skip
+STEP_DOWNS: Final[Mapping[str, Script]] = {
+    "between statements": (first(ADDED), Admin("stepDown"), Wait(), then(ADDED_B), abort(), Ask(SEEN)),
+    "before the commit": (first(ADDED), Admin("stepDown"), Wait(), commit(), Ask(SEEN)),
+    "after the commit": (first(ADDED), Strike("commitTransaction", Outcome.LOST_REPLY, times=2), commit(), Admin("stepDown"), Wait(), commit()),
+}  # fmt: skip
+ALL_BY_HAND: Final[Mapping[str, Script]] = {**BY_HAND, **IN_TRANSACTIONS, **STEP_DOWNS}
 UNSAID: Final = frozenset({121, 249, 283, 346, 356, 11000, 13388})
 """What a fail point cannot say, for these come with more than a code."""
 OPTIONS: Final = {"with": {"retryWrites": True}, "without": {"retryWrites": False}}
@@ -305,10 +393,27 @@ def test_a_difference_is_noticed(mongod: MongoServer, monkeypatch: pytest.Monkey
         check(mongod, {**table, "an update whose reply is lost": lost}, OPTIONS["with"], at_once=1)
 
 
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_transactions_are_answered_alike(mongod: MongoServer, options: Mapping[str, Any]) -> None:
+    """Snapshots, conflicts, who waits, ends that are asked for twice, and what becomes of requests, by network and by code."""
+    coded = {
+        name: script
+        for name, script in IN_TRANSACTIONS.items()
+        if any(isinstance(each, Strike) and isinstance(each.how, Code) for each in script)
+    }
+    check(mongod, coded, options, at_once=1)
+    check(mongod, {name: script for name, script in IN_TRANSACTIONS.items() if name not in coded}, options)
+
+
+def test_an_election_ends_transactions_alike(disposable_mongod: MongoServer) -> None:
+    """Those that are open; one that is committed stays so."""
+    check(disposable_mongod, STEP_DOWNS, OPTIONS["with"], at_once=1)
+
+
+@pytest.mark.parametrize("name", ALL_BY_HAND)
 def test_a_script_is_answered_alike_whatever_goes_first(name: str) -> None:
     """What a script sees does not depend on the seed of the loop, or nothing could be compared."""
-    assert len({simulated(BY_HAND[name], seed=seed) for seed in range(5)}) == 1
+    assert len({simulated(ALL_BY_HAND[name], seed=seed) for seed in range(5)}) == 1
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------

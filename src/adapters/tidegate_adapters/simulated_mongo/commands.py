@@ -6,13 +6,17 @@ when a part of its documents is done.
 
     hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, drop, renameCollection,
     dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`), endSessions
+    in a transaction: find, getMore, findAndModify, insert, update, delete; commitTransaction, abortTransaction
+
+A statement of a transaction that is refused is its end. A write beside transactions, of what one of them has written, waits until
+that is over, and is interrupted (11602) when the primary steps down.
 
 Any other command is `NotUnderstood`. Tests send the same to a real server (`tests/integration/test_simulated_mongo.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
@@ -21,7 +25,7 @@ from bson.datetime_ms import DatetimeMS
 from bson.timestamp import Timestamp
 
 from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Fields, Remove, Value, matches
-from tidegate.model.effects import DUPLICATE_KEY, Effect, Refused, duplicate_key
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Effect, NotApplied, Refused, duplicate_key
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import (
     FOUND_MAX,
@@ -34,11 +38,13 @@ from tidegate.model.operations import (
     UpdateOne,
     UpsertOne,
 )
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate.sim.cells import Outcomes, World
 from tidegate.sim.world import contents, parts, perform, uniques
 from tidegate_adapters.bson_values import CODEC, encoded, loaded
 from tidegate_adapters.simulated_mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply
 from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, filter_of, query_of, sort_of, updates_of
-from tidegate_adapters.simulated_mongo.replica_set import SimulatedReplicaSet, namespace
+from tidegate_adapters.simulated_mongo.replica_set import Blocked, SimulatedReplicaSet, namespace
 from tidegate_adapters.testing import EPOCH_S
 
 __all__ = ["ADDRESS", "REPLICA_SET", "RETRYABLE", "Code", "Commands"]
@@ -48,16 +54,25 @@ REPLICA_SET: Final = "simulated"
 RETRYABLE: Final = frozenset({6, 7, 89, 91, 189, 262, 358, 9001, 10107, 11600, 11602, 13435, 13436, 50915})
 """Codes to which the server adds the label RetryableWriteError, where a write has a number."""
 _LOST: Final = frozenset({280, 286})
+_TRANSIENT: Final = frozenset({24, 112, 239, 246, 251, 267})
+"""Codes to which the server adds the label TransientTransactionError; of a statement, those of `RETRYABLE` besides."""
+_ENDS: Final = ("commitTransaction", "abortTransaction")
+_STATEMENTS: Final = frozenset({"find", "getMore", "insert", "update", "delete", "findAndModify", *_ENDS})
+"""What is known of transactions here."""
 _NAMES: Final[Mapping[int, str]] = {
     2: "BadValue",
     14: "TypeMismatch",
     26: "NamespaceNotFound",
     43: "CursorNotFound",
+    112: "WriteConflict",
+    117: "ConflictingOperationInProgress",
     136: "CappedPositionLost",
     171: "CannotIndexParallelArrays",
     189: "PrimarySteppedDown",
     225: "TransactionTooOld",
     237: "CursorKilled",
+    251: "NoSuchTransaction",
+    256: "TransactionCommitted",
     286: "ChangeStreamHistoryLost",
     10107: "NotWritablePrimary",
     11000: "DuplicateKey",
@@ -66,6 +81,10 @@ _NAMES: Final[Mapping[int, str]] = {
 }
 _Reply: TypeAlias = dict[str, Any]
 _Command: TypeAlias = Mapping[str, Any]
+_Steps: TypeAlias = Generator[None, None, Any]
+"""What comes to a reply in the end; in between, a transaction has to be over first."""
+_Changed: TypeAlias = tuple["Document | None", "Document | None"]
+"""A document before and after a statement."""
 
 
 @final
@@ -117,6 +136,8 @@ class Commands:
             NotUnderstood: Nobody knows here what a real server would do.
         """
         name = next(iter(command))
+        if "autocommit" in command and name not in _STATEMENTS:
+            raise NotUnderstood(f"a command in a transaction that the simulated MongoDB does not know: {name}")
         try:
             if struck is not None and not struck.is_done and not struck.concern and struck.parts is None:
                 answer(_failed(command, ServerError(struck.number, "struck", struck.labels)))
@@ -161,9 +182,29 @@ class Commands:
         """One command of writes; answered when a majority has it, where that is asked for."""
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
-        reply = _WRITES[name](_Statements(self._set, command, client, struck))
-        if struck is not None and not struck.concern and not reply.get("writeErrors"):
-            raise ServerError(struck.number, "struck", struck.labels)
+        statements = _Statements(self._set, command, client, struck)
+        steps = _WRITES[name](statements)
+
+        def tried(is_primary: bool) -> None:
+            try:
+                if not is_primary:
+                    raise ServerError(11602, "operation was interrupted")  # noqa: TRY301
+                next(steps)
+            except StopIteration as end:
+                if struck is not None and not struck.concern and not end.value.get("writeErrors"):
+                    statements.fail()
+                    answer(_failed(command, ServerError(struck.number, "struck", struck.labels)))
+                else:
+                    self._answer(command, end.value, struck, answer)
+            except ServerError as error:
+                answer(_failed(command, error))
+            else:
+                self._set.when_free(tried)
+
+        tried(True)
+
+    def _answer(self, command: _Command, reply: _Reply, struck: Code | None, answer: Answer) -> None:
+        """Answer what was carried out, when a majority has it, where that is asked for."""
         if struck is not None and struck.concern:
             answer(_unconfirmed(command, reply, struck.number, struck.labels))
         elif _waits(command):
@@ -173,7 +214,7 @@ class Commands:
 
     # --- the others ---
 
-    def _find(self, command: _Command, _: str) -> _Reply:
+    def _find(self, command: _Command, client: str) -> _Reply:
         self._check_read()
         ns = namespace(command["$db"], command["find"])
         _check_known(command, _FIND, "find")
@@ -182,7 +223,11 @@ class Commands:
         fields, limit = fields_of(command.get("projection")), command.get("limit", 0)
         level = command.get("readConcern", {}).get("level", "local")
         by_majority = level in {"majority", "snapshot", "linearizable"}
-        if command.get("sort"):
+        if "autocommit" in command:
+            inside = _Inside(self._set, command, client)
+            given = FindAll(ns, where, limit or FOUND_MAX, after, None, sort)
+            docs = cast("tuple[Document, ...]", inside.found(given, is_sorted=bool(command.get("sort"))))
+        elif command.get("sort"):
             asked = FindAll(ns, where, limit or FOUND_MAX, after, None, sort)
             found = self._set.seen(asked, by_majority=by_majority)
             if isinstance(found, Refused):
@@ -208,6 +253,10 @@ class Commands:
         if not self._set.is_primary:
             raise ServerError(13435, "not primary and secondaryOk=false")
 
+    def _check_free(self) -> None:
+        if self._set.open_transactions:
+            raise NotUnderstood("a change of collections while a transaction is open")
+
     def _create_indexes(self, command: _Command, _: str) -> _Reply:
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
@@ -217,6 +266,7 @@ class Commands:
         new = [tuple(Field[Any](name) for name in each["key"]) for each in command["indexes"] if each.get("unique")]
         made = (*there, *(index for index in new if index not in there))
         if made != there:
+            self._check_free()
             probe = world.write(cell, made)
             for doc in contents(world, ns):
                 as_it_is = UpdateOne(ns, Eq(ID, doc[ID]), (Remove(_NO_FIELD),))
@@ -229,15 +279,18 @@ class Commands:
     def _drop(self, command: _Command, client: str) -> _Reply:
         if not contents(self._set.state.world, namespace(command["$db"], command["drop"])):
             raise ServerError(26, "ns not found")
+        self._check_free()
         self._set.drop(command["$db"], command["drop"], client)
         return {"ok": 1.0}
 
     def _rename(self, command: _Command, client: str) -> _Reply:
+        self._check_free()
         database, _, name = command["renameCollection"].partition(".")
         self._set.rename(database, name, command["to"].partition(".")[2], client)
         return {"ok": 1.0}
 
     def _drop_database(self, command: _Command, client: str) -> _Reply:
+        self._check_free()
         self._set.drop_database(command["$db"], client)
         return {"dropped": command["$db"], "ok": 1.0}
 
@@ -270,7 +323,18 @@ def _check_known(command: _Command, known: frozenset[str], what: str) -> None:
 
 
 _OF_DRIVERS: Final = frozenset(
-    {"$db", "lsid", "txnNumber", "$clusterTime", "$readPreference", "writeConcern", "comment"}
+    {
+        "$db",
+        "lsid",
+        "txnNumber",
+        "$clusterTime",
+        "$readPreference",
+        "readConcern",
+        "writeConcern",
+        "comment",
+        "autocommit",
+        "startTransaction",
+    }
 )
 
 
@@ -299,58 +363,82 @@ class _Statements:
         self._left = None if struck is None else struck.parts
         self.command, self.database = command, command["$db"]
         self._session: bytes = command["lsid"]["id"] if "lsid" in command else b""
-        self._number: int | None = command.get("txnNumber")
-        self._known = None if self._number is None else replica_set.begin(self._session, self._number)
-        if self._number is not None and self._known is None:
+        self._inside = _Inside(replica_set, command, client) if "autocommit" in command else None
+        self._changes: list[_Changed] = []
+        """What the statement has changed."""
+        self._number: int | None = None if self._inside else command.get("txnNumber")
+        self._known = self._recognised()
+
+    def _recognised(self) -> Mapping[int, Mapping[str, Any]]:
+        """What its statements were answered before, by their numbers."""
+        if self._number is None:
+            return {}
+        known = self._set.begin(self._session, self._number)
+        if known is None:
             raise ServerError(
                 225, f"Retryable write with txnNumber {self._number} is prohibited on a session with a newer one"
             )
+        return known.replies
 
-    def insert(self) -> _Reply:
+    def fail(self) -> None:
+        """It has failed, and so has its transaction."""
+        if self._inside is not None:
+            self._inside.fail()
+
+    def commit(self) -> _Steps:
+        assert self._inside is not None
+        yield from ()
+        return self._inside.commit()
+
+    def abort(self) -> _Steps:
+        assert self._inside is not None
+        yield from ()
+        return self._inside.abort()
+
+    def insert(self) -> _Steps:
         _check_known(self.command, _INSERT, "insert")
         ns = namespace(self.database, self.command["insert"])
 
-        def one(given: _Command) -> _Reply:
+        def one(given: _Command) -> _Steps:
             doc = loaded(given, ns)
             if bson.encode(encoded(doc), codec_options=CODEC) != bson.encode(given, codec_options=CODEC):
                 raise NotUnderstood("a document that the core cannot hold as it stands")
-            self._asked(InsertOne(ns, doc), ns, doc)
+            yield from self._asked(InsertOne(ns, doc), ns, doc)
             return {"n": 1}
 
-        return self._all(self.command["documents"], one)
+        return (yield from self._all(self.command["documents"], one))
 
-    def update(self) -> _Reply:
+    def update(self) -> _Steps:
         _check_known(self.command, _UPDATE, "update")
         ns = namespace(self.database, self.command["update"])
 
-        def one(given: _Command) -> _Reply:
+        def one(given: _Command) -> _Steps:
             where, updates = filter_of(given["q"]), updates_of(given["u"])
             if given.get("upsert") or given.keys() - {"q", "u", "multi", "upsert"}:
                 raise NotUnderstood(
                     "an update that the simulated MongoDB does not know", todo="upsert by findAndModify"
                 )
-            before = self._set.state.changes
             if given.get("multi"):
-                n = self._many(UpdateMany(ns, where, updates), ns)
+                n = yield from self._many(UpdateMany(ns, where, updates), ns)
             else:
-                n = self._asked(UpdateOne(ns, where, updates), ns)
-            return {"n": n, "nModified": self._set.state.changes - before}
+                n = yield from self._asked(UpdateOne(ns, where, updates), ns)
+            return {"n": n, "nModified": len(self._changes)}
 
-        return self._all(self.command["updates"], one, "nModified")
+        return (yield from self._all(self.command["updates"], one, "nModified"))
 
-    def delete(self) -> _Reply:
+    def delete(self) -> _Steps:
         _check_known(self.command, _DELETE, "delete")
         ns = namespace(self.database, self.command["delete"])
 
-        def one(given: _Command) -> _Reply:
+        def one(given: _Command) -> _Steps:
             where = filter_of(given["q"])
             if given["limit"] == 0:
-                return {"n": self._many(DeleteMany(ns, where), ns)}
-            return {"n": self._asked(DeleteOne(ns, where), ns)}
+                return {"n": (yield from self._many(DeleteMany(ns, where), ns))}
+            return {"n": (yield from self._asked(DeleteOne(ns, where), ns))}
 
-        return self._all(self.command["deletes"], one)
+        return (yield from self._all(self.command["deletes"], one))
 
-    def find_and_modify(self) -> _Reply:
+    def find_and_modify(self) -> _Steps:
         _check_known(self.command, _FIND_AND_MODIFY, "findAndModify")
         if not self.command.get("new"):
             raise NotUnderstood("a findAndModify of the document as it was")
@@ -358,67 +446,88 @@ class _Statements:
         where, updates = filter_of(self.command["query"]), updates_of(self.command["update"])
         sort = sort_of(self.command["sort"]) if self.command.get("sort") else ()
 
-        def one(_: _Command) -> _Reply:
-            inserts = len(self._set.history)
+        def one() -> _Steps:
             is_upsert = self.command.get("upsert")
             asked = UpsertOne(ns, where, updates) if is_upsert else FindOneAndUpdate(ns, where, updates, sort)
-            doc = cast("Document | None", self._asked(asked, ns))
+            doc = cast("Document | None", (yield from self._asked(asked, ns)))
             last: _Reply = {"n": int(doc is not None), "updatedExisting": doc is not None}
-            for change in self._set.history[inserts:]:
-                if change.kind == "insert":
-                    last = {"n": 1, "updatedExisting": False, "upserted": encoded(change.key)}
+            for before, after in self._changes:
+                if before is None and after is not None:
+                    last = {"n": 1, "updatedExisting": False, "upserted": encoded(after[ID])}
             return {"lastErrorObject": last, "value": None if doc is None else encoded(doc)}
 
         try:
-            reply = self._remembered(0, lambda: one(self.command))
+            reply = yield from self._remembered(0, one)
         except _RefusedError as refused:
             raise ServerError(refused.code, "refused", (), **refused.more) from None
         return {**reply, "ok": 1.0}
 
-    def _all(self, given: Sequence[_Command], one: Callable[[_Command], _Reply], *counted: str) -> _Reply:
+    def _all(self, given: Sequence[_Command], one: Callable[[_Command], _Steps], *counted: str) -> _Steps:
         """What they come to: the sums, and what was refused."""
         total: _Reply = dict.fromkeys(("n", *counted), 0)
         wrong: list[_Reply] = []
         again: list[int] = []
         for index, each in enumerate(given):
-            known = self._known is not None and index in self._known.replies
             try:
-                reply = self._remembered(index, lambda each=each: one(each))  # type: ignore[misc]
+                reply = yield from self._remembered(index, lambda each=each: one(each))  # type: ignore[misc]
             except _RefusedError as refused:
                 wrong.append({"index": index, "code": refused.code, "errmsg": "refused", **refused.more})
-                if self.command.get("ordered", True):
+                if self.command.get("ordered", True) or self._inside:
                     break
                 continue
-            again += [index] if known else []
+            again += [index] if index in self._known else []
             for name in total:
                 total[name] += reply[name]
         more: _Reply = {"writeErrors": wrong} if wrong else {}
         return {**total, **more, **({"retriedStmtIds": again} if again else {}), "ok": 1.0}
 
-    def _remembered(self, index: int, one: Callable[[], _Reply]) -> _Reply:
+    def _remembered(self, index: int, one: Callable[[], _Steps]) -> _Steps:
         """What a statement is answered; what it was answered before, where it is recognised (RS2)."""
-        if self._known is not None and index in self._known.replies:
-            return dict(self._known.replies[index])
-        before = self._set.state.writes
-        reply = one()
-        if self._number is not None and self._set.state.writes != before:
-            self._set.remember(self._session, self._number, index, reply)
-        return reply
+        steps = one()
+        self._changes = []
+        while index not in self._known:
+            try:
+                next(steps)
+            except StopIteration as end:
+                if self._number is not None and self._changes:
+                    self._set.remember(self._session, self._number, index, end.value)
+                return end.value
+            yield
+            self._known = self._recognised()  # another request for it may have been quicker
+        return dict(self._known[index])
 
-    def _asked(self, effect: Effect[Any], ns: str, doc: Document | None = None) -> Any:
+    def _asked(self, effect: Effect[Any], ns: str, doc: Document | None = None) -> _Steps:
         """What the world answers.
 
         Raises:
             _RefusedError: It refuses.
         """
-        reply = self._set.done(effect, self._client)
+        if self._inside is not None:
+            reply, changed = self._inside.done(effect, ns)
+            self._changes += changed
+        else:
+            reply = yield from self._beside(effect)
         if isinstance(reply, Refused):
             indexes = self._set.state.world.read(uniques(ns))
             raise _refusal(reply, indexes, doc)
         return reply
 
-    def _many(self, effect: UpdateMany | DeleteMany, ns: str) -> int:
-        """One document after the other, as far as it gets."""
+    def _beside(self, effect: Effect[Any]) -> _Steps:
+        """What it answers to a write in no transaction."""
+        while True:
+            before = len(self._set.history)
+            try:
+                reply = self._set.done(effect, self._client)
+            except Blocked:
+                yield
+                continue
+            self._changes += ((each.before, each.after) for each in self._set.history[before:])
+            return reply
+
+    def _many(self, effect: UpdateMany | DeleteMany, ns: str) -> _Steps:
+        """One document after the other, as far as it gets; in a transaction, all at once."""
+        if self._inside is not None:
+            return (yield from self._asked(effect, ns))
         done = 0
         for part in parts(effect, self._set.state.world):
             if self._left == 0:
@@ -426,16 +535,101 @@ class _Statements:
                 if self._struck.number in RETRYABLE:
                     break
                 raise _RefusedError(self._struck.number, "struck")
-            done += self._asked(part, ns)
+            done += yield from self._asked(part, ns)
             self._left = None if self._left is None else self._left - 1
         return done
+
+
+@final
+class _Inside:
+    """One command of a transaction.
+
+    Args:
+        replica_set: Where.
+        command: It.
+        client: Who asks.
+    """
+
+    def __init__(self, replica_set: SimulatedReplicaSet, command: _Command, client: str) -> None:
+        self._set, self._client = replica_set, client
+        session, number = command["lsid"]["id"], int(command["txnNumber"])
+        self._asked, self._begins = Transaction(session.hex(), number), bool(command.get("startTransaction"))
+        newest, is_committed = replica_set.transaction(session)
+        executed = replica_set.state.executed.get(session)
+        if number < newest or (executed is not None and number <= executed.number):
+            raise ServerError(225, f"Cannot start transaction {number}: a newer one has already started")
+        if number == newest and self._begins:
+            raise ServerError(117, f"Cannot start transaction {number}: it has begun before")
+        if number == newest and is_committed and next(iter(command)) != "commitTransaction":
+            raise ServerError(256, f"Transaction {number} has been committed")
+        self._is_open = self._begins or (number == newest and session.hex() in replica_set.open_transactions)
+
+    def found(self, effect: FindAll, *, is_sorted: bool) -> object:
+        """What it finds: sorted, or in natural order."""
+
+        def natural(_: Effect[object], world: World, _who: str) -> Outcomes:
+            docs = contents(world, effect.collection)
+            yield world, tuple(doc for doc in docs if matches(effect.where, doc, self._set.now))[: effect.limit]
+
+        reply = self._told(self._set.transacted(self._next(effect), self._client, perform if is_sorted else natural))
+        if isinstance(reply, Refused):
+            raise ServerError(2, reply.reason)
+        return reply
+
+    def done(self, effect: Effect[Any], ns: str) -> tuple[object, list[_Changed]]:
+        """What it is answered, and what it has changed."""
+        changed: list[_Changed] = []
+
+        def compared(operation: Effect[object], world: World, who: str) -> Outcomes:
+            before = {doc[ID]: doc for doc in contents(world, ns)}
+            after, reply = next(perform(operation, world, who))
+            now = {doc[ID]: doc for doc in contents(after, ns)}
+            keys = (*before, *(key for key in now if key not in before))
+            changed.extend((before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key))
+            yield after, reply
+
+        return self._told(self._set.transacted(self._next(effect), self._client, compared)), changed
+
+    def commit(self) -> _Reply:
+        said = self._set.transacted(CommitTransaction(self._asked), self._client)
+        assert not isinstance(said, Ambiguous), "an older one is too old"
+        if not said:
+            raise _no_such(self._asked)
+        return {"ok": 1.0}
+
+    def abort(self) -> _Reply:
+        if not self._is_open:
+            raise _no_such(self._asked)
+        self.fail()
+        return {"ok": 1.0}
+
+    def fail(self) -> None:
+        """It is over."""
+        self._set.transacted(AbortTransaction(self._asked), self._client)
+
+    def _next(self, effect: Effect[Any]) -> InTransaction[Any]:
+        begins, self._begins = self._begins, False
+        return InTransaction(self._asked, effect, begins=begins)
+
+    def _told(self, reply: object) -> object:
+        if isinstance(reply, NotApplied):
+            raise ServerError(112, "WriteConflict") if self._is_open else _no_such(self._asked)
+        return reply
+
+
+def _no_such(transaction: Transaction) -> ServerError:
+    return ServerError(
+        251, f"Given transaction number {transaction.number} does not match any in-progress transactions"
+    )
 
 
 _INSERT: Final = frozenset({"insert", "documents", "ordered", "maxTimeMS"})
 _UPDATE: Final = frozenset({"update", "updates", "ordered", "maxTimeMS"})
 _DELETE: Final = frozenset({"delete", "deletes", "ordered", "maxTimeMS"})
 _FIND_AND_MODIFY: Final = frozenset({"findAndModify", "query", "update", "new", "upsert", "sort", "maxTimeMS"})
-_WRITES: Final[Mapping[str, Callable[[_Statements], _Reply]]] = {
+_WRITES: Final[Mapping[str, Callable[[_Statements], _Steps]]] = {
+    "commitTransaction": _Statements.commit,
+    "abortTransaction": _Statements.abort,
     "insert": _Statements.insert,
     "update": _Statements.update,
     "delete": _Statements.delete,
@@ -476,14 +670,15 @@ _REASONS: Final[Mapping[str, int]] = {
 
 
 def _waits(command: _Command) -> bool:
-    w = command.get("writeConcern", {}).get("w", "majority")
+    in_transaction = "autocommit" in command and next(iter(command)) not in _ENDS
+    w = command.get("writeConcern", {}).get("w", 1 if in_transaction else "majority")
     if w not in ("majority", 1):
         raise NotUnderstood(f"a write concern that the simulated MongoDB does not know: {w}")
     return bool(w == "majority")
 
 
 def _failed(command: _Command, error: ServerError) -> _Reply:
-    labels = error.labels or _of_writes(command, error.code) or (_LOST_LABEL if error.code in _LOST else ())
+    labels = error.labels or _of_command(command, error.code) or (_LOST_LABEL if error.code in _LOST else ())
     return error_reply(ServerError(error.code, str(error), labels, **_named(error)))
 
 
@@ -494,8 +689,18 @@ def _named(error: ServerError) -> dict[str, Any]:
     return {"codeName": _NAMES.get(error.code, f"Location{error.code}"), **error.more}
 
 
+def _of_command(command: _Command, code: int) -> tuple[str, ...]:
+    """The label that the server adds by itself."""
+    if "autocommit" not in command:
+        return _of_writes(command, code)
+    is_statement = next(iter(command)) not in _ENDS
+    if code in _TRANSIENT or (is_statement and code in RETRYABLE):
+        return ("TransientTransactionError",)
+    return () if is_statement else _of_writes(command, code)
+
+
 def _of_writes(command: _Command, code: int) -> tuple[str, ...]:
-    """The label that the server adds by itself, where the driver may send a write again."""
+    """The same, where the driver may send a write again."""
     return ("RetryableWriteError",) if "txnNumber" in command and code in RETRYABLE else ()
 
 

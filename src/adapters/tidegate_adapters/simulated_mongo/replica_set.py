@@ -12,6 +12,9 @@ What an operation does to documents is `tidegate.sim.world.perform`, the world t
     A write that is sent a second time under its number is recognised if the first one has changed anything, and only then:
     what matched nothing, or was refused, is not remembered. What was remembered goes where its write goes.
 
+    Transactions are those of `tidegate.sim.transactions`. One that nobody ends is ended after `LIFETIME_S`, all that are open with
+    each primary. A write beside them of what one has written is `Blocked` until one is over.
+
     What happens is kept (`history`), each change once a majority has it, for change streams and for whoever judges a run.
     The set forgets the older ones when it is told to (`forget`).
 
@@ -19,9 +22,11 @@ Laws
     RS1  What a majority has is never taken back, and is seen in one order by all.
     RS2  A write that is recognised is not done again, and is answered as it was.
     RS3  What is taken back is in nobody's history, and nothing after it is there either.
+    RS4  What a transaction has written happens at once, when it is committed, or never.
 
 Known not to be modelled
     - Secondaries that are read from; sharding; users; time limits on the server (a client gives up by its own).
+    - The locks of collections: one that is dropped or renamed, or is given an index, while a transaction is open.
     - A failover in the middle of an operation on many documents, unless a command is struck so (`Code.parts`).
 """
 
@@ -31,7 +36,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, TypeAlias, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 from bson.timestamp import Timestamp
@@ -40,13 +45,23 @@ from tidegate.model.documents import ID, Document, Value
 from tidegate.model.effects import Effect
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import NO_INDEXES, Unique, check_unique
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate.sim.cells import Meaning
+from tidegate.sim.transactions import OPEN, aborted, interrupted, known, open_transactions, transacted
 from tidegate.sim.world import CLOCK, DOCUMENTS, Plain, contents, perform, world_with
 from tidegate_adapters.testing import EPOCH_S
 
-__all__ = ["Change", "Executed", "SimulatedReplicaSet", "State", "namespace"]
+__all__ = ["LIFETIME_S", "Blocked", "Change", "Executed", "SimulatedReplicaSet", "State", "namespace"]
+
+LIFETIME_S: Final = 60.0
+"""How long a transaction may be open: transactionLifetimeLimitSeconds."""
 
 Waiting: TypeAlias = Callable[[bool], None]
 """Who waits for a majority; called with whether it has what was waited for, or the primary is none any more."""
+
+
+class Blocked(Exception):  # noqa: N818  no error: it is carried out later
+    """A write waits for a transaction that has written what it writes."""
 
 
 def namespace(database: str, collection: str) -> str:
@@ -157,6 +172,7 @@ class SimulatedReplicaSet:
         """Called when a primary dies."""
         self._unstable: deque[State] = deque()
         self._waiting: list[tuple[int, Waiting]] = []
+        self._blocked: list[Waiting] = []
         self._ticks = (0, 0)
 
     # --- what is asked ---
@@ -177,11 +193,49 @@ class SimulatedReplicaSet:
         return contents(self.stable.world, namespace(database, collection))
 
     def done(self, effect: Effect[Any], by: str) -> object:
-        """Carry a write out on the primary."""
+        """Carry a write out on the primary.
+
+        Raises:
+            Blocked: Not now, but when a transaction is over (`when_free`).
+        """
         before = self.state.world
-        after, reply = next(perform(effect, before.write(CLOCK, self.now()), by))
+        outcome = next(perform(effect, before.write(CLOCK, self.now()), by), None)
+        if outcome is None:
+            raise Blocked
+        after, reply = outcome
         self._note(before, cast("Plain", after), by)
         return reply
+
+    def transacted(
+        self,
+        effect: InTransaction[Any] | CommitTransaction | AbortTransaction,
+        by: str,
+        meaning: Meaning = perform,
+    ) -> object:
+        """Carry a statement of a transaction out, or its end.
+
+        Args:
+            effect: What is asked.
+            by: Which client asks.
+            meaning: What its operation means, to the world as the transaction sees it.
+        """
+        before = self.state.world
+        after, reply = next(transacted(effect, before.write(CLOCK, self.now()), by, meaning))
+        self._enter(cast("Plain", after))
+        self._note(before, cast("Plain", after), by)
+        if isinstance(effect, InTransaction) and effect.begins:
+            self.loop.call_later(LIFETIME_S, self._expired, effect.transaction)
+        return reply
+
+    def transaction(self, session: bytes) -> tuple[int, bool]:
+        """The number of the newest transaction of a session, and whether it is committed."""
+        found = self.state.world.read(known(session.hex()))
+        return (0, False) if found is None else (found.number, found.is_committed)
+
+    @property
+    def open_transactions(self) -> tuple[str, ...]:
+        """The sessions whose transactions are open."""
+        return self.state.world.read(OPEN)
 
     def remember(self, session: bytes, number: int, statement: int, reply: Mapping[str, Any]) -> None:
         """Of the write that was just done: how it is answered when it comes again."""
@@ -191,11 +245,19 @@ class SimulatedReplicaSet:
         self._become(attrs.evolve(self.state, executed=executed))
 
     def begin(self, session: bytes, number: int) -> Executed | None:
-        """What is remembered of this write; None for a number that is older than what is known of the session."""
-        known = self.state.executed.get(session)
-        if known is None or known.number < number:
+        """What is remembered of this write; None for a number that is older than what is known of the session.
+
+        A newer number ends a transaction of the session that is open.
+        """
+        newest, _ = self.transaction(session)
+        if newest > number:
+            return None
+        if newest and newest < number and session.hex() in self.open_transactions:
+            self._enter(cast("Plain", aborted(self.state.world, Transaction(session.hex(), newest))))
+        executed = self.state.executed.get(session)
+        if executed is None or executed.number < number:
             return Executed(number, {})
-        return known if known.number == number else None
+        return executed if executed.number == number else None
 
     def when_stable(self, then: Waiting) -> None:
         """Call it when a majority has all that was written until now."""
@@ -203,6 +265,10 @@ class SimulatedReplicaSet:
             then(True)
         else:
             self._waiting.append((self.state.writes, then))
+
+    def when_free(self, then: Waiting) -> None:
+        """Call it when a transaction is over, soon after; with False when the primary is none any more."""
+        self._blocked.append(then)
 
     # --- what happens to it ---
 
@@ -233,9 +299,10 @@ class SimulatedReplicaSet:
         """The primary steps down; another member has all that it has, and is elected."""
         if not self.is_primary:
             return
+        blocked, self._blocked = self._blocked, []
         self._no_primary(seconds)
         waiting, self._waiting = self._waiting, []
-        for _, then in waiting:
+        for then in (*(then for _, then in waiting), *blocked):
             then(False)
 
     def die(self, seconds: float | None = None) -> None:
@@ -243,6 +310,7 @@ class SimulatedReplicaSet:
         if not self.is_primary:
             return
         self._waiting.clear()
+        self._blocked.clear()
         self._unstable.clear()
         self.state = self.stable
         self.taken_back += self.history[self.stable.changes :]
@@ -254,6 +322,7 @@ class SimulatedReplicaSet:
     def _no_primary(self, seconds: float | None) -> None:
         self.is_primary = False
         self.term += 1
+        self._enter(cast("Plain", interrupted(self.state.world)))
         self.loop.call_later(self._between(self._election_s) if seconds is None else seconds, self._elected)
         for each in self.on_role:
             each()
@@ -283,6 +352,26 @@ class SimulatedReplicaSet:
                 changes.append(self._change(len(changes), kind, name[1], key, old, new, by))
         if changes:
             self.write(after, changes)
+
+    def _enter(self, world: Plain) -> None:
+        """Become what a transaction has made: what it keeps is on the primary alone. Who waited for one that is over tries again."""
+        before = self.open_transactions
+        self.state = attrs.evolve(self.state, world=world)
+        if set(before) - set(self.open_transactions):
+            for then in self._blocked:
+                self.loop.call_later(self._between(self._lag_s), self._tried, then)
+
+    def _tried(self, then: Waiting) -> None:
+        if then in self._blocked:
+            self._blocked.remove(then)
+            then(True)
+
+    def _expired(self, transaction: Transaction) -> None:
+        if any(
+            (session, now.number) == (transaction.session, transaction.number)
+            for session, now, _ in open_transactions(self.state.world)
+        ):
+            self._enter(cast("Plain", aborted(self.state.world, transaction)))
 
     def write(self, world: Plain, changes: Sequence[Change] = ()) -> None:
         """Become this, by these changes."""
