@@ -22,6 +22,7 @@ Judges:
     M10 Every task ends: with an answer, or as cancelled if that was what was done to it.
     M11 Nothing is left: no session, no cursor, no task.
     M12 What a sweep leaves is what is used: no chunk of a payload and no token of a counter is left.
+    M13 A transfer is done whole or not at all, once at most, and each answer is true; no transaction is left open (TF1 to TF4).
 """
 
 from __future__ import annotations
@@ -53,7 +54,17 @@ from tidegate_adapters.store import Store
 DATABASE: Final = "db"
 AT_ONCE: Final = ("M4", "M7")
 """Laws that are judged whenever something happens; others where a part of the run ends."""
-WORKLOADS: Final = ("transitions", "settling", "increments", "kit", "counters", "leases", "payloads", "streams")
+WORKLOADS: Final = (
+    "transitions",
+    "settling",
+    "increments",
+    "kit",
+    "counters",
+    "leases",
+    "payloads",
+    "streams",
+    "transfers",
+)
 FAULTS: Final = (
     "nothing", "command", "command", "command", "overtaken", "storm", "step_down", "die", "lost_and_die", "closed", "cancel",
     "cursors", "forget",
@@ -87,8 +98,10 @@ COMMANDS: Final = (
     "getMore",
     "hello",
     "killCursors",
+    "commitTransaction",
+    "abortTransaction",
 )
-WRITES: Final = ("findAndModify", "insert", "update", "delete")
+WRITES: Final = ("findAndModify", "insert", "update", "delete", "commitTransaction")
 Way: TypeAlias = Outcome | Code
 
 
@@ -199,6 +212,8 @@ class Run:
         """Whether what strikes is over at once, and refuses nothing."""
         return self.course.fault in ONCE and not self.refuses
 
+    kept: int = 0
+    """So many sessions are kept for transactions whose abort was cut off."""
     refuses: bool = False
     """A command was answered by a no that lasts."""
 
@@ -273,6 +288,8 @@ class Run:
         return self._told(name, ways[int(drawn * len(ways))])
 
     def _told(self, name: str, way: Way) -> Way:
+        if name == "commitTransaction" and way == Code(112):
+            way = Code(10107)  # what a server says 112 of is over, and not open as it is here
         self.refuses |= isinstance(way, Code) and way.number == REFUSED
         said = way.value if isinstance(way, Outcome) else way
         self.story.tell("network", f"strikes {name} of {self.course.whom}: {said}", fault=str(said))
@@ -348,7 +365,8 @@ class Run:
 
     def _judge_what_is_left(self) -> None:
         """M11, but for cursors of reads that were given up, one in each life of a consumer: the server ends them."""
-        if left := [each for each in self._sessions if not each.has_ended]:
+        left = [each for each in self._sessions if not each.has_ended]
+        if len(left) > self.kept:
             self.story.accuse("M11", f"{len(left)} sessions are left")
         if self.is_calm and len(self.net.commands.cursors.open) > 2 * (self.course.workload == "streams"):
             self.story.accuse("M11", f"{len(self.net.commands.cursors.open)} cursors are left")

@@ -27,12 +27,16 @@ from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTa
 from tidegate.invocations.transition import Granted, Outdated, Transition
 from tidegate.leases.leader import FENCE, fenced
 from tidegate.leases.lease import Terms
-from tidegate.model.documents import Document, Field, Put
+from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Failure, Program, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
+from tidegate.model.operations import find_one
 from tidegate.reactive import change_stream as stream
 from tidegate.reactive.change_stream import After, Page, Position
 from tidegate.retries.resending import RETRIES
+from tidegate.transactions import laws as transfer_laws
+from tidegate.transactions.transacting import CONTENDING, in_transaction
+from tidegate.transactions.transfers import BALANCE, Transfer, Transferred, account, transfer
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.leases import LeaseBusy, LeaseLost, lease_async
@@ -292,6 +296,109 @@ class KitCounters(Counting):
                 self.not_counted.append(token)
             if not self.is_swept:
                 survived(self, name, answer)
+
+
+# --- transfers ----------------------------------------------------------------------------------------------------------
+
+ACCOUNTS: Final = "accounts"
+ENTRIES: Final = "entries"
+BEGAN: Final = {"one": 3, "two": 3}
+HASTY: Final = attrs.evolve(RETRIES, attempts_max=1)
+OF_A_TRANSFER: Final = 3
+"""So many changes one is: who gives, who takes, and the entry."""
+
+
+async def summed() -> int:
+    """What both accounts hold, each by a read of its own."""
+    held = [await find_one(ACCOUNTS, Eq(ID, key)) for key in BEGAN]
+    return sum(each[BALANCE] for each in held if each is not None)
+
+
+@final
+class Transfers(Work):
+    """Amounts are moved between two documents in transactions, and asked for again; others read both."""
+
+    documents: ClassVar[Documents] = {
+        f"{DATABASE}.{ACCOUNTS}": tuple(account(key, balance) for key, balance in BEGAN.items()),
+        f"{DATABASE}.{ENTRIES}": (),
+    }
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.is_patient = run.course.seed % 3 != 0
+        self.policy = CONTENDING if self.is_patient else HASTY
+        self.stores = {each: AsyncMongo(run.client(each), DATABASE) for each in "ab"}
+        self.answers: dict[Transfer, Sent[Transferred]] = {}
+        """The last one to each; and no NotDone but of who has asked once, for it says nothing of another run."""
+
+    async def task(self, name: str, client: str) -> None:
+        handle = choosing(documents(self.stores[client]), local_async())
+        for turn in range(self.random.randint(1, 2)):
+            await self.a_while()
+            if self.random.random() < 0.3:
+                self._check_sum(name, await run_async(in_transaction(f"{name}.{turn}", summed, self.policy), handle))
+                continue
+            giver, taker = self.random.sample(tuple(BEGAN), 2)
+            asked = Transfer(f"{name}.{turn}", giver, taker, self.random.randint(1, 3))
+            for again in range(self.random.randint(1, 2)):
+                session = f"{asked.request}.{again}"
+                self.answers.pop(asked, None)
+                answer = await run_async(transfer(ACCOUNTS, ENTRIES, asked, session, self.policy), handle)
+                self._check(name, asked, answer, is_again=again > 0)
+                if isinstance(answer, NotDone):
+                    break  # which is judged as it is
+
+    def _check_sum(self, name: str, answer: Sent[int]) -> None:
+        self.story.tell(name, f"the sum: {answer}")
+        if isinstance(answer, Done) and answer.reply != sum(BEGAN.values()):
+            self.story.accuse("M13", f"{name} sees a half of a transfer: {answer.reply}")
+        self._check_survived(name, answer)
+
+    def _check(self, name: str, asked: Transfer, answer: Sent[Transferred], *, is_again: bool) -> None:
+        """What is told as moved is, with a majority, when it is said."""
+        self.story.tell(name, f"{asked}: {answer}")
+        if not (is_again and isinstance(answer, NotDone)):
+            self.answers[asked] = answer
+        if isinstance(answer, Done) and answer.reply is Transferred.MOVED:
+            until = self.run.set.stable.changes
+            if asked.request not in {each.key for each in self.changes(ENTRIES) if each.number < until}:
+                self.story.accuse("M13", f"{asked} is told as moved, and is not")
+        self._check_survived(name, answer)
+
+    def _check_survived(self, name: str, answer: Sent[Any]) -> None:
+        if self.run.is_survived and self.is_patient and not isinstance(answer, Done):
+            self.story.accuse("M9", f"{name} is told {answer}")
+
+    async def end(self) -> None:
+        if self.run.is_calm and (left := self.run.set.open_transactions):
+            self.story.accuse("M13", f"{len(left)} transactions are open")
+        elif not self.run.is_calm:
+            self.run.kept = sum(len(store.sessions) for store in self.stores.values())
+        entered = [each.key for each in self.changes(ENTRIES)]
+        if len(entered) != len(set(entered)):
+            self.story.accuse("M13", f"a transfer was done twice: {entered}")
+        for asked, answer in self.answers.items():
+            if not transfer_laws.the_answer_is_true(answer, is_entered=asked.request in entered):
+                self.story.accuse("M13", f"{asked} is told {answer}, and done are {entered}")
+        self._judge_history()
+
+    def _judge_history(self) -> None:
+        """After each transaction all of it is there."""
+        accounts = {key: account(key, balance) for key, balance in BEGAN.items()}
+        entries: list[Document] = []
+        for number, change in enumerate(self.run.set.history, 1):
+            if change.after is None:
+                self.story.accuse("M13", f"nobody deletes, and there is a {change}")
+            elif change.collection == ENTRIES:
+                entries.append(change.after)
+            else:
+                accounts[str(change.key)] = change.after
+            if number % OF_A_TRANSFER == 0 or number == len(self.run.set.history):
+                held = tuple(accounts.values())
+                if not transfer_laws.balances_are_what_entries_say(BEGAN, held, entries):
+                    self.story.accuse("M13", f"there is {held}, and entries say {entries}")
+                if not transfer_laws.nobody_owes(held):
+                    self.story.accuse("M13", f"somebody owes: {held}")
 
 
 def survived(work: Work, name: str, sent: Sent[Any]) -> None:
@@ -665,5 +772,6 @@ WORKLOAD: Final[Mapping[str, type[Work]]] = {
     "leases": Leases,
     "payloads": Uploads,
     "streams": Streams,
+    "transfers": Transfers,
 }
 """By name."""

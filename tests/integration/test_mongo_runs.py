@@ -17,16 +17,19 @@ from typing import Final
 
 import pytest
 from tests.integration.mongo_runs import FAULTS, WORKLOADS, Story, course, found, judged, line, page_of
+from tests.integration.mongo_workloads import WORKLOAD  # before a bug is planted, or it stays in what is imported then
 from tests.integration.planting import Bug, first, planted
 from tests.length import MONGO_RUNS, PLANTED_RUNS
 
 from tidegate.sim.trace import Breach, Truth
-from tidegate_adapters import driver, leases, mongo, mongo_attempts, mongo_errors, resilience
+from tidegate.transactions import transacting
+from tidegate_adapters import driver, leases, mongo, mongo_attempts, mongo_errors, mongo_transactions, resilience
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.payloads import AsyncPayloads
 from tidegate_adapters.store import read as read_trace
 
 OF_RECORDS: Final = ("transitions", "settling")
+OF_TRANSFERS: Final = ("transfers",)
 BUGS: Final[Mapping[str, Bug]] = {
     "what is ambiguous is told as not applied": Bug(mongo_errors.failure, "return said.outcome(reason)", "return (NotApplied if said.outcome is Ambiguous else said.outcome)(reason)", OF_RECORDS),
     "what is ambiguous is told as refused": Bug(mongo_errors.failure, "return said.outcome(reason)", "return (Refused if said.outcome is Ambiguous else said.outcome)(reason)", ("counters",)),
@@ -55,6 +58,14 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a stream that cannot be opened keeps its session": Bug(ChangeStream._opened, "await session.end_session()", "pass", ("streams",)),
     "a stream that is cancelled keeps its session": Bug(ChangeStream.close, "finally:  # also where that is cancelled", "except KeyError:\n            pass\n        else:", ("streams",)),
     "a stream keeps a cursor that has failed": Bug(ChangeStream.read, "await self.close()", "pass", ("streams",)),
+    "a commit is not asked for again": Bug(transacting.in_transaction, "failures.Operation.RECOGNISED, policy)", "failures.Operation.RECOGNISED, attrs.evolve(policy, attempts_max=1))", (*OF_TRANSFERS, "command")),
+    "an unknown commit is taken for a no": Bug(transacting.in_transaction, "return Unknown(sent.failure, attempts)", "return NotDone(sent.failure, attempts)", (*OF_TRANSFERS, "storm", "command")),
+    "a commit that no majority has is taken for one": Bug(mongo_errors.failure_of_commit, "return said if isinstance(said, NotDurable)", "return True if isinstance(said, NotDurable)", (*OF_TRANSFERS, "command")),
+    "a commit of nothing is taken for one": Bug(transacting.in_transaction, "if sent.reply:", "if True:", (*OF_TRANSFERS, "die")),
+    "a conflict is taken for lasting": Bug(mongo_errors.failure_of_statement, "return NotApplied(f", "return Refused(f", OF_TRANSFERS),
+    "the session of a transaction is not ended": Bug(mongo_transactions.Sessions._over, "yield session.raw.end_session", "yield lambda: None", OF_TRANSFERS),
+    "statements go beside the transaction": Bug(mongo._carrying, "_on_collection(operation, session=session)", "_on_collection(operation)", OF_TRANSFERS),
+    "reads go beside the transaction": Bug(mongo._carrying, "_on_collection(operation, session=session)", "_on_collection(operation, **({} if isinstance(operation, FindOne) else {'session': session}))", OF_TRANSFERS),
     "a stream begins anew from now": Bug(ChangeStream._pipeline, '{"$changeStream": begin}', '{"$changeStream": {}}', ("streams",)),
 }  # fmt: skip
 
@@ -70,7 +81,7 @@ def _collected() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-AT_ONCE: Final = 125
+AT_ONCE: Final = 111
 """So many runs are a test: few enough to be spread evenly over processes."""
 
 
@@ -94,6 +105,7 @@ def test_a_seed_tells_the_same_story(workload: str) -> None:
 
 def test_every_course_is_drawn() -> None:
     courses = [course(seed) for seed in range(1_000)]
+    assert set(WORKLOAD) == set(WORKLOADS)
     assert {(each.workload, each.fault) for each in courses} == {(one, two) for one in WORKLOADS for two in FAULTS}
 
 

@@ -14,6 +14,8 @@ others run programs, and of those there are `SESSIONS_MAX` at most: the oldest o
 Known not to work
     - Whether an abort was carried out is not known: the driver tells no error of it. Nothing of the transaction will be seen all
       the same, and the server ends it after 60 s.
+    - An abort that `tidegate_adapters.driver` gives up (`ABORT_SECONDS`) leaves its session here, one of `SESSIONS_MAX`, until it makes
+      room for another one.
     - So where no abort arrives, the attempts that follow meet what the first one has written, and are write conflicts until then.
     - A write beside a transaction that has written its document waits at the server, a `findAndModify` also past its own maxTimeMS.
     - A transaction whose session has ended here is not known any more: a commit that is asked for then is `Ambiguous`.

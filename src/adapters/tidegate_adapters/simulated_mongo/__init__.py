@@ -21,7 +21,8 @@ happens, how long messages take, a majority and an election. From the set outwar
     `commands`      what each command is answered
     `connection`    the network, and the client
 
-What an operation does to documents is the world that is explored (`tidegate.sim.world`). Tests send the same scripts to it and
+What an operation does to documents is the world that is explored (`tidegate.sim.world`), and what a transaction sees and keeps
+is, too (`tidegate.sim.transactions`). Tests send the same scripts to it and
 to a real server by a black pipe (`tests/integration/test_simulated_mongo.py`); where they differ, this one is wrong.
 
 Needs `tidegate[mongo]`; of pymongo, seen to work with 4.20, it uses parts that are not promised: the pool and the monitor of a client.
