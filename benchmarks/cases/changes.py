@@ -5,20 +5,25 @@ from __future__ import annotations
 from typing import Any, Final
 
 import attrs
-from benchmarks.cases.table import BACK_THEN, BYTES, NOW, RECORDS, SOURCES, Made, Table, drawn
+from benchmarks.cases.table import BACK_THEN, BATCH, BYTES, NOW, RECORDS, SOURCES, Made, Table, drawn
 
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Instant
+from tidegate.model.reducer import Step
 from tidegate.reactive import (
     change_stream,
     debounce,
     evolution,
     orphans,
+    plan_queries,
+    pool,
     reconciliation,
     snapshot,
+    task_documents,
     task_records,
     tasks,
 )
+from tidegate.reactive.reactive_task import Run
 
 table: Final = Table("Tasks triggered by changed documents")
 
@@ -134,6 +139,39 @@ def recording(_: int) -> Made[task_records.TaskRecord]:
     record, _claim, _seen = claimed()
     read: dict[str, Any] = {field.name: getattr(record, field.name) for field in attrs.fields(type(record))}
     return lambda: task_records.TaskRecord(**read), lambda made: made == record
+
+
+@table.case(plan_queries, "must a planner look at what has not changed?", BYTES)
+def asking(size: int) -> Made[bool]:
+    document = order(size)
+    query = plan_queries.FindChanged("tasks", "orders", "bill", snapshot.Projection(), None, 100)
+    record = task_documents.stored(planned(document), "bill", "order")
+    # Of a large snapshot only a digest is kept, which a query does not compare.
+    return (
+        lambda: plan_queries.must_look(query, document, (record,)),
+        lambda must: must is (size > TASK.snapshot_bytes_max),
+    )
+
+
+@table.case(pool, "handlers of a batch end, of as many as run", RECORDS)
+def working(size: int) -> Made[Step[pool.PoolState, pool.PoolCommand]]:
+    rules = pool.PoolRules(
+        tasks=(pool.PooledTask(name="bill", lease=TASK.lease),), executors=size, batch=min(size, 1_000)
+    )
+    state = pool.PoolState()
+    ended: tuple[tuple[Run, None], ...] = ()
+    record, claim, _seen = claimed()
+    for first in range(0, size, rules.batch):
+        runs = tuple(Run(key, record, attrs.evolve(claim, id=f"r{key}")) for key in range(first, first + rules.batch))
+        looked = rules.step(state, pool.Announced(BACK_THEN, "bill"))
+        (take,) = (each for each in looked.commands if isinstance(each, pool.Take))
+        state = rules.step(looked.state, pool.RunsTaken(BACK_THEN, take, runs)).state
+        ended = ended or tuple((run, None) for run in runs[:BATCH])
+    told = pool.HandlersEnded(BACK_THEN + SECOND, "bill", ended)
+    return (
+        lambda: rules.step(state, told),
+        lambda step: any(isinstance(each, pool.End) and len(each.ended) == BATCH for each in step.commands),
+    )
 
 
 @table.case(debounce, "due")

@@ -339,18 +339,21 @@ class _HoldingThread:
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
         self._released: Future[None] = Future()
         self._over = asyncio.Event()
+        self._is_unwanted = False
         self._thread = Thread(target=self._live, name="lease", daemon=True)
 
     def begin(self) -> Held:
         """Wait for the lease."""
-        self._thread.start()
         try:
+            self._thread.start()
             return self._found.result()
-        except BaseException:  # also where the waiting is interrupted
-            loop, task = self._started.result()
-            with suppress(RuntimeError):  # it has ended by itself
-                loop.call_soon_threadsafe(task.cancel)
-            self._released.result()
+        except BaseException:  # also where the waiting is interrupted, even for the thread
+            self._is_unwanted = True
+            if self._started.done():
+                loop, task = self._started.result()
+                with suppress(RuntimeError):  # it has ended by itself
+                    loop.call_soon_threadsafe(task.cancel)
+                self._released.result()
             raise
 
     def end(self) -> None:
@@ -376,6 +379,8 @@ class _HoldingThread:
         assert task is not None
         self._started.set_result((asyncio.get_running_loop(), task))
         try:
+            if self._is_unwanted:  # whoever wanted it did not see that this has started
+                return
             async with self._tenancy.held(lambda program: asyncio.to_thread(run, program, self._carried_out)) as held:
                 self._found.set_result(held)
                 await self._over.wait()
