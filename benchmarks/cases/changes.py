@@ -141,7 +141,7 @@ def recording(_: int) -> Made[task_records.TaskRecord]:
     return lambda: task_records.TaskRecord(**read), lambda made: made == record
 
 
-@table.case(plan_queries, "must a planner look at what has not changed?", BYTES)
+@table.case(plan_queries, "must a planner look again?", BYTES)
 def asking(size: int) -> Made[bool]:
     document = order(size)
     query = plan_queries.FindChanged("tasks", "orders", "bill", snapshot.Projection(), None, 100)
@@ -158,15 +158,15 @@ def working(size: int) -> Made[Step[pool.PoolState, pool.PoolCommand]]:
     rules = pool.PoolRules(
         tasks=(pool.PooledTask(name="bill", lease=TASK.lease),), executors=size, batch=min(size, 1_000)
     )
-    state = pool.PoolState()
     ended: tuple[tuple[Run, None], ...] = ()
     record, claim, _seen = claimed()
+    step = rules.step(pool.PoolState(), pool.PoolTimerFired(BACK_THEN))
     for first in range(0, size, rules.batch):
         runs = tuple(Run(key, record, attrs.evolve(claim, id=f"r{key}")) for key in range(first, first + rules.batch))
-        looked = rules.step(state, pool.Announced(BACK_THEN, "bill"))
-        (take,) = (each for each in looked.commands if isinstance(each, pool.Take))
-        state = rules.step(looked.state, pool.RunsTaken(BACK_THEN, take, runs)).state
+        (take,) = (each for each in step.commands if isinstance(each, pool.Take))
+        step = rules.step(step.state, pool.RunsTaken(BACK_THEN, take, runs))
         ended = ended or tuple((run, None) for run in runs[:BATCH])
+    state = step.state
     told = pool.HandlersEnded(BACK_THEN + SECOND, "bill", ended)
     return (
         lambda: rules.step(state, told),
