@@ -77,7 +77,15 @@ from tidegate_adapters.mongo import AsyncMongo, changes, condition
 from tidegate_adapters.mongo_codes import CODES
 from tidegate_adapters.mongo_orders import behind, ordered
 from tidegate_adapters.resilience import AsyncKit
-from tidegate_adapters.simulated_mongo import Code, Network, NotUnderstood, Outcome, SimulatedReplicaSet, commands
+from tidegate_adapters.simulated_mongo import (
+    Code,
+    Network,
+    NotUnderstood,
+    Outcome,
+    SimulatedReplicaSet,
+    commands,
+    replica_set,
+)
 from tidegate_adapters.simulated_mongo.reading import filter_of, query_of, sort_of, updates_of
 from tidegate_adapters.simulated_mongo.replica_set import Executed
 from tidegate_adapters.testing import run
@@ -410,6 +418,15 @@ def test_an_election_ends_transactions_alike(disposable_mongod: MongoServer) -> 
     check(disposable_mongod, STEP_DOWNS, OPTIONS["with"], at_once=1)
 
 
+def test_a_difference_of_transactions_is_noticed(mongod: MongoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that labels no conflict, and one that makes nobody wait long enough."""
+    names = ("a conflict of two", "an abort", "a write beside it waits")
+    monkeypatch.setattr(commands, "_TRANSIENT", frozenset[int]())
+    monkeypatch.setattr(replica_set, "LIFETIME_S", 0.1)
+    with pytest.raises(pytest.fail.Exception, match="2 of 3"):
+        check(mongod, {name: IN_TRANSACTIONS[name] for name in names}, OPTIONS["with"])
+
+
 @pytest.mark.parametrize("name", ALL_BY_HAND)
 def test_a_script_is_answered_alike_whatever_goes_first(name: str) -> None:
     """What a script sees does not depend on the seed of the loop, or nothing could be compared."""
@@ -421,14 +438,14 @@ def test_who_waits_for_a_transaction_that_nobody_ends_waits_a_minute(*, is_stepp
     """Or until the primary steps down; what is told of the transaction then, it is told for good."""
 
     async def main(random: Random) -> tuple[float, object, object, list[Any]]:
-        replica_set = SimulatedReplicaSet(random, {f"db.{COLLECTION}": (doc("a", 1),)})
-        async with Network(replica_set, random).client("client", socketTimeoutMS=100_000) as client:
+        here = SimulatedReplicaSet(random, {f"db.{COLLECTION}": (doc("a", 1),)})
+        async with Network(here, random).client("client", socketTimeoutMS=100_000) as client:
             mongo = AsyncMongo(client, "db")
             await mongo(InTransaction(T, ADDED, begins=True))
             if is_stepped_down:
-                replica_set.loop.call_later(10, replica_set.step_down, 1.0)
+                here.loop.call_later(10, here.step_down, 1.0)
             answer = await mongo(ADDED)
-            return replica_set.loop.time(), answer, await mongo(CommitTransaction(T)), list(replica_set.history)
+            return here.loop.time(), answer, await mongo(CommitTransaction(T)), list(here.history)
 
     seconds, answer, is_committed, history = run(main, 1)
     assert round(seconds) == (11 if is_stepped_down else 60)
@@ -439,8 +456,8 @@ def test_what_is_not_known_of_transactions_is_an_error() -> None:
     """An aggregation in one, and a change of collections while one is open."""
 
     async def main(random: Random) -> None:
-        replica_set = SimulatedReplicaSet(random, {f"db.{COLLECTION}": (doc("a", 1),)})
-        async with Network(replica_set, random).client("client") as client, client.start_session() as session:
+        here = SimulatedReplicaSet(random, {f"db.{COLLECTION}": (doc("a", 1),)})
+        async with Network(here, random).client("client") as client, client.start_session() as session:
             await session.start_transaction()
             await client["db"][COLLECTION].find_one({"_id": "a"}, session=session)
             with pytest.raises(NotUnderstood, match="aggregate"):
