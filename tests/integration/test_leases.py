@@ -565,12 +565,13 @@ def test_what_is_refused_once_the_record_is_there_comes_out() -> None:
 
 
 def test_who_is_interrupted_while_he_waits_waits_no_more() -> None:
-    """By Ctrl-C; and his thread ends."""
+    """By Ctrl-C; and his thread ends. Who runs the tests in the background may have them ignore it."""
     code = textwrap.dedent("""
         import os, signal, threading
         from tidegate_adapters.embedded import Embedded
         from tidegate_adapters.leases import lease
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         store = Embedded()
         with lease(store, "l"):
             threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
