@@ -125,7 +125,7 @@ class Course:
         self.judge(laws.who_runs_has_an_executor(RULES, self.state), "PW1")
         self.judge(laws.each_run_is_settled_once(self.taken, self.commands, is_over=False), "PW2")
         self.judge(laws.a_lost_lease_interrupts(RULES, self.state, now), "PW3")
-        self.judge(laws.one_request_a_task(before, self.state, commands), "PW4")
+        self.judge(laws.one_request_a_task(self.state, commands), "PW4")
         self.judge(laws.a_late_handler_has_failed(RULES, self.state, now), "PW5")
         self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(self.state, commands, now), "PW6")
         self.judge(laws.one_who_waits_is_woken(RULES, self.state), "PW7")

@@ -68,15 +68,13 @@ def a_lost_lease_interrupts(rules: PoolRules, state: PoolState, at: Instant) -> 
     )
 
 
-def one_request_a_task(before: PoolState, state: PoolState, commands: Iterable[PoolCommand]) -> bool:
+def one_request_a_task(state: PoolState, commands: Iterable[PoolCommand]) -> bool:
     """Law PW4: one look, one renewal and one request to write ends at most, and no look at what is paused.
 
     Args:
-        before: The state before a step.
-        state: The state after it.
-        commands: What it commands.
+        state: The state after a step.
+        commands: What that commands.
     """
-    del before
     for under_way in (
         [command.task for command, _ in state.looking],
         [command.task for command, _ in state.renewing],
