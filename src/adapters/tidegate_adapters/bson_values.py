@@ -22,6 +22,7 @@ $id is read with those two, and $db, in front, for pymongo makes a DBRef of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, Final, cast
 
@@ -32,10 +33,10 @@ from bson.dbref import DBRef
 
 from tidegate.model.documents import DEPTH_MAX, Document, Foreign, Value, checked
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.instants import MILLISECOND, Instant, instant, moment
 from tidegate.model.values import check_type
 
-__all__ = ["CODEC", "encoded", "loaded", "stored"]
+__all__ = ["CODEC", "encoded", "loaded", "natural", "stored"]
 
 
 CODEC: Final = CodecOptions[dict[str, Any]](document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS)
@@ -91,6 +92,25 @@ def encoded(value: Value) -> Any:
             return bson.decode((len(element) + 5).to_bytes(4, "little") + element + b"\0", CODEC)[""]
         case _:
             return value
+
+
+def natural(value: Value) -> Any:
+    """A value as code of a user's has it: objects are dicts, arrays lists, dates datetimes with the time zone UTC, and what only
+    BSON has is of pymongo's classes. A date beyond the years 1 to 9999 is pymongo's `DatetimeMS`.
+    """
+    match value:
+        case Document(items):
+            return {key: natural(item) for key, item in items}
+        case tuple():
+            return [natural(item) for item in value]
+        case Instant(at) if _FIRST_MS <= at // MILLISECOND <= _LAST_MS:
+            return moment(value)
+        case _:
+            return encoded(value)
+
+
+_FIRST_MS: Final = instant(datetime.min.replace(tzinfo=UTC)).at // MILLISECOND
+_LAST_MS: Final = instant(datetime.max.replace(tzinfo=UTC)).at // MILLISECOND
 
 
 def loaded(document: Mapping[str, Any], where: str) -> Document:

@@ -35,14 +35,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, final
 
-from tidegate.model.documents import Document, Field, Value
-from tidegate.model.effects import Ambiguous
-from tidegate.model.errors import MissingExtra, Misuse
-from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
+from tidegate.model.documents import Document, Field, Foreign, Value
+from tidegate.model.effects import Ambiguous, Refused
+from tidegate.model.errors import MissingExtra, Misuse, TidegateError
+from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant, seconds
 from tidegate.model.operations import check_collection
 from tidegate.model.values import check_int, check_types
 from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
@@ -54,7 +55,7 @@ try:
 
     from tidegate_adapters.bson_values import CODEC, encoded, loaded
     from tidegate_adapters.mongo import REPLY_MS
-    from tidegate_adapters.mongo_errors import DRIVER_ERRORS
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.change_streams", "mongo", missing) from missing
 
@@ -70,6 +71,8 @@ _CHANGES: Final = ("insert", "update", "replace", "delete")
 _TOKEN: Final = Field[Value]("token")
 _TIME: Final = Field[Value]("time")
 _WATCHED: Final = Field[Value]("watched")
+_DATA: Final = Field[Value]("_data")
+_BEGINS: Final = re.compile("82([0-9A-F]{8})")
 
 
 class _Cursor(NamedTuple):
@@ -127,6 +130,29 @@ class ChangeStream:
         self._splits: bool | None = None
         self._cursor: _Cursor | None = None
 
+    async def check(self) -> None:
+        """Open it once, so that what will never be otherwise is known before anybody relies on it.
+
+        Raises:
+            TidegateError: The server refuses it for good: it has no change streams, or the user may not read them.
+        """
+        position = await self.locate()
+        if isinstance(position, Ambiguous):
+            return
+        try:
+            _ = await self._open(position)
+        except DRIVER_ERRORS as error:
+            if isinstance(failure(error, Before.NOTHING), Refused):
+                raise TidegateError(
+                    f"no change stream can be read in {self._database.name}",
+                    why=f"the server refuses it for good: {_named(error)}",
+                    todo="run a replica set, and grant the user `changeStream` and `find` on this database",
+                ) from None
+        except TimeoutError:
+            pass
+        finally:
+            await self.close()
+
     async def locate(self) -> Position | Ambiguous:
         """Where the stream stands now: behind the last write that a majority has, which nothing takes back."""
         try:
@@ -164,6 +190,20 @@ class ChangeStream:
         if cursor is not None:
             await cursor.session.end_session()
 
+    def reached(self, position: Position) -> Instant | None:
+        """Up to when everything is before this position, by the cluster's clock, in whole seconds; None if it does not say.
+
+        A resume token begins with that: the type of a timestamp, and its seconds.
+        """
+        made = _made(position)
+        match made.held(_TIME), made.held(_TOKEN):
+            case Foreign("timestamp", payload), _:
+                return Instant((int.from_bytes(payload, "little") >> 32) * SECOND)
+            case _, Document() as token if begins := _BEGINS.match(str(token.held(_DATA))):
+                return Instant(int(begins[1], 16) * SECOND)
+            case _:
+                return None
+
     async def close(self) -> None:
         """Close what is open; another read opens it again."""
         cursor, self._cursor = self._cursor, None
@@ -179,29 +219,28 @@ class ChangeStream:
     async def _read(self, position: Position) -> Page | Broken:
         if self._cursor is None or self._cursor.position != position:
             await self.close()
-            reply = await self._opened(position)
-        else:
-            more = {"getMore": self._cursor.id, "collection": "$cmd.aggregate", "maxTimeMS": self._wait_ms}
-            reply = await self._asked(more, self._cursor.session)
-        return self._told(reply)
+            reply = await self._open(position)
+            if reply["firstBatch"] or not reply["id"]:
+                return self._told(reply)
+        return self._told(await self._more())
 
-    async def _opened(self, position: Position) -> Mapping[str, Any]:
-        """Open a cursor, and wait for the first page as for any other."""
+    async def _open(self, position: Position) -> Mapping[str, Any]:
         if self._splits is None:
             async with asyncio.timeout(self._patience):
                 self._splits = splits((await self._client.server_info())["versionArray"])
         session = self._client.start_session()
         try:
             opened = await self._asked({"aggregate": 1, "pipeline": self._pipeline(position), "cursor": {}}, session)
-            self._cursor = _Cursor(opened["id"], session, position)
-            if opened["firstBatch"] or not opened["id"]:
-                return opened
-            more = {"getMore": opened["id"], "collection": "$cmd.aggregate", "maxTimeMS": self._wait_ms}
-            return await self._asked(more, session)
         except BaseException:
-            if self._cursor is None:
-                await session.end_session()
+            await session.end_session()
             raise
+        self._cursor = _Cursor(opened["id"], session, position)
+        return opened
+
+    async def _more(self) -> Mapping[str, Any]:
+        assert self._cursor is not None
+        more = {"getMore": self._cursor.id, "collection": "$cmd.aggregate", "maxTimeMS": self._wait_ms}
+        return await self._asked(more, self._cursor.session)
 
     async def _asked(self, command: dict[str, Any], session: Any) -> Mapping[str, Any]:
         async with asyncio.timeout(self._patience):

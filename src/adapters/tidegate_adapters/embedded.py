@@ -12,6 +12,8 @@ is open, the first insert into a collection, or delete, costs a copy of its ids.
 
 A write costs what it writes, and a filter that names no id a look at each document of the collection; so does a write where
 the collection has unique indexes.
+
+What happens to its collections can be followed (`Embedded.changes`).
 """
 
 from __future__ import annotations
@@ -19,20 +21,22 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
-from tidegate.model.documents import Clock, Document
+from tidegate.model.documents import ID, Clock, Document
 from tidegate.model.effects import Ambiguous
-from tidegate.model.instants import MILLISECOND, SECOND, Instant
+from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.model.operations import NO_INDEXES, Operation, StoreTime, Unique
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate.reactive.change_stream import DocumentChange
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate.sim.planners import planning
 from tidegate.sim.transactions import aborted, known
-from tidegate.sim.world import CLOCK, IDS, Cell, Key, contents, perform, world_with
+from tidegate.sim.world import CLOCK, DOCUMENTS, IDS, Cell, Key, contents, perform, world_with
+from tidegate_adapters.embedded_changes import EmbeddedChanges, Feed
 
 __all__ = ["Embedded", "process_clock"]
 
@@ -73,6 +77,7 @@ class Embedded:
                 self._cells[name] = _Order(dict.fromkeys(held))
         self._clock = clock
         self._begun: dict[str, Instant] = {}
+        self._feed: Feed | None = None
 
     def __call__(self, effect: Asked | Transactional) -> object:
         """Carry one operation out, alone or in a transaction, and answer it; a refusal is an answer too.
@@ -110,6 +115,9 @@ class Embedded:
 
     def _keep(self, after: _Draft) -> None:
         for name, held in after.written.items():
+            if self._feed is not None and name[0] == DOCUMENTS and held != self._cells.get(name):
+                there = cast("Document", held or self._cells[name])
+                self._feed.tell(DocumentChange(name[1], there[ID], is_gone=held is None))
             self._cells[name] = _Order(held.settled()) if isinstance(held, _Changed) else held
 
     def _knows(self, asked: Transaction) -> bool:
@@ -133,6 +141,20 @@ class Embedded:
         """Tell whether it would wait for an open transaction now."""
         with self._lock:
             return next(perform(effect, _Draft(self._cells, {CLOCK.name: self._clock()}), "embedded"), None) is None
+
+    def changes(self, watched: Collection[str], wait: Duration = SECOND) -> EmbeddedChanges:
+        """What happens to these collections; what has happened before this was called first is not known.
+
+        Args:
+            watched: Their names.
+            wait: How long a read waits where nothing happens, in microseconds.
+
+        Raises:
+            Misuse: Nothing is watched.
+        """
+        with self._lock:
+            self._feed = self._feed or Feed()
+        return EmbeddedChanges(self._feed, watched, wait)
 
     def contents(self, collection: str) -> tuple[Document, ...]:
         """All documents of a collection, in natural order."""

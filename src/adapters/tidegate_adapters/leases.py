@@ -130,6 +130,7 @@ def lease(
     terms: Terms = _TERMS,
     patience: Duration | None = None,
     collection: str = "leases",
+    holder: str = "holder",
 ) -> Generator[Held, None, None]:
     """Hold a lease around a block.
 
@@ -139,6 +140,7 @@ def lease(
         terms: For how long it is taken, and how often it is renewed.
         patience: How long to wait for it, in microseconds, what is asked of the store included; None for as long as it takes.
         collection: Where the leases are.
+        holder: Who holds it, for people.
 
     Raises:
         LeaseBusy: It was not to be had in time.
@@ -146,7 +148,7 @@ def lease(
         Misuse: An argument is of the wrong type or out of range.
     """
     check_callable(store, "a store", "hand in Mongo(client, database)")
-    tenancy = _Tenancy(key, terms, patience, collection)
+    tenancy = _Tenancy(key, terms, patience, collection, holder)
     thread = _HoldingThread(tenancy, choosing(documents(store), local()))
     held = thread.begin()
     try:
@@ -165,6 +167,7 @@ async def lease_async(
     terms: Terms = _TERMS,
     patience: Duration | None = None,
     collection: str = "leases",
+    holder: str = "holder",
 ) -> AsyncGenerator[Held, None]:
     """The same for an event loop, where the block is cancelled when the lease is lost.
 
@@ -174,6 +177,7 @@ async def lease_async(
         terms: For how long it is taken, and how often it is renewed.
         patience: How long to wait for it, in microseconds, what is asked of the store included; None for as long as it takes.
         collection: Where the leases are.
+        holder: Who holds it, for people.
 
     Raises:
         LeaseBusy: It was not to be had in time.
@@ -181,7 +185,7 @@ async def lease_async(
         Misuse: An argument is of the wrong type or out of range.
     """
     check_callable(store, "a store", "hand in AsyncMongo(client, database)")
-    tenancy = _Tenancy(key, terms, patience, collection)
+    tenancy = _Tenancy(key, terms, patience, collection, holder)
     handle = choosing(documents(store), local_async())
     task = asyncio.current_task()
     assert task is not None
@@ -217,7 +221,7 @@ class _Tenancy:
         is_lost: Whether the lease was lost while it ran.
     """
 
-    def __init__(self, key: str, terms: Terms, patience: Duration | None, collection: str) -> None:
+    def __init__(self, key: str, terms: Terms, patience: Duration | None, collection: str, holder: str) -> None:
         check_name(key, "a lease")
         check_type(terms, Terms, "the terms of a lease")
         check_collection(collection)
@@ -225,7 +229,7 @@ class _Tenancy:
             check_int(patience, "a patience in microseconds", 1)
         self.is_lost = False
         self._key, self._patience, self._collection = key, patience, collection
-        self._candidate = Candidate("holder", uuid4().hex, terms)
+        self._candidate = Candidate(holder, uuid4().hex, terms)
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager

@@ -25,7 +25,7 @@ from tidegate.model.values import check_int, check_type
 
 __all__ = [
     "MICROSECOND", "MILLISECOND", "MINUTE", "PPM", "SECOND", "STORE", "WALL", "ClockName", "Duration", "Instant",
-    "duration", "instant", "jittered", "moment", "seconds",
+    "duration", "instant", "jittered", "micros", "moment", "seconds",
 ]  # fmt: skip
 
 Duration: TypeAlias = Annotated[int, "microseconds"]
@@ -122,6 +122,11 @@ def duration(length: timedelta) -> Duration:
     """`length` in microseconds."""
     check_type(length, timedelta, "a timedelta")
     return length // timedelta(microseconds=1)
+
+
+def micros(length: Duration | timedelta) -> Duration:
+    """`length` in microseconds, which it may be already; whoever takes it checks that."""
+    return duration(length) if isinstance(length, timedelta) else length
 
 
 def seconds(length: Duration) -> str:

@@ -23,7 +23,7 @@ from typing import Final, final
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, Duration, Instant, seconds
+from tidegate.model.instants import SECOND, Duration, Instant, micros, seconds
 from tidegate.model.values import check_int, check_type
 
 __all__ = ["PATIENCE", "Debounce", "due"]
@@ -42,12 +42,12 @@ class Debounce:
     """How long changes wait for each other. Invariant: 0 <= quiet <= wait_max.
 
     Attributes:
-        quiet: How long nothing may change before a run, in microseconds.
-        wait_max: How long the first change waits at most, in microseconds; `PATIENCE` times the quiet unless it is set.
+        quiet: How long nothing may change before a run, in microseconds, or a timedelta.
+        wait_max: How long the first change waits at most, likewise; `PATIENCE` times the quiet unless it is set.
     """
 
-    quiet: Duration = SECOND
-    wait_max: Duration = attrs.Factory(_patience, takes_self=True)
+    quiet: Duration = attrs.field(default=SECOND, converter=micros)
+    wait_max: Duration = attrs.field(default=attrs.Factory(_patience, takes_self=True), converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_int(self.quiet, "a time of quiet in microseconds", 0)

@@ -30,7 +30,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.model.instants import MINUTE, Duration, Instant, micros
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import PROCESSED, Guard, TaskRecord
 
@@ -74,11 +74,11 @@ class CleanUp:
 
     Attributes:
         delete_when: What makes a record an orphan.
-        keep_for: For how long nothing must have happened to it, in microseconds; it goes when that is exceeded.
+        keep_for: For how long nothing must have happened to it, in microseconds or a timedelta; it goes when that is exceeded.
     """
 
     delete_when: DeleteWhen = DeleteWhen.SOURCE_GONE
-    keep_for: Duration = DAY
+    keep_for: Duration = attrs.field(default=DAY, converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_type(self.delete_when, DeleteWhen, "when records go")

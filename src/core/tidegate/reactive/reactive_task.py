@@ -7,6 +7,7 @@ document or for a thousand, whose requests are the same in number.
     plan_pass   the records, THEN their documents, the store's time; write what each look means
     take        records that are due; claim them, THEN look at their documents: their handlers are to run
     end         write how runs have ended
+    complete    the same of one that has succeeded, in a transaction of its handler's
     renew       the leases of runs go on
     clean_up    the records, THEN their documents; remove those of no use, and plan what was seen of others
     work        for ever: take one, call its handler, end it, and look ever more rarely while nothing is due
@@ -65,7 +66,7 @@ from tidegate.model.documents import (
 )
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import PPM, Duration, Instant
+from tidegate.model.instants import PPM, Duration, Instant, micros
 from tidegate.model.operations import (
     FOUND_MAX,
     Index,
@@ -185,9 +186,9 @@ Worked: TypeAlias = Idle | Ran | SetAside
 @final
 @attrs.frozen
 class Later:
-    """What a handler answers to be called again after this time, in microseconds: no failure, and no attempt."""
+    """What a handler answers to be called again after this time, in microseconds or a timedelta: no failure, and no attempt."""
 
-    after: Duration
+    after: Duration = attrs.field(converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_int(self.after, "a time in microseconds", 0)
@@ -537,6 +538,30 @@ class ReactiveTask:
         """
         runs = tuple((run.key, run.claim, run.record, answer) for run, answer in ended)
         return await self._settled(runs, renews=False)
+
+    async def complete(self, run: Run) -> Why | WhyNot:
+        """Write down that a run has succeeded, in the transaction that its handler's own writes are in: of what fails nobody asks
+        again here, for the transaction is over then.
+
+        Args:
+            run: The run.
+
+        Returns:
+            Why its end was written, or why it was not: then the transaction is to be aborted.
+
+        Raises:
+            Failure: Nobody answers, or the store refuses.
+        """
+        while True:
+            found = await find_one(self.records, self.parts.find(self, run.key))
+            record = None if found is None else loaded(found)
+            verdict = self.parts.finalise(self, record, run.claim, Succeeded(), await self.parts.now())
+            if isinstance(verdict, Leave):
+                return verdict.why
+            assert record is not None, "an end is of a record"
+            still = self.parts.unchanged(self, run.key, verdict)
+            if await update_one(self.records, still, *changes(record, verdict.record)):
+                return verdict.why  # else it was renewed meanwhile, or is another's
 
     async def renew(self, key: Value, claim: Claim) -> Why | WhyNot | None:
         """Let the lease of a run go on, while its handler runs.

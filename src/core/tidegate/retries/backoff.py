@@ -1,7 +1,8 @@
 """When is a failed attempt repeated, and when is it given up?
 
 The delays before the attempts that follow (fixed, linear, exponential, a series, the times of a cron), within a maximum of
-attempts, of time, both or none: that is a policy. Delays count from 1, after the first failure:
+attempts, of time, both or none: that is a policy. Delays count from 1, after the first failure; a length of time is
+microseconds, or a timedelta:
 
     fixed        interval                                        linear    min(cap, interval * n)
     exponential  min(cap, floor(first * factor^(n-1)))           series    intervals[n-1], then the last one
@@ -33,7 +34,7 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MINUTE, PPM, SECOND, Duration, Instant, jittered, seconds
+from tidegate.model.instants import MINUTE, PPM, SECOND, Duration, Instant, jittered, micros, seconds
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.schedule import NextAfter
 
@@ -63,7 +64,7 @@ def check_delay(delay: object, what: str, least: Duration) -> None:
 class Fixed:
     """The same delay each time. Invariant: 0 <= interval <= LONGEST."""
 
-    interval: Duration
+    interval: Duration = attrs.field(converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_delay(self.interval, "an interval in microseconds", 0)
@@ -74,8 +75,8 @@ class Fixed:
 class Linear:
     """A delay that grows by itself. Invariant: 0 <= interval <= cap <= LONGEST."""
 
-    interval: Duration
-    cap: Duration = DAY
+    interval: Duration = attrs.field(converter=micros)
+    cap: Duration = attrs.field(default=DAY, converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_delay(self.interval, "an interval in microseconds", 0)
@@ -87,8 +88,8 @@ class Linear:
 class Exponential:
     """A delay that is multiplied each time. Invariants: 0 < first <= cap <= LONGEST; FACTOR_LEAST <= factor_ppm."""
 
-    first: Duration = 10 * SECOND
-    cap: Duration = DAY
+    first: Duration = attrs.field(default=10 * SECOND, converter=micros)
+    cap: Duration = attrs.field(default=DAY, converter=micros)
     factor_ppm: int = 2 * PPM
 
     def __attrs_post_init__(self) -> None:
@@ -148,7 +149,7 @@ class Policy:
 
     backoff: Backoff = attrs.field(factory=Exponential)
     attempts_max: int | None = 5
-    elapsed_max: Duration | None = None
+    elapsed_max: Duration | None = attrs.field(default=None, converter=attrs.converters.optional(micros))
     jitter_ppm: int = 0
 
     def __attrs_post_init__(self) -> None:

@@ -29,12 +29,14 @@ Laws
     D3  an update that is refused changes nothing.
     D4  of two values one comes first (`in_order`), or they are `equal`; that it is MongoDB's order is checked by the adapters.
     D5  `size_of` is how many bytes BSON takes for a document; checked by the adapters.
+    D6  `filter_of` makes of a query the term that means the same; checked by the adapters.
 
 Modules, in reading order
     value       the document, its fields, what may stand in it, and `exactly`
     bson        values of types that only BSON has, and the numbers of all types
     comparison  `equal`, and `in_order`
     filters     the terms of a filter, and `matches`
+    queries     a filter in MongoDB's words, as a term
     orders      the terms of a sort, and cursors behind the last document that was found
     updates     the terms of an update, and `updated`
     sizes       how many bytes a document takes, and how many it may
@@ -70,6 +72,7 @@ from tidegate.model.documents.filters import (
 )
 from tidegate.model.documents.orders import Ascending, Descending, Sort, cursor, fields_of, sort_key, sort_key_of, total
 from tidegate.model.documents.printing import one_line, show
+from tidegate.model.documents.queries import filter_of
 from tidegate.model.documents.sizes import SIZE_MAX, size_of
 from tidegate.model.documents.updates import (
     UPDATES,
@@ -102,7 +105,8 @@ __all__ = [
     "DECIMAL", "DEPTH_MAX", "FILTERS", "FOREIGN", "ID", "INT64", "SIZE_MAX", "UPDATES", "Add", "AddToSet", "AllOf",
     "AnyOf", "Ascending", "Clock", "Contains", "Descending", "Document", "Eq", "Exists", "Field", "Fields", "Filter",
     "Foreign", "Ge", "Gt", "HasOther", "In", "Le", "Lt", "Ne", "Not", "NotIn", "OlderThan", "Pull", "Push", "Put", "PutServerTime",
-    "Remove", "Sort", "Update", "V", "Value", "checked", "cursor", "equal", "equalities", "exactly", "fields_of", "frozen",
+    "Remove", "Sort", "Update", "V", "Value", "checked", "cursor", "equal", "equalities", "exactly", "fields_of",
+    "filter_of", "frozen",
     "has_lone_surrogate", "in_order", "matches", "numeric", "one_line", "parts_of", "show", "size_of", "sort_key",
     "sort_key_of", "total", "updated",
 ]  # fmt: skip

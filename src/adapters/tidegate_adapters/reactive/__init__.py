@@ -1,0 +1,23 @@
+"""Tasks that follow documents, on a real MongoDB: a handler for every changed document, once, whatever happens.
+
+    from tidegate_adapters.reactive import Change, Reactive
+
+    app = Reactive("mongodb://localhost/?replicaSet=rs0", database="shop")
+
+    @app.task(collection="orders", watch=["total"])
+    async def invoice(change: Change) -> None:
+        print(change.id, change.values["total"])
+
+    app.run()
+
+Modules, in reading order
+    settings    what an app is told that is not code
+    sites       a database, and what carries out what is asked of it
+    changes     what a handler is given
+    declared    what the decorator is told of a task, checked
+    planner     who leads, follows the changes, and writes down which handlers are to run
+"""
+
+from tidegate_adapters.reactive.changes import Change, ClaimLost, Later, SyncChange
+
+__all__ = ["Change", "ClaimLost", "Later", "SyncChange"]

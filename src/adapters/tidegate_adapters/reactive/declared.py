@@ -1,0 +1,224 @@
+"""What the decorator is told of a task, checked as it is told: what is wrong, where, why, and what to do about it.
+
+Lengths of time are timedeltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
+from typing import Any, Final, TypeAlias, final
+
+import attrs
+
+from tidegate.model.documents import FILTERS, Filter, OlderThan, filter_of, parts_of
+from tidegate.model.errors import Misuse, TidegateError, shown
+from tidegate.model.instants import MILLISECOND, Duration, duration, seconds
+from tidegate.model.operations import check_collection
+from tidegate.model.values import check_callable, check_int, check_name, check_type
+from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
+from tidegate.reactive.orphans import CleanUp
+from tidegate.reactive.pool import PooledTask
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.snapshot import Projection
+from tidegate.reactive.tasks import TaskRules
+from tidegate.retries.backoff import Backoff, Fixed, Policy
+from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.reactive.sites import Site
+
+__all__ = ["Declared", "UserHandler", "Watch", "Where", "declared"]
+
+UserHandler: TypeAlias = Callable[[Any], object]
+"""Called with a `Change` where it is async, and otherwise, in a thread, with a `SyncChange`. It answers None, or `Later`."""
+Watch: TypeAlias = Sequence[str] | Mapping[str, object] | None
+"""Paths of fields; or a mapping of paths to 1, or to what computes the value (`snapshot.Computed`); None for the whole document."""
+Where: TypeAlias = Filter | Mapping[str, object] | None
+"""A filter, or one in MongoDB's words; None for all documents."""
+
+LEASE: Final = timedelta(minutes=1)
+_CLEAN_UP: Final = CleanUp()
+_LEASE_LEAST: Final[Duration] = 100 * MILLISECOND
+
+
+@final
+@attrs.frozen
+class Declared:
+    """A task and its handler.
+
+    Attributes:
+        task: The task.
+        handler: The user's.
+        is_async: Whether it is an async function; others run in threads.
+        evolution: What a change of its definition means.
+        version: Of the handler.
+        longest: How long a handler may take, in microseconds; None for any time.
+        database: Where its documents are; None for that of the app.
+    """
+
+    task: ReactiveTask
+    handler: UserHandler = attrs.field(eq=id)
+    is_async: bool
+    evolution: EvolutionPolicy
+    version: int
+    longest: Duration | None
+    database: str | None = None
+    _site: Site | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the task."""
+        return self.task.name
+
+    @property
+    def site(self) -> Site:
+        """Where it is, once the app has connected."""
+        if self._site is None:
+            raise Misuse(f"the task {self.name!r} is nowhere yet", why="its app has not connected")
+        return self._site
+
+    def at(self, site: Site) -> Declared:
+        """The same in this database."""
+        return attrs.evolve(self, site=site)
+
+    def pooled(self, polling: PollingBounds) -> PooledTask:
+        """What a pool knows of it."""
+        return PooledTask(name=self.name, lease=self.task.rules.lease, polling=polling, longest=self.longest)
+
+
+def declared(
+    handler: UserHandler,
+    *,
+    collection: str,
+    watch: Watch = None,
+    where: Where = None,
+    debounce: timedelta | Debounce = timedelta(seconds=1),
+    retries: int | Policy | None = None,
+    backoff: Backoff | timedelta | None = None,
+    lease: timedelta = LEASE,
+    longest: timedelta | None = None,
+    version: int = 1,
+    on_new_version: OnNewVersion = OnNewVersion.NOTHING,
+    cleanup: CleanUp = _CLEAN_UP,
+    database: str | None = None,
+    name: str | None = None,
+) -> Declared:
+    """The task that a handler and these options make; `Reactive.task` says what they mean.
+
+    Raises:
+        Misuse: One is of the wrong type, out of range, or does not fit another.
+    """
+    found = name if name is not None else getattr(handler, "__name__", "")
+    is_async = _is_async(handler, found)
+    try:
+        check_name(found, "a task")
+        check_type(on_new_version, OnNewVersion, "what a new version means", "pass a member of OnNewVersion")
+        check_type(cleanup, CleanUp, "when records go", "pass CleanUp(delete_when=..., keep_for=timedelta(...))")
+        check_int(version, "the version of a handler", 1)
+        if database is not None:
+            check_name(database, "a database")
+        check_collection(collection)
+        rules = TaskRules(debounce=_debounce(debounce), lease=_length(lease, "lease", _LEASE_LEAST))
+        task = ReactiveTask(
+            name=found, source=collection, watched=_watched(watch), where=_filter(where), rules=rules,
+            policy=_policy(retries, backoff), cleaning=cleanup,
+        )  # fmt: skip
+        _ = task.indexes
+        return Declared(
+            task, handler, is_async, EvolutionPolicy(on_new_version=on_new_version), version,
+            _longest(longest, is_async=is_async), database,
+        )  # fmt: skip
+    except TidegateError as error:
+        error.where = f"the task {found!r}" + (f", {error.where}" if error.where else "")
+        raise
+
+
+def _is_async(handler: UserHandler, name: str) -> bool:
+    """Whether a handler is async; what cannot be called with a change is none."""
+    check_callable(handler, "a handler", "decorate a function of one change")
+    if isgeneratorfunction(handler) or isasyncgenfunction(handler):
+        raise Misuse(f"{name} is a generator", why="its code would never run", todo="return, and do not yield")
+    try:
+        _ = signature(handler).bind(None)
+    except TypeError:
+        raise Misuse(f"{name} cannot be called with one change", todo=f"write async def {name}(change): ...") from None
+    except ValueError:  # nobody knows what it takes
+        pass
+    return iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def _length(length: object, what: str, least: Duration) -> Duration:
+    if not isinstance(length, timedelta):
+        raise Misuse(
+            f"{what}={shown(length)} is no length of time",
+            why=f"it is a {type(length).__name__}, of which nobody can tell the unit",
+            todo=f"write {what}=timedelta(seconds=...)",
+        )
+    found = duration(length)
+    if found < least:
+        raise Misuse(f"{what}={length} is too short", why=f"the least is {seconds(least)}")
+    return found
+
+
+def _debounce(debounce: object) -> Debounce:
+    return debounce if isinstance(debounce, Debounce) else Debounce(_length(debounce, "debounce", 0))
+
+
+def _longest(longest: timedelta | None, *, is_async: bool) -> Duration | None:
+    if longest is None:
+        return None
+    if not is_async:
+        raise Misuse(
+            "longest=, for a plain function",
+            why="a thread cannot be interrupted",
+            todo="make it an async def, or leave longest out",
+        )
+    return _length(longest, "longest", MILLISECOND)
+
+
+def _watched(watch: object) -> Projection:
+    match watch:
+        case None:
+            return Projection()
+        case str():
+            raise Misuse(f"watch={shown(watch)} is one text", todo=f"write watch=[{shown(watch)}]")
+        case Mapping():
+            return Projection.of(watch)
+        case Sequence():
+            return Projection(tuple(watch))
+        case _:
+            raise Misuse(f"a {type(watch).__name__} is nothing to watch", todo='write watch=["total", "address.city"]')
+
+
+def _filter(where: Where) -> Filter | None:
+    found = filter_of(where) if isinstance(where, Mapping) else where
+    if found is None:
+        return None
+    check_type(found, FILTERS, "a filter", 'write where={"status": "paid"}')
+    if any(isinstance(part, OlderThan) for part in parts_of(found)):
+        raise Misuse(
+            "where= asks how old something is",
+            why="no change reports when that becomes true",
+            todo="let the handler answer Later until it is",
+        )
+    return found
+
+
+def _policy(retries: object, backoff: Backoff | timedelta | None) -> Policy:
+    """When a run that failed is tried again."""
+    if isinstance(retries, Policy):
+        if backoff is not None:
+            raise Misuse("backoff=, and a policy that has one", todo="leave backoff out")
+        return retries
+    policy = Policy() if retries is None else Policy(attempts_max=_retries(retries) + 1)
+    if backoff is None:
+        return policy
+    delays: Any = Fixed(_length(backoff, "backoff", 0)) if isinstance(backoff, timedelta) else backoff
+    return attrs.evolve(policy, backoff=delays)
+
+
+def _retries(retries: object) -> int:
+    check_int(retries, "a number of retries", 0)
+    assert isinstance(retries, int), "it was checked"
+    return retries

@@ -1,0 +1,408 @@
+"""Who plans the tasks of a database: it leads or waits to, follows the changes, and writes down which handlers are to run.
+
+    site = Site("shop", AsyncMongo(client, "shop"), client)
+    planner = Planner(site, declared, PlannerRules(), announce, "host:1")
+    await planner.run()                            # until `planner.stop()`, or until it is cancelled
+
+Every process of an application runs one for each of its databases, and one of them leads, under a lease:
+
+    the lease is held                `stream_records.take_over`, under the lease's epoch
+    it is taken over                 `ChangeStreamConsumer`, on the runtime, says what to read, look at and save
+    a collection has changed         each task on it has a look (`ReactiveTask.plan_pass`, `clean_up`), all at once
+    all is written                   the pool of this process is told when something is due
+    the history is new               every document is looked at, beside all that
+
+Everything that it writes can be written by two: records are guarded by their versions, positions by the epoch and the history. So
+where the lease is lost, all of it is cancelled at once, and what the next leader does over does no harm.
+
+Errors of the server end nothing: what failed is asked for again, or the lease is taken anew. What is wrong for good as things
+are set up (no replica set, no rights) is raised by `run` before it has ever led.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, final
+from uuid import uuid4
+
+import attrs
+
+from tidegate.leases.lease import Terms
+from tidegate.model.documents import Value
+from tidegate.model.effects import Ambiguous, Failure, Refused
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.operations import FOUND_MAX
+from tidegate.model.values import check_callable, check_int, check_name, check_type
+from tidegate.reactive import stream_records
+from tidegate.reactive.change_stream import (
+    Broken,
+    ChangeStreamConsumer,
+    Consuming,
+    Following,
+    HandleChanged,
+    HandleDeleted,
+    Locate,
+    Page,
+    Position,
+    Read,
+    Reconcile,
+    ResetHistory,
+    Save,
+    StartTimer,
+    StopRequested,
+    StreamCommand,
+    StreamEvent,
+    StreamFailed,
+    StreamState,
+    event_for,
+)
+from tidegate.reactive.change_stream.commands import Pass
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
+from tidegate_adapters.leases import Held, LeaseLost, lease_async
+from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
+from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
+
+__all__ = ["Changes", "Planned", "Planner", "PlannerRules", "Standing"]
+
+log: Final = logging.getLogger(__name__)
+
+
+class Planned(Protocol):
+    """What a planner has to know of a task."""
+
+    @property
+    def task(self) -> ReactiveTask: ...
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PlannerRules:
+    """How a planner leads.
+
+    Invariants: 1 <= batch <= FOUND_MAX; 1 <= pause; 0 <= drain.
+
+    Attributes:
+        terms: Of the lease.
+        stream: How changes are collected; one waits only while others are looked at, unless `wait` is set.
+        batch: How many documents are looked at at once when all are.
+        pause: How long it waits before it wants to lead again, after something has failed, in microseconds.
+        drain: How long what was read may take to be looked at and saved, once it is to stop, in microseconds.
+    """
+
+    terms: Terms = attrs.field(factory=Terms)
+    stream: ChangeStreamConsumer = attrs.field(factory=lambda: ChangeStreamConsumer(wait=0))
+    batch: int = 500
+    pause: Duration = SECOND
+    drain: Duration = 5 * SECOND
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.terms, Terms, "the terms of a lease")
+        check_type(self.stream, ChangeStreamConsumer, "how changes are collected")
+        check_int(self.batch, "a number of documents", 1, FOUND_MAX)
+        check_int(self.pause, "a duration in microseconds", 1)
+        check_int(self.drain, "a time to drain in microseconds", 0)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Standing:
+    """How a planner stands, for people.
+
+    Attributes:
+        leads: Whether it does.
+        epoch: Under which it leads, or has led last; 0 if it never has.
+        lease_left: How long it leads if the lease is not renewed, in microseconds.
+        history: The number of the history of the stream; None while it does not lead.
+        reconciled: The tasks for which every document was looked at, in this history.
+        reached: Up to when all changes had their look, by the cluster's clock; None where that is not known.
+        collected: How many documents have changed and wait for their look.
+        under_way: How many are being looked at.
+        looked: How many looks there were, since it was made.
+        error: What has failed last, and has not succeeded since.
+    """
+
+    leads: bool = False
+    epoch: int = 0
+    lease_left: Duration = 0
+    history: int | None = None
+    reconciled: frozenset[str] = frozenset()
+    reached: Instant | None = None
+    collected: int = 0
+    under_way: int = 0
+    looked: int = 0
+    error: str | None = None
+
+
+class Changes(Protocol):
+    """What happens to some collections, as the consumer of changes asks for it (`tidegate.reactive.change_stream`)."""
+
+    async def check(self) -> None:
+        """Raise a `TidegateError` if it can never be read as things are set up."""
+
+    async def locate(self) -> Position | Ambiguous:
+        """Where it stands now."""
+
+    async def read(self, position: Position) -> Page | Broken:
+        """What has happened since; it waits a bounded time where nothing has."""
+
+    def reached(self, position: Position) -> Instant | None:
+        """Up to when everything is before this position, by the store's clock; None if it does not say."""
+
+    async def close(self) -> None:
+        """Leave nothing open."""
+
+
+def _changes(site: Site, watched: Sequence[str]) -> Changes:
+    """What happens to these collections of a MongoDB, or of the embedded store."""
+    if site.client is not None:
+        from tidegate_adapters.change_streams import ChangeStream  # noqa: PLC0415  an extra
+
+        return ChangeStream(site.client, site.name, watched)
+    changes: Callable[[Sequence[str]], Changes] | None = getattr(getattr(site.store, "__self__", None), "changes", None)
+    if changes is None:
+        raise Misuse(
+            f"nothing tells what changes in {site.name}",
+            why="it has no client, and its store is not an embedded one",
+            todo="give Site a client, or Embedded(...).awaited as its store",
+        )
+    return changes(watched)
+
+
+_Events = Runtime[StreamState, StreamEvent, StreamCommand]
+
+
+@final
+class Planner:
+    """Plans the tasks of one database.
+
+    Args:
+        site: The database.
+        declared: The tasks of the application in that database.
+        rules: How it leads.
+        announce: Told the name of a task, and in how many microseconds something of it is due, once that is written.
+        holder: Who it is, for people: as the lease shows it.
+
+    Raises:
+        Misuse: There is no task, or two of one name, or an argument is of another type.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        declared: Sequence[Planned],
+        rules: PlannerRules,
+        announce: Callable[[str, Duration], object],
+        holder: str,
+    ) -> None:
+        check_type(site, Site, "a database")
+        check_type(rules, PlannerRules, "the rules of a planner")
+        check_callable(announce, "what is told when something is due")
+        check_name(holder, "a planner")
+        self._tasks: dict[str, tuple[ReactiveTask, ...]] = {}
+        names = [each.task.name for each in declared]
+        if not names or len({*names}) != len(names):
+            raise Misuse(
+                f"a planner of the tasks {', '.join(names) or 'none'}",
+                why="it plans one at least, and knows them by their names",
+                todo="declare tasks, each with a name of its own",
+            )
+        for each in declared:
+            self._tasks[each.task.source] = (*self._tasks.get(each.task.source, ()), each.task)
+        self._site, self._rules, self._announce, self._holder = site, rules, announce, holder
+        self._is_stopping = asyncio.Event()
+        self._changes: Changes = _changes(site, tuple(self._tasks))
+        self._held: Held | None = None
+        self._runtime: _Events | None = None
+        self._epoch = self._looked = 0
+        self._errors: dict[str, str] = {}
+        self._reconciled = frozenset[str]()
+
+    # --- from outside ---
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands now."""
+        left = 0 if self._held is None else self._held.left
+        state = None if self._runtime is None else self._runtime.state
+        whole = Standing(
+            leads=left > 0,
+            epoch=self._epoch,
+            lease_left=left,
+            looked=self._looked,
+            error=next(reversed(self._errors.values()), None),
+        )
+        if not isinstance(state, Consuming):
+            return whole
+        return attrs.evolve(
+            whole,
+            history=state.history,
+            reconciled=self._reconciled,
+            reached=None if state.safe is None else self._changes.reached(state.safe),
+            collected=len(state.changes),
+            under_way=0 if state.flushing is None else sum(len(each.ids) for each in state.flushing.left),
+        )
+
+    def stop(self) -> None:
+        """Look at what was read and save how far that is, release the lease, and end."""
+        self._is_stopping.set()
+        if self._runtime is not None:
+            self._runtime.tell(StopRequested())
+
+    async def run(self) -> None:
+        """Lead whenever nobody else does, until it is to stop.
+
+        Raises:
+            TidegateError: Something is wrong for good as things are set up: it is said what.
+            Refused: The server refuses what it needs first, such as the lease.
+        """
+        turns = asyncio.create_task(self._turns())
+        stop = asyncio.create_task(self._is_stopping.wait())
+        try:
+            await asyncio.wait({turns, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if self._runtime is not None and self._is_stopping.is_set():
+                await asyncio.wait({turns}, timeout=self._rules.drain / SECOND)
+        finally:
+            turns.cancel()
+            stop.cancel()
+            with suppress(asyncio.CancelledError):
+                await turns
+
+    # --- one leadership after the other ---
+
+    async def _turns(self) -> None:
+        await self._changes.check()
+        while not self._is_stopping.is_set():
+            try:
+                async with lease_async(
+                    self._site.store, KEY, terms=self._rules.terms, collection=LEASES, holder=self._holder
+                ) as held:
+                    await self._lead(held)
+            except LeaseLost as lost:
+                self._failed("lease", lost)
+            except Failure as failure:
+                if isinstance(failure, Refused) and not self._epoch:
+                    raise
+                self._failed("lead", failure)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._rules.pause / SECOND):
+                    await self._is_stopping.wait()
+
+    async def _lead(self, held: Held) -> None:
+        """Consume the stream under this epoch, until another one has taken over, or it has stopped."""
+        elected = await self._site.run(stream_records.take_over(STREAMS, KEY, held.epoch))
+        if elected is None:
+            log.error("%s: epoch %d is over already, for a higher one is stored", self._site.name, held.epoch)
+            return
+        log.info("%s leads in %s, epoch %d", self._holder, self._site.name, held.epoch)
+        self._held, self._epoch = held, held.epoch
+        self._errors.clear()
+        self._runtime = runtime = _Events(
+            self._rules.stream,
+            Following(),
+            self._begin,
+            lambda command, reply: event_for(command, as_failure(reply)),
+            observers=(self._observe,),
+        )
+        try:
+            runtime.tell(elected)
+            if self._is_stopping.is_set():
+                runtime.tell(StopRequested())
+            await runtime.until(lambda state: not isinstance(state, Consuming))
+        finally:
+            self._held = self._runtime = None
+            await runtime.close()
+            await self._changes.close()
+            log.info("%s leads in %s no more, epoch %d", self._holder, self._site.name, held.epoch)
+
+    def _begin(self, command: StreamCommand) -> Job:
+        match command:
+            case Locate():
+                return Call(self._changes.locate)
+            case Read(position=position):
+                return Call(lambda: self._changes.read(position))
+            case HandleChanged() | HandleDeleted():
+                return Call(lambda: self._look(command))
+            case Save():
+                return Call(lambda: self._site.run(stream_records.save(STREAMS, KEY, command)))
+            case ResetHistory():
+                return Call(lambda: self._site.run(stream_records.reset_history(STREAMS, KEY, command)))
+            case Reconcile():
+                return Call(self._reconcile)
+            case StartTimer(duration=duration):
+                return After(duration / SECOND)
+
+    # --- looks ---
+
+    async def _look(self, command: Pass) -> None:
+        """All tasks on a collection look at what has changed there, or was deleted."""
+        tasks = self._tasks.get(command.collection, ())
+        is_gone = isinstance(command, HandleDeleted)
+        looks = (self._look_of(task, command.ids, is_gone=is_gone) for task in tasks)
+        ended = await asyncio.gather(*looks, return_exceptions=True)
+        self._looked += len(command.ids)
+        for task, error in zip(tasks, ended, strict=True):
+            self._errors.pop(task.name, None)
+            if error is not None:
+                self._failed(task.name, error)
+        for error in ended:
+            if error is not None:
+                raise error
+
+    async def _look_of(self, task: ReactiveTask, ids: tuple[Value, ...], *, is_gone: bool) -> None:
+        """One task looks at these documents; whoever works in this process hears of what is due."""
+        dues: list[Duration] = []
+        noting = _noting(task, dues)
+        program = noting.clean_up(ids) if is_gone else noting.plan_pass(ids, uuid4().hex)
+        if left := await self._site.run(program):
+            raise Ambiguous(f"{len(left)} of {len(ids)} looks are not known to be written")
+        if dues:
+            self._announce(task.name, max(min(dues), 0))
+
+    async def _reconcile(self) -> None:
+        """Look at every document, and at every record."""
+        self._reconciled = frozenset()
+        for task in (each for tasks in self._tasks.values() for each in tasks):
+            for find, is_gone in ((task.find_changed, False), (task.find_orphaned, True)):
+                after: tuple[Value, ...] = ()
+                while True:
+                    page = await self._site.run(find(after, self._rules.batch))
+                    if page.ids:
+                        await self._look_of(task, page.ids, is_gone=is_gone)
+                    if not page.after:
+                        break
+                    after = page.after
+            self._reconciled |= {task.name}
+
+    # --- what goes wrong ---
+
+    def _failed(self, what: str, error: BaseException) -> None:
+        said = str(error) if isinstance(error, (Failure, TidegateError)) else type(error).__name__
+        self._errors.pop(what, None)
+        self._errors[what] = f"{what}: {said}"
+        log.warning("%s, %s: %s", self._site.name, what, said)
+
+    def _observe(self, event: StreamEvent, state: StreamState, commands: Sequence[StreamCommand]) -> None:
+        del state, commands
+        if isinstance(event, StreamFailed):
+            self._errors["stream"] = f"the stream has failed, code {event.code}"
+
+
+def _noting(task: ReactiveTask, dues: list[Duration]) -> ReactiveTask:
+    """The same task, which notes in how long what it plans is due."""
+    plan = task.parts.plan
+
+    def noted(of: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
+        verdict = plan(of, record, seen, now, new_id)
+        if not isinstance(verdict, Leave) and verdict.record.status is TaskStatus.PENDING:
+            due = verdict.record.next_run_at
+            assert due is not None, "what is pending is due"
+            dues.append(due - now)
+        return verdict
+
+    return attrs.evolve(task, parts=attrs.evolve(task.parts, plan=noted))

@@ -1,0 +1,64 @@
+"""What an app of reactive tasks is told that is not code; a file, the environment and arguments can say otherwise
+(`tidegate_adapters.configuration`).
+
+No driver is needed to read or to show it.
+"""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Final, final
+
+import attrs
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND, Duration
+from tidegate.model.operations import FOUND_MAX
+from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.printable import Secret
+
+__all__ = ["PAUSED_EVERY", "ReactiveSettings"]
+
+PAUSED_EVERY: Final = 2 * SECOND
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ReactiveSettings:
+    """What an app is told.
+
+    Invariants: the database is not empty; 1 <= concurrency; 1 <= batch <= FOUND_MAX; 0 <= drain; 1 ms <= leave,
+    paused_every.
+
+    Attributes:
+        database: Where tasks are that name no other.
+        uri: Of MongoDB; None where the app was given a client of yours, or an embedded store. It is never shown.
+        concurrency: How many handlers run at a time in this process.
+        batch: How many runs are taken in a request, at most.
+        drain: How long handlers may go on once the app is to stop, in microseconds.
+        leave: How long it may take after that to write their ends down, in microseconds.
+        polling: How often it is looked for what is due, where nobody in this process has planned it.
+        paused_every: How often it is looked which tasks are paused, in microseconds.
+    """
+
+    database: str
+    uri: Secret | None = attrs.field(default=None, repr=False)
+    concurrency: int = 10
+    batch: int = 100
+    drain: Duration = 20 * SECOND
+    leave: Duration = 5 * SECOND
+    polling: PollingBounds = attrs.field(factory=PollingBounds)
+    paused_every: Duration = PAUSED_EVERY
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.database, "a database")
+        check_type(self.uri, (str, NoneType), "a URI of MongoDB")
+        if self.uri is not None and "://" not in self.uri:
+            raise Misuse("what should be a URI is none", todo="write mongodb://host:port/?replicaSet=name")
+        check_int(self.concurrency, "a number of handlers at a time", 1)
+        check_int(self.batch, "a number of runs", 1, FOUND_MAX)
+        check_int(self.drain, "a time to drain in microseconds", 0)
+        check_int(self.leave, "a time to leave in microseconds", MILLISECOND)
+        check_type(self.polling, PollingBounds, "the bounds of an interval")
+        check_int(self.paused_every, "an interval in microseconds", MILLISECOND)

@@ -1,0 +1,466 @@
+"""Who plans reactive tasks, on a real MongoDB and on the embedded store: whatever is lost on the way, all that changes is planned."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import textwrap
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from signal import SIGKILL
+from typing import Any, Final
+
+import attrs
+import pytest
+from bson import Binary, Decimal128, ObjectId
+from pymongo import MongoClient
+from tests.integration.mongo_loop import in_loop
+from tests.integration.servers import MongoServer
+
+from tidegate.leases.lease import Terms
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND, Duration
+from tidegate.model.operations import delete_one, find_all, insert_one, update_one
+from tidegate.reactive.change_stream import ChangeStreamConsumer
+from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.snapshot import Projection
+from tidegate.reactive.stream_records import take_over
+from tidegate.reactive.tasks import TaskRules
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.mongo import AsyncMongo, connect_async
+from tidegate_adapters.reactive.planner import Planner, PlannerRules
+from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
+
+TERMS: Final = Terms(ttl=1_500 * MILLISECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)
+RULES: Final = PlannerRules(
+    terms=TERMS, stream=ChangeStreamConsumer(wait=0, pause=50 * MILLISECOND), batch=3, pause=20 * MILLISECOND
+)
+IDS: Final = (
+    1, -2.5, "a", "", None, True, b"b", Binary(b"c", 128), ObjectId("0" * 24), Decimal128("1.5"),
+    {"a": 1, "b": [2]},
+)  # fmt: skip
+TOTAL: Final = Field[int]("total")
+
+
+@attrs.frozen
+class Told:
+    """What a planner is told of a task of an application."""
+
+    task: ReactiveTask
+
+
+def task(name: str, source: str = "orders", *watched: str, **rules: Any) -> ReactiveTask:
+    return ReactiveTask(name=name, source=source, watched=Projection(watched), rules=TaskRules(**rules))
+
+
+@attrs.frozen
+class Life:
+    """A planner that runs, and what it has announced."""
+
+    planner: Planner
+    announced: list[tuple[str, Duration]]
+
+    def take(self) -> list[tuple[str, Duration]]:
+        """What was announced since this was asked last."""
+        found, self.announced[:] = [*self.announced], []
+        return found
+
+    async def settled(self, *tasks: str) -> None:
+        """Wait until nothing waits for a look, and these tasks are reconciled."""
+        await until(lambda: self.planner.standing.reconciled >= {*tasks})
+        await until(lambda: not (self.planner.standing.collected or self.planner.standing.under_way))
+
+
+@asynccontextmanager
+async def planning(site: Site, tasks: Iterable[ReactiveTask], rules: PlannerRules = RULES) -> AsyncGenerator[Life]:
+    """A planner, which is asked to stop in the end, and does."""
+    announced: list[tuple[str, Duration]] = []
+    planner = Planner(site, tuple(map(Told, tasks)), rules, lambda name, due: announced.append((name, due)), "tests")
+    running = asyncio.create_task(planner.run())
+    try:
+        yield Life(planner, announced)
+        planner.stop()
+        await running
+    finally:
+        running.cancel()
+
+
+async def until(is_so: Callable[[], Any]) -> None:
+    """Wait for it, which may ask a server."""
+    async with asyncio.timeout(20):
+        while True:
+            found = is_so()
+            if await found if asyncio.iscoroutine(found) else found:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def planned(database: Any, name: str, source: str = "orders") -> list[tuple[Any, Any]]:
+    """The documents of the records of a task, with what is remembered of each."""
+    found = [each async for each in database[f"{source}_tasks"].find({"task": name})]
+    return [(each["document"], each.get("snapshot")) for each in found]
+
+
+def same(found: Iterable[tuple[Any, Any]], expected: Iterable[tuple[Any, Any]]) -> bool:
+    return sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def site_of(client: Any, database: str) -> Site:
+    return Site(database, AsyncMongo(client, database), client)
+
+
+def on_mongo(uri: str, work: Callable[[Any], Any]) -> None:
+    async def main() -> None:
+        async with await connect_async(uri) as client:
+            await work(client)
+
+    in_loop(main())
+
+
+# --- what changes is planned ---------------------------------------------------------------------------------------------
+
+
+def test_all_that_changes_is_planned_for_each_task(mongodb: str, database: str) -> None:
+    """Documents with ids of all types, of two collections, for two tasks of which one watches a field alone."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        tasks = task("whole"), task("totals", "orders", "total"), task("names", "customers", "name")
+        async with planning(site_of(client, database), tasks) as life:
+            await until(lambda: life.planner.standing.leads)
+            for key in IDS:
+                await held.orders.insert_one({"_id": key, "total": 1, "note": "x"})
+                await held.customers.insert_one({"_id": key, "name": "y"})
+            whole = [(key, {"_id": key, "total": 1, "note": "x"}) for key in IDS]
+            await until(lambda: is_planned(held, "whole", whole))
+            await until(lambda: is_planned(held, "totals", [(key, {"total": 1}) for key in IDS]))
+            await until(lambda: is_planned(held, "names", [(key, {"name": "y"}) for key in IDS], "customers"))
+            await life.settled("whole", "totals", "names")
+            assert {name for name, _ in life.take()} == {"whole", "totals", "names"}
+
+            await held.orders.update_many({}, {"$set": {"note": "z"}})
+            await until(lambda: is_planned(held, "whole", [(key, {**doc, "note": "z"}) for key, doc in whole]))
+            await life.settled()
+            assert {name for name, _ in life.take()} == {"whole"}, "what nobody watches makes nothing due"
+
+            await held.orders.update_many({}, {"$inc": {"total": 1}})
+            await held.customers.delete_many({})
+            await until(lambda: is_planned(held, "totals", [(key, {"total": 2}) for key in IDS]))
+            await until(lambda: is_planned(held, "names", [(key, None) for key in IDS], "customers"))
+            await life.settled()
+            assert {name for name, _ in life.take()} == {"whole", "totals", "names"}
+            assert life.planner.standing.error is None
+
+    on_mongo(mongodb, work)
+
+
+async def is_planned(held: Any, name: str, expected: Iterable[tuple[Any, Any]], source: str = "orders") -> bool:
+    return same(await planned(held, name, source), expected)
+
+
+def test_each_database_has_a_planner_of_its_own(mongodb: str, database: str) -> None:
+    """With collections of one name; each has its own lease, and its own position."""
+
+    async def work(client: Any) -> None:
+        there, other = client[database], client[database[:40] + "-2"]
+        try:
+            async with (
+                planning(site_of(client, there.name), [task("one")]) as one,
+                planning(site_of(client, other.name), [task("two")]) as two,
+            ):
+                await until(lambda: one.planner.standing.leads and two.planner.standing.leads)
+                await there.orders.insert_one({"_id": 1})
+                await other.orders.insert_one({"_id": 2})
+                await until(lambda: is_planned(there, "one", [(1, {"_id": 1})]))
+                await until(lambda: is_planned(other, "two", [(2, {"_id": 2})]))
+                assert await planned(there, "two") == await planned(other, "one") == []
+                await one.settled()
+                await two.settled()
+                assert ({*one.take()}, {*two.take()}) == ({("one", SECOND)}, {("two", SECOND)})
+        finally:
+            await client.drop_database(other.name)
+
+    on_mongo(mongodb, work)
+
+
+def test_it_is_announced_when_what_is_planned_is_due(mongodb: str, database: str) -> None:
+    """Which is when the debounce is over, counted from the first change at most."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        debounce = Debounce(60 * SECOND, 90 * SECOND)
+        async with planning(site_of(client, database), [task("late", debounce=debounce)]) as life:
+            await held.orders.insert_one({"_id": 1})
+            await until(lambda: life.announced)
+            ((name, due),) = life.take()
+            assert name == "late"
+            assert 60 * SECOND <= due <= 60 * SECOND + MILLISECOND
+
+    on_mongo(mongodb, work)
+
+
+# --- who leads -----------------------------------------------------------------------------------------------------------
+
+
+KILLED: Final = """
+    import asyncio, sys
+    from tests.integration.test_reactive_planner import RULES, Told, site_of, task
+    from tidegate_adapters.mongo import connect_async
+    from tidegate_adapters.reactive.planner import Planner
+
+    async def main(uri, database):
+        async with await connect_async(uri) as client:
+            await Planner(site_of(client, database), [Told(task("a"))], RULES, lambda *_: print("planned", flush=True), "killed").run()
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_a_successor_goes_on_where_the_leader_was_killed(mongodb: str, database: str) -> None:
+    """From the position that was saved: nothing that changed meanwhile is lost, and what was looked at is not looked at again."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        code = textwrap.dedent(KILLED)
+        killed = await asyncio.create_subprocess_exec(sys.executable, "-c", code, mongodb, database, stdout=PIPE)
+        assert killed.stdout is not None
+        try:
+            await until(lambda: held[STREAMS].find_one({"from": {"$exists": True}}))
+            await held.orders.insert_many([{"_id": key} for key in range(50)])
+            assert await killed.stdout.readline() == b"planned\n"
+            await until(lambda: has_saved_all(held, 50))
+        finally:
+            killed.kill()
+            assert await killed.wait() == -SIGKILL
+        await held.orders.insert_many([{"_id": key} for key in range(50, 60)])
+        async with planning(site_of(client, database), [task("a")]) as life:
+            await until(lambda: is_planned(held, "a", [(key, {"_id": key}) for key in range(60)]))
+            await until(lambda: life.planner.standing.looked)
+            assert life.planner.standing.epoch == 2
+            assert life.planner.standing.history == 0
+            assert life.planner.standing.looked == 10
+
+    on_mongo(mongodb, work)
+
+
+async def has_saved_all(held: Any, number: int) -> bool:
+    """Is the position saved that is behind the looks at so many documents?"""
+    position = (await held[STREAMS].find_one({"_id": KEY})).get("after")
+    if position is None or await held.orders_tasks.count_documents({}) < number:
+        return False
+    await asyncio.sleep(0.3)
+    return bool((await held[STREAMS].find_one({"_id": KEY}))["after"] == position)
+
+
+def test_who_has_lost_the_lease_ends_at_once_and_leads_again_later(mongodb: str, database: str) -> None:
+    """Another one has it now, and lets it lapse; what changed meanwhile is planned then."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        async with planning(site_of(client, database), [task("a")]) as life:
+            await until(lambda: life.planner.standing.leads)
+            await stolen(held)
+            await until(lambda: not life.planner.standing.leads)
+            await held.orders.insert_one({"_id": 1})
+            await until(lambda: life.planner.standing.leads)
+            assert life.planner.standing.epoch > 1
+            await until(lambda: is_planned(held, "a", [(1, {"_id": 1})]))
+
+    on_mongo(mongodb, work)
+
+
+async def stolen(held: Any) -> None:
+    """Another one takes the lease, from whoever has it."""
+    taken = {"$inc": {"version": 1, "token": 1}, "$set": {"holder": "thief", "request": "thief"}}
+    await held[LEASES].update_one({"_id": KEY}, {**taken, "$currentDate": {"stamp": True}})
+
+
+def test_one_of_two_leads_and_all_is_planned_whoever_does(mongodb: str, database: str) -> None:
+    """While the lease is taken from them again and again."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        sites = site_of(client, database), site_of(client, database)
+        expected = [(key, {"_id": key, "total": 2}) for key in range(40)]
+        async with planning(sites[0], [task("a")]) as one, planning(sites[1], [task("a")]) as two:
+
+            def leaders() -> list[int]:
+                standings = [each.planner.standing for each in (one, two)]
+                return [each.epoch for each in standings if each.leads]
+
+            for key in range(40):
+                await held.orders.insert_one({"_id": key, "total": 1})
+                if key in {10, 30}:
+                    await until(leaders)
+                    await stolen(held)
+                    await until(lambda: not leaders())
+                await held.orders.update_one({"_id": key}, {"$set": {"total": 2}})
+                assert len(leaders()) <= 1
+            await until(lambda: is_planned(held, "a", expected))
+            assert leaders() == [5], "each theft is an epoch, too"
+
+    on_mongo(mongodb, work)
+
+
+def test_who_does_not_know_that_another_leads_saves_nothing(mongodb: str, database: str) -> None:
+    """Its epoch is over in the record of the stream, though it has the lease; then it leads under another one."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        site = site_of(client, database)
+        async with planning(site, [task("a")]) as life:
+            await until(lambda: life.planner.standing.history is not None)
+            await site.run(take_over(STREAMS, KEY, 4))
+            taken = await held[STREAMS].find_one({"_id": KEY})
+            await held.orders.insert_one({"_id": 1})
+            await until(lambda: is_planned(held, "a", [(1, {"_id": 1})]))
+            await until(lambda: life.planner.standing.epoch >= 4)
+            assert taken["epoch"] == 4
+            await held.orders.insert_one({"_id": 2})
+            await until(lambda: is_planned(held, "a", [(1, {"_id": 1}), (2, {"_id": 2})]))
+
+    on_mongo(mongodb, work)
+
+
+# --- what is lost --------------------------------------------------------------------------------------------------------
+
+
+def test_where_the_history_is_lost_every_document_is_looked_at(mongod: MongoServer, database: str) -> None:
+    """What no change reports any more is planned, and what is gone is noticed."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        async with planning(site_of(client, database), [task("a"), task("b")]) as life:
+            await until(lambda: life.planner.standing.leads)
+            await held.orders.insert_many([{"_id": key} for key in IDS])
+            every = [(key, {"_id": key}) for key in IDS]
+            await until(lambda: is_planned(held, "a", every))
+            await until(lambda: is_planned(held, "b", every))
+            await held.orders_tasks.delete_many({"document": {"$in": ["a", 1]}})
+            with mongod.fail("getMore", times=1, errorCode=286):
+                await until(lambda: life.planner.standing.history == 1)
+            await until(lambda: is_planned(held, "a", every))
+            await until(lambda: is_planned(held, "b", every))
+
+    on_mongo(mongod.uri, work)
+
+
+def test_where_a_collection_is_dropped_all_its_documents_are_gone(mongodb: str, database: str) -> None:
+    """Its stream reports none of them; and what comes after is planned again."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        async with planning(site_of(client, database), [task("a")]) as life:
+            await until(lambda: life.planner.standing.leads)
+            await held.orders.insert_many([{"_id": key} for key in range(5)])
+            await until(lambda: is_planned(held, "a", [(key, {"_id": key}) for key in range(5)]))
+            await held.orders.drop()
+            await until(lambda: is_planned(held, "a", [(key, None) for key in range(5)]))
+            await held.orders.insert_one({"_id": 2})
+            await until(lambda: is_planned(held, "a", [(key, {"_id": 2} if key == 2 else None) for key in range(5)]))
+
+    on_mongo(mongodb, work)
+
+
+@pytest.mark.parametrize("source", ["orders", "customers"])
+def test_a_task_that_is_new_is_planned_for_what_is_there(mongodb: str, database: str, source: str) -> None:
+    """On a collection that was watched before, and on another one."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        for each in ("orders", "customers"):
+            await held[each].insert_many([{"_id": key} for key in range(10)])
+        site = site_of(client, database)
+        every = [(key, {"_id": key}) for key in range(10)]
+        async with planning(site, [task("a")]):
+            await until(lambda: is_planned(held, "a", every))
+        async with planning(site, [task("a"), task("b", source)]):
+            await until(lambda: is_planned(held, "b", every, source))
+
+    on_mongo(mongodb, work)
+
+
+@pytest.mark.parametrize(
+    "fault", [{"errorCode": 91}, {"errorCode": 10107}, {"closeConnection": True}], ids=["shutdown", "election", "lost"]
+)
+def test_errors_of_the_server_end_nothing(mongod: MongoServer, database: str, fault: Mapping[str, Any]) -> None:
+    """What failed is asked for again."""
+    commands = "find", "aggregate", "getMore", "insert", "update", "findAndModify", "hello"
+
+    async def work(client: Any) -> None:
+        async with planning(site_of(client, database), [task("a")]) as life:
+            await until(lambda: life.planner.standing.leads)
+            with MongoClient[dict[str, Any]](mongod.uri) as other:
+                for turn in range(3):
+                    with mongod.fail(*commands, times=8, appName="planner", **fault):
+                        other[database].orders.insert_many([{"_id": 10 * turn + key} for key in range(10)])
+                        await until(lambda turn=turn: len(of(other, database)) == 10 * turn + 10)  # type: ignore[misc]
+
+    on_mongo(f"{mongod.uri}&appName=planner", work)
+
+
+def of(client: MongoClient[dict[str, Any]], database: str) -> list[dict[str, Any]]:
+    return [*client[database].orders_tasks.find()]
+
+
+def test_what_is_wrong_for_good_is_said_at_once(mongod: MongoServer, database: str) -> None:
+    """Who may not read the stream does not wait for the day when it leads; who may not have the lease is told so."""
+
+    async def work(client: Any) -> None:
+        for command, kind in (("aggregate", "change stream"), ("insert", "not authorised")):
+            with mongod.fail(command, errorCode=13, appName="refused"), pytest.raises(Exception, match=kind):
+                await Planner(site_of(client, database), [Told(task("a"))], RULES, print, "me").run()
+
+    on_mongo(f"{mongod.uri}&appName=refused", work)
+
+
+def test_a_planner_is_told_what_it_is_to_plan() -> None:
+    """Tasks, each of a name of its own."""
+    site = Site("here", Embedded().awaited)
+
+    async def main() -> None:
+        for tasks in ((), (task("a"), task("a"))):
+            with pytest.raises(Misuse, match="name"):
+                _ = Planner(site, tuple(map(Told, tasks)), RULES, print, "me")
+
+    asyncio.run(main())
+
+
+# --- without a server ----------------------------------------------------------------------------------------------------
+
+
+def test_the_embedded_store_is_planned_just_so() -> None:
+    """What is there before, what changes, and what is deleted."""
+
+    async def main() -> None:
+        store = Embedded({"orders": (Document.of({"_id": "x", "total": 1}),)})
+        site = Site("here", store.awaited)
+
+        async def done(effect: Any) -> Any:
+            async def program() -> Any:
+                return await effect
+
+            return await site.run(program())
+
+        async def held() -> dict[Any, Any]:
+            found = await done(find_all("orders_tasks", Eq(Field[str]("task"), "a"), limit=10))
+            return {each[Field[Any]("document")]: each.held(Field[Any]("snapshot")) for each in found}
+
+        async with planning(site, [task("a", "orders", "total")]) as life:
+            await until(lambda: life.planner.standing.leads)
+            await done(insert_one("orders", Document.of({"_id": 7, "total": 2})))
+            snapshots = {"x": Document.of({"total": 1}), 7: Document.of({"total": 2})}
+            await until(lambda: equals(held(), snapshots))
+            await done(update_one("orders", Eq(ID, "x"), Put(TOTAL, 3)))
+            await until(lambda: equals(held(), {**snapshots, "x": Document.of({"total": 3})}))
+            await done(delete_one("orders", Eq(ID, "x")))
+            await until(lambda: equals(held(), {**snapshots, "x": None}))
+            assert {name for name, _ in life.take()} == {"a"}
+
+    async def equals(found: Any, expected: object) -> bool:
+        return bool(await found == expected)
+
+    asyncio.run(main())
