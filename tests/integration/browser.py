@@ -20,6 +20,7 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 NAMES: Final = (
     "chromium",
@@ -108,11 +109,11 @@ class Browser:
         first, _, self.rest = self.rest.partition(b"\0")
         return cast("Message", json.loads(first))
 
-    def open(self, file: Path, **how: object) -> Tab:
-        """Open a file in a tab of its own.
+    def open(self, file: Path | str, **how: object) -> Tab:
+        """Open a page in a tab of its own.
 
         Args:
-            file: A page on disk.
+            file: A page on disk, or where one is served.
             how: See `Tab.__init__`.
         """
         return Tab(self, file, **how)  # type: ignore[arg-type]
@@ -169,7 +170,7 @@ class Tab:
     def __init__(
         self,
         browser: Browser,
-        file: Path,
+        file: Path | str,
         *,
         width: int = 1440,
         height: int = 900,
@@ -187,7 +188,7 @@ class Tab:
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
         )
-        self.address = file.absolute().as_uri() + hash
+        self.address = (file if isinstance(file, str) else file.absolute().as_uri()) + hash
         self.start = len(browser.events)
         self.ask("Page.navigate", url=self.address)
         self.until("Page.loadEventFired")
@@ -287,7 +288,7 @@ class Tab:
         return data
 
     def wrong(self) -> list[str]:
-        """All that the console, the policy or an exception said, and every request but that of the page itself."""
+        """All that the console, the policy or an exception said, and every request but that of the page itself, or to its server."""
         found = []
         for event in self.browser.events[self.start :]:
             given = cast("Message", event.get("params", NONE))
@@ -298,11 +299,17 @@ class Tab:
                     found.append(json.dumps(given)[:500])
                 case "Network.requestWillBeSent":
                     url = str(cast("Message", given["request"])["url"])
-                    if url.partition("#")[0] != self.address.partition("#")[0] and not url.startswith("blob:"):
+                    if not self.is_own(url):
                         found.append(f"requested {url}")
                 case _:
                     pass
         return found
+
+    def is_own(self, url: str) -> bool:
+        """Is it the page itself, made by it, or of the server that it is from?"""
+        if self.address.startswith("http:"):
+            return urlsplit(url)[:2] == urlsplit(self.address)[:2]
+        return url.partition("#")[0] == self.address.partition("#")[0] or url.startswith("blob:")
 
     def close(self) -> None:
         self.browser.ask("Target.closeTarget", targetId=self.target)

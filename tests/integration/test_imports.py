@@ -23,7 +23,7 @@ PROMISED: Final[Mapping[str, str]] = {
     "": IMPORT.format(["tidegate.catalogue", "tidegate_adapters.embedded", "tidegate_adapters.recorder"]),
     "mongo": IMPORT.format(["tidegate_adapters.mongo", "tidegate_adapters.black_pipe", "tidegate_adapters.payloads"]),
     "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
-    "worker": IMPORT.format(["tidegate_adapters.running"]),
+    "worker": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.worker_running"]),
     "cli": IMPORT.format(CLI),
     "yaml": "import yaml",
     "zstd": IMPORT.format(["tidegate_adapters.payloads"]),

@@ -33,8 +33,9 @@ from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Fixed
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.monitor import Answer, of_health, served
+from tidegate_adapters.serving import Answer, served
 from tidegate_adapters.tallies import BOUNDS_S, Handled
+from tidegate_adapters.worker_monitor import of_health
 
 P0: Final = TopicPartition("orders", 0)
 SOON: Final = 300 * MILLISECOND
@@ -263,7 +264,7 @@ def test_a_registry_shows_one_worker_at_a_time() -> None:
 
     async def meanwhile() -> None:
         await until(lambda: shown(registry, "failed_records", partition="0") == 0)
-        with pytest.raises(Misuse, match="shows another worker already"):
+        with pytest.raises(Misuse, match="shows another one already"):
             await second.run(EmbeddedLog(records(b"a")).connect)
 
     run(first, EmbeddedLog(records(b"a")), meanwhile)
@@ -421,8 +422,6 @@ import asyncio, sys, urllib.request
 sys.modules["prometheus_client"] = None
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.monitor import Answer, of_health, served
-
 async def handle(record): ...
 
 async def main():

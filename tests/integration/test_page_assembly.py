@@ -34,8 +34,9 @@ from tidegate.sim.page import page_data
 from tidegate.sim.rendering import render
 from tidegate.sim.trace import Mover, PolicyName, Trace, TraceStep
 from tidegate.sim.trace_json import decoded, encoded
-from tidegate_adapters.page import compact
+from tidegate_adapters.page import compact, live
 from tidegate_adapters.page.assembly import MODULES, page, script, style
+from tidegate_adapters.page.parts import script_of
 
 Page: TypeAlias = Callable[[Trace, str], str]
 Attributes: TypeAlias = list[tuple[str, str | None]]
@@ -520,16 +521,23 @@ NAMED: Final = re.compile(r"(?m)^(?:export )?(?:const|let|class|function|async f
 IMPORTED: Final = re.compile(r'(?m) from "\./(\w+)\.js";$')
 
 
-def test_the_modules_of_the_script_are_one_program() -> None:
+@pytest.mark.parametrize(
+    ("modules", "script"), [(MODULES, SCRIPT), (live.MODULES, script_of(live.MODULES))], ids=["page", "live"]
+)
+def test_the_modules_of_a_script_are_one_program(modules: tuple[str, ...], script: str) -> None:
     """Each is there once, behind those that it imports; as one text they share their names, so no two have the same."""
-    names = [name for module in MODULES for name in NAMED.findall(ASSETS[f"{module}.js"])]
+    names = [name for module in modules for name in NAMED.findall(ASSETS[f"{module}.js"])]
 
-    assert {f"{module}.js" for module in MODULES} == {name for name in ASSETS if name.endswith(".js")}
     assert len(names) == len(set(names))
-    for place, module in enumerate(MODULES):
-        assert set(IMPORTED.findall(ASSETS[f"{module}.js"])) <= set(MODULES[:place])
-    assert "import " not in SCRIPT
-    assert "export " not in SCRIPT
+    for place, module in enumerate(modules):
+        assert set(IMPORTED.findall(ASSETS[f"{module}.js"])) <= set(modules[:place])
+    assert "import " not in script
+    assert "export " not in script
+
+
+def test_every_module_is_of_a_page() -> None:
+    """There is none that nobody reads."""
+    assert {f"{module}.js" for module in (*MODULES, *live.MODULES)} == {name for name in ASSETS if name.endswith(".js")}
 
 
 def bare(text: str) -> str:

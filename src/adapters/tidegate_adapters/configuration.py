@@ -83,6 +83,8 @@ __all__ = ["Configured", "Row", "Setting", "configured", "from_arguments", "from
 
 T = TypeVar("T")
 Names: TypeAlias = tuple[str, ...]
+SECTIONS: Final = ("worker", "reactive")
+"""Whose settings there are: of a worker on Kafka, and of reactive tasks."""
 KIND: Final = "kind"
 HIDDEN: Final = "***"
 _UNITS: Final[Mapping[str, int]] = {
@@ -170,7 +172,7 @@ def from_environment(environ: Mapping[str, str], section: str) -> tuple[Setting,
     for name in sorted(environ):
         own, nests, _ = name.removeprefix("TIDEGATE_").partition("__")
         if name.startswith("TIDEGATE_") and nests:
-            _check_known(own.lower(), (section,), f"environment {name}")
+            _check_known(own.lower(), SECTIONS, f"environment {name}")
     return tuple(
         Setting(tuple(name.removeprefix(prefix).lower().split("__")), _Word(environ[name]), f"environment {name}")
         for name in sorted(environ)
@@ -194,7 +196,7 @@ def from_file(file: Path, section: str) -> tuple[Setting, ...]:
         tables = _table(_table(tables, "tool", file), "tidegate", file)
     else:
         for name in tables:
-            _check_known(name, (section,), str(file))
+            _check_known(name, SECTIONS, str(file))
     return tuple(_leaves(_table(tables, section, file), (), f"file {file}"))
 
 
@@ -583,11 +585,11 @@ def _rows_of(value: Any, kind: Any, default: object, path: Names, origins: Mappi
 
 def _written(value: object, kind: Any, name: str) -> str:
     """A value as it is read; of a secret, nothing, and of what only the code can say (its type is None) its type."""
-    if kind == Secret or is_secret_name(name):
+    if value is None:
+        return "none"
+    if Secret in {kind, *get_args(kind)} or is_secret_name(name):
         return HIDDEN
     match value:
-        case None:
-            return "none"
         case bool():
             return str(value).lower()
         case Enum():

@@ -38,6 +38,7 @@ from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
 from tidegate.model.records import Send, TopicPartition
 from tidegate.model.values import check_type
 from tidegate.retries.backoff import Delays
+from tidegate_adapters import worker_monitor
 from tidegate_adapters.handlers import Called, Decode, Handlers, Later, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import (
@@ -51,11 +52,12 @@ from tidegate_adapters.kafka_ports import (
 )
 from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.sending import Sender
+from tidegate_adapters.tallies import Tallies
 from tidegate_adapters.user_code import Code, Estimate, Hooks, Observer, Recording
 from tidegate_adapters.worker_settings import GRACE, LOOPBACK, STALLED_AFTER, ClientOptions, WorkerSettings
 
 if TYPE_CHECKING:
-    from tidegate_adapters.metrics import CollectorRegistry
+    from tidegate_adapters.exposition import CollectorRegistry
     from tidegate_adapters.tracing import TracerProvider
 
 __all__ = [
@@ -290,13 +292,14 @@ class Worker:
         isolation = {"isolation_level": "read_committed"} if told.exactly_once else {}
         sender = Sender(lambda: produce(told.bootstrap, told.options))
         monitor = Monitor(self._metrics, told.metrics_host, told.metrics_port)
+        tallies = Tallies() if monitor.is_wanted else None
         self._member = Member(
-            connect(told.bootstrap, told.group, patience | isolation | told.options), told, self._code, sender, monitor.tallies,
+            connect(told.bootstrap, told.group, patience | isolation | told.options), told, self._code, sender, tallies,
             (lambda each: transact(told.bootstrap, told.options, transactional_id(told.group, each))) if told.exactly_once else None,
         )  # fmt: skip
         for _ in range(self._stop_calls):
             self._member.stop()
-        with monitor.showing(self._member):
+        with nullcontext() if tallies is None else worker_monitor.showing(self._member, tallies, monitor):
             async with nullcontext() if self._lifespan is None else self._lifespan(self):
                 await self._member.run()
 

@@ -26,19 +26,17 @@ from typing import Final, final
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.explanation import lag
 from tidegate.consumer.health import Cause
-from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.errors import MissingExtra
 from tidegate.model.records import TopicPartition
 from tidegate_adapters.tallies import BOUNDS_S, Glance, Handled, Tallies
 
 try:
-    from prometheus_client import CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-    from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.metrics", "metrics", missing) from missing
 
-__all__ = ["CollectorRegistry", "WorkerCollector", "exposed"]
+__all__ = ["WorkerCollector"]
 
 _PLACE: Final = ("topic", "partition")
 _PREFIX: Final = "tidegate_worker_"
@@ -55,21 +53,6 @@ class WorkerCollector(Collector):
 
     def __init__(self, glance: Callable[[], Glance], tallies: Tallies) -> None:
         self._glance, self._tallies = glance, tallies
-
-    def registered(self, registry: CollectorRegistry) -> None:
-        """Show it there.
-
-        Raises:
-            Misuse: The registry shows another worker.
-        """
-        try:
-            registry.register(self)
-        except ValueError as error:
-            raise Misuse(
-                "the registry shows another worker already",
-                why=str(error),
-                todo="give each worker a registry of its own",
-            ) from None
 
     def describe(self) -> Iterator[Metric]:
         """The names of all, without a look at the worker."""
@@ -145,14 +128,3 @@ def _counted(name: str, about: str, counts: Mapping[TopicPartition, int]) -> Cou
 
 def _place(partition: TopicPartition) -> tuple[str, str]:
     return partition.topic, str(partition.partition)
-
-
-def exposed(registry: CollectorRegistry, accept: str) -> tuple[str, bytes]:
-    """What a scrape is answered: the type of the content, and the content.
-
-    Args:
-        registry: What to show.
-        accept: Which formats the scraper takes, as its header says.
-    """
-    encoder, content_type = choose_encoder(accept)
-    return content_type, encoder(registry)

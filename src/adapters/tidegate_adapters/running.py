@@ -1,9 +1,12 @@
-"""`tidegate worker run` and `tidegate config show`: a worker of the user's, and what it is told.
+"""Applications that the command line runs: what a target names, what it is told, and until when it runs.
 
-It runs until a signal ends it, and its logs go to stderr.
+    Worker      a worker on Kafka (`tidegate worker run`)
+    Reactive    reactive tasks on MongoDB (`tidegate reactive run`)
 
-The first SIGTERM or SIGINT lets it drain, commit and leave its group, within the time of its rules; the second waits for
-nothing that runs; the third ends the process, also where user code holds up the event loop.
+Each runs until a signal ends it, and its logs go to stderr.
+
+The first SIGTERM or SIGINT lets it end what it has begun, within the time of its rules; the second waits for nothing that
+runs; the third ends the process, also where user code holds up the event loop.
 """
 
 from __future__ import annotations
@@ -12,45 +15,83 @@ import asyncio
 import logging
 import os
 import signal
-from collections import Counter
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import isawaitable
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Final, cast, final
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast, final
 
 import attrs
 
-from tidegate.consumer.worker import WorkerRules
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import seconds
+from tidegate.model.instants import Duration, seconds
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.configuration import Row, configured, layers
-from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome, records_of
 from tidegate_adapters.failures import ServerFailedError, origin, raised
-from tidegate_adapters.kafka import Worker
 from tidegate_adapters.logs import LogFormat, log_to
 from tidegate_adapters.printable import one_line
 from tidegate_adapters.targets import attribute, takes_nothing
 
-__all__ = ["Told", "run_worker", "show_settings"]
+__all__ = [
+    "CODES", "REACTIVE", "WORKER", "Application", "Ended", "Kind", "Life", "Logs", "Told", "made", "run_until_stopped",
+    "show_settings",
+]  # fmt: skip
 
 
-log: Final = logging.getLogger("tidegate.worker")
+T = TypeVar("T")
 
-_SECTION: Final = "worker"
-_CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+"""How the process ends after each signal."""
+
+
+class Application(Protocol):
+    """What can be run, and told something from outside of its code."""
+
+    @property
+    def settings(self) -> Any: ...
+
+    def configured(self, settings: Any, /) -> Application: ...
+
+
+@final
+@attrs.frozen
+class Kind:
+    """A kind of applications.
+
+    Attributes:
+        name: Of its class.
+        module: Where that is; what has not loaded the module has none.
+        section: Of the settings.
+    """
+
+    name: str
+    module: str
+    section: str
+
+    def has(self, value: object) -> bool:
+        """Is it one of these?"""
+        module = sys.modules.get(self.module)
+        return module is not None and isinstance(value, getattr(module, self.name))
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+WORKER: Final = Kind("Worker", "tidegate_adapters.kafka", "worker")
+REACTIVE: Final = Kind("Reactive", "tidegate_adapters.reactive", "reactive")
+KINDS: Final = (WORKER, REACTIVE)
 
 
 @final
 @attrs.frozen
 class Told:
-    """Which worker, and what it is told from outside of its code.
+    """Which application, and what it is told from outside of its code.
 
     Attributes:
-        target: `path.py:attr` or `module:attr`: a worker, or a function that makes one.
+        target: `path.py:attr` or `module:attr`: an application, or a function that makes one.
         file: With settings; without one that of TIDEGATE_CONFIG, or `pyproject.toml` here, if there is one.
         arguments: Settings as `consumer.executors=8`.
         environ: With settings as `TIDEGATE_WORKER__CONSUMER__EXECUTORS`.
@@ -62,20 +103,23 @@ class Told:
     environ: Mapping[str, str] = attrs.field(default=os.environ, repr=False)
 
 
-def show_settings(told: Told, terminal: Terminal, *, with_origin: bool, is_json: bool) -> ExitCode:
-    """Show what a worker is told, without secrets.
+def show_settings(
+    told: Told, terminal: Terminal, *, kinds: tuple[Kind, ...] = KINDS, with_origin: bool, is_json: bool
+) -> ExitCode:
+    """Show what an application is told, without secrets.
 
     Args:
-        told: Which worker.
+        told: Which one.
         terminal: Where it is shown.
+        kinds: What it may be.
         with_origin: Tell where each value is from.
         is_json: Answer with one JSON object.
 
     Raises:
-        Misuse: There is no such worker, or it is told what cannot be.
+        Misuse: There is no such application, or it is told what cannot be.
         CodeRaisedError: The user's code that makes it raised an error.
     """
-    rows = asyncio.run(_made(told, *attribute(told.target)))[1]
+    rows = asyncio.run(made(told, *attribute(told.target), kinds))[1]
     if is_json:
         terminal.answer({"schema": "tidegate/config@1", "settings": [attrs.asdict(each) for each in rows], "ok": True})
         return ExitCode.OK
@@ -86,90 +130,114 @@ def show_settings(told: Told, terminal: Terminal, *, with_origin: bool, is_json:
     return ExitCode.OK
 
 
-def run_worker(
-    told: Told, embedded: Path | None, form: LogFormat, level: str, terminal: Terminal, *, is_json: bool
-) -> ExitCode:
-    """Run a worker until it is asked to stop; on an embedded log, until nothing is left that it would do.
+@final
+class Logs(NamedTuple):
+    """How an application logs: lines or objects, and what is below which level, a name of `logging`, is not logged."""
+
+    form: LogFormat
+    level: str
+
+
+@final
+@attrs.frozen
+class Life(Generic[T]):
+    """How an application runs.
+
+    Attributes:
+        run: Runs it until `stop` is called, or it has nothing more to do.
+        stop: Lets it end what it has begun; called once more, it waits for nothing.
+        total: How long that may take, in microseconds.
+        ends: What it does until then, for people.
+    """
+
+    run: Callable[[], Awaitable[T]]
+    stop: Callable[[], None]
+    total: Duration
+    ends: str
+
+
+@final
+class Ended(NamedTuple, Generic[T]):
+    """How an application ended: by which signal, if any, and with what."""
+
+    by: signal.Signals | None
+    outcome: T
+
+
+def run_until_stopped(
+    told: Told, kind: Kind, life: Callable[[Any], Life[T]], logs: Logs, terminal: Terminal
+) -> Ended[T]:
+    """Run an application until it is asked to stop, or has nothing more to do.
 
     Args:
-        told: Which worker.
-        embedded: A file of records, in the place of a broker.
-        form: Of the logs.
-        level: What is below is not logged: a name of `logging`, such as INFO.
-        terminal: Where it is shown how it ended.
-        is_json: Answer with one JSON object.
+        told: Which one.
+        kind: What it is.
+        life: How it runs, of one of that kind; called within the event loop.
+        logs: How it logs.
+        terminal: Where it logs.
 
     Raises:
-        Misuse: There is no such worker, or it is told what cannot be.
+        Misuse: There is no such application, or it is told what cannot be.
         CodeRaisedError: The user's code that makes it raised an error.
-        ServerFailedError: The broker does not answer, or has failed it.
+        ServerFailedError: Its server does not answer, or has failed it.
     """
-    log_to(terminal.err, form, level)
+    log_to(terminal.err, *logs)
+    log = logging.getLogger(f"tidegate.{kind.section}")
     value, module = attribute(told.target)
 
-    async def run() -> tuple[signal.Signals | None, Outcome | None]:
-        worker, _ = await _made(told, value, module)
-        on_log = None if embedded is None else EmbeddedRun(worker, EmbeddedLog(records_of(embedded)))
-        worker = worker if on_log is None else on_log.worker
-        with stopped_by_signals(worker.stop, asyncio.get_running_loop()) as caught:
-            total = seconds(WorkerRules(worker.settings.consumer, worker.settings.leave).total)
-            log.info("%r begins; SIGTERM or Ctrl-C lets it drain and leave, within %s", worker, total)
+    async def run() -> Ended[T]:
+        application, _ = await made(told, value, module, (kind,))
+        its = life(application)
+        with stopped_by_signals(its.stop, asyncio.get_running_loop(), log) as caught:
+            log.info("%r begins; SIGTERM or Ctrl-C lets it %s, within %s", application, its.ends, seconds(its.total))
             try:
-                outcome = await (worker.run() if on_log is None else on_log.run())
+                outcome = await its.run()
             except Misuse:
                 raise
             except TidegateError as error:
                 raise ServerFailedError(error.what, where=error.where, why=error.why, todo=error.todo) from error
-        return (caught[0] if caught else None), outcome
+        return Ended(caught[0] if caught else None, outcome)
 
-    ended_by, outcome = asyncio.run(run())
-    log.info("ended%s", f" by {ended_by.name}" if ended_by else "")
-    ok = outcome is None or outcome.is_whole
-    if is_json:
-        answer = {"schema": "tidegate/worker@1", "ended_by": ended_by and ended_by.name, "ok": ok}
-        terminal.answer(answer if outcome is None else {**answer, **_as_json(outcome)})
-    elif outcome is not None:
-        tell(outcome, terminal)
-    if ended_by is not None:
-        return _CODES[ended_by]
-    return ExitCode.OK if ok else ExitCode.NOT_MET
+    ended = asyncio.run(run())
+    log.info("ended%s", f" by {ended.by.name}" if ended.by else "")
+    return ended
 
 
-def tell(outcome: Outcome, terminal: Terminal) -> None:
-    """What became of the records of an embedded log, in lines."""
-    terminal.say(f"{outcome.handled} handled, {outcome.failed} failed")
-    for partition, position in sorted(outcome.positions.items()):
-        terminal.say(f"{partition}: {position} of {outcome.ends[partition]} committed")
-    for topic, count in sorted(Counter(each.topic for each in outcome.sent).items()):
-        terminal.say(f"{topic}: {count} sent")
+async def made(
+    told: Told, value: object, module: ModuleType, kinds: tuple[Kind, ...] = KINDS
+) -> tuple[Application, tuple[Row, ...]]:
+    """The application as it is told, and what it is told.
 
+    Args:
+        told: Which one.
+        value: What the target names.
+        module: Where that is.
+        kinds: What it may be.
 
-def _as_json(outcome: Outcome) -> Mapping[str, object]:
-    committed = {str(each): position for each, position in sorted(outcome.positions.items())}
-    ends = {str(each): end for each, end in sorted(outcome.ends.items())}
-    sent = dict(sorted(Counter(each.topic for each in outcome.sent).items()))
-    return {"handled": outcome.handled, "failed": outcome.failed, "committed": committed, "ends": ends, "sent": sent}
-
-
-async def _made(told: Told, value: object, module: ModuleType) -> tuple[Worker, tuple[Row, ...]]:
-    """The worker as it is told, and what it is told."""
-    worker = await worker_of(value, told.target, module)
-    found = configured(worker.settings, *layers(_SECTION, told.file, told.arguments, told.environ))
+    Raises:
+        Misuse: It is none of these, or is told what cannot be.
+        CodeRaisedError: The user's code that makes it raised an error.
+    """
+    application, kind = await _application(value, told.target, module, kinds)
+    found = configured(application.settings, *layers(kind.section, told.file, told.arguments, told.environ))
     try:
-        return worker.configured(found.settings), found.rows
+        return application.configured(found.settings), found.rows
     except Misuse as error:  # each is right, and they do not fit one another
         error.where = error.where or ", ".join(sorted({row.origin for row in found.rows} - {"code", "default"}))
         raise
 
 
-async def worker_of(value: object, target: str, module: ModuleType) -> Worker:
-    """The worker that the target is, or that it makes, within the event loop."""
-    if callable(value) and not takes_nothing(value):
+async def _application(
+    value: object, target: str, module: ModuleType, kinds: tuple[Kind, ...]
+) -> tuple[Application, Kind]:
+    """What the target is, or makes, within the event loop."""
+    is_called = callable(value) and _kind(value, KINDS) is None
+    if is_called and not takes_nothing(cast("Callable[..., object]", value)):
         raise Misuse(
             f"{target} takes arguments", todo="a target is called without any: wrap it in a function of its own"
         )
     try:
-        found: object = value() if callable(value) else value
+        found: object = cast("Callable[[], object]", value)() if is_called else value
         if isawaitable(found):
             found = await cast("Awaitable[object]", found)
     except TidegateError as error:
@@ -177,20 +245,33 @@ async def worker_of(value: object, target: str, module: ModuleType) -> Worker:
         raise
     except Exception as error:
         raise raised(error, f"{target} raised an error") from error
-    if not isinstance(found, Worker):
-        others = [name for name, each in vars(module).items() if isinstance(each, Worker)]
+    kind = _kind(found, kinds)
+    if kind is None:
+        names = " or ".join(each.name for each in kinds)
+        other = _kind(found, KINDS)
+        others = [name for name, each in vars(module).items() if _kind(each, kinds)]
         raise Misuse(
-            f"{target} {'makes' if callable(value) else 'is'} no Worker: {type(found).__name__}",
-            why="a target is a tidegate_adapters.kafka.Worker, or a function without arguments that makes one",
-            todo=f"found there: {', '.join(others)}" if others else "",
+            f"{target} {'makes' if is_called else 'is'} no {names}: {type(found).__name__}",
+            why=f"a target is a {' or '.join(map(str, kinds))}, or a function without arguments that makes one",
+            todo=f"tidegate {other.section} takes it"
+            if other
+            else f"found there: {', '.join(others)}"
+            if others
+            else "",
         )
-    return found
+    return cast("Application", found), kind
+
+
+def _kind(value: object, kinds: tuple[Kind, ...]) -> Kind | None:
+    return next((kind for kind in kinds if kind.has(value)), None)
 
 
 @contextmanager
-def stopped_by_signals(stop: Callable[[], None], loop: asyncio.AbstractEventLoop) -> Iterator[list[signal.Signals]]:
+def stopped_by_signals(
+    stop: Callable[[], None], loop: asyncio.AbstractEventLoop, log: logging.Logger
+) -> Iterator[list[signal.Signals]]:
     """Call `stop` in the loop at the first signal and at the second, which are told; the third ends the process."""
-    before = {number: signal.getsignal(number) for number in _CODES}
+    before = {number: signal.getsignal(number) for number in CODES}
     caught: list[signal.Signals] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given

@@ -619,12 +619,14 @@ def worker_run(
     is_json: bool,
 ) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.running import Told, run_worker, show_settings  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.running import WORKER, Logs, Told, show_settings  # noqa: PLC0415  so that --help is quick
 
         told = Told(target, config, settings)
         if dry_run:
-            return show_settings(told, terminal, with_origin=True, is_json=is_json)
-        return run_worker(told, embedded, log_format, log_level.upper(), terminal, is_json=is_json)
+            return show_settings(told, terminal, kinds=(WORKER,), with_origin=True, is_json=is_json)
+        from tidegate_adapters.worker_running import run_worker  # noqa: PLC0415
+
+        return run_worker(told, embedded, Logs(log_format, log_level.upper()), terminal, is_json=is_json)
 
     return run
 

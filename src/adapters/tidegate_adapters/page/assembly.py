@@ -28,24 +28,20 @@ around the chosen step, no more than fit on one sheet.
 
 from __future__ import annotations
 
-from base64 import b64encode
-from functools import cache
-from hashlib import sha256
 from html import escape
-from importlib.resources import files
-from string import Template
 from typing import Final
 
 from tidegate.model.documents import one_line
 from tidegate.sim.page import PageData, page_data
 from tidegate.sim.trace import PolicyName, Trace
-from tidegate_adapters.page import compact
+from tidegate_adapters.page.parts import frame, policy, script_of, style_of
 
 __all__ = ["MODULES", "page", "page_of", "script", "style"]
 
 MODULES: Final = (
     "values",
     "dom",
+    "elements",
     "runs",
     "lanes",
     "view",
@@ -61,6 +57,8 @@ MODULES: Final = (
     "main",
 )
 """The modules of the script, each behind those that it imports."""
+
+_SHEETS: Final = ("base", "page")
 
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
 """What no shell reads as anything else."""
@@ -88,8 +86,8 @@ def page_of(data: PageData, file: str, also: str = "", *, is_recorded: bool = Fa
     commands = [("command", also if also and is_recorded else f"tidegate replay {_quoted(file)}")]
     if also and not is_recorded:
         commands.append(("also", also))
-    return _frame().substitute(
-        policy=_policy(),
+    return frame("page").substitute(
+        policy=policy(style(), script(), "form-action 'none'"),
         style=style(),
         script=script(),
         title=_line(data.title),
@@ -106,38 +104,14 @@ def page_of(data: PageData, file: str, also: str = "", *, is_recorded: bool = Fa
     )
 
 
-@cache
 def script() -> str:
     """The whole script."""
-    return "\n" + compact.script(compact.joined(tuple(_asset(f"{name}.js") for name in MODULES))) + "\n"
+    return script_of(MODULES)
 
 
-@cache
 def style() -> str:
     """The whole style."""
-    return compact.style(_asset("page.css"))
-
-
-@cache
-def _policy() -> str:
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"style-src {_digest(style())}",
-            f"script-src {_digest(script())}",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
-
-
-@cache
-def _frame() -> Template:
-    return Template(_asset("page.html"))
-
-
-def _asset(name: str) -> str:
-    return (files("tidegate_adapters.page") / "assets" / name).read_text("utf-8")
+    return style_of(_SHEETS)
 
 
 def _line(text: str) -> str:
@@ -148,8 +122,3 @@ def _line(text: str) -> str:
 def _quoted(file: str) -> str:
     """The file's name as one word of a POSIX shell."""
     return file if file and _PLAIN.issuperset(file) else "'" + file.replace("'", "'\"'\"'") + "'"
-
-
-def _digest(text: str) -> str:
-    """How a policy names a script or a style."""
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,6 +1,7 @@
 // Two runs side by side.
 
-import {button, compared, make} from "./dom.js";
+import {button, make} from "./dom.js";
+import {compared} from "./elements.js";
 import {base, breaks, faultOf, main, passing, runs, splitEvent, stepNumber, TITLES} from "./runs.js";
 import {cut, short} from "./values.js";
 import {choose, switchTo} from "./view.js";

@@ -2,9 +2,8 @@
 
 import {compare} from "./compare.js";
 import {flipFull} from "./detail.js";
+import {button, byId, icon, make, setPressed} from "./dom.js";
 import {
-  button,
-  byId,
   byKey,
   byKind,
   byProcess,
@@ -12,14 +11,11 @@ import {
   controls,
   detail,
   help,
-  icon,
-  make,
   message,
   query,
-  setPressed,
   tabs,
   whichRun
-} from "./dom.js";
+} from "./elements.js";
 import {laneOf, lanes} from "./lanes.js";
 import {rowOf, shown} from "./layout.js";
 import {isChange, watched} from "./overview.js";

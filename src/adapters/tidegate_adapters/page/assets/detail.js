@@ -1,7 +1,8 @@
 // The chosen step: what changed comes first; then the state, of which only what changed is shown until the reader asks for
 // all of it; then why it happened: what was asked of the world, what could have happened instead, what it depends on.
 
-import {button, detail, icon, make, reason, setPressed} from "./dom.js";
+import {button, icon, make, setPressed} from "./dom.js";
+import {detail, reason} from "./elements.js";
 import {pin, watches} from "./overview.js";
 import {marks} from "./rows.js";
 import {isRoutine, main, splitEvent, stepNumber} from "./runs.js";

@@ -1,26 +1,6 @@
-// Finds and makes elements. What a trace says is only ever set as text.
+// Finds and makes elements. What a trace or a server says is only ever set as text.
 
 export const byId = id => document.getElementById(id);
-
-export const controls = byId("controls");
-export const help = byId("help");
-export const message = byId("message");
-export const query = byId("query");
-export const byProcess = byId("by-process");
-export const byKind = byId("by-kind");
-export const byKey = byId("by-key");
-export const whichRun = byId("runs");
-export const strips = byId("strips");
-export const listed = byId("listed");
-export const notice = byId("notice");
-export const scroller = byId("scroller");
-export const names = byId("names");
-export const rows = byId("rows");
-export const canvas = byId("canvas");
-export const tabs = byId("tabs");
-export const detail = byId("detail");
-export const compared = byId("compared");
-export const reason = byId("reason");
 
 export function make(tag, classes, ...inner) {
   const element = document.createElement(tag);
@@ -32,7 +12,7 @@ export function make(tag, classes, ...inner) {
 export const tint = (element, lane) => element.style.setProperty("--tone", lane.tone);
 export const setPressed = (element, is) => element.setAttribute("aria-pressed", String(Boolean(is)));
 
-const INK = canvas.namespaceURI;
+const INK = byId("ink").namespaceURI;
 
 export function draw(tag, given, ...inner) {
   const element = document.createElementNS(INK, tag);

@@ -1,7 +1,7 @@
 // Which steps have a row, and where. In logical time one row follows another; in virtual time they are the further apart
 // the more time has passed, long waits folded.
 
-import {listed} from "./dom.js";
+import {listed} from "./elements.js";
 import {laneOf, lanes} from "./lanes.js";
 import {chosen, run, view} from "./view.js";
 

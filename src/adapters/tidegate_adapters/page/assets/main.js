@@ -2,7 +2,8 @@
 // anywhere.
 
 import {tab} from "./controls.js";
-import {detail, icon, strips} from "./dom.js";
+import {icon} from "./dom.js";
+import {detail, strips} from "./elements.js";
 import {drawOverview} from "./overview.js";
 import {base, broken, main, runs, verdict} from "./runs.js";
 import {redraw, reveal} from "./timeline.js";

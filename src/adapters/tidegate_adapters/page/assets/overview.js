@@ -1,7 +1,8 @@
 // The run as a whole: the scrubber, and a strip for each law and each watched path, to the same scale. What is
 // broken or reached is never narrower than a mark that can be seen, however many steps there are.
 
-import {button, draw, icon, make, strips} from "./dom.js";
+import {button, draw, icon, make} from "./dom.js";
+import {strips} from "./elements.js";
 import {base, laws, stepNumber, TRUTH_SIGNS, TRUTHS, truthsOf} from "./runs.js";
 import {cut, grouped, inside, legible, partsOf, seconds, short, show} from "./values.js";
 import {choose, chosen, isBroken, notify, observe, run, total, view} from "./view.js";

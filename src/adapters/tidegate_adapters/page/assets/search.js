@@ -1,6 +1,6 @@
 // The steps of the run that have what the reader searches for.
 
-import {message, query} from "./dom.js";
+import {message, query} from "./elements.js";
 import {grouped, show} from "./values.js";
 import {observe, run, view} from "./view.js";
 

@@ -2,7 +2,8 @@
 // a run of thousands of steps scrolls as one of ten.
 
 import {picture} from "./diagram.js";
-import {button, canvas, listed, make, names, notice, rows, scroller, tint} from "./dom.js";
+import {button, make, tint} from "./dom.js";
+import {canvas, listed, names, notice, rows, scroller} from "./elements.js";
 import {lanes} from "./lanes.js";
 import {height, laneWidth, layout, rowHeight, rowOf, shown, tops, visible} from "./layout.js";
 import {classesOf, row} from "./rows.js";
