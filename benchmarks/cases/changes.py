@@ -214,7 +214,7 @@ def receiving(size: int) -> Made[change_stream.StreamStep]:
 @table.case(reconciliation, "what is still to be scanned", SOURCES)
 def scanning(size: int) -> Made[tuple[reconciliation.Scan, ...]]:
     triggers = {f"c{n}": frozenset({reconciliation.TaskTrigger(f"t{n}", "new")}) for n in range(size)}
-    progress = reconciliation.Progress(1, frozenset({"t0"}))
+    progress = reconciliation.Progress(1, frozenset({reconciliation.TaskTrigger("t0", "new")}))
     return lambda: reconciliation.scans(progress, triggers), lambda left: len(left) == size - 1
 
 

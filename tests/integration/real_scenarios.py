@@ -28,7 +28,7 @@ from tidegate.payloads.upload_records import CONTENT
 from tidegate.payloads.uploads import Absent, Deleted, PayloadStore, Unanswered, delete
 from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
 from tidegate.reactive.reactive_task import PARTS
-from tidegate.reactive.reconciler import EPOCH, HISTORY, RECONCILED, Reconciler
+from tidegate.reactive.reconciler import EPOCH, HISTORY, Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.scenarios import reactive_task as tasks
 from tidegate.reactive.scenarios.reactive_task import reactive_task
@@ -409,10 +409,10 @@ def members() -> Scenario:
 
 STREAMS: Final = "streams"
 SEEN: Final = "seen"
-TASK: Final = TaskTrigger("t", "all")
+TASK: Final = ScannedTask(ROWS, TaskTrigger("t", "all"))
 
 
-async def looks(keys: tuple[Value, ...]) -> tuple[Value, ...]:
+async def looks(_: str, keys: tuple[Value, ...], __: frozenset[str]) -> tuple[Value, ...]:
     left: tuple[Value, ...] = ()
     for key in keys:
         try:
@@ -422,11 +422,11 @@ async def looks(keys: tuple[Value, ...]) -> tuple[Value, ...]:
     return left
 
 
-async def nothing_left() -> tuple[Value, ...]:
+async def nothing_left(_: str, __: frozenset[str]) -> tuple[Value, ...]:
     return ()
 
 
-RECONCILER: Final = Reconciler("s", STREAMS, ROWS, TASK, looks, nothing_left, batch=2, pause=0)
+RECONCILER: Final = Reconciler("s", STREAMS, (TASK,), looks, nothing_left, batch=2, pause=0)
 
 
 async def reconciles(epoch: int) -> None:
@@ -441,7 +441,7 @@ async def takes_over() -> None:
 def is_reconciled(state: State) -> bool:
     record = state.read(document(STREAMS, "s"))
     assert record is not None
-    return record.held(RECONCILED) is True
+    return bool(progress_of(record).reconciled)
 
 
 def is_seen_whole(state: State) -> bool:
@@ -471,7 +471,7 @@ BEFORE: Final = tuple(tasks.planned(BILL, doc) for doc in (*ORDERS[:2], Document
 ORPHAN: Final = tasks.finished(tasks.planned(BILL, Document.of({"_id": GONE, "total": 1})))
 
 
-async def cleans_up() -> tuple[Value, ...]:
+async def cleans_up(_: str, __: frozenset[str]) -> tuple[Value, ...]:
     page = await BILL.find_orphaned((), 10)
     return await BILL.clean_up(page.ids)
 
@@ -479,11 +479,10 @@ async def cleans_up() -> tuple[Value, ...]:
 async def plans(epoch: int) -> None:
     """Reconcile, where the store says which documents differ."""
     request = f"pass {epoch}"
-    task = TaskTrigger(tasks.NAME, "total")
+    task = ScannedTask(tasks.SOURCE, TaskTrigger(tasks.NAME, "total"), BILL.find_changed)
     reconciler = Reconciler(
-        "s", STREAMS, tasks.SOURCE, task, lambda keys: BILL.plan_pass(keys, request), cleans_up,
-        batch=2, pause=0, changed=BILL.find_changed,
-    )  # fmt: skip
+        "s", STREAMS, (task,), lambda _, keys, __: BILL.plan_pass(keys, request), cleans_up, batch=2, pause=0
+    )
     await reconciler.run(ReconciliationRun(epoch, 1))
 
 

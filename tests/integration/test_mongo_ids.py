@@ -14,7 +14,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Value, in_order
 from tidegate.model.operations import FOUND_MAX, find_all, find_one
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.reactive_task import Idle, Ran, ReactiveTask
-from tidegate.reactive.reconciler import RECONCILED, Reconciler
+from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.tasks import Claim, TaskRules, Why
@@ -95,22 +95,23 @@ def test_every_document_is_reconciled_whatever_its_id(held: Any) -> None:
     database, handlers = held
     ids = [*IDS, *(f"{number:05}" for number in range(1_500))]
     database.orders.insert_many([{"_id": each} for each in ids])
-    database.streams.insert_one({"_id": "s", "epoch": 1, "history": 0, "reconciled": False})
+    database.streams.insert_one({"_id": "s", "epoch": 1, "history": 0})
     looked: list[Value] = []
 
-    async def look(keys: tuple[Value, ...]) -> tuple[Value, ...]:
+    async def look(_: str, keys: tuple[Value, ...], __: frozenset[str]) -> tuple[Value, ...]:
         looked.extend(keys)
         return ()
 
-    async def sweep() -> tuple[Value, ...]:
+    async def sweep(_: str, __: frozenset[str]) -> tuple[Value, ...]:
         return ()
 
-    reconciler = Reconciler("s", "streams", "orders", TaskTrigger("bill", None), look, sweep, batch=300)
+    trigger = TaskTrigger("a.$bill", Document.of({"$gt": 1.0, "a.b": (None, {"$x": "$y"})}))
+    reconciler = Reconciler("s", "streams", (ScannedTask("orders", trigger),), look, sweep, batch=300)
     handle = choosing(handlers, local())
     run(reconciler.run(ReconciliationRun(1, 0)), handle)
     stream = run(stored(), handle)
     assert (len(looked), len(set(map(in_order, looked)))) == (len(ids), len(ids))
-    assert stream[RECONCILED]
+    assert progress_of(stream).reconciled == {trigger}
 
 
 async def stored() -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import bson
 import pytest
@@ -44,7 +44,7 @@ from tidegate.reactive.plan_queries import (
     must_look,
 )
 from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciler import RECONCILED, Reconciler
+from tidegate.reactive.reconciler import Reconciler, ScannedTask
 from tidegate.reactive.snapshot import Computed, NotComputed, Projection, digest, snapshot
 from tidegate.reactive.strategies.snapshot import computed_projections
 from tidegate_adapters.bson_values import CODEC, loaded, stored
@@ -255,23 +255,23 @@ def test_only_ids_of_what_changed_travel_to_whoever_reconciles(collection: Colle
     collection.insert_many([{"_id": f"{n:04}", "total": 0, "large": "x" * 1_000} for n in range(2_000)])
     looked: list[Value] = []
 
-    async def look(ids: tuple[Value, ...]) -> tuple[Value, ...]:
+    async def look(_: str, ids: tuple[Value, ...], __: frozenset[str]) -> tuple[Value, ...]:
         looked.extend(ids)
         return await task.plan_pass(ids, f"pass {len(looked)}")
 
-    async def sweep() -> tuple[Value, ...]:
+    async def sweep(_: str, __: frozenset[str]) -> tuple[Value, ...]:
         page = await task.find_orphaned((), LOOKED_AT_MAX)
         return await task.clean_up(page.ids)
 
     def reconciled(history: int) -> list[Value]:
         looked.clear()
-        stream = {"_id": "s", "epoch": 1, "history": history, "reconciled": False}
+        stream = {"_id": "s", "epoch": 1, "history": history}
         collection.database.streams.replace_one({"_id": "s"}, stream, upsert=True)
-        trigger = reconciliation.TaskTrigger(TASK, None)
-        reconciler = Reconciler("s", "streams", "orders", trigger, look, sweep, batch=500, changed=task.find_changed)
+        scanned = ScannedTask("orders", reconciliation.TaskTrigger(TASK, None), task.find_changed)
+        reconciler = Reconciler("s", "streams", (scanned,), look, sweep, batch=500)
         run(reconciler.run(reconciliation.ReconciliationRun(1, history)), handle)
         stream = collection.database.streams.find_one({"_id": "s"}) or {}
-        assert stream[RECONCILED.name]
+        assert [each["task"] for each in cast("Raw", stream["progress"])["reconciled"]] == [TASK]
         return [*looked]
 
     assert len(reconciled(0)) == 2_000
@@ -308,19 +308,19 @@ def test_an_expression_that_fails_is_a_refusal(collection: Collection[Raw]) -> N
     sums = Computed(lambda doc: doc, {"$add": ["$a", 1]})
     watched = Projection((), (("sum", sums),))
     assert isinstance(store(FindChanged("orders", "records", TASK, watched, None, 10)), Refused)
-    collection.database.streams.insert_one({"_id": "s", "epoch": 1, "history": 0, "reconciled": False})
+    collection.database.streams.insert_one({"_id": "s", "epoch": 1, "history": 0})
     looked: list[Value] = []
 
-    async def look(ids: tuple[Value, ...]) -> tuple[Value, ...]:
+    async def look(_: str, ids: tuple[Value, ...], __: frozenset[str]) -> tuple[Value, ...]:
         looked.extend(ids)
         return ()
 
-    async def sweep() -> tuple[Value, ...]:
+    async def sweep(_: str, __: frozenset[str]) -> tuple[Value, ...]:
         return ()
 
     task = ReactiveTask(name=TASK, source="orders", watched=watched)
-    trigger = reconciliation.TaskTrigger(TASK, None)
-    reconciler = Reconciler("s", "streams", "orders", trigger, look, sweep, changed=task.find_changed)
+    scanned = ScannedTask("orders", reconciliation.TaskTrigger(TASK, None), task.find_changed)
+    reconciler = Reconciler("s", "streams", (scanned,), look, sweep)
     run(reconciler.run(reconciliation.ReconciliationRun(1, 0)), choosing(documents(store), local()))
     assert looked == [1]
     with pytest.raises(Misuse, match="has no expression"):

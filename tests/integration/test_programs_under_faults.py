@@ -114,6 +114,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("reactive_task.renewed"),
         ("first sight", Row(own.first_sight, ("editor",))),
         ("reconciling", Row(own.reconciling)),
+        ships("reconciler"),
         ("planned", Row(own.planned)),
         ("consumed", Row(own.consumed)),
         ("documents", Row(own.documents)),

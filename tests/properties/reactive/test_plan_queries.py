@@ -1,4 +1,4 @@
-"""What a planner has to look at is what a look would write about: laws PQ1 to PQ3. A server is asked in the integration tests."""
+"""What a planner has to look at is what a look would write about: laws PQ1 to PQ4. A server is asked in the integration tests."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.model.documents import ID, Document, Eq, Exists, Field, Filter, Not, OlderThan, Value, in_order, matches
+from tidegate.model.documents import Document, Eq, Exists, Field, Filter, Not, OlderThan, Value, in_order, matches
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.model.operations import insert_one
 from tidegate.model.strategies.documents import values
 from tidegate.reactive.laws import plan_queries as laws
 from tidegate.reactive.orphans import CleanUp, DeleteWhen
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage, is_orphaned, must_look, of_document
+from tidegate.reactive.plan_queries import (
+    FindChanged,
+    FindOrphaned,
+    PlanPage,
+    is_orphaned,
+    must_look,
+    of_document,
+    together,
+)
 from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciler import Reconciler
+from tidegate.reactive.reconciler import ScannedTask
 from tidegate.reactive.reconciliation import TaskTrigger
 from tidegate.reactive.snapshot import Computed, Digest, NotComputed, Projection, snapshot
 from tidegate.reactive.strategies.snapshot import computed_projections
@@ -157,6 +164,49 @@ def test_page_by_page_each_is_asked_about_once(keys: list[Any], limit: int, know
     assert answer(FindOrphaned("records", "orders", "bill", None, 99), world).ids == ()
 
 
+KEYS: Final = (None, 1, 2.0, "", "a", Document.of({"x": 1}))
+
+
+def pages() -> st.SearchStrategy[PlanPage]:
+    """Pages over a few ids of several types."""
+    drawn = st.tuples(st.sets(st.integers(0, 5)), st.integers(0, 5))
+    of = drawn.map(lambda each: PlanPage(tuple(KEYS[at] for at in sorted(each[0]) if at <= each[1]), (KEYS[each[1]],)))
+    return st.one_of(st.just(PlanPage()), of)
+
+
+def judge_together(joined: Callable[[tuple[PlanPage, ...]], PlanPage]) -> None:
+    @given(st.lists(pages(), min_size=1, max_size=3).map(tuple))
+    @example((PlanPage((None, "a"), ("a",)), PlanPage((1,), (1,))))
+    def law(told: tuple[PlanPage, ...]) -> None:
+        assert laws.is_for_all(told, joined(told)), "PQ4"
+
+    law()
+
+
+def the_longest(told: tuple[PlanPage, ...]) -> PlanPage:
+    """It goes as far as one of them was asked, so another is never asked in between."""
+    ids = {in_order(key): key for page in told for key in page.ids}
+    ends = sorted((page.after for page in told if page.after), key=lambda after: in_order(after[0]))
+    return PlanPage(tuple(ids[at] for at in sorted(ids)), ends[-1]) if ends else PlanPage()
+
+
+def the_first(told: tuple[PlanPage, ...]) -> PlanPage:
+    """The ids of one task stand for those of all."""
+    return told[0] if all(page.after == told[0].after for page in told) else together(told)
+
+
+def test_what_several_have_to_look_at_is_one_page() -> None:
+    """Law PQ4."""
+    judge_together(together)
+
+
+@pytest.mark.parametrize("planted", [the_longest, the_first])
+def test_a_planted_page_breaks_the_law(planted: Callable[[tuple[PlanPage, ...]], PlanPage]) -> None:
+    """Law PQ4."""
+    with pytest.raises(AssertionError, match="PQ4"):
+        judge_together(planted)
+
+
 def test_a_task_asks_by_its_own_rules() -> None:
     """What has left the filter is gone where records go then."""
     expected = FindChanged("orders", "orders_tasks", "bill", Projection(), Exists(A), 5, ("x",))
@@ -192,10 +242,5 @@ def test_a_question_is_checked(wrong: dict[str, Any]) -> None:
 
 def test_what_asks_for_a_reconciler_can_be_called() -> None:
     """And is told so where it cannot."""
-
-    async def nothing(*_: object) -> tuple[Value, ...]:
-        await insert_one("c", Document.of({ID.name: 1}))
-        return ()
-
     with pytest.raises(Misuse, match="asks which documents"):
-        Reconciler("s", "streams", "orders", TaskTrigger("bill", None), nothing, nothing, changed=7)  # type: ignore[arg-type]
+        ScannedTask("orders", TaskTrigger("bill", None), 7)  # type: ignore[arg-type]

@@ -9,15 +9,20 @@ import attrs
 import pytest
 
 from tidegate.model.documents import ID, Document, Eq, Put, Value
-from tidegate.model.effects import Ambiguous, Effect, Program, Sleep
+from tidegate.model.effects import Ambiguous, Effect, Program, Refused, Sleep
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import FOUND_MAX, UpdateOne, update_one
 from tidegate.reactive.laws import change_stream as laws
-from tidegate.reactive.reconciler import CHECKPOINT, EPOCH, FORGOTTEN, HISTORY, RECONCILED, Reconciler
-from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.plan_queries import PlanPage
+from tidegate.reactive.reconciler import EPOCH, HISTORY, PROGRESS, Reconciler, ScannedTask, progress_of, stored_progress
+from tidegate.reactive.reconciliation import Checkpoint, Progress, ReconciliationRun, TaskTrigger
 from tidegate.sim.world import World, document, perform, world_with
 
 RUN: Final = ReconciliationRun(1, 0)
+TASK: Final = ScannedTask("orders", TaskTrigger("bill", None))
+BILL: Final = frozenset({TASK.trigger})
+DONE: Final = Progress(reconciled=BILL)
+HALF: Final = Progress(checkpoints=(Checkpoint("orders", BILL, "b"),))
 Trouble = Callable[[World, Effect[object]], tuple[World, object]]
 
 
@@ -26,10 +31,10 @@ def record(**values: object) -> Document:
 
 
 def carried_out(
-    reconciler: Reconciler, world: World, trouble: dict[int, Trouble] | None = None
+    reconciler: Reconciler, world: World, trouble: dict[int, Trouble] | None = None, run: ReconciliationRun = RUN
 ) -> tuple[World, list[Effect[object]]]:
     """The world after a run, and what it has asked for."""
-    program, asked, reply = reconciler.run(RUN), [], None
+    program, asked, reply = reconciler.run(run), [], None
     try:
         while True:
             effect = program.throw(reply) if isinstance(reply, Exception) else program.send(reply)
@@ -64,15 +69,15 @@ def overtaken(**values: int) -> Trouble:
 def reconciler(looked: list[tuple[Value, ...]], fails: int = 0) -> Reconciler:
     """One whose looks are recorded, the first of which fail."""
 
-    def look(ids: tuple[Value, ...]) -> Program[tuple[Value, ...]]:
+    def look(_: str, ids: tuple[Value, ...], __: frozenset[str]) -> Program[tuple[Value, ...]]:
         looked.append(ids)
         return answering(ids if len(looked) <= fails else ())
 
-    def sweep() -> Program[tuple[Value, ...]]:
+    def sweep(_: str, __: frozenset[str]) -> Program[tuple[Value, ...]]:
         looked.append(())
         return answering(())
 
-    return Reconciler("s", "streams", "orders", TaskTrigger("bill", None), look, sweep, batch=2)
+    return Reconciler("s", "streams", (TASK,), look, sweep, batch=2)
 
 
 async def answering(left: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -82,8 +87,9 @@ async def answering(left: tuple[Value, ...]) -> tuple[Value, ...]:
 DOCS: Final = tuple(Document.of({"_id": key}) for key in "abc")
 
 
-def begun(**values: object) -> World:
-    return world_with({"orders": DOCS, "streams": (record(**values),)})
+def begun(progress: Progress | None = None) -> World:
+    known = record() if progress is None else record(progress=stored_progress(progress).value)
+    return world_with({"orders": DOCS, "streams": (known,)})
 
 
 def of_stream(world: World) -> Document:
@@ -98,8 +104,7 @@ def test_every_document_is_looked_at_and_then_what_is_left(at: int) -> None:
     looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked), begun(), {at: reply_lost})
     assert list(dict.fromkeys(looked)) == [("a", "b"), ("c",), ()]
-    assert of_stream(world)[RECONCILED]
-    assert not of_stream(world).has(CHECKPOINT)
+    assert progress_of(of_stream(world)) == DONE
     assert Sleep(SECOND) in asked
     assert laws.what_is_reconciled_was_looked_at(1, (1,), is_reconciled=True, is_reported=False)
 
@@ -114,16 +119,16 @@ def test_a_collection_may_have_more_documents_than_a_find_replies(count: int) ->
     world, _ = carried_out(scanning, world_with({"orders": docs, "streams": (record(),)}))
 
     assert [key for batch in looked for key in batch] == [0, "", *keys[1:-1]]
-    assert of_stream(world)[RECONCILED]
+    assert progress_of(of_stream(world)) == DONE
 
 
 def test_it_goes_on_from_a_checkpoint_and_not_where_it_is_done() -> None:
     """What is before the checkpoint was looked at in this history; what is reconciled is left alone."""
     looked: list[tuple[Value, ...]] = []
-    carried_out(reconciler(looked), begun(checkpoint="b", reconciled=False))
+    carried_out(reconciler(looked), begun(HALF))
     assert looked == [("c",), ()]
     looked.clear()
-    _, asked = carried_out(reconciler(looked), begun(reconciled=True))
+    _, asked = carried_out(reconciler(looked), begun(DONE))
     assert (looked, len(asked)) == ([], 1)
 
 
@@ -133,7 +138,7 @@ def test_a_look_that_fails_is_tried_again() -> None:
     world, asked = carried_out(reconciler(looked, fails=2), begun())
     assert looked == [("a", "b"), ("a", "b"), ("a", "b"), ("c",), ()]
     assert sum(isinstance(effect, Sleep) for effect in asked) == 2
-    assert of_stream(world)[RECONCILED]
+    assert progress_of(of_stream(world)) == DONE
 
 
 @pytest.mark.parametrize("what", ["epoch", "history"])
@@ -142,16 +147,88 @@ def test_a_run_that_is_over_writes_nothing(what: str, at: int) -> None:
     """Of another leader, or another history: before it is read, and between the read and the write."""
     looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked), begun(), {at: overtaken(**{what: 2})})
-    assert not of_stream(world).has(RECONCILED)
-    assert not of_stream(world).has(CHECKPOINT)
+    assert not of_stream(world).has(PROGRESS)
     assert sum(isinstance(effect, UpdateOne) for effect in asked) == (1 if at == 3 else 0)
     gone = world_with({"orders": DOCS, "streams": ()})
     assert carried_out(reconciler(looked), gone)[0] == gone
 
 
-def test_the_next_history_forgets_what_was_reconciled() -> None:
-    """In the write that begins it."""
-    world = begun(reconciled=True, checkpoint="b")
-    ((world, _),) = perform(update_one("streams", Eq(ID, "s"), *FORGOTTEN), world, "leader")
-    assert (of_stream(world)[RECONCILED], of_stream(world).has(CHECKPOINT)) == (False, False)
-    assert attrs.evolve(reconciler([]), batch=1).batch == 1
+@pytest.mark.parametrize("stored", [DONE, HALF])
+def test_what_is_of_an_earlier_history_counts_for_nothing(stored: Progress) -> None:
+    """Law RL7: it stays where it is, and is scanned anew; what is written next takes its place."""
+    looked: list[tuple[Value, ...]] = []
+    ((world, _),) = perform(update_one("streams", Eq(ID, "s"), Put(HISTORY, 1)), begun(stored), "leader")
+    assert progress_of(of_stream(world)) == Progress(1)
+    world, _ = carried_out(reconciler(looked), world, run=ReconciliationRun(1, 1))
+    assert looked == [("a", "b"), ("c",), ()]
+    assert progress_of(of_stream(world)) == attrs.evolve(DONE, history=1)
+
+
+ODD: Final = TaskTrigger("a.$b", Document.of({"$gt": (1.0, None)}))
+
+
+@pytest.mark.parametrize("last", [None, "", 1.0, Document.of({"$x.y": 1})], ids=str)
+def test_what_is_stored_is_read_the_same(last: Value) -> None:
+    """Also of names that hold what may stand in no name of a field, and of ids of any type."""
+    progress = Progress(3, BILL, (Checkpoint("a.$c", frozenset({ODD, TaskTrigger("x", 1)}), last),))
+    assert progress_of(record(history=3, progress=stored_progress(progress).value)) == progress
+    assert progress_of(record(history=4, progress=stored_progress(progress).value)) == Progress(4)
+
+
+Asked = list[tuple[str, tuple[Value, ...]]]
+
+
+def asking(asked: Asked, name: str, *pages: PlanPage | Refused) -> ScannedTask:
+    """A task that is told these pages, one after the other."""
+    left = [*pages]
+
+    async def find_next(after: tuple[Value, ...], _: int) -> PlanPage:
+        asked.append((name, after))
+        page = left.pop(0)
+        if isinstance(page, Refused):
+            raise page
+        return page
+
+    return ScannedTask("orders", TaskTrigger(name, None), find_next)
+
+
+def recording(looked: list[object], *tasks: ScannedTask) -> Reconciler:
+    async def look(collection: str, ids: tuple[Value, ...], names: frozenset[str]) -> tuple[Value, ...]:
+        looked.append((collection, ids, "".join(sorted(names))))
+        return ()
+
+    async def sweep(collection: str, names: frozenset[str]) -> tuple[Value, ...]:
+        looked.append((collection, "".join(sorted(names))))
+        return ()
+
+    return Reconciler("s", "streams", tasks, look, sweep)
+
+
+def test_what_one_of_several_tasks_asks_for_is_looked_at_as_far_as_all_were_asked() -> None:
+    """Law PQ4: the shorter page ends the batch, and what is behind it is asked for again."""
+    looked: list[object] = []
+    asked: Asked = []
+    one = asking(asked, "1", PlanPage((1, "c"), ("c",)), PlanPage((), ("c",)), PlanPage())
+    two = asking(asked, "2", PlanPage((None, "a", 1.0), ("b",)), PlanPage(), PlanPage())
+    world, _ = carried_out(recording(looked, one, two), begun())
+    assert looked == [("orders", (None, 1, "a"), "12"), ("orders", "12")]
+    assert asked == [("1", ()), ("2", ()), ("1", ("b",)), ("2", ("b",)), ("1", ("c",)), ("2", ("c",))]
+    assert progress_of(of_stream(world)).reconciled == {one.trigger, two.trigger}
+
+
+def test_where_one_of_several_cannot_be_asked_each_is_looked_at() -> None:
+    """For no store can say it of a function without an expression, or of one that fails."""
+    silent, failing = ScannedTask("orders", TaskTrigger("2", None)), [Refused("it fails")] * 2
+    for other in (silent, asking([], "2", *failing)):
+        looked: list[object] = []
+        carried_out(recording(looked, asking([], "1", PlanPage(), PlanPage()), other), begun())
+        assert looked == [("orders", ("a", "b", "c"), "12"), ("orders", "12")]
+
+
+def test_collections_are_scanned_one_after_the_other() -> None:
+    """Each for its own tasks that are left."""
+    looked: list[object] = []
+    greet = ScannedTask("users", TaskTrigger("greet", None))
+    world, _ = carried_out(recording(looked, greet, TASK, ScannedTask("users", TaskTrigger("x", 1))), begun(DONE))
+    assert looked == [("users", "greetx")]
+    assert len(progress_of(of_stream(world)).reconciled) == 3

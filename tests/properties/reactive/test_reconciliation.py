@@ -35,8 +35,8 @@ from tidegate.reactive.reconciliation import (
     WhyNoSweep,
     WriteProgress,
     decide_sweep,
-    forgotten,
     forgotten_task,
+    in_history,
     reconcile,
     scans,
     swept,
@@ -59,7 +59,7 @@ class Parts:
 
     scans: Scans = scans
     reconcile: Reconciling = reconcile
-    forgotten: Callable[[Progress], Progress] = forgotten
+    in_history: Callable[[Progress, int], Progress] = in_history
     forgotten_task: Callable[[Progress, str, str], Progress] = forgotten_task
     decide_sweep: Callable[[Sweeps, int, Instant, Duration], BeginSweep | SweepLater | SkipSweep] = decide_sweep
     swept: Callable[[Sweeps, int, Instant, bool], Sweeps | SkipSweep] = lambda cell, epoch, now, is_done: swept(
@@ -74,7 +74,8 @@ def check_scans(parts: Parts) -> None:
     @given(progresses(), deployments())
     @example(Progress(checkpoints=(HALF,)), {"orders": frozenset({A})})
     @example(Progress(checkpoints=(HALF,)), {"orders": frozenset({A, TaskTrigger("orders.b", 2)})})
-    @example(Progress(reconciled=frozenset({"orders.a"}), checkpoints=(HALF,)), BOTH)
+    @example(Progress(reconciled=frozenset({A}), checkpoints=(HALF,)), BOTH)
+    @example(Progress(reconciled=frozenset({TaskTrigger("orders.a", 2)})), BOTH)
     def law(progress: Progress, tasks: Tasks) -> None:
         found = parts.scans(progress, tasks)
         assert laws.scans_what_is_not_reconciled(progress, tasks, found), "RL6"
@@ -128,18 +129,18 @@ def check_interrupted(parts: Parts) -> None:
                 kept.append(batch)
             if isinstance(verdict, WriteProgress):
                 stored = verdict.progress
-        assert stored.reconciled == {"orders.a", "orders.b"}, "RL6"
+        assert stored.reconciled == {A, B}, "RL6"
         assert laws.all_was_looked_at(first, passed, gone), "RL2"
 
     law()
 
 
 def check_forgetting(parts: Parts) -> None:
-    @given(progresses(), st.sampled_from(COLLECTIONS), st.sampled_from("abc"))
-    @example(Progress(0, frozenset({"orders.a"}), (HALF,)), "orders", "a")
-    def law(progress: Progress, collection: str, name: str) -> None:
+    @given(progresses(), st.sampled_from(COLLECTIONS), st.sampled_from("abc"), st.integers(0, 2))
+    @example(Progress(0, frozenset({A}), (HALF,)), "orders", "a", 1)
+    def law(progress: Progress, collection: str, name: str, history: int) -> None:
         task = f"{collection}.{name}"
-        assert laws.is_forgotten(progress, parts.forgotten(progress)), "RL7"
+        assert laws.counts_in_its_history(progress, history, parts.in_history(progress, history)), "RL7"
         after = parts.forgotten_task(progress, collection, task)
         assert laws.task_is_forgotten(progress, after, collection, task), "RL7"
 
@@ -255,14 +256,21 @@ def drops_the_others(run: ReconciliationRun, progress: Progress, scan: Scan, out
     return WriteProgress(verdict.epoch, attrs.evolve(verdict.progress, checkpoints=() if own is None else (own,)))
 
 
-def with_checkpoints(progress: Progress) -> Progress:
+def with_checkpoints(progress: Progress, history: int) -> Progress:
     """mongodash: lost history leaves the checkpoints."""
-    return Progress(progress.history + 1, checkpoints=progress.checkpoints)
+    return attrs.evolve(in_history(progress, history), checkpoints=progress.checkpoints)
+
+
+def flags_by_name(progress: Progress, tasks: Tasks) -> tuple[Scan, ...]:
+    """A flag counts whatever triggers its task."""
+    names = {each.task for each in progress.reconciled}
+    flags = frozenset(each for several in tasks.values() for each in several if each.task in names)
+    return scans(attrs.evolve(progress, reconciled=flags), tasks)
 
 
 def only_the_flag(progress: Progress, _: str, task: str) -> Progress:
     """The flag is cleared, and the scan goes on where an earlier one was."""
-    return attrs.evolve(progress, reconciled=progress.reconciled - {task})
+    return attrs.evolve(progress, reconciled=frozenset(each for each in progress.reconciled if each.task != task))
 
 
 def after_the_first(cell: Sweeps, epoch: int, now: Instant, interval: Duration) -> BeginSweep | SweepLater | SkipSweep:
@@ -302,6 +310,7 @@ def done_or_not(cell: Sweeps, epoch: int, now: Instant, _: bool) -> Sweeps | Ski
         (check_scans, "RL1", Parts(scans=from_the_start)),
         (check_interrupted, "RL6", Parts(scans=from_the_start)),
         (check_scans, "RL6", Parts(scans=for_all_tasks)),
+        (check_scans, "RL6", Parts(scans=flags_by_name)),
         (check_interrupted, "RL2", Parts(reconcile=flags_whatever_happened)),
         (check_interrupted, "RL2", Parts(reconcile=passes_failures)),
         (check_interrupted, "RL2", Parts(reconcile=flags_at_the_last_batch)),
@@ -310,7 +319,7 @@ def done_or_not(cell: Sweeps, epoch: int, now: Instant, _: bool) -> Sweeps | Ski
         (check_writes, "RL4", Parts(reconcile=keeps_its_checkpoint)),
         (check_writes, "RL5", Parts(reconcile=whatever_the_history)),
         (check_writes, "RL5", Parts(reconcile=drops_the_others)),
-        (check_forgetting, "RL7", Parts(forgotten=with_checkpoints)),
+        (check_forgetting, "RL7", Parts(in_history=with_checkpoints)),
         (check_forgetting, "RL7", Parts(forgotten_task=only_the_flag)),
         (check_sweeps, "RL8", Parts(decide_sweep=after_the_first)),
         (check_sweeps, "RL8", Parts(decide_sweep=believes_the_future)),
@@ -333,7 +342,7 @@ def test_a_scan_goes_on_behind_its_checkpoint() -> None:
     assert scans(Progress(checkpoints=(HALF,)), BOTH) == (Scan("orders", frozenset({A, B}), HALF),)
     others = {"orders": frozenset({A, B, TaskTrigger("orders.c", 1)})}
     assert scans(Progress(checkpoints=(HALF,)), others) == (Scan("orders", others["orders"]),)
-    assert scans(Progress(reconciled=frozenset({"orders.a", "orders.b"})), BOTH) == ()
+    assert scans(Progress(reconciled=frozenset({A, B})), BOTH) == ()
 
 
 def test_a_trigger_that_changed_begins_from_the_start() -> None:
@@ -350,9 +359,7 @@ def test_a_scan_ends_with_flags_and_without_a_checkpoint() -> None:
     assert reconcile(RUN, progress, scan, BatchPlanned((25, 26))) == WriteProgress(
         1, Progress(checkpoints=(Checkpoint("orders", frozenset({A, B}), 26),))
     )
-    assert reconcile(RUN, progress, scan, CleanedUp()) == WriteProgress(
-        1, Progress(reconciled=frozenset({"orders.a", "orders.b"}))
-    )
+    assert reconcile(RUN, progress, scan, CleanedUp()) == WriteProgress(1, Progress(reconciled=frozenset({A, B})))
     assert reconcile(RUN, progress, scan, PassFailed()) == ScanAgain(scan)
 
 
@@ -360,7 +367,7 @@ def test_a_run_ends_with_its_history() -> None:
     """And where its tasks are reconciled by now: another run was there."""
     (scan,) = scans(Progress(), BOTH)
     assert reconcile(RUN, Progress(1), scan, CleanedUp()) == RunSuperseded()
-    assert reconcile(RUN, Progress(reconciled=frozenset({"orders.a"})), scan, CleanedUp()) == RunSuperseded()
+    assert reconcile(RUN, Progress(reconciled=frozenset({A})), scan, CleanedUp()) == RunSuperseded()
 
 
 def test_a_null_id_is_an_id() -> None:
@@ -420,7 +427,8 @@ MODULE: Final[Any] = reconciliation
         lambda: MODULE.Checkpoint("orders", frozenset({A, TaskTrigger("orders.a", 2)}), 1),
         lambda: MODULE.Checkpoint("orders", frozenset({A}), object()),
         lambda: MODULE.Progress(-1),
-        lambda: MODULE.Progress(0, {"a"}),
+        lambda: MODULE.Progress(0, {A}),
+        lambda: MODULE.Progress(0, frozenset({A, TaskTrigger("orders.a", 2)})),
         lambda: MODULE.Progress(0, frozenset({1})),
         lambda: MODULE.Progress(0, frozenset(), (HALF, HALF)),
         lambda: MODULE.Progress(0, frozenset(), [HALF]),
@@ -433,7 +441,8 @@ MODULE: Final[Any] = reconciliation
         lambda: MODULE.scans(Progress(), {"orders": {A}}),
         lambda: MODULE.reconcile(None, Progress(), Scan("orders", frozenset({A})), PassFailed()),
         lambda: MODULE.reconcile(RUN, Progress(), Scan("orders", frozenset({A})), None),
-        lambda: MODULE.forgotten(None),
+        lambda: MODULE.in_history(None, 1),
+        lambda: MODULE.in_history(Progress(), -1),
         lambda: MODULE.forgotten_task(Progress(), "orders", None),
         lambda: MODULE.Sweeps(0),
         lambda: MODULE.Sweeps(None, 0),

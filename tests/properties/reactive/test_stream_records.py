@@ -11,7 +11,8 @@ from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Put
 from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused
 from tidegate.model.operations import find_one_and_update, update_one
 from tidegate.reactive.change_stream import After, Elected, From, Position, ResetHistory, Save
-from tidegate.reactive.reconciler import CHECKPOINT, EPOCH, HISTORY, RECONCILED
+from tidegate.reactive.reconciler import EPOCH, HISTORY, PROGRESS, progress_of, stored_progress
+from tidegate.reactive.reconciliation import Progress, TaskTrigger
 from tidegate.reactive.stream_records import position_of, reset_history, save, take_over
 from tidegate.sim.world import World, document, perform, world_with
 
@@ -129,11 +130,12 @@ def test_a_history_begins_without_a_position_and_with_nothing_reconciled() -> No
     store = Store()
     store.run(take_over(STREAMS, NAME, 1))
     store.run(save(STREAMS, NAME, Save(1, 0, After("t"))))
-    store.done(update_one(STREAMS, Eq(ID, NAME), Put(RECONCILED, value=True), Put(CHECKPOINT, 7)))
+    store.done(update_one(STREAMS, Eq(ID, NAME), stored_progress(Progress(0, frozenset({TaskTrigger("bill", None)})))))
 
     for _ in range(2):
         assert store.run(reset_history(STREAMS, NAME, ResetHistory(1, 1))) is None
-        assert store.record == Document.of({"_id": NAME, "epoch": 1, "history": 1, "reconciled": False})
+        assert store.record.without(PROGRESS) == Document.of({"_id": NAME, "epoch": 1, "history": 1})
+        assert progress_of(store.record) == Progress(1)
     assert isinstance(store.run(save(STREAMS, NAME, Save(1, 0, After("t")))), Refused)
     assert store.run(save(STREAMS, NAME, Save(1, 1, From(3)))) is None
     assert store.run(reset_history(STREAMS, NAME, ResetHistory(1, 1))) is None

@@ -15,6 +15,7 @@ Laws
     PQ2  What is to be looked at is what a look would write about, but where the store cannot tell: where the record keeps a
          digest, is there twice, or a value cannot be computed.
     PQ3  Page by page each document is asked about once, in the order of ids of all types.
+    PQ4  What several tasks have to look at (`together`) is what one of them has to, as far as all of them were asked.
 
 A record that is processed is always looked at: its run may have seen the document before, and be about to write that.
 
@@ -39,6 +40,7 @@ from tidegate.model.documents import (
     checked,
     equal,
     exactly,
+    in_order,
     matches,
     parts_of,
     show,
@@ -52,7 +54,16 @@ from tidegate.reactive.snapshot import NotComputed, Projection, expression, snap
 from tidegate.reactive.task_documents import DIGEST, DOCUMENT, SNAPSHOT, STATUS, TASK
 from tidegate.reactive.task_records import PROCESSED
 
-__all__ = ["LOOKED_AT_MAX", "FindChanged", "FindOrphaned", "PlanPage", "is_orphaned", "must_look", "of_document"]
+__all__ = [
+    "LOOKED_AT_MAX",
+    "FindChanged",
+    "FindOrphaned",
+    "PlanPage",
+    "is_orphaned",
+    "must_look",
+    "of_document",
+    "together",
+]
 
 LOOKED_AT_MAX: Final = 10_000
 """How many documents one page is about at most."""
@@ -79,6 +90,20 @@ class PlanPage:
     def __str__(self) -> str:
         up_to = f", up to {show(self.after[0])}" if self.after else ""
         return f"{len(self.ids)} to look at{up_to}"
+
+
+def together(pages: tuple[PlanPage, ...]) -> PlanPage:
+    """One page for several tasks, of theirs that begin after one id: it goes as far as the shortest, and has the ids of all.
+
+    A page is shorter, or has nothing, where documents have come since it was asked for; those are reported by their changes.
+    """
+    check_tuple(pages, PlanPage, "a page")
+    ends = [page.after for page in pages if page.after]
+    if not ends:
+        return PlanPage()
+    end = min(ends, key=lambda after: in_order(after[0]))
+    ids = {in_order(key): key for page in pages for key in page.ids}
+    return PlanPage(tuple(ids[at] for at in sorted(ids) if at <= in_order(end[0])), end)
 
 
 @final

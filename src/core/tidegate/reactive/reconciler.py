@@ -1,31 +1,40 @@
-"""Look at every document of a collection once, and remember how far that is (`tidegate.reactive.reconciliation`).
+"""Look at every document of the collections of some tasks once, and remember how far that is (`tidegate.reactive.reconciliation`).
 
-The record of the stream holds what is known, {_id, epoch, history, reconciled, checkpoint, ...}, beside its position
-(`tidegate.reactive.change_stream`). Each write asks for the epoch and the history of the run, so that one that is over
-matches nothing, writes nothing and ends; a batch that was looked at and not written down is looked at again.
+The record of the stream holds what is known, beside its position (`tidegate.reactive.change_stream`), in one field:
+
+    progress: {history, reconciled: [{task, trigger}, ...], checkpoints: [{collection, triggers: [{task, trigger}, ...], after}, ...]}
+
+It is written whole, by one write, and of another history than the record's it counts for nothing. Names of tasks and of
+collections are values there and no names of fields, so they may hold dots and dollars. Each write asks for the epoch and the
+history of the run, so that one that is over matches nothing, writes nothing and ends; a batch that was looked at and not
+written down is looked at again.
+
+The tasks of a collection that are not reconciled are scanned together. Where the store can be asked for each of them which
+documents differ, only ids travel that one of them asks for.
 
 Laws
     RJ1  What is reconciled was looked at: each document since it says what it says, unless a change reports it.
+    RJ2  What is known of a task that is none of these stays as it is.
 
 Ids are of any type; the order of a scan is that of all types (`model.documents.in_order`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, Remove, Update, Value
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put, Value
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import FOUND_MAX, check_collection, find_all, find_one, update_one
 from tidegate.model.reading import needed
-from tidegate.model.values import check_callable, check_int, check_name, check_type
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.reactive import reconciliation
-from tidegate.reactive.plan_queries import PlanPage
+from tidegate.reactive.plan_queries import PlanPage, together
 from tidegate.reactive.reconciliation import (
     BatchPlanned,
     Checkpoint,
@@ -38,19 +47,78 @@ from tidegate.reactive.reconciliation import (
     Scan,
     ScanAgain,
     TaskTrigger,
+    in_history,
     scans,
 )
 
-__all__ = ["CHECKPOINT", "EPOCH", "FORGOTTEN", "HISTORY", "RECONCILED", "Reconciler"]
+__all__ = ["EPOCH", "HISTORY", "PROGRESS", "Reconciler", "ScannedTask", "progress_of", "stored_progress"]
 
 EPOCH: Final = Field[int]("epoch")
 HISTORY: Final = Field[int]("history")
-RECONCILED: Final = Field[bool]("reconciled")
-CHECKPOINT: Final = Field[Value]("checkpoint")
+PROGRESS: Final = Field[Document]("progress")
+_RECONCILED: Final = Field[tuple[Document, ...]]("reconciled")
+_CHECKPOINTS: Final = Field[tuple[Document, ...]]("checkpoints")
+_COLLECTION: Final = Field[str]("collection")
+_TRIGGERS: Final = Field[tuple[Document, ...]]("triggers")
+_AFTER: Final = Field[Value]("after")
+_TASK: Final = Field[str]("task")
+_TRIGGER: Final = Field[Value]("trigger")
 _KEY: Final = Field[Value](ID.name)
 
-FORGOTTEN: Final[tuple[Update, ...]] = (Put(RECONCILED, value=False), Remove(CHECKPOINT))
-"""What the next history begins with, in the write that removes the position."""
+Names: TypeAlias = frozenset[str]
+Look: TypeAlias = Callable[[str, tuple[Value, ...], Names], Program[tuple[Value, ...]]]
+"""Looks at these documents of a collection for these tasks, and answers those whose look is not known to be written."""
+Sweep: TypeAlias = Callable[[str, Names], Program[tuple[Value, ...]]]
+"""Looks at what is left of documents of a collection that are gone, for these tasks, and answers likewise."""
+FindNext: TypeAlias = Callable[[tuple[Value, ...], int], Program[PlanPage]]
+"""Asks, of so many documents after an id, which have to be looked at (`ReactiveTask.find_changed`)."""
+
+
+# --- what is stored ---------------------------------------------------------------------------------------------------
+
+
+def progress_of(record: Document) -> Progress:
+    """What the record of a stream knows, as far as it counts in its history.
+
+    Raises:
+        Misuse: It is no such record.
+    """
+    check_type(record, Document, "the record of a stream")
+    history, known = needed(record, HISTORY), record.get(PROGRESS)
+    if known is None:
+        return Progress(history)
+    checkpoints = tuple(
+        Checkpoint(needed(each, _COLLECTION), _triggers(needed(each, _TRIGGERS)), needed(each, _AFTER))
+        for each in needed(known, _CHECKPOINTS)
+    )
+    return in_history(Progress(needed(known, HISTORY), _triggers(needed(known, _RECONCILED)), checkpoints), history)
+
+
+def stored_progress(progress: Progress) -> Put[Document]:
+    """What stores it in the record of the stream."""
+    check_type(progress, Progress, "progress")
+    checkpoints = tuple(
+        Document(
+            ((_COLLECTION.name, each.collection), (_TRIGGERS.name, _listed(each.triggers)), (_AFTER.name, each.last_id))
+        )
+        for each in progress.checkpoints
+    )
+    fields = (
+        (HISTORY.name, progress.history), (_RECONCILED.name, _listed(progress.reconciled)), (_CHECKPOINTS.name, checkpoints),
+    )  # fmt: skip
+    return Put(PROGRESS, Document(fields))
+
+
+def _triggers(listed: tuple[Document, ...]) -> frozenset[TaskTrigger]:
+    return frozenset(TaskTrigger(needed(each, _TASK), needed(each, _TRIGGER)) for each in listed)
+
+
+def _listed(triggers: frozenset[TaskTrigger]) -> tuple[Document, ...]:
+    ordered = sorted(triggers, key=lambda each: each.task)
+    return tuple(Document(((_TASK.name, each.task), (_TRIGGER.name, each.trigger))) for each in ordered)
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
 
 
 @final
@@ -64,45 +132,64 @@ class _Follows(Enum):
 
 @final
 @attrs.frozen
-class Reconciler:
-    """Whoever reconciles one task over one collection.
+class ScannedTask:
+    """A task that is reconciled.
 
-    Invariants: the id is not empty; 1 <= batch <= FOUND_MAX; 0 <= pause.
+    Attributes:
+        collection: Of its documents.
+        trigger: Its name, which no other task has, and what triggers it.
+        find_next: Asks which documents have to be looked at for it, so that no others travel; None where nobody can say, so
+            that each is looked at for all tasks of its scan.
+    """
+
+    collection: str
+    trigger: TaskTrigger
+    find_next: FindNext | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_type(self.trigger, TaskTrigger, "a task and its trigger")
+        if self.find_next is not None:
+            check_callable(self.find_next, "what asks which documents to look at")
+
+
+@final
+@attrs.frozen
+class Reconciler:
+    """Whoever reconciles tasks over their collections.
+
+    Invariants: the id is not empty; no two tasks have one name; 1 <= batch <= FOUND_MAX; 0 <= pause.
 
     Attributes:
         stream: The id of the record.
         streams: The collection of the record.
-        collection: Of the documents.
-        task: The task and what triggers it.
-        look: Looks at these documents, and answers those whose look is not known to be written.
-        sweep: Looks at what is left of documents that are gone, and answers likewise.
+        tasks: The tasks.
+        look: Looks at documents.
+        sweep: Looks at what is left of documents that are gone.
         batch: How many documents are looked at before that is written down.
         pause: How long what failed waits before it is tried again, in microseconds.
-        changed: Asks, of the documents after an id, which have to be looked at (`ReactiveTask.find_changed`), so that no
-            others travel; None where each is looked at.
+        known: What counts of a record; a specimen counts more.
     """
 
     stream: str
     streams: str
-    collection: str
-    task: TaskTrigger
-    look: Callable[[tuple[Value, ...]], Program[tuple[Value, ...]]] = attrs.field(eq=id)
-    sweep: Callable[[], Program[tuple[Value, ...]]] = attrs.field(eq=id)
+    tasks: tuple[ScannedTask, ...]
+    look: Look = attrs.field(eq=id)
+    sweep: Sweep = attrs.field(eq=id)
     batch: int = 100
     pause: Duration = SECOND
-    changed: Callable[[tuple[Value, ...], int], Program[PlanPage]] | None = attrs.field(default=None, eq=id)
+    known: Callable[[Document], Progress] = attrs.field(default=progress_of, eq=id)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.stream, "a stream")
         check_collection(self.streams)
-        check_collection(self.collection)
-        check_type(self.task, TaskTrigger, "a task and its trigger")
+        check_tuple(self.tasks, ScannedTask, "a task")
+        _ = Progress(reconciled=frozenset(each.trigger for each in self.tasks))
         check_callable(self.look, "what looks at documents")
         check_callable(self.sweep, "what looks at what is left")
+        check_callable(self.known, "what counts of a record")
         check_int(self.batch, "a number of documents", 1, FOUND_MAX)
         check_int(self.pause, "a duration in microseconds", 0)
-        if self.changed is not None:
-            check_callable(self.changed, "what asks which documents to look at")
 
     async def run(self, run: ReconciliationRun) -> None:
         """Reconcile until everything is, or the epoch or the history of the run is over; what fails is tried again."""
@@ -121,8 +208,8 @@ class Reconciler:
         record = await find_one(self.streams, Eq(ID, self.stream))
         if record is None or needed(record, EPOCH) != run.epoch:
             return _Follows.NOTHING
-        progress = self._progress(record)
-        left = scans(progress, {self.collection: frozenset({self.task})})
+        progress = self.known(record)
+        left = scans(progress, self._by_collection())
         if not left:
             return _Follows.NOTHING
         outcome = await self._scanned(left[0])
@@ -131,44 +218,37 @@ class Reconciler:
             return _Follows.AGAIN
         if isinstance(verdict, RunSuperseded):
             return _Follows.NOTHING
-        written = await update_one(self.streams, self._of(run), *self._stored(verdict.progress))
+        of_run = AllOf((Eq(ID, self.stream), Eq(EPOCH, run.epoch), Eq(HISTORY, run.history)))
+        written = await update_one(self.streams, of_run, stored_progress(verdict.progress))
         return _Follows.NEXT if written else _Follows.NOTHING
 
     async def _scanned(self, scan: Scan) -> PassOutcome:
         """Look at the next batch, or, where there is none, at what is left of documents that are gone."""
-        after = () if scan.after is None else (scan.after.last_id,)
-        page = await self._changed(after)
-        if page is not None:
-            if page.after:
-                left = await self.look(page.ids) if page.ids else ()
-                return PassFailed() if left else BatchPlanned(page.after)
-            return PassFailed() if await self.sweep() else CleanedUp()
-        found = await find_all(self.collection, limit=self.batch, after=after)
+        names = frozenset(each.task for each in scan.triggers)
+        page = await self._next(scan.collection, names, () if scan.after is None else (scan.after.last_id,))
+        if page.after:
+            left = await self.look(scan.collection, page.ids, names) if page.ids else ()
+            return PassFailed() if left else BatchPlanned(page.after)
+        return PassFailed() if await self.sweep(scan.collection, names) else CleanedUp()
+
+    async def _next(self, collection: str, names: Names, after: tuple[Value, ...]) -> PlanPage:
+        """What of the next documents has to be looked at; each where nobody can say."""
+        asks = tuple(each.find_next for each in self.tasks if each.trigger.task in names)
+        if None not in asks:
+            pages: tuple[PlanPage, ...] = ()
+            try:
+                for find_next in asks:
+                    assert find_next is not None, "none is"
+                    pages = (*pages, await find_next(after, self.batch))
+                return together(pages)
+            except Refused:  # an expression fails on one of them: of the others it is known when they are looked at
+                pass
+        found = await find_all(collection, limit=self.batch, after=after)
         ids = tuple(needed(doc, _KEY) for doc in found)
-        left = await (self.look(ids) if ids else self.sweep())
-        if left:
-            return PassFailed()
-        return BatchPlanned(ids) if ids else CleanedUp()
+        return PlanPage(ids, ids[-1:])
 
-    async def _changed(self, after: tuple[Value, ...]) -> PlanPage | None:
-        """What of the next documents has to be looked at; None where nobody can say, so that each is."""
-        if self.changed is None:
-            return None
-        try:
-            return await self.changed(after, self.batch)
-        except Refused:  # an expression fails on one of them: of the others it is known when they are looked at
-            return None
-
-    def _progress(self, record: Document) -> Progress:
-        done = frozenset({self.task.task}) if record.get(RECONCILED) else frozenset[str]()
-        last = record.get(CHECKPOINT)
-        here = (Checkpoint(self.collection, frozenset({self.task}), last),) if record.has(CHECKPOINT) else ()
-        return Progress(needed(record, HISTORY), done, here)
-
-    def _of(self, run: ReconciliationRun) -> AllOf:
-        return AllOf((Eq(ID, self.stream), Eq(EPOCH, run.epoch), Eq(HISTORY, run.history)))
-
-    def _stored(self, progress: Progress) -> tuple[Update, ...]:
-        here = progress.checkpoint(self.collection)
-        done = Put(RECONCILED, self.task.task in progress.reconciled)
-        return (done, Remove(CHECKPOINT) if here is None else Put(CHECKPOINT, here.last_id))
+    def _by_collection(self) -> Mapping[str, frozenset[TaskTrigger]]:
+        return {
+            source: frozenset(each.trigger for each in self.tasks if each.collection == source)
+            for source in {each.collection for each in self.tasks}
+        }

@@ -15,8 +15,10 @@ All that is known stands in one stored value, `Progress`, so a crash loses nothi
     no batch left, orphans removed    the checkpoint goes, and the tasks are flagged, in one write
     something failed                  nothing; the same is tried again
 
-A scan is for the tasks without a flag. A checkpoint counts for exactly the tasks it was made for: with one more, or with
-another trigger, what is before it has not been looked at for them.
+A scan is for the tasks without a flag. A flag counts for exactly the trigger it was set for, and a checkpoint for exactly the
+tasks and triggers it was made for: with one more, or with another trigger, what is before it has not been looked at for them.
+All of it is of one history, whose number stands beside, and counts for nothing in the next one (`in_history`): when changes
+were lost, nobody has to forget anything.
 
 When a run begins: when somebody begins to lead, which is also when a trigger may have changed, and when the history of the
 stream was lost. It goes on until there is nothing to scan, its epoch is over, or its history is. It is not periodic. What
@@ -39,7 +41,7 @@ Laws
     RL4  Flags are set and the checkpoint is removed in one write, and only where all of the scan has succeeded.
     RL5  A run writes nothing once its history is over; the scans of others are left as they are.
     RL6  Whenever it is interrupted, what is left is done then, and what is before a checkpoint is not done again.
-    RL7  What was forgotten, of one task or of all, is scanned again, and from the start.
+    RL7  What was forgotten of one task, and all that is of another history, is scanned again, and from the start.
     RL8  A sweep begins an interval after the last one ended, and at once where none has or it ended in the future.
     RL9  One sweep runs under an epoch, and no epoch's writes undo those of a later one; a sweep that failed is due again.
 
@@ -54,7 +56,7 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from types import NoneType
 from typing import Final, TypeAlias, assert_never, final
@@ -70,7 +72,7 @@ from tidegate.reactive.orphans import DAY
 __all__ = [
     "BatchPlanned", "BeginSweep", "Checkpoint", "CleanedUp", "PassFailed", "PassOutcome", "Progress",
     "ReconciliationRun", "RunSuperseded", "Scan", "ScanAgain", "ScanVerdict", "SkipSweep", "SweepLater", "Sweeps",
-    "TaskTrigger", "WhyNoSweep", "WriteProgress", "decide_sweep", "forgotten", "forgotten_task", "reconcile", "scans",
+    "TaskTrigger", "WhyNoSweep", "WriteProgress", "decide_sweep", "forgotten_task", "in_history", "reconcile", "scans",
     "swept",
 ]  # fmt: skip
 
@@ -125,19 +127,17 @@ class Progress:
 
     Attributes:
         history: The number of the history that all of it is of, and the stored position of the stream as well.
-        reconciled: The names of the tasks that are.
+        reconciled: The tasks that are, with these triggers.
         checkpoints: Of the collections whose scan was begun.
     """
 
     history: int = 0
-    reconciled: frozenset[str] = frozenset()
+    reconciled: frozenset[TaskTrigger] = frozenset()
     checkpoints: tuple[Checkpoint, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         _history(self.history)
-        check_type(self.reconciled, frozenset, "a set of names")
-        for name in self.reconciled:
-            check_name(name, "a task")
+        _check_triggers(self.reconciled)
         check_tuple(self.checkpoints, Checkpoint, "a checkpoint")
         if len({each.collection for each in self.checkpoints}) != len(self.checkpoints):
             raise Misuse("a collection has two checkpoints", why="it is scanned once at a time")
@@ -267,7 +267,7 @@ def scans(progress: Progress, triggers: Mapping[str, frozenset[TaskTrigger]]) ->
     for collection, each in triggers.items():
         check_name(collection, "a collection")
         _check_triggers(each)
-        unflagged = frozenset(trigger for trigger in each if trigger.task not in progress.reconciled)
+        unflagged = each - progress.reconciled
         if unflagged:
             known = progress.checkpoint(collection)
             counts = known is not None and known.triggers == unflagged
@@ -294,10 +294,8 @@ def reconcile(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: P
     check_type(progress, Progress, "progress")
     check_type(scan, Scan, "a scan")
     check_type(outcome, _OUTCOMES, "what came of a scan")
-    names = frozenset(each.task for each in scan.triggers)
-    if (
-        progress.history != run.history or names & progress.reconciled
-    ):  # it is over, or another run has flagged its tasks
+    # It is over, or another run has flagged its tasks.
+    if progress.history != run.history or scan.triggers & progress.reconciled:
         return RunSuperseded()
     others = _others(progress, scan.collection)
     match outcome:
@@ -307,16 +305,25 @@ def reconcile(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: P
             here = Checkpoint(scan.collection, scan.triggers, ids[-1])
             return WriteProgress(run.epoch, attrs.evolve(progress, checkpoints=(*others, here)))
         case CleanedUp():
-            flags = progress.reconciled | names
+            flags = _without(progress.reconciled, {each.task for each in scan.triggers}) | scan.triggers
             return WriteProgress(run.epoch, attrs.evolve(progress, reconciled=flags, checkpoints=others))
         case _:
             assert_never(outcome)
 
 
-def forgotten(progress: Progress) -> Progress:
-    """The next history, in which nothing is reconciled; stored in the write that removes the position of the stream."""
+def in_history(progress: Progress, history: int) -> Progress:
+    """What counts of it in a history: all of it in its own, and nothing in another.
+
+    Args:
+        progress: What is stored.
+        history: The number of the history.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
     check_type(progress, Progress, "progress")
-    return Progress(progress.history + 1)
+    _history(history)
+    return progress if progress.history == history else Progress(history)
 
 
 def forgotten_task(progress: Progress, collection: str, task: str) -> Progress:
@@ -336,7 +343,11 @@ def forgotten_task(progress: Progress, collection: str, task: str) -> Progress:
     check_type(progress, Progress, "progress")
     check_name(collection, "a collection")
     check_name(task, "a task")
-    return attrs.evolve(progress, reconciled=progress.reconciled - {task}, checkpoints=_others(progress, collection))
+    return Progress(progress.history, _without(progress.reconciled, {task}), _others(progress, collection))
+
+
+def _without(triggers: frozenset[TaskTrigger], names: Collection[str]) -> frozenset[TaskTrigger]:
+    return frozenset(each for each in triggers if each.task not in names)
 
 
 def _others(progress: Progress, collection: str) -> tuple[Checkpoint, ...]:

@@ -1,14 +1,14 @@
 """How far the consumer of a stream is: one document, written under the epoch of its lease and its history.
 
-    {_id, epoch, history, after | from, reconciled, checkpoint}
+    {_id, epoch, history, after | from, progress}
 
 The commands of `tidegate.reactive.change_stream` that write it are programs here, each of which may be done again:
 
     take_over        under a new epoch: those before it write nothing any more; and what is stored, read in the same request
     save             a position, if the epoch and the history are still these
-    reset_history    the next history: no position, and nothing is reconciled
+    reset_history    the next history: no position, and nothing is reconciled, for `progress` is of the one before
 
-`reconciled` and `checkpoint` are those of `tidegate.reactive.reconciler`, which writes them under the same guard.
+`progress` is that of `tidegate.reactive.reconciler`, which writes it under the same guard.
 
 Laws
     SR1  Of epochs that take over, each is higher than all before it; what is written under one is never written after a later
@@ -28,7 +28,7 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.reactive.change_stream import After, Elected, From, Position, ResetHistory, Save
 from tidegate.reactive.change_stream.commands import POSITIONS
-from tidegate.reactive.reconciler import EPOCH, FORGOTTEN, HISTORY
+from tidegate.reactive.reconciler import EPOCH, HISTORY
 
 __all__ = ["AFTER", "FROM", "new_stream", "position_of", "reset_history", "save", "stored_position", "take_over"]
 
@@ -92,22 +92,19 @@ async def save(streams: str, stream: str, command: Save) -> None:
         raise Refused(_FENCED)
 
 
-async def reset_history(
-    streams: str, stream: str, command: ResetHistory, forgotten: tuple[Update, ...] = FORGOTTEN
-) -> None:
+async def reset_history(streams: str, stream: str, command: ResetHistory) -> None:
     """Begin a history.
 
     Args:
         streams: The collection of the record.
         stream: Its id.
         command: Which history, under which epoch.
-        forgotten: What is forgotten with the position; a specimen forgets less.
 
     Raises:
         Refused: Another epoch has taken over, or a later history has begun.
     """
     older = AllOf((Eq(ID, stream), Eq(EPOCH, command.epoch), Lt(HISTORY, command.history)))
-    if await update_one(streams, older, Put(HISTORY, command.history), Remove(AFTER), Remove(FROM), *forgotten):
+    if await update_one(streams, older, Put(HISTORY, command.history), Remove(AFTER), Remove(FROM)):
         return
     record = await find_one(streams, Eq(ID, stream))
     if record is None or (needed(record, EPOCH), needed(record, HISTORY)) != (command.epoch, command.history):

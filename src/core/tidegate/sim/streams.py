@@ -116,7 +116,6 @@ class Stream:
         others: Collections whose changes move its position.
         page: How many changes it tells at once.
         collection: Where the record is.
-        forgotten: What else `ResetHistory` does to the record: `reconciliation.forgotten`, for example.
     """
 
     name: str
@@ -124,7 +123,6 @@ class Stream:
     others: tuple[str, ...] = ()
     page: int = 1_000
     collection: str = "streams"
-    forgotten: tuple[Update, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "the name of a stream")
@@ -211,7 +209,7 @@ class Stream:
             yield world, None  # it was done before
             return
         older = AllOf((Eq(EPOCH, epoch), Lt(_HISTORY, history)))
-        yield from self.fenced(world, who, older, Put(_HISTORY, history), Remove(AFTER), Remove(FROM), *self.forgotten)
+        yield from self.fenced(world, who, older, Put(_HISTORY, history), Remove(AFTER), Remove(FROM))
 
     def writes(self, otherwise: Meaning, effect: Effect[object], world: World, who: str) -> Outcomes:
         """What is written to the collections is kept, change by change."""

@@ -67,8 +67,8 @@ from tidegate.reactive.reconciliation import (
     ScanVerdict,
     TaskTrigger,
     WriteProgress,
-    forgotten,
     forgotten_task,
+    in_history,
     reconcile,
     scans,
 )
@@ -99,7 +99,7 @@ class Parts:
 
     step: Stepping = ChangeStreamConsumer.step
     reconcile: Callable[[ReconciliationRun, Progress, Scan, PassOutcome], ScanVerdict] = reconcile
-    forgotten: Callable[[Progress], Progress] = forgotten
+    in_history: Callable[[Progress, int], Progress] = in_history
     is_one_write: bool = True
     is_fenced: bool = True
 
@@ -222,7 +222,7 @@ class World:
                 if history > self.progress.history:
                     self.position = None
                     if self.parts.is_one_write:
-                        self.progress = self.parts.forgotten(self.progress)
+                        self.progress = self.parts.in_history(self.progress, history)
                     else:
                         self.judge_all()  # here the process may crash
         return None
@@ -718,14 +718,14 @@ def saves_twice(consumer: ChangeStreamConsumer, state: StreamState, event: Strea
     return Step(attrs.evolve(after, awaited=after.awaited | {save}), (*step.commands, save))
 
 
-def with_checkpoints(progress: Progress) -> Progress:
+def with_checkpoints(progress: Progress, history: int) -> Progress:
     """mongodash: lost history leaves the checkpoints of an interrupted reconciliation."""
-    return Progress(progress.history + 1, checkpoints=progress.checkpoints)
+    return Progress(history, checkpoints=progress.checkpoints)
 
 
-def with_flags(progress: Progress) -> Progress:
+def with_flags(progress: Progress, history: int) -> Progress:
     """Lost history leaves the flags."""
-    return Progress(progress.history + 1, progress.reconciled)
+    return Progress(history, progress.reconciled)
 
 
 def flags_whatever_happened(
@@ -770,8 +770,8 @@ def passes_failures(run: ReconciliationRun, progress: Progress, scan: Scan, outc
         ("CS7", Parts(believes_whatever)),
         ("CS9", Parts(saves_only_changes)),
         ("CS5", Parts(saves_twice)),
-        ("CS1", Parts(forgotten=with_checkpoints)),
-        ("CS1", Parts(forgotten=with_flags)),
+        ("CS1", Parts(in_history=with_checkpoints)),
+        ("CS1", Parts(in_history=with_flags)),
         ("CS1", Parts(is_one_write=False)),
         ("CS1", Parts(is_fenced=False)),
         ("CS1", Parts(reconcile=flags_whatever_happened)),

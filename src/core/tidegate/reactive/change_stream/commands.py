@@ -177,8 +177,8 @@ class Save(Effect[None]):
 class ResetHistory(Effect[None]):
     """Begin this history, if the lease is still of this epoch; refused if it is not.
 
-    In one write, on a record of an earlier history: remove the position, and all that reconciliation knows
-    (`reconciliation.forgotten`). On a record of this history that has been done, and nothing is written.
+    In one write, on a record of an earlier history: store its number, by which nothing counts that reconciliation knows
+    (`reconciliation.in_history`), and remove the position. On a record of this history that has been done, and nothing is written.
     """
 
     epoch: int

@@ -1,10 +1,12 @@
-"""Laws of `tidegate.reactive.plan_queries`, over what is to be looked at and what a look would write."""
+"""Laws of `tidegate.reactive.plan_queries`, over what is to be looked at, what a look would write, and pages."""
 
 from __future__ import annotations
 
+from tidegate.model.documents import in_order
+from tidegate.reactive.plan_queries import PlanPage
 from tidegate.reactive.tasks import Leave, PlanVerdict
 
-__all__ = ["no_more_is_looked_at", "what_is_not_looked_at_is_left"]
+__all__ = ["is_for_all", "no_more_is_looked_at", "what_is_not_looked_at_is_left"]
 
 
 def what_is_not_looked_at_is_left(verdict: PlanVerdict, *, must_look: bool) -> bool:
@@ -26,3 +28,17 @@ def no_more_is_looked_at(verdict: PlanVerdict, *, must_look: bool, can_tell: boo
         can_tell: The store knows all that a look knows.
     """
     return not must_look or not can_tell or not isinstance(verdict, Leave)
+
+
+def is_for_all(pages: tuple[PlanPage, ...], page: PlanPage) -> bool:
+    """Law PQ4: one page for several tasks is what one of them has to look at, as far as all of them were asked.
+
+    Args:
+        pages: What each was told, after one id; what was told nothing has nothing left.
+        page: The one for all.
+    """
+    if not any(each.after for each in pages):
+        return page == PlanPage()
+    end = min(in_order(each.after[0]) for each in pages if each.after)
+    asked = {in_order(key) for each in pages for key in each.ids if in_order(key) <= end}
+    return [in_order(key) for key in page.ids] == sorted(asked) and [in_order(key) for key in page.after] == [end]

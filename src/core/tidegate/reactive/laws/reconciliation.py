@@ -27,9 +27,9 @@ from tidegate.reactive.reconciliation import (
 )
 
 __all__ = [
-    "all_was_looked_at", "ends_its_own_sweep", "flags_in_one_write", "goes_on_after_an_interruption",
-    "goes_on_from_its_own_checkpoint", "is_due", "is_forgotten", "leaves_others_alone", "one_sweep_runs",
-    "passes_no_failure", "scans_what_is_not_reconciled", "task_is_forgotten",
+    "all_was_looked_at", "counts_in_its_history", "ends_its_own_sweep", "flags_in_one_write", "goes_on_after_an_interruption",
+    "goes_on_from_its_own_checkpoint", "is_due", "keeps_other_tasks", "leaves_others_alone", "one_sweep_runs", "passes_no_failure",
+    "scans_what_is_not_reconciled", "task_is_forgotten",
 ]  # fmt: skip
 
 
@@ -42,10 +42,10 @@ def goes_on_from_its_own_checkpoint(progress: Progress, scan: Scan) -> bool:
 def scans_what_is_not_reconciled(
     progress: Progress, triggers: Mapping[str, frozenset[TaskTrigger]], scans: tuple[Scan, ...]
 ) -> bool:
-    """Law RL6: what is left is scanned, and nothing else: the tasks without a flag, by collection."""
+    """Law RL6: what is left is scanned, and nothing else: the tasks without a flag for their trigger, by collection."""
     left = {(name, each) for name, several in triggers.items() for each in several}
     asked = [(scan.collection, each) for scan in scans for each in scan.triggers]
-    expected = {(name, each) for name, each in left if each.task not in progress.reconciled}
+    expected = {(name, each) for name, each in left if each not in progress.reconciled}
     return len(asked) == len(expected) and set(asked) == expected
 
 
@@ -74,11 +74,10 @@ def flags_in_one_write(progress: Progress, scan: Scan, outcome: PassOutcome, ver
     """Law RL4: flags are set exactly where all has succeeded, and the checkpoint is removed by the same write."""
     if not isinstance(verdict, WriteProgress):
         return True
-    names = frozenset(each.task for each in scan.triggers)
     flagged = verdict.progress.reconciled - progress.reconciled
     if not isinstance(outcome, CleanedUp):
         return not flagged
-    return flagged == names and verdict.progress.checkpoint(scan.collection) is None
+    return flagged == scan.triggers and verdict.progress.checkpoint(scan.collection) is None
 
 
 def leaves_others_alone(run: ReconciliationRun, progress: Progress, scan: Scan, verdict: ScanVerdict) -> bool:
@@ -89,7 +88,9 @@ def leaves_others_alone(run: ReconciliationRun, progress: Progress, scan: Scan, 
     after = verdict.progress
     others = [each for each in after.checkpoints if each.collection != scan.collection]
     is_its_own = (verdict.epoch, progress.history, after.history) == (run.epoch, run.history, run.history)
-    return is_its_own and kept == others and progress.reconciled <= after.reconciled
+    names = {each.task for each in scan.triggers}
+    flags = {each for each in progress.reconciled if each.task not in names}
+    return is_its_own and kept == others and flags <= after.reconciled
 
 
 def goes_on_after_an_interruption(done_before: Collection[object], done_after: Collection[object]) -> bool:
@@ -97,15 +98,22 @@ def goes_on_after_an_interruption(done_before: Collection[object], done_after: C
     return not set(done_before) & set(done_after)
 
 
-def is_forgotten(before: Progress, after: Progress) -> bool:
-    """Law RL7: in the next history, nothing is reconciled, and nothing goes on."""
-    return after == Progress(before.history + 1)
+def counts_in_its_history(stored: Progress, history: int, counted: Progress) -> bool:
+    """Law RL7: in another history than its own, nothing is reconciled, and nothing goes on."""
+    return counted == (stored if stored.history == history else Progress(history))
 
 
 def task_is_forgotten(before: Progress, after: Progress, collection: str, task: str) -> bool:
     """Law RL7: a task that was forgotten is scanned from the start; others keep their flags and checkpoints."""
     others = tuple(each for each in before.checkpoints if each.collection != collection)
-    return after == Progress(before.history, before.reconciled - {task}, others)
+    kept = frozenset(each for each in before.reconciled if each.task != task)
+    return after == Progress(before.history, kept, others)
+
+
+def keeps_other_tasks(before: Progress, after: Progress, own: Collection[str]) -> bool:
+    """Law RJ2: whoever reconciles these tasks takes no flag of another one away, in one history."""
+    others = {each for each in before.reconciled if each.task not in own}
+    return before.history != after.history or others <= after.reconciled
 
 
 def is_due(sweeps: Sweeps, now: Instant, interval: Duration, verdict: BeginSweep | SweepLater | SkipSweep) -> bool:

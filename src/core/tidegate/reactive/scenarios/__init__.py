@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.reactive.scenarios import change_stream, planners, reactive_task
+from tidegate.reactive.scenarios import change_stream, planners, reactive_task, reconciler
 from tidegate.sim.shipping import Shipped
 
 __all__ = ["SCENARIOS"]
@@ -11,4 +11,5 @@ SCENARIOS: Final[tuple[Shipped, ...]] = (
     *change_stream.SCENARIOS,
     *planners.SCENARIOS,
     *reactive_task.SCENARIOS,
+    *reconciler.SCENARIOS,
 )

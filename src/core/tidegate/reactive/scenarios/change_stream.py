@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Put, Update, Value
+from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Put, Value
 from tidegate.model.effects import Effect, Program
 from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, find_one, update_one
 from tidegate.reactive import laws, stream_records
@@ -35,8 +35,8 @@ from tidegate.reactive.change_stream import (
     StreamStep,
     event_for,
 )
-from tidegate.reactive.reconciler import FORGOTTEN, RECONCILED, Reconciler
-from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of, stored_progress
+from tidegate.reactive.reconciliation import Progress, ReconciliationRun, TaskTrigger
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import dead, tell
@@ -83,6 +83,7 @@ Docs: TypeAlias = tuple[tuple[str, str], ...]
 X: Final[Docs] = ((ORDERS, "x"),)
 BOTH: Final[Docs] = ((ORDERS, "x"), (ORDERS, "y"))
 SAME_ID: Final[Docs] = ((ORDERS, "x"), (USERS, "x"))
+TASK: Final = ScannedTask(ORDERS, TaskTrigger("looks", None))
 DELETE: Final = delete_one(ORDERS, Eq(ID, "x"))
 AUDITS: Final = "audits"
 BETWEEN_OTHERS: Final = (total(2, collection=AUDITS), total(2), total(3, collection=AUDITS))
@@ -101,8 +102,8 @@ async def look(collection: str, ids: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
-async def look_at_orders(ids: tuple[Value, ...]) -> tuple[Value, ...]:
-    return await look(ORDERS, tuple(map(str, ids)))
+async def look_at_orders(collection: str, ids: tuple[Value, ...], _: frozenset[str]) -> tuple[Value, ...]:
+    return await look(collection, tuple(map(str, ids)))
 
 
 async def passed(command: HandleChanged | HandleDeleted) -> None:
@@ -160,7 +161,7 @@ def stored(state: Reads, stream: Stream) -> tuple[int, bool]:
     record = state.read(document(stream.collection, stream.name))
     assert record is not None
     end = record[AFTER] + 1 if record.has(AFTER) else record[FROM] if record.has(FROM) else 0
-    return end, record.has(RECONCILED) and record[RECONCILED]
+    return end, bool(progress_of(record).reconciled)
 
 
 def is_passed(stream: Stream, docs: Docs) -> Law:
@@ -266,7 +267,7 @@ def change_stream(
     size: int = 1,
     is_new: bool = True,
     save: Callable[[str, str, Save], Program[None]] = stream_records.save,
-    forgotten: tuple[Update, ...] = FORGOTTEN,
+    known: Callable[[Document], Progress] = progress_of,
     others: tuple[str, ...] = (),
     only: str | None = None,
 ) -> Scenario:
@@ -284,16 +285,14 @@ def change_stream(
         is_new: Whether nobody has led before; otherwise all was looked at, and the position is stored.
         size: From how many documents on a batch is full.
         save: The program that stores a position.
-        forgotten: What the next history begins with.
+        known: What of a record counts for whoever reconciles.
         others: Collections that nobody watches, whose changes move the position all the same.
         only: The only law that is judged; None for all.
     """
-    stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others, forgotten=forgotten)
+    stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others)
     means = watched(stream)
     consumer = ChangeStreamConsumer(size=size)
-    orders = Reconciler(
-        STREAM, stream.collection, ORDERS, TaskTrigger("looks", None), look_at_orders, swept, batch=1, pause=0
-    )
+    orders = Reconciler(STREAM, stream.collection, (TASK,), look_at_orders, swept, batch=1, pause=0, known=known)
 
     def carried_out(command: Effect[object]) -> Program[object] | None:
         match command:
@@ -304,7 +303,7 @@ def change_stream(
             case Save():
                 return save(stream.collection, STREAM, command)
             case ResetHistory():
-                return stream_records.reset_history(stream.collection, STREAM, command, forgotten)
+                return stream_records.reset_history(stream.collection, STREAM, command)
             case _:
                 return None
 
@@ -335,7 +334,8 @@ def change_stream(
         contents[LOOKS] += (Document.of({"_id": place_of(collection, key), "seen": () if is_new else (1,)}),)
     world: Plain = stream.begun(world_with(contents)).write(HANDOVERS, handovers)
     if not is_new:
-        record = stream.record(world).put(RECONCILED, value=True).put(FROM, 0)
+        progress = stored_progress(Progress(reconciled=frozenset({TASK.trigger})))
+        record = stream.record(world).put(progress.field, progress.value).put(FROM, 0)
         world = world.write(document(stream.collection, stream.name), record)
     always: dict[str, Law] = {PROMISE: is_promise(stream, docs), PASSED: is_passed(stream, docs)}
     at_rest: dict[str, Law] = {LOOKED: is_looked_at(docs)}
@@ -364,7 +364,7 @@ async def edit(edits: tuple[Effect[object], ...]) -> None:
         await each
 
 
-async def swept() -> tuple[str, ...]:
+async def swept(_: str, __: frozenset[str]) -> tuple[str, ...]:
     """Look at what is left of a document that is gone."""
     return () if await find_one(ORDERS, Eq(ID, "x")) else await look(ORDERS, ("x",))
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.reactive.specimens import change_stream, planners, reactive_task
+from tidegate.reactive.specimens import change_stream, planners, reactive_task, reconciler
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -11,4 +11,5 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *change_stream.SPECIMENS,
     *planners.SPECIMENS,
     *reactive_task.SPECIMENS,
+    *reconciler.SPECIMENS,
 )

@@ -7,7 +7,7 @@ from typing import Final, TypeGuard
 
 import attrs
 
-from tidegate.model.documents import ID, Eq, Put, exactly
+from tidegate.model.documents import ID, Document, Eq, exactly
 from tidegate.model.operations import update_one
 from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
@@ -25,7 +25,8 @@ from tidegate.reactive.change_stream import (
     StreamState,
     StreamStep,
 )
-from tidegate.reactive.reconciler import RECONCILED
+from tidegate.reactive.reconciler import HISTORY, PROGRESS, progress_of
+from tidegate.reactive.reconciliation import Progress
 from tidegate.reactive.scenarios.change_stream import (
     BOTH,
     DELETE,
@@ -102,6 +103,13 @@ def deletes_unseen(consumer: ChangeStreamConsumer, state: StreamState, event: St
     return consumer.step(state, event)
 
 
+def checkpoint_survives(record: Document) -> Progress:
+    """When the history is lost, the checkpoint of an interrupted reconciliation survives."""
+    before = record.get(PROGRESS)
+    known = progress_of(record) if before is None else progress_of(record.put(HISTORY, before[HISTORY]))
+    return Progress(record[HISTORY], progress_of(record).reconciled, known.checkpoints)
+
+
 def planted(name: str, make: partial[Scenario], law: str, source: str, of: str = "change_stream") -> Specimen:
     """The scenario of the reducer, with the bug in its place."""
     summary = (make.args[0].__doc__ or "").partition("\n")[0]
@@ -168,12 +176,12 @@ SPECIMENS: Final = (
         "change_stream.checkpoint_survives",
         partial(
             change_stream,
-            summary="When the history is lost, the checkpoint of an interrupted reconciliation survives.",
+            summary=checkpoint_survives.__doc__ or "",
             edits=(total(2),),
             docs=BOTH,
             budget=1,
             forgetful=True,
-            forgotten=(Put(RECONCILED, value=False),),
+            known=checkpoint_survives,
             only=PASSED,
         ),
         PASSED,

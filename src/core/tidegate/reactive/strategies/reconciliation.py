@@ -51,9 +51,8 @@ def checkpoints(draw: DrawFn, collection: str) -> Checkpoint:
 @st.composite
 def progresses(draw: DrawFn) -> Progress:
     """What is stored: flags of some tasks, and checkpoints of some collections, of these or other tasks."""
-    names = [f"{collection}.{task}" for collection in COLLECTIONS for task in "abc"]
     known = [draw(st.one_of(st.none(), checkpoints(each))) for each in COLLECTIONS]
-    flags = draw(st.frozensets(st.sampled_from(names), max_size=2))
+    flags = frozenset[TaskTrigger]().union(*(draw(triggers(each)) for each in COLLECTIONS))
     return Progress(draw(st.integers(0, 2)), flags, tuple(each for each in known if each is not None))
 
 

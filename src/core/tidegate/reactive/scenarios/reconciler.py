@@ -1,0 +1,160 @@
+"""Two versions of an application reconcile, one after the other, over two collections.
+
+They have another trigger for one task, and the later one does not know of another; the name of a task holds what may stand in
+no name of a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, final
+
+import attrs
+
+from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Value, show
+from tidegate.model.effects import Ambiguous
+from tidegate.model.operations import update_one
+from tidegate.reactive.change_stream import Elected
+from tidegate.reactive.laws import reconciliation as laws
+from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
+from tidegate.reactive.reconciliation import Progress, ReconciliationRun, TaskTrigger
+from tidegate.reactive.stream_records import new_stream, take_over
+from tidegate.sim.actors import Process
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import document, world_with
+
+__all__ = ["KEPT", "LATER", "LOOKED", "SCENARIOS", "Version", "reconciler"]
+
+STREAMS: Final = "streams"
+STREAM: Final = "stream"
+LOOKS: Final = "looks"
+SEEN: Final = Field[tuple[Value, ...]]("seen")
+DOCS: Final = (("orders", "x"), ("orders", "y"), ("users", "x"))
+
+LOOKED: Final = "what is reconciled was looked at"
+KEPT: Final = "what is known of a task of another version stays"
+
+FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART, Fault.DROPPED, Fault.LOST_REPLY)
+
+
+@final
+@attrs.frozen
+class Version:
+    """A version of an application.
+
+    Attributes:
+        tasks: What it reconciles.
+    """
+
+    tasks: tuple[ScannedTask, ...]
+
+    async def look(self, collection: str, ids: tuple[Value, ...], names: frozenset[str]) -> tuple[Value, ...]:
+        """Keep beside which task has looked, and for which trigger."""
+        for key in ids:
+            for each in self.tasks:
+                if each.trigger.task in names:
+                    await update_one(LOOKS, Eq(ID, place_of(collection, key)), AddToSet(SEEN, _look(each)))
+        return ()
+
+    async def lead(self, known: Callable[[Document], Progress], epoch: int) -> None:
+        """Take the stream over, and reconcile."""
+        elected = None
+        while not isinstance(elected, Elected):
+            try:
+                elected = await take_over(STREAMS, STREAM, epoch)
+            except Ambiguous:
+                continue
+            if elected is None:
+                return
+        run = ReconciliationRun(epoch, elected.history)
+        await Reconciler(STREAM, STREAMS, self.tasks, self.look, nothing_left, batch=1, pause=0, known=known).run(run)
+
+
+async def nothing_left(_: str, __: frozenset[str]) -> tuple[Value, ...]:
+    return ()
+
+
+def place_of(collection: str, key: object) -> str:
+    return f"{collection}/{key}"
+
+
+def _look(task: ScannedTask) -> str:
+    return f"{task.trigger.task} {show(task.trigger.trigger)}"
+
+
+BILL: Final = ScannedTask("orders", TaskTrigger("a.$bill", "all"))
+PAID: Final = ScannedTask("orders", TaskTrigger("a.$bill", "paid"))
+COUNT: Final = ScannedTask("users", TaskTrigger("count", "all"))
+GREET: Final = ScannedTask("users", TaskTrigger("greet", "all"))
+OLDER: Final = Version((BILL, COUNT, GREET))
+LATER: Final = Version((PAID, GREET))
+
+
+def progress(state: State) -> Progress:
+    record = state.read(document(STREAMS, STREAM))
+    assert record is not None, "the world begins with it"
+    return progress_of(record)
+
+
+def is_looked_at(state: State) -> bool:
+    """Law RJ1: each document was looked at for each task that is reconciled, and for its trigger."""
+    known = progress(state).reconciled
+    for collection, key in DOCS:
+        looks = state.read(document(LOOKS, place_of(collection, key)))
+        assert looks is not None, "the world begins with it"
+        for each in (BILL, PAID, COUNT, GREET):
+            if each.collection == collection and each.trigger in known and _look(each) not in looks[SEEN]:
+                return False
+    return True
+
+
+def is_kept(before: State, after: State) -> bool:
+    """Law RJ2."""
+    own = {each.trigger.task for each in LATER.tasks}
+    return laws.keeps_other_tasks(progress(before), progress(after), own)
+
+
+def is_all_done(state: State) -> bool:
+    return {PAID.trigger, COUNT.trigger, GREET.trigger} <= progress(state).reconciled
+
+
+def reconciler(
+    known: Callable[[Document], Progress] = progress_of,
+    *,
+    summary: str = "two versions reconcile one after the other: each for its own triggers, and neither undoes what it does not know",
+    budget: int = 1,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        known: What of a record counts for the later version, or a faulty variant of it.
+        summary: One line for people.
+        budget: How many faults may strike.
+    """
+    contents = {
+        STREAMS: (new_stream(STREAM),),
+        LOOKS: tuple(Document.of({"_id": place_of(collection, key), "seen": ()}) for collection, key in DOCS),
+        "orders": (Document.of({"_id": "x"}), Document.of({"_id": "y"})),
+        "users": (Document.of({"_id": "x"}),),
+    }
+    return Scenario(
+        name="reconciler",
+        summary=summary,
+        world=world_with(contents),
+        actors=(
+            Process("older", lambda life: OLDER.lead(progress_of, 2 * life + 1), FAULTS),
+            Process("later", lambda life: LATER.lead(known, 2 * life + 2), FAULTS),
+        ),
+        budget=budget,
+        always={LOOKED: is_looked_at},
+        step={KEPT: is_kept},
+        sometimes={"both are done": is_all_done},
+    )
+
+
+SCENARIOS: Final = (
+    Shipped("reconciler", reconciler, thorough=partial(reconciler, budget=2), large=partial(reconciler, budget=4)),
+)
