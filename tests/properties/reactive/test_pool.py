@@ -39,6 +39,7 @@ from tidegate.reactive.pool import (
     StartPoolTimer,
     Take,
     TasksPaused,
+    TaskThrottled,
     pool_event_for,
 )
 from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, Run, SetAside
@@ -57,6 +58,7 @@ RULES: Final = PoolRules(
     executors=4,
     batch=3,
     drain=SECOND,
+    leave=SECOND,
 )
 Stepping: TypeAlias = Callable[[PoolRules, PoolState, PoolEvent], PoolStep]
 Random: TypeAlias = Any
@@ -100,6 +102,8 @@ class Course:
         self.taken: list[Run] = []
         self.wrong: set[str] = set()
         self.wake_at: int | None = None
+        self.expected: list[tuple[str, Instant]] = []
+        self.is_quiet = random.random() < 0.3  # nothing is found, but what is due later is announced
         self.tell(PoolTimerFired(at(0)))
         for number in range(steps):
             self.go_on(ends=number > steps // 2)
@@ -122,27 +126,46 @@ class Course:
                 case _:
                     self.asked.append(each)
         now = event.at
+        self.expect(event, commands)
         self.judge(laws.who_runs_has_an_executor(RULES, self.state), "PW1")
         self.judge(laws.each_run_is_settled_once(self.taken, self.commands, is_over=False), "PW2")
         self.judge(laws.a_lost_lease_interrupts(RULES, self.state, now), "PW3")
-        self.judge(laws.one_request_a_task(self.state, commands), "PW4")
+        self.judge(laws.one_request_a_task(self.state, commands, now), "PW4")
         self.judge(laws.a_late_handler_has_failed(RULES, self.state, now), "PW5")
-        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(self.state, commands, now), "PW6")
+        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(RULES, self.state, commands, now), "PW6")
         self.judge(laws.one_who_waits_is_woken(RULES, self.state), "PW7")
         self.judge(laws.what_is_announced_is_looked_for(RULES, self.state, event, commands), "PW8")
+        self.judge(laws.what_is_expected_is_looked_for(RULES, self.state, self.expected, now), "PW9")
+
+    def expect(self, event: PoolEvent, commands: tuple[PoolCommand, ...]) -> None:
+        """What is known to be due later, until it is looked for."""
+        match event:
+            case Announced(_, task, Instant() as due):
+                self.expected.append((task, due))
+            case EndsWritten(now, End(task, ended)):
+                self.expected += [(task, now + answer.after) for _, answer in ended if isinstance(answer, Later)]
+            case _:
+                pass
+        looked = {each.task for each in commands if isinstance(each, Take)}
+        self.expected = [(task, due) for task, due in self.expected if task not in looked or due - event.at > 0]
 
     def judge(self, holds: bool, law: str) -> None:
         if not holds:
             self.wrong.add(law)
 
     def go_on(self, *, ends: bool) -> None:
-        draw = self.random.random()
+        draw = self.random.choice([0.3, 0.57, 0.99, 0.99]) if self.is_quiet else self.random.random()
         if draw < 0.35 and self.asked:
             self.answer(self.asked.pop(self.random.randrange(len(self.asked))))
         elif draw < 0.55 and self.handlers:
             self.end_some()
         elif draw < 0.6:
-            self.tell(Announced(at(self.now), self.random.choice(["bill", "ship", "unknown"])))
+            later = at(self.now + self.random.choice([0, 1, 50, 900, 2_500]) * MILLISECOND)
+            due = later if self.is_quiet else self.random.choice([None, later])
+            self.tell(Announced(at(self.now), self.random.choice(["bill", "ship", "unknown"]), due))
+        elif draw < 0.61:
+            until = at(self.now + self.random.choice([-1, 0, 1, 700]) * MILLISECOND)
+            self.tell(TaskThrottled(at(self.now), self.random.choice(["bill", "ship", "unknown"]), until))
         elif draw < 0.63:
             self.tell(
                 TasksPaused(at(self.now), frozenset(self.random.sample(["bill", "ship"], self.random.randrange(2))))
@@ -166,7 +189,8 @@ class Course:
         by_task: dict[str, list[tuple[Run, HandlerAnswer]]] = {}
         for key in keys:
             task, run, is_interrupted = self.handlers.pop(key)
-            answers: list[HandlerAnswer] = [None, "interrupted"] if is_interrupted else [None, "it fails", Later(5)]
+            later = Later(self.random.choice([0, 5, 250 * MILLISECOND]))
+            answers: list[HandlerAnswer] = [None, "interrupted"] if is_interrupted else [None, "it fails", later]
             by_task.setdefault(task, []).append((run, self.random.choice(answers)))
         for task, ended in by_task.items():
             self.tell(HandlersEnded(at(self.now), task, tuple(ended)))
@@ -176,32 +200,35 @@ class Course:
             case Take(_, most):
                 runs = tuple(
                     run_of(len(self.taken) + number, self.random.choice([None, None, None, "cannot be computed"]))
-                    for number in range(self.random.randint(0, most))
+                    for number in range(0 if self.is_quiet else self.random.randint(0, most))
                 )
                 self.taken.extend(runs)
-                self.tell(RunsTaken(at(self.now), command, runs, self.random.random() < 0.2))
+                self.tell(RunsTaken(at(self.now), command, runs, not self.is_quiet and self.random.random() < 0.2))
             case Renew(_, runs):
                 verdicts = [Why.RENEWED, Why.RENEWED, None, WhyNot.ANOTHER_CLAIM]
                 self.tell(RunsRenewed(at(self.now), command, tuple(self.random.choice(verdicts) for _ in runs)))
             case End():
-                self.tell(EndsWritten(at(self.now), command))
+                self.tell(EndsWritten(at(self.now), command, self.random.random() < 0.2))
             case _:
                 raise AssertionError(command)
 
     def finish(self) -> None:
-        """It is asked to stop, and everything answers."""
+        """It is asked to stop, and everything answers; or nothing does."""
+        answers = self.random.random() < 0.8
         self.tell(PoolStopRequested(at(self.now)))
         for _ in range(1_000):
             if self.state.is_stopped:
                 break
-            if self.asked:
+            if not answers:
+                self.pass_time()
+            elif self.asked:
                 self.answer(self.asked.pop())
             elif self.handlers and all(is_interrupted for _, _, is_interrupted in self.handlers.values()):
                 self.end_some()
             else:
                 self.pass_time()
         self.judge(self.state.is_stopped, "PW6")
-        self.judge(laws.each_run_is_settled_once(self.taken, self.commands, is_over=True), "PW2")
+        self.judge(laws.each_run_is_settled_once(self.taken, self.commands, is_over=self.state.is_idle), "PW2")
 
 
 LARGE: Final = (HealthCheck.large_base_example, HealthCheck.too_slow)
@@ -211,7 +238,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws PW1 to PW8."""
+    """Laws PW1 to PW9."""
     assert Course(random).wrong == set()
 
 
@@ -232,12 +259,33 @@ def forgets_the_drain(rules: PoolRules, state: PoolState, each: pool.Working, no
     return None if (found := RIGHT_REASON(rules, state, each, now)) is InterruptReason.STOPPING else found
 
 
-def looks_twice(state: PoolState, task: str) -> bool:
-    return task not in state.paused
+def looks_twice(state: PoolState, task: str, now: Instant) -> bool:
+    return RIGHT_MAY_LOOK(attrs.evolve(state, looking=()), task, now)
 
 
-def looks_though_paused(state: PoolState, task: str) -> bool:
-    return not any(each.task == task for each, _ in state.looking)
+def looks_though_paused(state: PoolState, task: str, now: Instant) -> bool:
+    return RIGHT_MAY_LOOK(attrs.evolve(state, paused=frozenset()), task, now)
+
+
+def looks_though_throttled(state: PoolState, task: str, now: Instant) -> bool:
+    return RIGHT_MAY_LOOK(attrs.evolve(state, throttled=()), task, now)
+
+
+def forgets_later(rules: PoolRules, state: PoolState, name: str, due: Instant) -> PoolState:
+    """Finds what is due later when it is its turn."""
+    del rules, name, due
+    return state
+
+
+def knows_one_time(rules: PoolRules, state: PoolState, name: str, due: Instant) -> PoolState:
+    """Of the times that are known, the first."""
+    after: PoolState = RIGHT_EXPECTED(rules, state, name, due)
+    return attrs.evolve(after, expected=tuple((of, first, first) for of, first, _ in after.expected))
+
+
+def waits_for_what_never_comes(rules: PoolRules, state: PoolState, now: Instant) -> PoolStep:
+    found: PoolStep = RIGHT_ONWARD(attrs.evolve(rules, leave=10**15), state, now)
+    return found
 
 
 def writes_no_ends(rules: PoolRules, state: PoolState, commands: list[PoolCommand]) -> PoolState:
@@ -285,6 +333,8 @@ RIGHT_ENDING: Final = vars(pool)["_ending"]
 RIGHT_ONWARD: Final = vars(pool)["_onward"]
 LOOKING: Final = vars(pool)["_looking"]
 RIGHT_TAKEN: Final = vars(pool)["_taken"]
+RIGHT_MAY_LOOK: Final = vars(pool)["_may_look"]
+RIGHT_EXPECTED: Final = vars(pool)["_expected"]
 
 PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "looks under way are not counted": ("PW1", "_room", room_of_all),
@@ -300,6 +350,10 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "who is to stop waits for ever": ("PW6", "_reason", forgets_the_drain),
     "no timer": ("PW7", "_next", never_wakes),
     "what is announced waits": ("PW8", "_announced", waits_its_turn),
+    "what is throttled is looked at": ("PW4", "_may_look", looks_though_throttled),
+    "who is to stop waits for what never comes": ("PW6", "_onward", waits_for_what_never_comes),
+    "what is due later is forgotten": ("PW9", "_expected", forgets_later),
+    "one of two later times is forgotten": ("PW9", "_expected", knows_one_time),
 }
 
 
@@ -362,6 +416,39 @@ def test_who_is_to_stop_gives_back_what_still_runs() -> None:
     assert Interrupt("bill", (one,), InterruptReason.STOPPING) in told.commands
     told = RULES.step(told.state, HandlersEnded(at(5 + RULES.drain), "bill", ((one, "interrupted"),)))
     assert End("bill", ((one, Later(0)),)) in told.commands
+
+
+def test_who_is_told_to_stop_once_more_gives_no_more_time() -> None:
+    one = run_of(1)
+    told = RULES.step(working(one), PoolStopRequested(at(5)))
+    told = RULES.step(told.state, PoolStopRequested(at(7)))
+    assert Interrupt("bill", (one,), InterruptReason.STOPPING) in told.commands
+    told = RULES.step(told.state, PoolStopRequested(at(8)))
+    assert told.state.stop_at == at(7)
+    assert RULES.step(told.state, PoolTimerFired(at(7 + RULES.leave))).state.is_stopped
+
+
+def idle() -> PoolState:
+    """Both tasks were looked at, and nothing was found."""
+    told = RULES.step(PoolState(), PoolTimerFired(at(0)))
+    for command in told.commands[:2]:
+        assert isinstance(command, Take)
+        told = RULES.step(told.state, RunsTaken(at(1), command, ()))
+    return told.state
+
+
+def test_what_is_due_later_is_looked_for_then() -> None:
+    told = RULES.step(idle(), Announced(at(2), "bill", at(30)))
+    assert told.commands == (StartPoolTimer(28),)
+    assert Take("bill", 3) in RULES.step(told.state, PoolTimerFired(at(30))).commands
+
+
+def test_what_has_changed_while_it_was_processed_is_looked_for_at_once() -> None:
+    end = End("bill", ((run_of(1), None),))
+    again = pool_event_for(end, (Why.RUNS_AGAIN,), at(12))
+    assert again == EndsWritten(at(12), end, is_more=True)
+    assert Take("bill", 3) in RULES.step(idle(), again).commands
+    assert pool_event_for(end, (Why.SUCCEEDED,), at(12)) == EndsWritten(at(12), end)
 
 
 def test_each_answer_has_its_event() -> None:

@@ -19,27 +19,33 @@ A handler is interrupted that takes longer than its task allows (it has failed t
 end), and that still runs when the time to stop is over (it is called again, elsewhere, at once). One that has returned by then
 has ended well all the same.
 
+A task is looked for as soon as something of it is known to be due: because it is announced, was found, has changed while it was
+processed, or a handler asked to be called later. Of the times that are known, the first and the last are kept, and in between it
+is looked for every `least` of its polling: so many documents that are due one after the other cost no more than that.
+
 Laws
     PW1  No more handlers run, and no more runs are asked for, than there are executors, both together.
     PW2  Each run that was taken is handled at most once, and its end is written down once, unless its lease was lost.
     PW3  A handler whose lease is over, by the clock of its machine, was interrupted; before that it was asked to be renewed.
     PW4  Of each task one look, one renewal and one request to write ends is under way at most, and none of a task that is
-         paused is looked for.
+         paused, or throttled, is looked for.
     PW5  A handler that has taken longer than its task allows was interrupted, and has failed unless it has returned.
-    PW6  Once it is to stop it takes nothing; when the time for that is over, what runs was interrupted; and it stops when
-         nothing is under way, and not before.
+    PW6  Once it is to stop it takes nothing; when the time for that is over, what runs was interrupted; it stops when nothing
+         is under way, and not before, but for what is under way still when the time to leave is over, too.
     PW7  Until it stops it awaits an answer or its timer.
     PW8  What is announced is looked for as soon as there is room, whatever is answered to earlier looks.
+    PW9  What is known to be due later is looked for then, or within the least interval, where there is room.
 
 Known not to work
-    - A handler that will not be cancelled holds its executor, and keeps the pool from stopping.
+    - A handler that will not be cancelled holds its executor. It is left behind when the time to leave is over.
+    - A run that failed is looked for as often as the polling says, and not when its retry is due.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 from types import NoneType
-from typing import Final, TypeAlias, assert_never, cast, final
+from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
 
 import attrs
 
@@ -56,7 +62,7 @@ from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn
 __all__ = [
     "Announced", "End", "EndsWritten", "Handle", "HandlersEnded", "Interrupt", "InterruptReason", "PoolCommand",
     "PoolEvent", "PoolRules", "PoolState", "PoolStep", "PoolStopRequested", "PoolTimerFired", "PooledTask", "Renew",
-    "RunsRenewed", "RunsTaken", "StartPoolTimer", "Take", "TasksPaused", "Working", "pool_event_for",
+    "RunsRenewed", "RunsTaken", "StartPoolTimer", "Take", "TaskThrottled", "TasksPaused", "Working", "pool_event_for",
 ]  # fmt: skip
 
 
@@ -95,13 +101,14 @@ class PooledTask:
 class PoolRules:
     """How a process works.
 
-    Invariants: each task has a name of its own; 1 <= executors; 1 <= batch <= FOUND_MAX; 0 <= drain.
+    Invariants: each task has a name of its own; 1 <= executors; 1 <= batch <= FOUND_MAX; 0 <= drain, leave.
 
     Attributes:
         tasks: The tasks that it works on.
         executors: How many handlers run at a time.
         batch: How many runs are taken at once, at most.
         drain: How long handlers may go on once the pool is to stop, in microseconds.
+        leave: How long it may take after that to write down what they have come to, in microseconds.
         draw_ppm: How much of the jitter of its polling is added, from 0 to PPM; another for each process.
     """
 
@@ -109,6 +116,7 @@ class PoolRules:
     executors: int = 10
     batch: int = 100
     drain: Duration = 20 * SECOND
+    leave: Duration = 5 * SECOND
     draw_ppm: int = 0
 
     def __attrs_post_init__(self) -> None:
@@ -119,6 +127,7 @@ class PoolRules:
         check_int(self.executors, "a number of executors", 1)
         check_int(self.batch, "a number of runs", 1, FOUND_MAX)
         check_int(self.drain, "a time to drain in microseconds", 0)
+        check_int(self.leave, "a time to leave in microseconds", 0)
         check_int(self.draw_ppm, "a draw in parts per million", 0, PPM)
 
     def step(self, state: PoolState, event: PoolEvent) -> PoolStep:
@@ -147,6 +156,7 @@ class PoolRules:
 
 # --- commands and events ----------------------------------------------------------------------------------------------
 
+_Of = TypeVar("_Of", bound="tuple[object, ...]")
 _Runs: TypeAlias = tuple[Run, ...]
 _Answers: TypeAlias = tuple[tuple[Run, HandlerAnswer], ...]
 
@@ -283,19 +293,33 @@ class RunsRenewed:
 @final
 @attrs.frozen
 class EndsWritten:
-    """Ends are written down, or nobody knows, and the next claim will find out."""
+    """Ends are written down, or nobody knows, and the next claim will find out.
+
+    Attributes:
+        at: When.
+        command: The request.
+        is_more: Whether something has changed while it was processed, and is due again.
+    """
 
     at: Instant
     command: End
+    is_more: bool = False
 
 
 @final
 @attrs.frozen
 class Announced:
-    """Something of this task is due now, as whoever plans in this process knows."""
+    """Something of this task is due, as whoever plans in this process knows.
+
+    Attributes:
+        at: When that was said.
+        task: The name of the task.
+        due: When it is due; None for now.
+    """
 
     at: Instant
     task: str
+    due: Instant | None = None
 
 
 @final
@@ -309,17 +333,28 @@ class TasksPaused:
 
 @final
 @attrs.frozen
+class TaskThrottled:
+    """Until then no more of this task is taken in this process, as one of its handlers wishes; the latest wish counts."""
+
+    at: Instant
+    task: str
+    until: Instant
+
+
+@final
+@attrs.frozen
 class PoolStopRequested:
-    """The pool is to stop."""
+    """The pool is to stop; said once more, it gives its handlers no more time."""
 
     at: Instant
 
 
 PoolEvent: TypeAlias = (
-    PoolTimerFired | RunsTaken | HandlersEnded | RunsRenewed | EndsWritten | Announced | TasksPaused | PoolStopRequested
-)
+    PoolTimerFired | RunsTaken | HandlersEnded | RunsRenewed | EndsWritten
+    | Announced | TasksPaused | TaskThrottled | PoolStopRequested
+)  # fmt: skip
 _EVENTS: Final = (
-    PoolTimerFired, RunsTaken, HandlersEnded, RunsRenewed, EndsWritten, Announced, TasksPaused, PoolStopRequested,
+    PoolTimerFired, RunsTaken, HandlersEnded, RunsRenewed, EndsWritten, Announced, TasksPaused, TaskThrottled, PoolStopRequested,
 )  # fmt: skip
 
 
@@ -356,7 +391,8 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
         case Renew():
             event = RunsRenewed(at, command, cast("tuple[Why | WhyNot | None, ...]", reply))
         case End():
-            event = EndsWritten(at, command)
+            is_more = isinstance(reply, tuple) and Why.RUNS_AGAIN in reply
+            event = EndsWritten(at, command, is_more)
         case StartPoolTimer():
             event = PoolTimerFired(at)
         case Interrupt():
@@ -404,7 +440,9 @@ class PoolState:
         renewing: The renewals under way, and when each was sent.
         ended: What has ended, and is not written down yet.
         ending: The requests under way that write ends.
+        expected: Of each task of which something is known to be due later, the first of those times, and the last.
         paused: The tasks that are looked at by nobody.
+        throttled: The tasks of which no more is taken until then.
         stop_at: When handlers are interrupted, because the pool is to stop; None where it is not.
         wake_at: When its timer fires; None where none runs.
         is_stopped: It does nothing any more.
@@ -416,7 +454,9 @@ class PoolState:
     renewing: tuple[tuple[Renew, Instant], ...] = ()
     ended: tuple[tuple[str, Run, HandlerAnswer], ...] = ()
     ending: tuple[End, ...] = ()
+    expected: tuple[tuple[str, Instant, Instant], ...] = ()
     paused: frozenset[str] = frozenset()
+    throttled: tuple[tuple[str, Instant], ...] = ()
     stop_at: Instant | None = None
     wake_at: Instant | None = None
     is_stopped: bool = False
@@ -457,8 +497,12 @@ def _check_event(event: object) -> None:
             check_tuple(verdicts, (Why, WhyNot, NoneType), "what became of a renewal")
         case EndsWritten(_, command):
             check_type(command, End, "a request to write ends")
-        case Announced(_, task):
+        case Announced(_, task, due):
             check_name(task, "a task")
+            check_type(due, (Instant, NoneType), "the time at which something is due")
+        case TaskThrottled(_, task, until):
+            check_name(task, "a task")
+            check_type(until, Instant, "the time until which it is throttled")
         case TasksPaused(_, paused):
             check_type(paused, frozenset, "the tasks that are paused")
             for name in paused:
@@ -479,14 +523,20 @@ def _told(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolState:
             return _handled(state, task, ended)
         case RunsRenewed():
             return _renewed(rules, state, event)
-        case EndsWritten(_, command):
-            return attrs.evolve(state, ending=tuple(each for each in state.ending if each != command))
-        case Announced(at, task):
-            return _announced(rules, state, task, at)
+        case EndsWritten():
+            return _written(rules, state, event)
+        case Announced(at, task, due):
+            return _announced(rules, state, task, at) if due is None else _expected(rules, state, task, due)
         case TasksPaused(_, paused):
             return attrs.evolve(state, paused=paused)
+        case TaskThrottled(_, task, until):
+            known = _throttled(state, task)
+            later = until if known is None or until - known > 0 else known
+            return attrs.evolve(state, throttled=_with(state.throttled, task, (task, later)))
         case PoolStopRequested(at):
-            return state if state.stop_at else attrs.evolve(state, stop_at=at + rules.drain)
+            until = at if state.stop_at else at + rules.drain
+            is_later = state.stop_at is not None and at - state.stop_at >= 0
+            return state if is_later else attrs.evolve(state, stop_at=until)
         case _:
             assert_never(event)
 
@@ -553,10 +603,43 @@ def _renewed(rules: PoolRules, state: PoolState, event: RunsRenewed) -> PoolStat
     )
 
 
+def _written(rules: PoolRules, state: PoolState, event: EndsWritten) -> PoolState:
+    """Ends are written: what is to be called later is due then, and what has changed meanwhile is now, if its debounce is over."""
+    name = event.command.task
+    state = attrs.evolve(state, ending=tuple(each for each in state.ending if each != event.command))
+    for _, answer in event.command.ended:
+        if isinstance(answer, Later):
+            state = _expected(rules, state, name, event.at + answer.after)
+    return _announced(rules, state, name, event.at) if event.is_more else state
+
+
 def _announced(rules: PoolRules, state: PoolState, name: str, at: Instant) -> PoolState:
     """The task is due now."""
     task = rules.task(name)
     return state if task is None else _paced(state, name, woken(task.polling, _pace(state, task, at), at))
+
+
+def _expected(rules: PoolRules, state: PoolState, name: str, due: Instant) -> PoolState:
+    """Something of the task is due then."""
+    if rules.task(name) is None:
+        return state
+    first, last = next(((first, last) for of, first, last in state.expected if of == name), (due, due))
+    both = (due if due - first < 0 else first, due if due - last > 0 else last)
+    return attrs.evolve(state, expected=_with(state.expected, name, (name, *both)))
+
+
+def _arrived(rules: PoolRules, state: PoolState, at: Instant) -> PoolState:
+    """The state in which the times that were expected have come."""
+    for name, first, last in state.expected:
+        task = rules.task(name)
+        if task is None or first - at > 0:
+            continue
+        left = tuple(each for each in state.expected if each[0] != name)
+        if last - at > 0:
+            soon = at + task.polling.least
+            left = (*left, (name, soon if soon - last < 0 else last, last))
+        state = _announced(rules, attrs.evolve(state, expected=left), name, at)
+    return state
 
 
 _PART: Final = 3
@@ -573,8 +656,8 @@ def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
     state = _renewing(rules, state, at, commands)
     state = _ending(rules, state, commands)
     if state.stop_at is None:
-        state = _looking(rules, state, at, commands)
-    elif state.is_idle:
+        state = _looking(rules, _arrived(rules, state, at), at, commands)
+    elif state.is_idle or at - (state.stop_at + rules.leave) >= 0:
         return Step(attrs.evolve(state, is_stopped=True), tuple(commands))
     wake_at = _next(rules, state, at)
     if wake_at is not None and wake_at != state.wake_at:
@@ -657,7 +740,7 @@ def _looking(rules: PoolRules, state: PoolState, at: Instant, commands: list[Poo
     """Look for what is due, the task that is due longest first, as long as there is room."""
     for task in sorted(rules.tasks, key=lambda each: _pace(state, each, at).due - at):
         room = _room(rules, state)
-        if not room or not _may_look(state, task.name):
+        if not room or not _may_look(state, task.name, at):
             continue
         asked = turn(task.polling, {task.name: _pace(state, task, at)}, at, rules.draw_ppm)
         if isinstance(asked, Ask):
@@ -679,13 +762,15 @@ def _next(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
             times.append(each.renew_at)
         if task.longest is not None and each.since is not None:
             times.append(each.since + task.longest)
-        if state.stop_at is not None:
-            times.append(state.stop_at)
-    if state.stop_at is None and _room(rules, state):
+    if state.stop_at is not None:
+        times.append(state.stop_at if at - state.stop_at < 0 else state.stop_at + rules.leave)
+    elif _room(rules, state):
         for task in rules.tasks:
-            if _may_look(state, task.name):
+            if _may_look(state, task.name, at):
                 asked = turn(task.polling, {task.name: _pace(state, task, at)}, at, rules.draw_ppm)
                 times.append(asked.until if isinstance(asked, Wait) else at)
+        times += [first for name, first, _ in state.expected if _may_look(state, name, at)]
+        times += [until for name, until in state.throttled if until - at > 0 and name not in state.paused]
     return min(times, key=lambda time: time - at, default=None)
 
 
@@ -695,8 +780,14 @@ def _room(rules: PoolRules, state: PoolState) -> int:
     return max(rules.executors - len(state.working) - asked - max(len(state.ended) - rules.batch, 0), 0)
 
 
-def _may_look(state: PoolState, task: str) -> bool:
-    return task not in state.paused and not any(each.task == task for each, _ in state.looking)
+def _may_look(state: PoolState, task: str, at: Instant) -> bool:
+    until = _throttled(state, task)
+    is_held = task in state.paused or (until is not None and until - at > 0)
+    return not is_held and not any(each.task == task for each, _ in state.looking)
+
+
+def _throttled(state: PoolState, task: str) -> Instant | None:
+    return next((until for name, until in state.throttled if name == task), None)
 
 
 def _is_renewing(state: PoolState, task: str) -> bool:
@@ -709,7 +800,12 @@ def _pace(state: PoolState, task: PooledTask, at: Instant) -> Pace:
 
 
 def _paced(state: PoolState, task: str, pace: Pace) -> PoolState:
-    return attrs.evolve(state, paces=(*((name, of) for name, of in state.paces if name != task), (task, pace)))
+    return attrs.evolve(state, paces=_with(state.paces, task, (task, pace)))
+
+
+def _with(known: tuple[_Of, ...], task: str, of: _Of) -> tuple[_Of, ...]:
+    """What is known of the tasks, with this of one of them."""
+    return (*(each for each in known if each[0] != task), of)
 
 
 def _name(task: str, claim: Claim) -> tuple[str, str, int]:

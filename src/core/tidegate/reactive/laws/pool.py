@@ -22,7 +22,8 @@ from tidegate.reactive.reactive_task import Run
 
 __all__ = [
     "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "nothing_is_taken_to_stop",
-    "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "who_runs_has_an_executor",
+    "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_expected_is_looked_for",
+    "who_runs_has_an_executor",
 ]  # fmt: skip
 
 
@@ -68,12 +69,13 @@ def a_lost_lease_interrupts(rules: PoolRules, state: PoolState, at: Instant) -> 
     )
 
 
-def one_request_a_task(state: PoolState, commands: Iterable[PoolCommand]) -> bool:
-    """Law PW4: one look, one renewal and one request to write ends at most, and no look at what is paused.
+def one_request_a_task(state: PoolState, commands: Iterable[PoolCommand], at: Instant) -> bool:
+    """Law PW4: one look, one renewal and one request to write ends at most, and no look at what is paused or throttled.
 
     Args:
         state: The state after a step.
         commands: What that commands.
+        at: When that was.
     """
     for under_way in (
         [command.task for command, _ in state.looking],
@@ -82,7 +84,8 @@ def one_request_a_task(state: PoolState, commands: Iterable[PoolCommand]) -> boo
     ):
         if len(set(under_way)) < len(under_way):
             return False
-    return not any(isinstance(each, Take) and each.task in state.paused for each in commands)
+    held = state.paused | {task for task, until in state.throttled if until - at > 0}
+    return not any(isinstance(each, Take) and each.task in held for each in commands)
 
 
 def a_late_handler_has_failed(rules: PoolRules, state: PoolState, at: Instant) -> bool:
@@ -94,12 +97,13 @@ def a_late_handler_has_failed(rules: PoolRules, state: PoolState, at: Instant) -
     )
 
 
-def nothing_is_taken_to_stop(state: PoolState, commands: Iterable[PoolCommand], at: Instant) -> bool:
-    """Law PW6: who is to stop takes nothing, interrupts what runs when the time is over, and stops when all is done."""
-    if state.is_stopped:
-        return state.is_idle
+def nothing_is_taken_to_stop(rules: PoolRules, state: PoolState, commands: Iterable[PoolCommand], at: Instant) -> bool:
+    """Law PW6: who is to stop takes nothing, interrupts what runs when the time is over, and stops when all is done, or late."""
     if state.stop_at is None:
-        return True
+        return not state.is_stopped
+    is_late = at - (state.stop_at + rules.leave) >= 0
+    if state.is_stopped or is_late:
+        return state.is_stopped and (state.is_idle or is_late)
     are_asked = at - state.stop_at < 0 or all(each.why is not None for each in state.working)
     return are_asked and not state.is_idle and not any(isinstance(each, Take) for each in commands)
 
@@ -121,11 +125,39 @@ def what_is_announced_is_looked_for(
         event: What happened.
         commands: What follows.
     """
-    if not isinstance(event, Announced) or state.stop_at is not None or rules.task(event.task) is None:
+    if not isinstance(event, Announced) or event.due is not None or rules.task(event.task) is None:
+        return True
+    if state.stop_at is not None:
         return True
     if any(isinstance(each, Take) and each.task == event.task for each in commands):
         return True
     return all(pace.due - event.at <= 0 for name, pace in state.paces if name == event.task)
+
+
+def what_is_expected_is_looked_for(
+    rules: PoolRules, state: PoolState, expected: Iterable[tuple[str, Instant]], at: Instant
+) -> bool:
+    """Law PW9: what is known to be due later is looked for within the least interval after that, where there is room.
+
+    Args:
+        rules: How the process works.
+        state: The state after a step.
+        expected: The tasks of which something is due, each with when, and of which no look was sent after that.
+        at: When that was.
+    """
+    is_free = len(state.working) + sum(command.most for command, _ in state.looking) < rules.executors
+    held = state.paused | {command.task for command, _ in state.looking}
+    if state.stop_at is not None or not is_free or len(state.ended) > rules.batch:
+        return True
+    throttled = dict(state.throttled)
+    for name, due in expected:
+        task = rules.task(name)
+        if task is None or name in held:
+            continue
+        waits = max(due - at, 0, throttled[name] - at if name in throttled else 0)
+        if state.wake_at is None or state.wake_at - at > waits + task.polling.least:
+            return False
+    return True
 
 
 def _key(run: Run) -> tuple[str, int]:
