@@ -21,7 +21,9 @@ ADAPTERS: Final = Path(__file__).parents[2] / "src" / "adapters" / "tidegate_ada
 CLI: Final = [f"tidegate_adapters.cli.{file.stem}" for file in sorted((ADAPTERS / "cli").glob("[!_]*.py"))]
 PROMISED: Final[Mapping[str, str]] = {
     "": IMPORT.format(["tidegate.catalogue", "tidegate_adapters.embedded", "tidegate_adapters.recorder"]),
-    "mongo": IMPORT.format(["tidegate_adapters.mongo", "tidegate_adapters.black_pipe", "tidegate_adapters.payloads"]),
+    "mongo": IMPORT.format(
+        [f"tidegate_adapters.{each}" for each in ("mongo", "black_pipe", "payloads", "reactive")],
+    ),
     "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
     "worker": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.worker_running"]),
     "cli": IMPORT.format(CLI),
@@ -49,7 +51,7 @@ sys.meta_path.insert(0, Refuse())
 """Imports as they are where some packages are not installed."""
 
 
-@pytest.mark.parametrize("module", ["driver", "mongo", "kafka"])
+@pytest.mark.parametrize("module", ["driver", "mongo", "kafka", "reactive"])
 def test_what_runs_in_production_loads_no_simulator(module: str) -> None:
     """The simulator is forty modules, and what it explores some hundred more: they took most of the time of an import."""
     shows = SHOWS.format(f"tidegate_adapters.{module}")

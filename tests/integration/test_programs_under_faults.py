@@ -318,6 +318,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.consumer.transactions.": "of Kafka",
     "tidegate.payloads.uploads._why_missing": "where a sweep overtakes a reader, which a run may show or not",
     "tidegate.reactive.reactive_task.ReactiveTask._set_aside": "where a record cannot be read",
+    "tidegate.reactive.reactive_task.ReactiveTask.complete": "in a transaction of a handler's (test_reactive_app)",
     "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
     "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
     "tidegate.transactions.": "no adapter carries operations in a transaction yet",

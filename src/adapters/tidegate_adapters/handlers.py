@@ -37,7 +37,8 @@ from tidegate.model.values import check_callable
 from tidegate.retries.backoff import check_delay
 
 __all__ = [
-    "TOPIC", "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "undecoded",
+    "TOPIC", "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "threaded",
+    "undecoded",
     "unread", "unread_and_sends",
 ]  # fmt: skip
 
@@ -270,7 +271,7 @@ def _call(handler: UserHandler, around: _Around) -> Called:
             why="a thread cannot be interrupted: its record would be tried again while it runs",
             todo="make it an async def, or leave handler_timeout out",
         )
-    call: Callable[[Any], Awaitable[object]] = handler if is_async else _threaded(handler, around.threads)  # type: ignore[assignment]
+    call: Callable[[Any], Awaitable[object]] = handler if is_async else threaded(handler, around.threads)  # type: ignore[assignment]
     if around.is_batch:
         call = _batched(call, around)
     elif around.decode is not None:
@@ -280,7 +281,14 @@ def _call(handler: UserHandler, around: _Around) -> Called:
     return call
 
 
-def _threaded(handler: UserHandler, threads: Callable[[], ThreadPoolExecutor]) -> Callable[[Any], Awaitable[object]]:
+def threaded(handler: UserHandler, threads: Callable[[], ThreadPoolExecutor]) -> Callable[[Any], Awaitable[object]]:
+    """A plain function as an async one, which is called in a thread of these. Who interrupts it waits until it has ended.
+
+    Args:
+        handler: The function.
+        threads: Makes the threads, or has them.
+    """
+
     async def in_thread(given: object) -> object:
         run: Future[object] = threads().submit(copy_context().run, _whole, handler, given)
         reply = asyncio.wrap_future(run)

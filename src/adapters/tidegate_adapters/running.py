@@ -16,11 +16,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast, final
 
 import attrs
@@ -33,18 +32,16 @@ from tidegate_adapters.configuration import Row, configured, layers
 from tidegate_adapters.failures import ServerFailedError, origin, raised
 from tidegate_adapters.logs import LogFormat, log_to
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.signals import stopped_by_signals
 from tidegate_adapters.targets import attribute, takes_nothing
 
 __all__ = [
-    "CODES", "REACTIVE", "WORKER", "Application", "Ended", "Kind", "Life", "Logs", "Told", "made", "run_until_stopped",
+    "REACTIVE", "WORKER", "Application", "Ended", "Kind", "Life", "Logs", "Told", "made", "run_until_stopped",
     "show_settings",
 ]  # fmt: skip
 
 
 T = TypeVar("T")
-
-CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
-"""How the process ends after each signal."""
 
 
 class Application(Protocol):
@@ -264,32 +261,3 @@ async def _application(
 
 def _kind(value: object, kinds: tuple[Kind, ...]) -> Kind | None:
     return next((kind for kind in kinds if kind.has(value)), None)
-
-
-@contextmanager
-def stopped_by_signals(
-    stop: Callable[[], None], loop: asyncio.AbstractEventLoop, log: logging.Logger
-) -> Iterator[list[signal.Signals]]:
-    """Call `stop` in the loop at the first signal and at the second, which are told; the third ends the process."""
-    before = {number: signal.getsignal(number) for number in CODES}
-    caught: list[signal.Signals] = []
-
-    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
-        caught.append(signal.Signals(number))
-        if len(caught) > 2:
-            os._exit(128 + number)  # by default it does nothing to the first process of a container
-        loop.call_soon_threadsafe(told)
-
-    def told() -> None:
-        first = len(caught) == 1
-        log.info("%s: %s", caught[-1].name, "draining; once more waits for nothing" if first else "waiting for nothing")
-        stop()
-
-    for number, was in before.items():
-        if was is not signal.SIG_IGN:
-            signal.signal(number, on_signal)
-    try:
-        yield caught
-    finally:
-        for number, was in before.items():
-            signal.signal(number, was)

@@ -11,7 +11,8 @@ from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome, records_of
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.running import CODES, WORKER, Life, Logs, Told, run_until_stopped
+from tidegate_adapters.running import WORKER, Life, Logs, Told, run_until_stopped
+from tidegate_adapters.signals import CODES
 
 __all__ = ["run_worker"]
 

@@ -333,7 +333,7 @@ RIGHT_ENDING: Final = vars(pool)["_ending"]
 RIGHT_ONWARD: Final = vars(pool)["_onward"]
 LOOKING: Final = vars(pool)["_looking"]
 RIGHT_TAKEN: Final = vars(pool)["_taken"]
-RIGHT_MAY_LOOK: Final = vars(pool)["_may_look"]
+RIGHT_MAY_LOOK: Final[Callable[[PoolState, str, Instant], bool]] = vars(pool)["_may_look"]
 RIGHT_EXPECTED: Final = vars(pool)["_expected"]
 
 PLANTED: Final[dict[str, tuple[str, str, Any]]] = {

@@ -16,8 +16,11 @@ Modules, in reading order
     changes     what a handler is given
     declared    what the decorator is told of a task, checked
     planner     who leads, follows the changes, and writes down which handlers are to run
+    workers     the pool: takes what is due, calls the handlers, writes down what they came to
+    app         the app, from without
 """
 
+from tidegate_adapters.reactive.app import Reactive
 from tidegate_adapters.reactive.changes import Change, ClaimLost, Later, SyncChange
 
-__all__ = ["Change", "ClaimLost", "Later", "SyncChange"]
+__all__ = ["Change", "ClaimLost", "Later", "Reactive", "SyncChange"]

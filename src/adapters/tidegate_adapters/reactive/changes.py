@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.client_session import AsyncClientSession
     from pymongo.client_session import ClientSession
 
-__all__ = ["Change", "ClaimLost", "Later", "SyncChange", "Throttle"]
+__all__ = ["Change", "ClaimLost", "Later", "SyncChange", "Throttle", "named"]
 
 T = TypeVar("T")
 Throttle = Callable[[str, Duration], None]
@@ -77,7 +77,7 @@ class _Changed:
         kept = self._run.claim.snapshot
         if isinstance(kept, Digest) or kept is None:
             raise Misuse(
-                f"what {self.task!r} watches of {_named(self._run.key)} is not kept",
+                f"what {self.task!r} watches of {named(self._run.key)} is not kept",
                 why=f"it is larger than {self._task.rules.snapshot_bytes_max} bytes, of which a record keeps a digest",
                 todo="read the document with change.document(), or watch less of it",
             )
@@ -85,7 +85,7 @@ class _Changed:
         return found
 
     def __repr__(self) -> str:
-        return f"<change of {_named(self._run.key)} for {self.task}, attempt {self.attempt}>"
+        return f"<change of {named(self._run.key)} for {self.task}, attempt {self.attempt}>"
 
     def _found(self) -> Coroutine[Any, Any, Document | None]:
         return self._site.run(_document(self._task.source, self._run.key))
@@ -94,7 +94,7 @@ class _Changed:
         """Raise ClaimLost unless the end is written."""
         if isinstance(end, WhyNot):
             raise ClaimLost(
-                f"the run of {_named(self._run.key)} for {self.task!r} is not completed",
+                f"the run of {named(self._run.key)} for {self.task!r} is not completed",
                 why=end.value,
                 todo="abort the transaction: the document is handled by whoever holds the claim",
             )
@@ -193,7 +193,7 @@ def _over(failure: Failure) -> Exception:
     return failure
 
 
-def _named(key: Value) -> str:
+def named(key: Value) -> str:
     """The id of a document in a message, cut short."""
     text = show(key)
     return text if len(text) <= _NAMED_MAX else f"{text[:_NAMED_MAX]}..."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final, get_args
 
 import attrs
 
@@ -28,7 +28,7 @@ from tidegate.retries.backoff import Backoff, Fixed, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.reactive.sites import Site
 
-__all__ = ["Declared", "UserHandler", "Watch", "Where", "declared"]
+__all__ = ["CLEAN_UP", "LEASE", "Declared", "UserHandler", "Watch", "Where", "declared"]
 
 UserHandler: TypeAlias = Callable[[Any], object]
 """Called with a `Change` where it is async, and otherwise, in a thread, with a `SyncChange`. It answers None, or `Later`."""
@@ -38,7 +38,7 @@ Where: TypeAlias = Filter | Mapping[str, object] | None
 """A filter, or one in MongoDB's words; None for all documents."""
 
 LEASE: Final = timedelta(minutes=1)
-_CLEAN_UP: Final = CleanUp()
+CLEAN_UP: Final = CleanUp()
 _LEASE_LEAST: Final[Duration] = 100 * MILLISECOND
 
 
@@ -100,7 +100,7 @@ def declared(
     longest: timedelta | None = None,
     version: int = 1,
     on_new_version: OnNewVersion = OnNewVersion.NOTHING,
-    cleanup: CleanUp = _CLEAN_UP,
+    cleanup: CleanUp = CLEAN_UP,
     database: str | None = None,
     name: str | None = None,
 ) -> Declared:
@@ -214,7 +214,7 @@ def _policy(retries: object, backoff: Backoff | timedelta | None) -> Policy:
     policy = Policy() if retries is None else Policy(attempts_max=_retries(retries) + 1)
     if backoff is None:
         return policy
-    delays: Any = Fixed(_length(backoff, "backoff", 0)) if isinstance(backoff, timedelta) else backoff
+    delays = backoff if isinstance(backoff, get_args(Backoff)) else Fixed(_length(backoff, "backoff", 0))
     return attrs.evolve(policy, backoff=delays)
 
 

@@ -10,8 +10,7 @@
 What else MongoDB knows, paths with dots included, has no term here, and is an error: a term means the same in the simulated
 store and in a real one, and nobody would notice where it does not.
 
-Laws
-    D6  what matches the term is what MongoDB finds by the query; checked by the adapters.
+Law D6: what matches the term is what MongoDB finds by the query.
 """
 
 from __future__ import annotations

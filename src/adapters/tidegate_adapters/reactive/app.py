@@ -1,0 +1,306 @@
+"""The app: its tasks, and its life from without.
+
+    app = Reactive("mongodb://localhost/?replicaSet=rs0", database="shop")
+
+    @app.task(collection="orders", watch=["total"])
+    async def invoice(change): ...
+
+    app.run()                        # until a signal ends it
+    await app.serve()                # or in an event loop of your own, until app.stop()
+
+Any number of processes may serve the same tasks: one of them plans, all of them handle. A process leaves alone what it does not
+know, so that versions of an application run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, cast, final
+from uuid import uuid4
+
+from tidegate.model.documents import ID, Eq
+from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.instants import PPM, duration, seconds
+from tidegate.model.operations import Index, Indexes, find_one
+from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.evolution import OnNewVersion
+from tidegate.reactive.orphans import CleanUp
+from tidegate.reactive.pool import PoolRules
+from tidegate.retries.backoff import Backoff, Policy
+from tidegate.retries.pauses import PAUSES, pause
+from tidegate_adapters.reactive.declared import CLEAN_UP, LEASE, Declared, UserHandler, Watch, Where, declared
+from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate_adapters.reactive.sites import Site
+from tidegate_adapters.reactive.workers import Pool, PoolObserver
+from tidegate_adapters.signals import stopped_by_signals
+
+try:
+    from pymongo import AsyncMongoClient
+
+    from tidegate_adapters.mongo import AsyncMongo, connect_async
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
+
+__all__ = ["Reactive"]
+
+H = TypeVar("H", bound=UserHandler)
+log: Final = logging.getLogger("tidegate_adapters.reactive")
+
+
+@final
+class Reactive:
+    """An application of reactive tasks.
+
+    Args:
+        store: The URI of a replica set; or an `AsyncMongoClient` of your own, which stays open; or an `Embedded` store, for
+            development and tests.
+        database: Where tasks are that name no other.
+        concurrency: How many handlers run at a time in this process.
+        drain: How long handlers may go on once the app is to stop.
+        settings: All that an app can be told that is not code, in the place of the three before.
+        observers: Called with each event of the pool, the state after it, and the commands that follow.
+
+    Attributes:
+        settings: What it was told that is not code.
+
+    Raises:
+        Misuse: It is no store, or a setting is of the wrong type or out of range.
+    """
+
+    def __init__(
+        self,
+        store: str | AsyncMongoClient[Any] | object,
+        database: str | None = None,
+        *,
+        concurrency: int = 10,
+        drain: timedelta = timedelta(seconds=20),
+        settings: ReactiveSettings | None = None,
+        observers: Iterable[PoolObserver] = (),
+    ) -> None:
+        is_uri = isinstance(store, str)
+        if not is_uri and not isinstance(store, AsyncMongoClient) and not callable(getattr(store, "awaited", None)):
+            raise Misuse(
+                f"a {type(store).__name__} is no store of documents",
+                todo="pass a URI, an AsyncMongoClient, or an Embedded() of tidegate_adapters.embedded",
+            )
+        if settings is None:
+            if database is None:
+                raise Misuse("an app needs a database", todo='write Reactive(uri, database="shop")')
+            uri = store if isinstance(store, str) else None
+            settings = ReactiveSettings(database=database, uri=uri, concurrency=concurrency, drain=duration(drain))
+        if is_uri != (settings.uri is not None):
+            raise Misuse("settings with a URI, and a store of yours" if settings.uri else "settings without a URI")
+        self.settings: Final = settings
+        self._store, self._observers = None if is_uri else store, tuple(observers)
+        self._declared: dict[str, Declared] = {}
+        self._pool: Pool | None = None
+        self._is_served, self._stop_calls = False, 0
+
+    def __repr__(self) -> str:
+        return f"<Reactive on {self.settings.database}: {', '.join(self._declared) or 'no tasks'}>"
+
+    # --- tasks ---
+
+    def task(
+        self,
+        collection: str,
+        *,
+        watch: Watch = None,
+        where: Where = None,
+        debounce: timedelta | Debounce = timedelta(seconds=1),
+        retries: int | Policy | None = None,
+        backoff: Backoff | timedelta | None = None,
+        lease: timedelta = LEASE,
+        longest: timedelta | None = None,
+        version: int = 1,
+        on_new_version: OnNewVersion = OnNewVersion.NOTHING,
+        cleanup: CleanUp = CLEAN_UP,
+        database: str | None = None,
+        name: str | None = None,
+    ) -> Callable[[H], H]:
+        """Declare a task: the decorated function is called once for each document that is new, or of which something that is
+        watched has changed, after it was quiet for a while.
+
+        It is called with a `Change` if it is async, and otherwise with a `SyncChange`, in a thread. What it answers,
+        `tidegate_adapters.reactive.changes` says.
+
+        Args:
+            collection: Whose documents it follows.
+            watch: The paths of what is watched of them; or {path: 1 or Computed(...)}; None for the whole document.
+            where: Which documents it is for: a filter, or one in MongoDB's words; None for all.
+            debounce: How long nothing may change before a run; ten times as long at most, or as a `Debounce` says.
+            retries: How often a run that failed is tried again, or a whole `Policy`; 4 times unless it is set.
+            backoff: The delays before that; 10 s, then twice as long each time, unless it is set.
+            lease: How long a run is this process's alone unless it is renewed: after a crash, so long nobody else begins.
+            longest: How long an async handler may take; then it is cancelled, and has failed.
+            version: Of the handler; raise it when it does something else.
+            on_new_version: What a higher version does again.
+            cleanup: When what is known of a document that is gone is removed.
+            database: Where the collection is; None for that of the app.
+            name: Of the task; that of the function unless it is set. What is known of documents is found by it.
+
+        Returns:
+            The decorator, which returns the function as it is.
+
+        Raises:
+            Misuse: An option is of the wrong type, out of range, or does not fit another; or the name is taken.
+        """
+
+        def decorate(handler: H) -> H:
+            made = declared(
+                handler, collection=collection, watch=watch, where=where, debounce=debounce, retries=retries, backoff=backoff,
+                lease=lease, longest=longest, version=version, on_new_version=on_new_version, cleanup=cleanup,
+                database=database, name=name,
+            )  # fmt: skip
+            self._add(made)
+            return handler
+
+        return decorate
+
+    def _add(self, made: Declared) -> None:
+        if self._is_served:
+            raise Misuse(
+                f"the task {made.name!r} is declared too late", why="the app is served", todo="declare it before"
+            )
+        if made.name in self._declared:
+            raise Misuse(
+                f"there are two tasks {made.name!r}",
+                why="what is known of documents is found by the name of the task",
+                todo="pass another name=",
+            )
+        if self._is_embedded and made.database not in {None, self.settings.database}:
+            raise Misuse(f"the task {made.name!r} is in {made.database!r}", why="an embedded store is one database")
+        self._declared[made.name] = made
+
+    @property
+    def declared(self) -> Mapping[str, Declared]:
+        """Its tasks, by name."""
+        return MappingProxyType(self._declared)
+
+    @property
+    def indexes(self) -> Mapping[str, Indexes]:
+        """The indexes that its tasks need, by database and collection; they are made when it starts."""
+        found: dict[str, dict[str, tuple[Index, ...]]] = {}
+        for each in self._declared.values():
+            found.setdefault(each.database or self.settings.database, {}).update(each.task.indexes)
+        return found
+
+    def configured(self, settings: ReactiveSettings) -> Reactive:
+        """An app with the same tasks that is told something else.
+
+        Raises:
+            Misuse: As for a new one.
+        """
+        store = settings.uri if self._store is None else self._store
+        made = Reactive(store, settings=settings, observers=self._observers)
+        for each in self._declared.values():
+            made._add(each)
+        return made
+
+    # --- its life ---
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncGenerator[Mapping[str, Site], None]:
+        """Its databases, by name, as long as the block lasts.
+
+        Raises:
+            TidegateError: No server answers, or it is not a replica set.
+        """
+        names = {self.settings.database, *(each.database for each in self._declared.values() if each.database)}
+        if self._is_embedded:
+            yield {name: Site(name, cast("Any", self._store).awaited) for name in names}
+            return
+        own = self._store is None
+        client = await connect_async(self.settings.uri or "") if own else cast("AsyncMongoClient[Any]", self._store)
+        try:
+            made = self.indexes
+            yield {name: Site(name, AsyncMongo(client, name, indexes=made.get(name, {})), client) for name in names}
+        finally:
+            if own:
+                await client.close()
+
+    async def serve(self) -> None:
+        """Plan and handle until `stop` is called, or the task is cancelled; then let handlers end.
+
+        Raises:
+            Misuse: It has no task, or it is called twice.
+            TidegateError: No server answers at the start, it is not a replica set, or an index cannot be made.
+            CancelledError, SystemExit, KeyboardInterrupt: As the task was cancelled or a handler raised it, after the rest.
+        """
+        if not self._declared:
+            raise Misuse("an app without tasks", todo="decorate a function with @app.task(collection=...)")
+        if self._is_served:
+            raise Misuse(f"{self!r} is served already, or was", todo="make another one: app.configured(app.settings)")
+        self._is_served = True
+        async with self.connected() as sites:
+            placed = [each.at(sites[each.database or self.settings.database]) for each in self._declared.values()]
+            for each in placed:
+                await each.site.run(_prepared(each.task.records))
+            self._pool = Pool(placed, self._rules(placed), _me(), self._observers)
+            for _ in range(self._stop_calls):
+                self._pool.stop()
+            log.info("%r begins, with %d handlers at a time", self, self.settings.concurrency)
+            await self._pool.run()
+
+    def stop(self) -> None:
+        """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
+        self._stop_calls += 1
+        if self._pool is not None:
+            self._pool.stop()
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT: the first lets handlers end, the second waits for none, the third ends the process.
+
+        Raises:
+            Misuse, TidegateError, SystemExit: As `serve` does.
+        """
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        with stopped_by_signals(self.stop, asyncio.get_running_loop(), log):
+            total = seconds(self.settings.drain + self.settings.leave)
+            log.info("SIGTERM or Ctrl-C lets it drain, within %s", total)
+            await self.serve()
+
+    @property
+    def pool(self) -> Pool | None:
+        """What handles; None until it is served."""
+        return self._pool
+
+    @property
+    def _is_embedded(self) -> bool:
+        return self._store is not None and not isinstance(self._store, AsyncMongoClient)
+
+    def _rules(self, placed: Iterable[Declared]) -> PoolRules:
+        told = self.settings
+        return PoolRules(
+            tasks=tuple(each.pooled(told.polling) for each in placed), executors=told.concurrency, batch=told.batch,
+            drain=told.drain, leave=told.leave, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
+        )  # fmt: skip
+
+
+async def _prepared(records: str) -> None:
+    """The indexes of these records are there: a program. It asks again until that is known."""
+    attempt = 0
+    while True:
+        await pause(PAUSES, attempt)
+        attempt += 1
+        try:
+            await find_one(records, Eq(ID, ""), fields=(ID,))
+        except (Ambiguous, NotApplied):
+            continue
+        return
+
+
+def _me() -> str:
+    """A name that no other life of a process has."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"

@@ -1,0 +1,218 @@
+"""The pool of a process: it carries out what `tidegate.reactive.pool` commands, and decides nothing.
+
+    Take, Renew, End    the programs of the task, on its database
+    Handle              the handlers, async ones in the event loop, plain functions in threads
+    Interrupt           their cancellation
+    StartPoolTimer      one timer
+
+Times are those of the loop's monotonic clock. Lines of the log that are about a run have its task, document (its id, cut short), attempt
+and token as fields, and nothing of what is in the document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeAlias, cast, final
+
+from tidegate.model.effects import Refused
+from tidegate.model.instants import SECOND, ClockName, Duration, Instant
+from tidegate.reactive.pool import (
+    Announced,
+    End,
+    Handle,
+    Interrupt,
+    PoolCommand,
+    PoolEvent,
+    PoolRules,
+    PoolState,
+    PoolStopRequested,
+    PoolTimerFired,
+    Renew,
+    StartPoolTimer,
+    Take,
+    TasksPaused,
+    TaskThrottled,
+    pool_event_for,
+)
+from tidegate.reactive.reactive_task import HandlerAnswer, Run, answered
+from tidegate_adapters.handlers import threaded
+from tidegate_adapters.printable import redacted
+from tidegate_adapters.reactive.changes import Change, SyncChange, named
+from tidegate_adapters.reactive.declared import Declared
+from tidegate_adapters.runtime import Call, CallEach, Ended, InterruptEach, Job, Observer, Runtime, as_failure
+
+__all__ = ["Pool", "PoolObserver"]
+
+PoolObserver: TypeAlias = Observer[PoolEvent, PoolState, PoolCommand]
+
+log: Final = logging.getLogger("tidegate_adapters.reactive")
+log.addHandler(logging.NullHandler())
+
+_LOOP: Final = ClockName("loop")
+
+
+@final
+class Pool:
+    """Handles what is due of these tasks in the event loop in which it is made.
+
+    Args:
+        declared: The tasks, each where it is.
+        rules: How the process works; of the same tasks.
+        worker: Its name; another one for each process and each of its lives.
+        observers: Called with each event, the state after it, and the commands that follow.
+
+    Raises:
+        Misuse: A task has not been placed in a database.
+    """
+
+    def __init__(
+        self, declared: Sequence[Declared], rules: PoolRules, worker: str, observers: Iterable[PoolObserver] = ()
+    ) -> None:
+        self._worker, self._loop = worker, asyncio.get_running_loop()
+        self._threads: ThreadPoolExecutor | None = None
+        self._rules = rules
+        self._declared: Final = {each.name: each for each in declared}
+        self._handlers: Final = {each.name: self._handler(each) for each in declared}
+        self._timer: asyncio.TimerHandle | None = None
+        self._runtime: Runtime[PoolState, PoolEvent, PoolCommand] = Runtime(
+            rules, PoolState(), self._begin, self._event_for, observers=observers, fields=_fields
+        )
+
+    @property
+    def state(self) -> PoolState:
+        """Where it stands."""
+        return self._runtime.state
+
+    async def run(self) -> None:
+        """Work until `stop`, a cancellation, or an exit of user code; then let handlers end, and write down their ends.
+
+        Raises:
+            CancelledError, SystemExit, KeyboardInterrupt: As it came, after the rest.
+        """
+        owed: BaseException | None = None
+        self._runtime.tell(PoolTimerFired(self._now()))
+        try:
+            while not self.state.is_stopped:
+                try:
+                    await self._runtime.until(lambda state: state.is_stopped)
+                except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+                    owed = owed or error
+                    self.stop()
+        finally:
+            await self._close()
+        if owed is not None:
+            raise owed
+
+    def stop(self) -> None:
+        """Take nothing more, and let `run` return when what runs has ended; called once more, wait for no handler."""
+        self._runtime.tell(PoolStopRequested(self._now()))
+
+    def announce(self, task: str, after: Duration = 0) -> None:
+        """Something of a task is due, now or after a time.
+
+        Args:
+            task: The name of the task.
+            after: When, in microseconds from now.
+        """
+        now = self._now()
+        self._runtime.tell(Announced(now, task, now + after if after else None))
+
+    def pause(self, tasks: frozenset[str]) -> None:
+        """From now on these tasks are looked at by nobody in this process, and all others are."""
+        if tasks != self.state.paused:
+            self._runtime.tell(TasksPaused(self._now(), tasks))
+
+    def throttle(self, task: str, length: Duration) -> None:
+        """Take no more of a task for so long, in microseconds."""
+        now = self._now()
+        self._runtime.tell(TaskThrottled(now, task, now + length))
+
+    # --- commands and events ---
+
+    def _now(self) -> Instant:
+        return Instant(round(self._loop.time() * SECOND), _LOOP)
+
+    def _begin(self, command: PoolCommand) -> Job | None:
+        """What to do for a command."""
+        if isinstance(command, StartPoolTimer):
+            self._start_timer(command.duration)
+            return None
+        task, run = self._declared[command.task].task, self._declared[command.task].site.run
+        match command:
+            case Take(_, most):
+                return Call(lambda: run(task.take(self._worker, most)))
+            case Handle(_, runs):
+                return CallEach(self._handlers[command.task], runs)
+            case Renew(_, runs):
+                claims = tuple((each.key, each.claim) for each in runs)
+                return Call(lambda: run(task.renew_all(claims)))
+            case End(_, ended):
+                return Call(lambda: run(task.end(ended)))
+            case Interrupt(name, runs, why):
+                for each in runs:
+                    log.warning("interrupted a handler of %s: %s", name, why.value, extra=_fields(command, each))
+                return InterruptEach(lambda of, given: isinstance(of, Handle) and of.task == name and given in runs)
+
+    def _event_for(self, command: PoolCommand, reply: object) -> PoolEvent | None:
+        """What became of it, as an event."""
+        if isinstance(command, Handle) and isinstance(reply, tuple):
+            reply = tuple((each.given, self._answer(command, each)) for each in cast("tuple[Ended, ...]", reply))
+        elif isinstance(reply, Exception):
+            log.error("%s has failed: %s", command, redacted(str(reply)), extra=_fields(command, None))
+        return pool_event_for(command, as_failure(reply), self._now())
+
+    def _answer(self, command: Handle, ended: Ended) -> HandlerAnswer:
+        """What a handler has come to."""
+        if isinstance(ended.reply, Refused):
+            return ended.reply.reason
+        answer = _failure(ended.reply) if isinstance(ended.reply, BaseException) else answered(ended.reply)
+        if isinstance(answer, str):
+            error = ended.reply if isinstance(ended.reply, BaseException) else None
+            where = _fields(command, ended.given)
+            log.error("the handler of %s has failed: %s", command.task, answer, exc_info=error, extra=where)
+        return answer
+
+    def _start_timer(self, duration: Duration) -> None:
+        """In the place of the one before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(duration / SECOND, lambda: self._runtime.tell(PoolTimerFired(self._now())))
+
+    def _handler(self, declared: Declared) -> Callable[[Run], Awaitable[object]]:
+        """The user's handler as an async function of a run."""
+        make = Change if declared.is_async else SyncChange
+        call = declared.handler if declared.is_async else threaded(declared.handler, self._threads_of_handlers)
+        site = declared.site
+        return lambda run: cast("Awaitable[object]", call(make(declared.task, run, site, self.throttle)))
+
+    def _threads_of_handlers(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._rules.executors, "tidegate-reactive")
+        return self._threads
+
+    async def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._runtime.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _failure(error: BaseException) -> str:
+    """The text of what a handler has raised, without what looks like a secret."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  the user's own __str__
+        text = ""
+    return redacted(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _fields(command: object, given: object) -> Mapping[str, object]:
+    """The fields of a line of the log."""
+    found: dict[str, object] = {"task": getattr(command, "task", None)}
+    if isinstance(given, Run):
+        found |= {"document": named(given.key), "attempt": given.claim.attempts, "claim": given.claim.token}
+    return found

@@ -1,0 +1,700 @@
+"""Reactive tasks as an application has them: on a real MongoDB, and on the embedded store."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final, TypeAlias, final
+from uuid import uuid4
+
+import bson
+import pytest
+from bson import ObjectId
+from pymongo import AsyncMongoClient, MongoClient
+from tests.integration.mongo_loop import in_loop
+from tests.integration.test_mongo_ids import IDS
+
+from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import MILLISECOND
+from tidegate.model.operations import FindAll, InsertOne, find_all, update_one
+from tidegate.retries.backoff import Policy
+from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.bson_values import CODEC, loaded, natural
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.mongo import connect_async
+from tidegate_adapters.reactive import Change, ClaimLost, Later, Reactive, SyncChange
+from tidegate_adapters.reactive.settings import ReactiveSettings
+
+Raw: TypeAlias = dict[str, Any]
+KEY: Final = Field[Value](ID.name)
+AT_ONCE: Final = timedelta(0)
+STORES: Final = ("mongod", "embedded")
+PATIENCE_S: Final = 10.0
+QUICK: Final = PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jitter=0)
+
+
+# --- a shop -------------------------------------------------------------------------------------------------------------
+
+
+def as_document(held: Raw) -> Document:
+    options: Any = CODEC
+    raw: Raw = bson.decode(bson.encode(held), options)
+    return loaded(raw, "orders")
+
+
+@final
+class Shop:
+    """A database with orders, and the apps on it."""
+
+    def __init__(self, client: AsyncMongoClient[Raw] | None, database: str) -> None:
+        self.client, self.name = client, database
+        self.store: Any = Embedded() if client is None else client
+        self.site: Any = None
+
+    def app(self, **settings: Any) -> Reactive:
+        told = ReactiveSettings(
+            **{"database": self.name, "polling": QUICK, "paused_every": 50 * MILLISECOND, **settings}
+        )
+        return Reactive(self.store, settings=told)
+
+    async def insert(self, *documents: Raw) -> None:
+        if self.client is not None:
+            _ = await self.client[self.name]["orders"].insert_many([*documents])
+            return
+        for each in documents:
+            await self.store.awaited(InsertOne("orders", as_document(each)))
+
+    async def put(self, key: Any, name: str, value: Any) -> None:
+        (where,) = (as_document({"_id": key}),)
+        found = update_one("orders", Eq(KEY, where[KEY]), Put(Field[Value](name), value))
+        if self.client is not None:
+            _ = await self.client[self.name]["orders"].update_one({"_id": key}, {"$set": {name: value}})
+        else:
+            await self.store.awaited(found)
+
+    async def records(self) -> list[Raw]:
+        if self.client is not None:
+            return await self.client[self.name]["orders_tasks"].find().sort("_id").to_list()
+        found = self.store(FindAll("orders_tasks", Eq(Field("task"), "invoice"), 1000))
+        return [natural(each) for each in found]
+
+
+@asynccontextmanager
+async def shop_of(kind: str, uri: str, database: str) -> AsyncGenerator[Shop, None]:
+    if kind == "embedded":
+        yield Shop(None, database)
+        return
+    client = await connect_async(uri)
+    try:
+        yield Shop(client, database)
+    finally:
+        await client.close()
+
+
+async def until(holds: Callable[[], Any], what: str) -> None:
+    """Wait until this is so."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        found = holds()
+        if await found if asyncio.iscoroutine(found) else found:
+            return
+        assert time.monotonic() < end, what
+        await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def served(app: Reactive) -> AsyncGenerator[asyncio.Task[None], None]:
+    """The app works beside the block, and is asked to stop after it."""
+    serving = asyncio.create_task(app.serve())
+    try:
+        await until(lambda: app.pool is not None or serving.done(), "it begins")
+        yield serving
+    finally:
+        app.stop()
+        await serving
+
+
+async def planned(app: Reactive, *keys: Any) -> None:
+    """Each task of the app has a look at these documents."""
+    async with app.connected() as sites:
+        for each in app.declared.values():
+            site = sites[each.database or app.settings.database]
+            ids = tuple(as_document({"_id": key})[KEY] for key in keys)
+            assert await site.run(each.task.plan_pass(ids, uuid4().hex)) == ()
+            if app.pool is not None:
+                app.pool.announce(each.name, each.task.rules.debounce.quiet)
+
+
+Handled: TypeAlias = Callable[..., Any]
+
+
+def as_handler(handle: Callable[[Any], Any], *, is_async: bool) -> Handled:
+    """An async function, or a plain one."""
+    if not is_async:
+        return handle
+
+    async def in_loop_(change: Change) -> Any:
+        return handle(change)
+
+    return in_loop_
+
+
+# --- a handler, and what it comes to ------------------------------------------------------------------------------------
+
+
+def fails(change: Any) -> None:
+    raise ValueError(f"no invoice for {change.id}, password=hunter2")
+
+
+def is_cancelled(_: Any) -> None:
+    raise asyncio.CancelledError
+
+
+OUTCOMES: Final[dict[str, tuple[Callable[[Any], Any], str, str | None]]] = {
+    "nothing": (lambda _: None, "completed", None),
+    "later": (lambda _: Later(timedelta(hours=1)), "pending", None),
+    "an error": (fails, "pending", "ValueError: no invoice for a, password=***"),
+    "a cancellation": (is_cancelled, "pending", "CancelledError"),
+    "something else": (lambda _: 7, "pending", "the handler answered a int: None is a success"),
+}
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("store", STORES)
+def test_what_a_handler_comes_to_is_written_down(mongodb: str, database: str, store: str, *, is_async: bool) -> None:
+    async def run() -> None:
+        async with shop_of(store, mongodb, database) as shop:
+            app = shop.app()
+            for name, (handle, _, _) in OUTCOMES.items():
+                _ = app.task("orders", debounce=AT_ONCE, name=name)(as_handler(handle, is_async=is_async))
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await planned(app, "a")
+                await until(lambda: is_over(shop, OUTCOMES), "each is over")
+            async with app.connected() as sites:
+                found = {each["task"]: each for each in await every_record(sites[database])}
+        for name, (_, status, error) in OUTCOMES.items():
+            assert found[name]["status"] == status, name
+            assert (found[name].get("last_error") or "").startswith(error or ""), name
+            assert ("last_error" in found[name]) == (error is not None), name
+            assert found[name]["attempts"] == (0 if name == "later" else 1), name
+
+    in_loop(run())
+
+
+async def is_over(shop: Shop, names: Any) -> bool:
+    async with shop.app().connected() as sites:
+        found = await every_record(sites[shop.name])
+    return len(found) == len(names) and all(each["token"] == 1 and "owner" not in each for each in found)
+
+
+async def every_record(site: Any) -> list[Raw]:
+    async def ask() -> tuple[Document, ...]:
+        return await find_all("orders_tasks", limit=1000)
+
+    return [natural(each) for each in await site.run(ask())]
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("store", STORES)
+def test_a_handler_is_given_its_change(mongodb: str, database: str, store: str, *, is_async: bool) -> None:
+    seen: list[Any] = []
+    at = datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
+
+    async def waits(change: Change) -> None:
+        seen.append((change.id, change.values, change.attempt, change.token, await change.document()))
+
+    def plain(change: SyncChange) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        seen.append((change.id, change.values, change.attempt, change.token, change.document()))
+
+    async def run() -> None:
+        async with shop_of(store, mongodb, database) as shop:
+            app = shop.app()
+            _ = app.task("orders", watch=["total", "to.city"], debounce=AT_ONCE, name="invoice")(
+                waits if is_async else plain
+            )
+            async with served(app):
+                await shop.insert({"_id": 7, "total": 5, "to": {"city": "Rome", "on": at}, "by": [ObjectId("ab" * 12)]})
+                await planned(app, 7)
+                await until(lambda: len(seen) == 1, "it is handled")
+                await shop.put(7, "by", None)  # is not watched
+                await shop.put(7, "total", 6)
+                await planned(app, 7)
+                await until(lambda: len(seen) == 2, "it is handled again")
+
+    in_loop(run())
+    whole = {"_id": 7, "total": 5, "to": {"city": "Rome", "on": at}, "by": [ObjectId("ab" * 12)]}
+    assert seen[0] == (7, {"to": {"city": "Rome"}, "total": 5}, 1, 1, whole)
+    assert seen[1] == (7, {"to": {"city": "Rome"}, "total": 6}, 1, 2, {**whole, "total": 6, "by": None})
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_ids_are_of_any_type(mongodb: str, database: str, store: str) -> None:
+    """The embedded store takes fewer: what a program may insert."""
+    keys = [each for each in IDS if store == "mongod" or type(each) in {str, int, ObjectId}]
+    seen: list[Any] = []
+
+    async def run() -> None:
+        async with shop_of(store, mongodb, database) as shop:
+            app = shop.app(concurrency=50)
+
+            @app.task("orders", debounce=AT_ONCE)
+            async def invoice(change: Change) -> None:
+                document = await change.document()
+                assert document is not None
+                assert document["n"] == change.values["n"]
+                seen.append((document["n"], change.id))
+
+            async with served(app):
+                await shop.insert(*({"_id": key, "n": n} for n, key in enumerate(keys)))
+                await planned(app, *keys)
+                await until(lambda: len(seen) == len(keys), f"all {len(keys)} are handled")
+
+    in_loop(run())
+    for n, key in sorted(seen, key=lambda each: int(each[0])):
+        assert bson.encode({"": key}) == bson.encode({"": keys[n]})
+
+
+# --- failures, deferrals, throttles -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_run_that_failed_is_tried_again_and_given_up(mongodb: str, database: str, store: str) -> None:
+    attempts: list[int] = []
+
+    async def run() -> None:
+        async with shop_of(store, mongodb, database) as shop:
+            app = shop.app()
+
+            @app.task("orders", debounce=AT_ONCE, retries=2, backoff=timedelta(milliseconds=10))
+            async def invoice(change: Change) -> None:
+                attempts.append(change.attempt)
+                raise ValueError("no")
+
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await planned(app, "a")
+                await until(lambda: has_status(shop, "failed"), "it is given up")
+
+    in_loop(run())
+    assert attempts == [1, 2, 3]
+
+
+async def has_status(shop: Shop, status: str, count: int = 1) -> bool:
+    return [each["status"] for each in await shop.records()] == [status] * count
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_handler_may_ask_to_be_called_later(mongodb: str, database: str, store: str) -> None:
+    called: list[tuple[int, float]] = []
+
+    async def run() -> None:
+        async with shop_of(store, mongodb, database) as shop:
+            app = shop.app(polling=PollingBounds(least=60_000_000, most=60_000_000))  # nothing is found by chance
+
+            @app.task("orders", debounce=AT_ONCE)
+            async def invoice(change: Change) -> Later | None:
+                called.append((change.attempt, time.monotonic()))
+                return Later(timedelta(milliseconds=100)) if len(called) < 3 else None
+
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await planned(app, "a")
+                await until(lambda: has_status(shop, "completed"), "it is done")
+
+    in_loop(run())
+    assert [attempt for attempt, _ in called] == [1, 1, 1]
+    assert all(later - earlier >= 0.1 for (_, earlier), (_, later) in pairwise(called))
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_a_handler_may_throttle_its_task(mongodb: str, database: str, *, is_async: bool) -> None:
+    """What runs goes on; no more is taken of the task, but of others."""
+    called: list[tuple[str, float]] = []
+    pause = timedelta(milliseconds=300)
+
+    def handle(change: Any) -> None:
+        called.append((change.task, time.monotonic()))
+        if change.task == "invoice":
+            change.throttle(pause)
+
+    async def run() -> None:
+        async with shop_of("mongod", mongodb, database) as shop:
+            app = shop.app(concurrency=1)
+            for name in ("invoice", "parcel"):
+                _ = app.task("orders", debounce=AT_ONCE, name=name)(as_handler(handle, is_async=is_async))
+            async with served(app):
+                await shop.insert({"_id": 1}, {"_id": 2})
+                await planned(app, 1, 2)
+                await until(lambda: len(called) == 4, "all are handled")
+
+    in_loop(run())
+    first, second = (at for name, at in called if name == "invoice")
+    assert second - first >= pause.total_seconds()
+    assert [name for name, _ in called][-1] == "invoice"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_handler_that_takes_too_long_has_failed(mongodb: str, database: str, store: str) -> None:
+    async def run() -> list[Raw]:
+        async with shop_of(store, mongodb, database) as shop:
+            app = shop.app()
+
+            @app.task("orders", debounce=AT_ONCE, longest=timedelta(milliseconds=50), retries=0)
+            async def invoice(_: Change) -> None:
+                await asyncio.sleep(60)
+
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await planned(app, "a")
+                await until(lambda: has_status(shop, "failed"), "it has failed")
+                return await shop.records()
+
+    (record,) = in_loop(run())
+    assert record["last_error"] == "it has taken longer than its task allows"
+
+
+def test_what_takes_longer_than_its_lease_keeps_it(mongodb: str, database: str) -> None:
+    """It is renewed while the handler runs: a second process takes nothing of it."""
+    calls: list[int] = []
+
+    async def invoice(change: Change) -> None:
+        calls.append(change.token)
+        await asyncio.sleep(0.7)
+
+    async def run() -> list[Raw]:
+        async with shop_of("mongod", mongodb, database) as shop:
+            apps = [shop.app(), shop.app()]
+            for app in apps:
+                _ = app.task("orders", debounce=AT_ONCE, lease=timedelta(milliseconds=300))(invoice)
+            async with served(apps[0]), served(apps[1]):
+                await shop.insert({"_id": "a"})
+                await planned(apps[0], "a")
+                await until(lambda: has_status(shop, "completed"), "it is done")
+                return await shop.records()
+
+    (record,) = in_loop(run())
+    assert calls == [1]
+    assert record["version"] > 3
+
+
+# --- the end of a process -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("drain", "status", "attempts"), [(timedelta(seconds=5), "completed", 1), (AT_ONCE, "pending", 0)]
+)
+def test_who_is_to_stop_lets_handlers_end_as_long_as_there_is_time(
+    mongodb: str, database: str, drain: timedelta, status: str, attempts: int
+) -> None:
+    """What has no time left is given back, and due at once: no failure, and no attempt."""
+
+    async def run() -> list[Raw]:
+        async with shop_of("mongod", mongodb, database) as shop:
+            app = shop.app(drain=drain // timedelta(microseconds=1))
+            begun = asyncio.Event()
+
+            @app.task("orders", debounce=AT_ONCE)
+            async def invoice(_: Change) -> None:
+                begun.set()
+                await asyncio.sleep(0.2)
+
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await planned(app, "a")
+                await begun.wait()
+            return await shop.records()
+
+    (record,) = in_loop(run())
+    assert (record["status"], record["attempts"]) == (status, attempts)
+
+
+def test_a_second_stop_waits_for_no_handler(mongodb: str, database: str) -> None:
+    async def run() -> list[Raw]:
+        async with shop_of("mongod", mongodb, database) as shop:
+            app = shop.app(drain=60_000_000)
+            begun = asyncio.Event()
+
+            @app.task("orders", debounce=AT_ONCE)
+            async def invoice(_: Change) -> None:
+                begun.set()
+                await asyncio.sleep(60)
+
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await planned(app, "a")
+                await begun.wait()
+                app.stop()
+            return await shop.records()
+
+    (record,) = in_loop(run())
+    assert record["status"] == "pending"
+
+
+def test_a_cancellation_drains_too_and_comes_out(mongodb: str, database: str) -> None:
+    async def run() -> list[Raw]:
+        async with shop_of("mongod", mongodb, database) as shop:
+            app = shop.app()
+            begun = asyncio.Event()
+
+            @app.task("orders", debounce=AT_ONCE)
+            async def invoice(_: Change) -> None:
+                begun.set()
+                await asyncio.sleep(0.1)
+
+            serving = asyncio.create_task(app.serve())
+            await until(lambda: app.pool is not None, "it begins")
+            await shop.insert({"_id": "a"})
+            await planned(app, "a")
+            await begun.wait()
+            _ = serving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await serving
+            return await shop.records()
+
+    (record,) = in_loop(run())
+    assert record["status"] == "completed"
+
+
+def test_two_processes_handle_each_change_once(mongodb: str, database: str) -> None:
+    """And what one of them does not know, it leaves alone."""
+    seen: list[tuple[int, str, int]] = []
+
+    def app_of(shop: Shop, number: int, *names: str) -> Reactive:
+        app = shop.app()
+        for name in names:
+
+            async def handle(change: Change) -> None:
+                seen.append((number, change.task, change.id))
+
+            _ = app.task("orders", debounce=AT_ONCE, name=name)(handle)
+        return app
+
+    async def run() -> None:
+        async with shop_of("mongod", mongodb, database) as shop:
+            old, new = app_of(shop, 0, "invoice"), app_of(shop, 1, "invoice", "parcel")
+            async with served(old), served(new):
+                await shop.insert(*({"_id": number} for number in range(100)))
+                await planned(new, *range(100))
+                await until(lambda: len(seen) >= 200, "all are handled")
+                await asyncio.sleep(0.05)
+
+    in_loop(run())
+    assert sorted((task, key) for _, task, key in seen) == sorted(
+        (task, key) for task in ("invoice", "parcel") for key in range(100)
+    )
+    assert {number for number, task, _ in seen if task == "parcel"} == {1}
+    assert {number for number, task, _ in seen if task == "invoice"} == {0, 1}
+
+
+# --- an end in a transaction of the handler's ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["commits", "aborts", "conflicts"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_a_run_ends_with_the_transaction_of_its_handler(
+    mongodb: str, database: str, how: str, *, is_async: bool
+) -> None:
+    """Committed, its end is seen with what it has written; aborted, neither is, and the run is tried again."""
+    calls: list[int] = []
+    tries: list[int] = []
+    clients: list[AsyncMongoClient[Raw]] = []
+    plain: MongoClient[Raw] = MongoClient(mongodb)
+
+    async def waits(change: Change) -> None:
+        calls.append(change.attempt)
+        client = clients[0]
+
+        async def write(session: Any) -> None:
+            tries.append(1)
+            _ = await client[database]["invoices"].insert_one({"order": change.id}, session=session)
+            if how == "conflicts" and len(tries) == 1:  # it is renewed meanwhile
+                _ = await client[database]["orders_tasks"].update_one({}, {"$set": {"touched": 1}})
+            await change.complete(session)
+            if how == "aborts" and len(calls) == 1:
+                raise ValueError("no")
+
+        async with client.start_session() as session:
+            _ = await session.with_transaction(write)
+
+    def blocks(change: SyncChange) -> None:
+        calls.append(change.attempt)
+
+        def write(session: Any) -> None:
+            tries.append(1)
+            _ = plain[database]["invoices"].insert_one({"order": change.id}, session=session)
+            if how == "conflicts" and len(tries) == 1:
+                _ = plain[database]["orders_tasks"].update_one({}, {"$set": {"touched": 1}})
+            change.complete(session)
+            if how == "aborts" and len(calls) == 1:
+                raise ValueError("no")
+
+        with plain.start_session() as session:
+            _ = session.with_transaction(write)
+
+    async def run() -> list[Raw]:
+        async with shop_of("mongod", mongodb, database) as shop:
+            app = shop.app()
+            clients.append(shop.store)
+            backoff = timedelta(milliseconds=10)
+            _ = app.task("orders", debounce=AT_ONCE, name="invoice", backoff=backoff)(waits if is_async else blocks)
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await planned(app, "a")
+                await until(lambda: has_status(shop, "completed"), "it is done")
+            return await shop.records()
+
+    with plain:
+        (record,) = in_loop(run())
+        assert list(plain[database]["invoices"].find({}, {"_id": 0})) == [{"order": "a"}]
+    assert calls == ([1, 2] if how == "aborts" else [1])
+    assert len(tries) == (1 if how == "commits" else 2)
+    assert [each["ended"] for each in record["history"]] == ["failed", "succeeded"][-len(calls) :]
+
+
+def test_who_has_lost_the_claim_is_told_in_the_transaction(mongodb: str, database: str) -> None:
+    """Another has taken the record over: nothing that the late one writes is seen."""
+    told: list[str] = []
+
+    async def run() -> None:
+        async with shop_of("mongod", mongodb, database) as shop:
+            app, client = shop.app(), shop.client
+            assert client is not None
+
+            @app.task("orders", debounce=AT_ONCE)
+            async def invoice(change: Change) -> None:
+                if change.token == 2:
+                    return
+                _ = await client[database]["orders_tasks"].update_one({}, {"$set": {"token": 2, "owner": "another"}})
+                async with client.start_session() as session:
+                    try:
+                        async with await session.start_transaction():
+                            _ = await client[database]["invoices"].insert_one({}, session=session)
+                            await change.complete(session)
+                    except ClaimLost as lost:
+                        told.append(str(lost))
+                        raise
+
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await planned(app, "a")
+                await until(lambda: told, "it is told")
+            assert await client[database]["invoices"].find().to_list() == []
+            (record,) = await shop.records()
+            assert (record["owner"], record["token"], record["status"]) == ("another", 2, "processing")
+
+    in_loop(run())
+    assert "it is under another claim" in told[0]
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("store", STORES)
+def test_an_end_may_be_written_without_a_transaction(
+    mongodb: str, database: str, store: str, *, is_async: bool
+) -> None:
+    """What the handler raises after that counts no more."""
+
+    async def waits(change: Change) -> None:
+        await change.complete()
+        raise ValueError("too late")
+
+    def blocks(change: SyncChange) -> None:
+        change.complete()
+        raise ValueError("too late")
+
+    async def run() -> list[Raw]:
+        async with shop_of(store, mongodb, database) as shop:
+            app = shop.app()
+            _ = app.task("orders", debounce=AT_ONCE, name="invoice")(waits if is_async else blocks)
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await planned(app, "a")
+                await until(lambda: has_status(shop, "completed"), "it is done")
+            return await shop.records()
+
+    (record,) = in_loop(run())
+    assert "last_error" not in record
+
+
+# --- what is told wrongly -----------------------------------------------------------------------------------------------
+
+
+async def good(change: Change) -> None: ...
+
+
+def generates(change: Change) -> Any:
+    yield change
+
+
+WRONG: Final[dict[str, tuple[dict[str, Any], str]]] = {
+    "a collection of another name": ({"collection": "a$b"}, "collection"),
+    "one text to watch": ({"watch": "total"}, r"write watch=\['total'\]"),
+    "nothing to watch": ({"watch": 5}, "nothing to watch"),
+    "paths that hold each other": ({"watch": ["a", "a.b"]}, "cannot both be watched"),
+    "what is left out": ({"watch": {"a": 0}}, "nothing can be left out"),
+    "a path as a filter": ({"where": {"a.b": 1}}, "leads into a document"),
+    "an operator": ({"where": {"a": {"$regex": "x"}}}, "no operator of a filter"),
+    "no filter": ({"where": 5}, "is not a filter"),
+    "a number of what": ({"debounce": 5}, r"write debounce=timedelta\(seconds=...\)"),
+    "a debounce before now": ({"debounce": timedelta(seconds=-1)}, "too short"),
+    "a lease that is none": ({"lease": timedelta(0)}, "too short"),
+    "no time at all": ({"longest": timedelta(0)}, "too short"),
+    "retries below none": ({"retries": -1}, "a number of retries"),
+    "a backoff twice": ({"retries": Policy(), "backoff": AT_ONCE}, "leave backoff out"),
+    "a backoff of another kind": ({"backoff": 5}, r"write backoff=timedelta"),
+    "no version": ({"version": 0}, "the version of a handler"),
+    "a policy in words": ({"on_new_version": "reprocess_all"}, "a member of OnNewVersion"),
+    "a clean-up in words": ({"cleanup": "never"}, "pass CleanUp"),
+    "no name": ({"name": ""}, "a name is a string"),
+    "no database": ({"database": ""}, "a database"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_option_is_refused_where_it_is_told(name: str) -> None:
+    options, words = WRONG[name]
+    app = Reactive("mongodb://localhost", database="shop")
+
+    with pytest.raises(Misuse, match=words) as refused:
+        app.task(**{"collection": "orders", **options})(good)
+
+    assert "the task" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda app: app.task("orders")(5), "is not a handler"),
+        (lambda app: app.task("orders")(generates), "is a generator"),
+        (lambda app: app.task("orders")(lambda: None), "cannot be called with one change"),
+        (lambda app: app.task("orders", longest=timedelta(seconds=1), name="x")(lambda _: None), "a thread cannot be"),
+        (lambda app: [app.task("orders")(good) for _ in range(2)], "two tasks 'good'"),
+        (lambda _: Reactive(5, database="shop"), "no store of documents"),
+        (lambda _: Reactive("mongodb://localhost"), "needs a database"),
+        (lambda _: Reactive("localhost", database="shop"), "should be a URI"),
+        (lambda _: Reactive("mongodb://localhost", database="shop", concurrency=0), "handlers at a time"),
+        (lambda _: Reactive(Embedded(), database="shop").task("orders", database="b")(good), "is one database"),
+        (lambda app: in_loop(app.serve()), "an app without tasks"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said_before_anything_is_done(wrong: Callable[[Any], object], words: str) -> None:
+    with pytest.raises(Misuse, match=words):
+        wrong(Reactive("mongodb://localhost", database="shop"))
+
+
+def test_no_password_is_shown() -> None:
+    app = Reactive("mongodb://ann:hunter2@nowhere.invalid/?serverSelectionTimeoutMS=50", database="shop")
+    _ = app.task("orders")(good)
+
+    with pytest.raises(TidegateError) as refused:
+        in_loop(app.serve())
+
+    assert "hunter2" not in f"{app!r} {app.settings!r} {refused.value}"
