@@ -51,7 +51,7 @@ import attrs
 import pytest
 from aiokafka import errors
 from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
-from tests.integration.transactional_runs import Ledger, Transacts, place_of
+from tests.integration.transactional_runs import OUT, Reader, fence, place_of, places_in, producing, trouble
 
 from tidegate.consumer import laws
 from tidegate.consumer.commands import Committed, Event, Work
@@ -69,10 +69,26 @@ from tidegate.sim.trace import StepKind
 from tidegate_adapters import testing
 from tidegate_adapters.handlers import undecoded
 from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
-from tidegate_adapters.kafka_ports import NO_GENERATION, Client, Producer, generation_of
+from tidegate_adapters.kafka_ports import NO_GENERATION, Client, Producer, TransactionalProducer, generation_of
 from tidegate_adapters.recorder import Recorder
-from tidegate_adapters.simulated_kafka import CODES, Network, Outcome, SimulatedBroker, SimulatedConsumer
-from tidegate_adapters.simulated_kafka.requests import Code, OffsetCommit, OffsetFetch, Partition, Position, Request
+from tidegate_adapters.simulated_kafka import (
+    CODES,
+    Network,
+    Outcome,
+    SimulatedBroker,
+    SimulatedConsumer,
+    SimulatedProducer,
+)
+from tidegate_adapters.simulated_kafka.requests import (
+    OF_PRODUCERS,
+    Code,
+    OffsetCommit,
+    OffsetFetch,
+    Partition,
+    Position,
+    Request,
+    TxnOffsetCommit,
+)
 from tidegate_adapters.store import Store
 from tidegate_adapters.testing import stall
 
@@ -81,12 +97,16 @@ AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15")
 """Laws that are judged whenever something happens; others where a part of the run ends."""
 TURNS_MAX: Final = 50_000
 """Of the loop in a run: ten times what the longest takes."""
+LAST: Final = "z"
+"""Who does what is left."""
 PACES: Final = 4
 """How many paces records have: those that begin at once often end at once, in one turn of the event loop."""
 ENOUGH_S: Final = 60.0
 """The longest first part, and the longest third."""
 ENOUGH_FOR_USERS_S: Final = 20.0
 """The same where user code may keep records for ever."""
+OPEN_MAX_S: Final = 80
+"""For how long a transaction is open at most: a minute, and a round of the broker's."""
 QUIET_S: Final = 2.0
 """And if nothing is told for so long, and the time to drain, nothing will be."""
 _LATE_S: Final = 12.0
@@ -183,7 +203,7 @@ def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
         random.choice("ab"),
         random.random() * 1.5,
         random.choice((0.5, 2.0, 7.0, 12.0)),
-        OffsetCommit if kind == "commits" else random.choice((*CODES,)),
+        OffsetCommit if kind == "commits" else random.choice([each for each in CODES if each not in OF_PRODUCERS]),
         random.randrange(4) * random.randrange(4),
         random.random(),
         (random.randrange(PARTITIONS), random.randrange(RECORDS)),
@@ -266,6 +286,7 @@ class Member:
         self.name, self.run = name, run_
         self.is_dead = False
         self.client: SimulatedConsumer | None = None
+        self.producers: list[SimulatedProducer] = []
         self.in_work = 0
         self.hooked: set[Hooked] = set()
         """What hooks are at."""
@@ -320,14 +341,16 @@ class Member:
 
     def _connect(self, _bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
         kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
-        kept = {name: value for name, value in kept.items() if value is not None and name != "isolation_level"}
+        kept = {name: value for name, value in kept.items() if value is not None}
         self.client = SimulatedConsumer(self.run.network, group_id=group, client_id=self.name, **cast("Any", kept))
         return cast("Client", self.client)
 
-    def _transact(self, _bootstrap: str, _options: Mapping[str, object], name: str) -> Transacts:
+    def _transact(self, _bootstrap: str, _options: Mapping[str, object], name: str) -> TransactionalProducer:
         if generation_of(cast("Client", self.client)) == NO_GENERATION:
             self.run.story.accuse("J17", f"{self.name} fences {name}, and knows that it is no member")
-        return Transacts(self.run.ledger, name, self.run.random, self._alive)
+        made, sends = producing(self.run.network, self.name, name)
+        self.producers.append(made)
+        return sends
 
     # --- user code ------------------------------------------------------------------------------------------------------
 
@@ -482,8 +505,9 @@ class Member:
         for working in self.run.story.begun.values():
             working.pop(self.name, None)
         self.run.dead.add(self.name)
-        if self.client is not None:
-            self.client.kill()
+        for client in (self.client, *self.producers):
+            if client is not None:
+                client.kill()
         self.task.cancel()
 
     def kept(self) -> set[TopicPartition]:
@@ -535,7 +559,7 @@ class Sends(Producer):
             raise OSError("no reply")
 
     async def send(self, record: Send) -> Awaitable[None]:
-        place = place_of(record)
+        place = place_of(record.value, record.headers)
 
         async def sent() -> None:
             await self._late()
@@ -561,10 +585,13 @@ class Run:
     def __init__(self, told: Course, random: Random, folder: Path | None) -> None:
         self.course, self.random, self.folder = told, random, folder
         self.story = Story(told)
-        self.broker = SimulatedBroker({"t": PARTITIONS}, fetched_max=random.choice((3, 500)))
-        self.broker.taken = self._taken
+        answers = {OUT: 1} if told.kind == "once" else {}
+        self.broker = SimulatedBroker(
+            {"t": PARTITIONS, **answers}, fetched_max=random.choice((3, 500)), mark_s=lambda: random.random() / 20
+        )
+        self.broker.positions.taken, self.broker.decided = self._taken, self._decided
         self.network = Network(self.broker, random, strike=self._strike)
-        self.ledger = Ledger(random, self._decided, self._taken_together)
+        self.reader = Reader(self.network, OUT) if answers else None
         self.dead: set[str] = set()
         self._sent = self._count = 0
         """How many requests of the kind that is struck."""
@@ -588,6 +615,9 @@ class Run:
         if client in self.dead:
             return Outcome.SILENCE
         told = self.course
+        if told.kind == "once" and client != LAST and (struck := trouble(self.random, client, request)) is not None:
+            self.story.tell("network", f"answers {type(request).__name__} of {client} by {struck}", fault=str(struck))
+            return struck
         if client != told.whom or told.kind not in OF_REQUESTS or type(request) is not told.request:
             return None
         now = asyncio.get_running_loop().time()
@@ -618,35 +648,38 @@ class Run:
     def finish(self, at: Record_) -> None:
         self.story.finished.add(at)
 
-    def _taken(self, request: OffsetCommit, partition: Partition, position: Position) -> None:
+    def _taken(self, request: OffsetCommit | TxnOffsetCommit, partition: Partition, position: Position) -> None:
         story, number, after = self.story, partition.partition, position.offset
-        client = request.member_id.rpartition("-")[0] or "no member"
+        if isinstance(request, OffsetCommit):
+            member, generation = request.member_id, request.generation
+        else:  # the fence of its producer orders it, so it is judged as one that never falls
+            self._count += 1
+            member, generation = request.transactional_id, self._count
+        client = member.rpartition("-")[0] or "no member"
         before, *by = story.committed.get(number, (0, "", 0))
         story.taken.add((number, after))
-        story.committed[number] = (after, request.member_id, request.generation)
-        story.tell(client, f"has committed {number}@{after} in generation {request.generation}", StepKind.COMMIT)
+        story.committed[number] = (after, member, generation)
+        story.tell(client, f"has committed {number}@{after} in generation {generation}", StepKind.COMMIT)
         processed = {offset for at, offset in story.finished if at == number}
         if not laws.partition.committed_is_finished(after, self.records[number], processed):
             left = [offset for offset in self.records[number] if offset < after and offset not in processed]
             story.accuse("J2", f"{number}@{after} is committed, and {left} are unfinished")
-        is_late = by == [request.member_id, request.generation] and request.member_id
+        is_late = by == [member, generation] and member
         if not laws.partition.committed_never_falls(before, after) and not is_late:
             story.accuse("J3", f"the position of {number} falls from {before} to {after}, by {client}")
         if all(offsets[-1] < story.committed.get(at, (0,))[0] for at, offsets in self.records.items()):
             story.all_done.set()
 
-    def _decided(self, answers: list[Record_], partition: TopicPartition, position: int) -> None:
+    def _decided(
+        self, name: str, offsets: Mapping[Partition, tuple[int, ...]], positions: Mapping[Partition, Position]
+    ) -> None:
         """A transaction is committed; its answers and its position will be seen."""
-        self.story.tell("run", f"{partition}@{position} is committed with the answers of {answers}", StepKind.COMMIT)
+        answers = [at for each, written in offsets.items() for at in places_in(self.broker, each, written)]
+        told = [f"{each.partition}@{at.offset}" for each, at in positions.items()]
+        self.story.tell("run", f"{name} commits {told} with the answers of {answers}", StepKind.COMMIT)
         for at in answers:
             self.finish(at)
-        self.story.taken.add((partition.partition, position))
-
-    def _taken_together(self, name: str, partition: TopicPartition, position: int, metadata: str) -> None:
-        """The position of a transaction is seen; the fence of its producer orders it, so it is judged as one that never falls."""
-        self._count += 1
-        there = Partition(partition.topic, partition.partition)
-        self.broker.commit(OffsetCommit("g", self._count, name, {there: Position(position, metadata)}))
+        self.story.taken.update((each.partition, at.offset) for each, at in positions.items())
 
     def left(self) -> list[Record_]:
         """What is not committed."""
@@ -738,7 +771,7 @@ class Run:
         """J1."""
         self.story.all_done.clear()
         if self.left():
-            last = Member("z", self)
+            last = Member(LAST, self)
             await self._all_done([last])
             if self.left():
                 self.story.accuse("J1", f"{self.left()} are not committed in the end")
@@ -747,12 +780,20 @@ class Run:
         missing = {(number, at) for number, offsets in self.records.items() for at in offsets} - self.story.finished
         if missing:
             self.story.accuse("J1", f"{sorted(missing)} were never finished")
-        if self.course.kind == "once":
+        if self.reader is not None:
+            await self._read(self.reader)
+
+    async def _read(self, reader: Reader) -> None:
+        """J16, once the reader has read all, or the broker has ended whatever nobody else did."""
+        for _ in range(OPEN_MAX_S):
+            if reader.seen.keys() >= self.story.finished:
+                break
             await asyncio.sleep(1.0)
-            if twice := [at for at, times in self.ledger.seen.items() if times > 1]:
-                self.story.accuse("J16", f"the answers of {sorted(twice)} are seen twice")
-            if unseen := self.story.finished - self.ledger.seen.keys():
-                self.story.accuse("J16", f"the answers of {sorted(unseen)} are not seen")
+        await reader.stop()
+        if twice := [at for at, times in reader.seen.items() if times > 1]:
+            self.story.accuse("J16", f"the answers of {sorted(twice)} are seen twice")
+        if differs := self.story.finished ^ reader.seen.keys():
+            self.story.accuse("J16", f"the answers of {sorted(differs)} are not seen, or are not committed")
 
     async def _fault(self, members: dict[str, Member]) -> None:
         """What is done to a member, or to the group."""
@@ -771,7 +812,7 @@ class Run:
             case "fenced":
                 story.tell("faults", "fence all producers")
                 for number in range(PARTITIONS):
-                    await self.ledger.take_over(f"g:t:{number}")
+                    await fence(self.network, f"g:t:{number}")
             case "rebalance":
                 group.rebalance()
             case "grows":

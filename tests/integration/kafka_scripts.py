@@ -1,4 +1,4 @@
-"""Scripts of calls of Kafka consumers, played against a real broker with aiokafka, or against the simulated ones.
+"""Scripts of calls of Kafka's clients, played against a real broker with aiokafka, or against the simulated ones.
 
 A script is a tuple of steps; each names the member that does it. What a step saw goes into the account of its member, what its
 listener was told into another, for which of the two comes first is often open; at the end the committed positions are looked
@@ -25,7 +25,14 @@ from aiokafka.errors import KafkaConnectionError
 from tests.integration.servers.kafka import _create_topic as create_topic_in_loop
 
 from tidegate.sim.log import CONTROL
-from tidegate_adapters.simulated_kafka import CODES, Network, Outcome, SimulatedBroker, SimulatedConsumer
+from tidegate_adapters.simulated_kafka import (
+    CODES,
+    Network,
+    Outcome,
+    SimulatedBroker,
+    SimulatedConsumer,
+    SimulatedProducer,
+)
 from tidegate_adapters.simulated_kafka import requests as simulated
 
 Account: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -139,7 +146,34 @@ class Commit(Step):
 @final
 @attrs.frozen
 class Outcomes(Step):
-    """What has become of commits in tasks of their own."""
+    """What has become of calls in tasks of their own."""
+
+
+@final
+@attrs.frozen
+class Begin(Step):
+    """A producer starts under a transactional id, perhaps in a task of its own that is looked at later.
+
+    Attributes:
+        name: The transactional id.
+        options: More options.
+    """
+
+    name: str = "x"
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    way: str = "await"
+
+
+@final
+@attrs.frozen
+class Transact(Step):
+    """One call of a producer: begin, send, position, commit, abort, stop or kill; perhaps in a task of its own."""
+
+    call: str = "begin"
+    partition: int = 0
+    offset: int = 1
+    metadata: str = ""
+    way: str = "await"
 
 
 @final
@@ -187,6 +221,8 @@ class Kafka(Protocol):
     struck: dict[tuple[str, str], tuple[str, int]]
 
     def consumer(self, member: str, options: Mapping[str, Any]) -> Any: ...
+    def producer(self, member: str, name: str, options: Mapping[str, Any]) -> Any: ...
+    async def kill_producer(self, producer: Any) -> None: ...
     def is_settled(self, consumer: Any) -> bool: ...
     async def kill(self, consumer: Any) -> None: ...
     async def produce(self, step: Produce) -> None: ...
@@ -236,8 +272,12 @@ class _Play:
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
         self.consumers: dict[str, Any] = {}
+        self.producers: dict[str, Any] = {}
+        self.opened: list[Any] = []
+        """All producers that there were."""
         self.account: dict[str, list[str]] = {}
-        self.commits: dict[str, list[asyncio.Task[Any]]] = {}
+        self.later: dict[str, list[tuple[str, asyncio.Task[Any]]]] = {}
+        """Calls in tasks of their own, and what they are told as."""
         self._changes = 0
 
     def tell(self, member: str, what: str) -> None:
@@ -251,8 +291,8 @@ class _Play:
         if heard[-4:-2] == heard[-2:] and len(heard) > 3:
             del heard[-2:]
 
-    async def saw(self, call: Any) -> str:
-        """What a call answered, or the type of what it raised."""
+    async def saw(self, call: Any, *, is_explained: bool = False) -> str:
+        """What a call answered, or the type of what it raised, and perhaps of what was the cause of that."""
         task = asyncio.ensure_future(call)
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -262,7 +302,8 @@ class _Play:
         except asyncio.CancelledError:
             return "CancelledError"
         except Exception as error:  # noqa: BLE001  whatever it is, is what was seen
-            return type(error).__name__
+            because = "" if error.__cause__ is None else f" for {type(error.__cause__).__name__}"
+            return f"{type(error).__name__}{because if is_explained else ''}"
 
     def partition(self, number: int) -> Any:
         return aiokafka.TopicPartition(self.kafka.topic, number)
@@ -295,8 +336,14 @@ class _Play:
             case Commit():
                 await self.commit(step)
             case Outcomes(member):
-                for each in self.commits.pop(member, []):
-                    self.tell(member, f"commit: {await self.saw(each)}")
+                for name, each in self.later.pop(member, []):
+                    self.tell(member, f"{name}: {await self.saw(each, is_explained=name != 'commit of offsets')}")
+            case Begin(member, name, options, way):
+                producer = self.producers[member] = self.kafka.producer(member, name, options)
+                self.opened.append(producer)
+                await self.asked(member, "start", producer.start(), way)
+            case Transact(member, call):
+                await self.asked(member, call, self.transacted(step), step.way)
             case Call(member, call, number):
                 self.tell(member, f"{call} {number}: {await self.called(consumer, call, number)}")
             case Seek(member, number, offset):
@@ -313,7 +360,7 @@ class _Play:
         consumer = self.consumers[step.member]
         task = asyncio.ensure_future(consumer.commit({self.partition(step.partition): (step.offset, step.metadata)}))
         if step.way == "later":
-            self.commits.setdefault(step.member, []).append(task)
+            self.later.setdefault(step.member, []).append(("commit of offsets", task))
             return
         if step.way == "cancel":
             for _ in range(3):
@@ -322,6 +369,30 @@ class _Play:
         self.tell(step.member, f"commit {step.partition}@{step.offset}: {await self.saw(task)}")
         if step.way == "cancel":
             await asyncio.sleep(QUIET_S)
+
+    async def asked(self, member: str, name: str, call: Any, way: str) -> None:
+        task = asyncio.ensure_future(call)
+        if way == "later":
+            self.later.setdefault(member, []).append((name, task))
+        else:
+            self.tell(member, f"{name}: {await self.saw(task, is_explained=True)}")
+
+    async def transacted(self, step: Transact) -> object:
+        """A call of a producer; of what is sent, the offset is answered."""
+        producer, partition = self.producers[step.member], self.partition(step.partition)
+        match step.call:
+            case "send":
+                return (await producer.send_and_wait(partition.topic, b"x", partition=step.partition)).offset
+            case "position":
+                offsets = {partition: (step.offset, step.metadata)}
+                return await producer.send_offsets_to_transaction(offsets, self.kafka.group)
+            case "kill":
+                await self.kafka.kill_producer(producer)
+                return None
+            case "stop":
+                return await producer.stop()
+            case _:
+                return await getattr(producer, f"{step.call}_transaction")()
 
     async def called(self, consumer: Any, call: str, number: int) -> str:
         partition = self.partition(number)
@@ -396,6 +467,8 @@ async def play(script: Script, kafka: Kafka) -> Account:
     played.account["committed"] = [f"{number}: {committed[number]}" for number in sorted(committed)]
     account = {member: tuple(told) for member, told in played.account.items()}
     kafka.struck.clear()
+    for each in played.opened:
+        await kafka.kill_producer(each)
     for consumer in played.consumers.values():
         await played.saw(consumer.stop())
     return account
@@ -428,7 +501,13 @@ class SimulatedKafka:
         return next(code for code in CODES[type(request)] if code.__name__ == name)
 
     def consumer(self, member: str, options: Mapping[str, Any]) -> SimulatedConsumer:
-        return SimulatedConsumer(self.network, group_id="g", client_id=member, **options)
+        return SimulatedConsumer(self.network, client_id=member, **{"group_id": "g", **options})
+
+    def producer(self, member: str, name: str, options: Mapping[str, Any]) -> SimulatedProducer:
+        return SimulatedProducer(self.network, client_id=member, transactional_id=name, **options)
+
+    async def kill_producer(self, producer: SimulatedProducer) -> None:
+        producer.kill()
 
     def is_settled(self, consumer: SimulatedConsumer) -> bool:
         return consumer._coordinator is not None and consumer._coordinator.is_settled  # noqa: SLF001  as in the real one
@@ -472,6 +551,12 @@ REQUESTS = {
     "FetchRequest": "Fetch",
     "OffsetRequest": "ListOffsets",
     "FindCoordinatorRequest": "FindCoordinator",
+    "InitProducerIdRequest": "InitProducerId",
+    "AddPartitionsToTxnRequest": "AddPartitionsToTxn",
+    "AddOffsetsToTxnRequest": "AddOffsetsToTxn",
+    "TxnOffsetCommitRequest": "TxnOffsetCommit",
+    "EndTxnRequest": "EndTxn",
+    "ProduceRequest": "Produce",
 }
 
 
@@ -485,9 +570,29 @@ class RealKafka:
 
     def consumer(self, member: str, options: Mapping[str, Any]) -> Any:
         consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap, group_id=self.group, client_id=member, **options
+            bootstrap_servers=self.bootstrap,
+            client_id=member,
+            **{**options, "group_id": self.group + options.get("group_id", "")},
         )
-        send = consumer._client.send  # noqa: SLF001  what fails is chosen where requests are sent
+        self._strikes(consumer._client, member)  # noqa: SLF001  what fails is chosen where requests are sent
+        return consumer
+
+    def producer(self, member: str, name: str, options: Mapping[str, Any]) -> Any:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap, client_id=member, transactional_id=f"{self.topic}-{name}", **options
+        )
+        self._strikes(producer.client, member)
+        return producer
+
+    async def kill_producer(self, producer: Any) -> None:
+        producer._closed = True  # noqa: SLF001  it sends nothing as it goes
+        if (task := producer._sender.sender_task) is not None:  # noqa: SLF001
+            task.cancel()
+            await asyncio.wait({task})
+        await producer.client.close()
+
+    def _strikes(self, client: Any, member: str) -> None:
+        send = client.send
 
         async def sent(node: int, request: Any, **more: Any) -> Any:
             outcome = _taken(self.struck, member, REQUESTS.get(type(request).__name__, ""))
@@ -500,8 +605,7 @@ class RealKafka:
             await asyncio.sleep(0.002)
             return _refused(request, next(each for each in _codes() if each.__name__ == outcome).errno)
 
-        consumer._client.send = sent  # noqa: SLF001
-        return consumer
+        client.send = sent
 
     def is_settled(self, consumer: Any) -> bool:
         coordinator = consumer._coordinator  # noqa: SLF001
@@ -607,7 +711,9 @@ def _refused(request: Any, code: int) -> Any:
     for name in ("_topics", "_partitions"):
         for topic, partitions in getattr(request, name, None) or ():
             topics.append((topic, [_refused_partition(request, each, code) for each in partitions]))
-    return SimpleNamespace(error_code=code, topics=topics, API_VERSION=2, member_id="", coordinator_id=-1)
+    return SimpleNamespace(
+        error_code=code, topics=topics, errors=topics, API_VERSION=2, member_id="", coordinator_id=-1
+    )
 
 
 def _refused_partition(request: Any, partition: Any, code: int) -> tuple[Any, ...]:
@@ -615,7 +721,7 @@ def _refused_partition(request: Any, partition: Any, code: int) -> tuple[Any, ..
     match type(request).__name__:
         case "OffsetFetchRequest":
             return number, -1, "", code
-        case "OffsetCommitRequest":
+        case "OffsetCommitRequest" | "AddPartitionsToTxnRequest" | "TxnOffsetCommitRequest":
             return number, code
         case _:
             return number, code, -1, -1

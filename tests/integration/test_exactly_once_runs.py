@@ -6,21 +6,24 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Final
 
 import pytest
-from tests.integration import transactional_runs
 from tests.integration.kafka_runs import ONCE, found, judged, line
 from tests.integration.planting import Bug, first
-from tests.integration.transactional_runs import Ledger, Place, Transacts
+from tests.integration.transactional_runs import OUT, Place, places_in, producing
 from tests.length import ONCE_RUNS
 
 from tidegate.consumer.commands import Commit
+from tidegate.consumer.transactions import commit_together, resolved, take_over
 from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.kafka_member import Member
+from tidegate_adapters.simulated_kafka import Network, SimulatedBroker
+from tidegate_adapters.simulated_kafka.requests import Code, InitProducerId, Partition, Position, ProducerEpoch
+from tidegate_adapters.simulated_kafka.transactions import TransactionCoordinator
 from tidegate_adapters.testing import run
 from tidegate_adapters.user_code import UserCode
 
@@ -35,6 +38,12 @@ BUGS: Final[Mapping[str, Bug]] = {
     "an answer is sent at once": Bug(UserCode._ended, "if self._transactions is None or", "if True or", ONCE),
     "who was fenced does not take over again": Bug(Member._committed_together, "if reply == FENCED and", "if False and", ONCE),
     "who was put out fences its successor": Bug(Member._is_current, "(granted != ports.NO_GENERATION and granted == now)", "True", ONCE),
+    "answers are not waited for": Bug(Transactions._asked, "await _all_of([asyncio.ensure_future(await producer.send(each)) for each in records])", "[asyncio.ensure_future(await producer.send(each)) for each in records]", ONCE),
+    "the position is read before the fence": Bug(take_over, "epoch = await Fence(partition)\n    position, metadata = await ReadPosition(partition)", "position, metadata = await ReadPosition(partition)\n    epoch = await Fence(partition)", ONCE),
+    "what fails is taken for committed": Bug(Transactions.commit, "if together.reply is not None:", "if together.reply == FENCED:", ONCE),
+    "what nothing is heard of was not committed": Bug(resolved, "if there == (commit.position, commit.metadata):", "if there != before:\n        return Together(NotApplied(why), after)\n    if False:", ONCE),
+    "a fence takes the producer that is there": Bug(Transactions._fenced, "self._end(partition)", "if partition in self._producers and self._producers[partition][0] == self._count:\n        return self._count", ONCE),
+    "a transaction goes on without its position": Bug(commit_together, "await SendPosition(partition, epoch, commit.position, commit.metadata)", "pass", ONCE),
     "who takes over again reads on": Bug(Member._begins_at, "self._client.seek(theirs(partition), found[0])", "pass", ONCE),
 }  # fmt: skip
 
@@ -57,14 +66,14 @@ def test_somebody_is_fenced() -> None:
     """Or nothing was tried."""
     fenced: list[int] = []
 
-    def fence(self: Ledger, name: str) -> int:
-        epoch = right(self, name)
-        fenced.append(epoch)
-        return epoch
+    def begin(self: TransactionCoordinator, request: InitProducerId) -> ProducerEpoch | Code:
+        producer = right(self, request)
+        fenced.append(producer.epoch if isinstance(producer, ProducerEpoch) else 0)
+        return producer
 
-    right: Callable[[Ledger, str], int] = Ledger.fence
+    right = TransactionCoordinator.begin
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "fence", fence)
+        patch.setattr(TransactionCoordinator, "begin", begin)
         for seed in range(5):
             assert judged(seed, ONCE).wrong == []
     assert max(fenced) > 2
@@ -83,27 +92,30 @@ def test_producers_with_ids_of_their_own_are_found(monkeypatch: pytest.MonkeyPat
     assert found(range(100), ONCE) is not None
 
 
-def test_what_is_answered_in_an_earlier_life_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_answered_in_an_earlier_life_is_not_sent() -> None:
     """Law EO1, where a handler outlives its partition: the record is handled again in the next life, and answered there."""
-    monkeypatch.setattr(transactional_runs, "_TROUBLE", 0.0)
-    committed: list[tuple[list[Place], int]] = []
+    committed: list[tuple[list[Place], list[int]]] = []
     partition = TopicPartition("t", 0)
 
     async def main(random: Random) -> None:
-        async def alive(what: Awaitable[object]) -> None:
-            await what
+        broker = SimulatedBroker({"t": 1, OUT: 1})
+        network = Network(broker, random)
+
+        def decided(_name: str, offsets: Mapping[Partition, tuple[int, ...]], at: Mapping[Partition, Position]) -> None:
+            answers = [place for each, written in offsets.items() for place in places_in(broker, each, written)]
+            committed.append((answers, [position.offset for position in at.values()]))
 
         async def position_of(_: TopicPartition) -> tuple[int, str]:
             return 0, ""
 
-        ledger = Ledger(random, lambda answers, _, at: committed.append((answers, at)), lambda *_: None)
-        made = Transactions(lambda each: Transacts(ledger, str(each), random, alive), "g", position_of, lambda _: True)
+        broker.decided = decided
+        made = Transactions(lambda each: producing(network, "a", str(each))[1], "g", position_of, lambda _: True)
         for generation in (1, 2):
             await made.take_over(partition, generation)
         for generation, offset in ((2, 0), (1, 0), (1, 1)):
-            made.keep(partition, generation, offset, (Send("out", b"%d %d" % (generation, offset)),))
+            made.keep(partition, generation, offset, (Send(OUT, b"%d %d" % (generation, offset)),))
         assert await made.commit(Commit(partition, 2, 2, "")) is None
         await made.stop()
 
     run(main, 1)
-    assert committed == [([(2, 0)], 2)]
+    assert committed == [([(2, 0)], [2])]

@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from tests.integration.kafka_scripts import (
     Account,
+    Begin,
     Call,
     Commit,
     DeleteBelow,
@@ -33,12 +34,14 @@ from tests.integration.kafka_scripts import (
     Step,
     Stop,
     Strike,
+    Transact,
     Wait,
     play,
 )
 from tests.length import KAFKA_SCRIPTS, KAFKA_TABLE_STEP
 
 from tidegate_adapters.simulated_kafka import CODES
+from tidegate_adapters.simulated_kafka.requests import OF_PRODUCERS
 from tidegate_adapters.testing import run
 
 SCRIPT_S, TURNS = 120.0, 3
@@ -155,6 +158,91 @@ BY_HAND: Mapping[str, Script] = {
     "a commit that arrives late falls": (*ALONE, Commit("a", 0, 3), Commit("a", 0, 1)),
 }  # fmt: skip
 
+COMMITTED: Mapping[str, Any] = {"isolation_level": "read_committed", "group_id": "readers"}
+READ: Script = (
+    Wait(),
+    Start("r", COMMITTED),
+    Settle(),
+    Poll("r"),
+    Call("r", "position", 0),
+    Call("r", "end_offsets", 0),
+)
+OPEN: Script = (Begin("p"), Transact("p"), Transact("p", "send"), Transact("p", "position", 0, 2, "m"))
+DONE: Script = (*OPEN, Transact("p", "commit"))
+SHORT: Mapping[str, Any] = {"transaction_timeout_ms": 1_000}
+A_ROUND_S = 13.0
+"""For so long a transaction that has timed out may still be open."""
+
+TRANSACTIONS: Mapping[str, Script] = {
+    "a transaction": (*DONE, *READ),
+    "one after the other": (
+        *DONE, Transact("p"), Transact("p", "send"), Transact("p", "send", 1), Transact("p", "position", 0, 3), Transact("p", "commit"), *READ,
+    ),
+    "aborted, then committed": (
+        *OPEN, Transact("p", "abort"), Transact("p"), Transact("p", "send"), Transact("p", "commit"), *READ,
+    ),
+    "aborted, and read by somebody who does not mind": (*OPEN, Transact("p", "abort"), Wait(), Start("r"), Settle(), Poll("r")),
+    "nothing but a position": (Begin("p"), Transact("p"), Transact("p", "position", 1, 5), Transact("p", "commit"), Wait()),
+    "what is open ends what is read": (
+        Produce(), *OPEN, Produce(count=1), *READ, Transact("p", "commit"), Poll("r"), Call("r", "end_offsets", 0), Call("r", "position", 0),
+    ),
+    "from the end of what is committed": (
+        *OPEN, Start("r", {**COMMITTED, "auto_offset_reset": "latest"}), Settle(), Call("r", "position", 0), Transact("p", "commit"), Poll("r"),
+    ),
+    "what is open does not end what others read": (Produce(), *OPEN, Start("r"), Settle(), Poll("r"), Call("r", "end_offsets", 0)),
+    "a position is not seen before": (
+        *OPEN, Start("a"), Settle(), Call("a", "committed", 0), Transact("p", "commit"), Wait(), Call("a", "committed", 0),
+    ),
+    "nothing is begun": (Begin("p"), Transact("p", "send"), Transact("p", "position"), Transact("p", "commit"), Transact("p", "abort")),
+    "nothing is in it": (Begin("p"), Transact("p"), Transact("p", "commit"), Transact("p"), Transact("p", "abort"), Transact("p"), Transact("p")),
+    "two of one id": (
+        *OPEN, Begin("q"), Transact("p", "send"), Transact("p", "commit"), Transact("p", "send"), Transact("q"), Transact("q", "send"),
+        Transact("q", "commit"), *READ,
+    ),
+    "two of one id, and the first sends a position": (
+        *OPEN, Begin("q"), Transact("p", "position", 0, 7), Transact("p", "abort"), *READ,
+    ),
+    "two of one id, and the first begins": (*DONE, Begin("q"), Transact("p"), Transact("p", "send"), Transact("p", "abort"), *READ),
+    "two of one id, and the first begins with a position": (*DONE, Begin("q"), Transact("p"), Transact("p", "position", 0, 7), Wait()),
+    "two of one id, and the first aborts": (*OPEN, Begin("q"), Transact("p", "abort"), *READ),
+    "two of one id, while the first commits": (*OPEN, Transact("p", "commit", way="later"), Begin("q"), Outcomes("p"), *READ),
+    "two ids": (
+        *OPEN, Begin("q", "y"), Transact("q"), Transact("q", "send"), Transact("q", "position", 0, 9), Transact("q", "commit"), *READ,
+        Transact("p", "commit"), Wait(), Poll("r"),
+    ),
+    "killed, and somebody else comes": (*OPEN, Transact("p", "kill"), Begin("q"), *READ),
+    "killed, and nobody comes": (
+        Begin("p", options=SHORT), *OPEN[1:], Transact("p", "kill"), *READ, Wait(seconds=A_ROUND_S), Poll("r"),
+    ),
+    "it takes too long": (
+        Begin("p", options=SHORT), *OPEN[1:], Wait(seconds=A_ROUND_S), Transact("p", "send"), Transact("p", "commit"), *READ,
+        Begin("q"), Transact("q"), Transact("q", "send"), Transact("q", "commit"), Poll("r"),
+    ),
+    "it takes too long, and a position comes": (
+        Begin("p", options=SHORT), *OPEN[1:], Wait(seconds=A_ROUND_S), Transact("p", "position", 0, 7), Transact("p", "commit"), *READ,
+    ),
+    "it may take too long": (Begin("p", options={"transaction_timeout_ms": 1_000_000}), Wait()),
+    "a position where nobody is a member": (Start("a"), Settle(), Stop("a"), *DONE, Wait()),
+    "a position of a member that was put out": (
+        Start("a"), Settle(), Start("b"), Settle(), Kill("a"), Wait(seconds=6.0), Settle(), *DONE, Wait(), Call("b", "committed", 0),
+        Commit("b", 0, 1),
+    ),
+    "a position falls": (*DONE, Wait(), Start("a"), Settle(), Commit("a", 0, 9), *OPEN[1:], Transact("p", "commit"), Wait()),
+    "a position that is aborted after a commit": (*OPEN, Start("a"), Settle(), Commit("a", 0, 9), Transact("p", "abort"), Wait()),
+    "a position before another one is committed after it": (*OPEN, Start("a"), Settle(), Commit("a", 0, 9), Transact("p", "commit"), Wait()),
+    "too much metadata in a transaction": (
+        Begin("p"), Transact("p"), Transact("p", "send"), Transact("p", "position", 0, 1, "x" * 4_097), Transact("p", "abort"), *READ,
+    ),
+    "a position of a partition that is not there": (
+        Begin("p"), Transact("p"), Transact("p", "position", 9, 1, way="later"), Wait(), Transact("p", "kill"), Wait(),
+    ),
+    "two rounds of two": (
+        *OPEN, Begin("q"), Transact("q"), Transact("q", "send"), Begin("p"), Transact("q", "commit"), Transact("p"), Transact("p", "send", 1),
+        Transact("p", "commit"), *READ,
+    ),
+}  # fmt: skip
+BY_HAND = {**BY_HAND, **TRANSACTIONS}
+
 
 def of_the_table() -> Mapping[str, Script]:
     """Each request fails in each way: for a moment, and for as long as anybody asks."""
@@ -163,7 +251,7 @@ def of_the_table() -> Mapping[str, Script]:
         outcomes = ("unsent", "lost reply", *(code.__name__ for code in codes)) if codes else ()
         for outcome in outcomes:
             for times in (1, 1_000):
-                strike = Strike("a", request.__name__, outcome, times)
+                strike = Strike("p" if request in OF_PRODUCERS else "a", request.__name__, outcome, times)
                 name = f"{request.__name__} {outcome} {'once' if times == 1 else 'always'}"
                 scripts[name] = around(strike)
     return scripts
@@ -175,6 +263,8 @@ JOINS_AGAIN = ("RebalanceInProgressError", "UnknownMemberIdError", "IllegalGener
 
 def around(strike: Strike) -> Script:
     """A script in which the request is sent while it fails."""
+    if strike.member == "p":
+        return in_a_transaction(strike)
     match strike.request:
         case "OffsetCommit":
             return (
@@ -217,6 +307,39 @@ def around(strike: Strike) -> Script:
                 else (*A_FEW, strike, Start("a"), Wait())
             )
             return (*begun, Heal("a"), Settle(), Poll("a"), Commit("a", 0, 1), Call("a", "committed", 0))
+
+
+CALLS: Mapping[str, str] = {
+    "AddPartitionsToTxn": "send",
+    "Produce": "send",
+    "AddOffsetsToTxn": "position",
+    "TxnOffsetCommit": "position",
+    "EndTxn": "commit",
+}
+"""In which call a producer sends a request."""
+
+
+def in_a_transaction(strike: Strike) -> Script:
+    """The same of a producer: then it aborts, if it can, and tries once more."""
+    if strike.request == "InitProducerId":
+        begun: Script = (strike, Begin("p", way="later"), Wait(), Heal("p"), Outcomes("p"))
+    else:
+        begun = (Begin("p"),)
+    steps: list[Step] = [*begun, Transact("p")]
+    for call in ("send", "position", "commit"):
+        if CALLS.get(strike.request) == call:
+            steps += [strike, Transact("p", call, way="later"), Wait(), Heal("p"), Outcomes("p")]
+        else:
+            steps.append(Transact("p", call))
+    return (
+        *steps,
+        Transact("p", "abort"),
+        Wait(),
+        Transact("p"),
+        Transact("p", "send", 1),
+        Transact("p", "commit"),
+        *READ,
+    )
 
 
 def by_seed(seed: int) -> Script:
@@ -290,6 +413,7 @@ def simulated(script: Script, seed: int = 1) -> Account:
     """What the simulated ones say."""
 
     async def played(random: Random) -> Account:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)  # aiokafka leaves errors behind
         return await play(script, SimulatedKafka(random))
 
     return run(played, seed)

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import pytest
 from aiokafka import errors
-from tests.integration import transactional_runs
-from tests.integration.transactional_runs import Ledger, Transacts
+from tests.integration.transactional_runs import OUT, Reader, fence, producing
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
 from tidegate.consumer.commands import CommitRefused, Committed, CommitUnknown, Event, Measured, MetadataRefused
@@ -23,12 +22,20 @@ from tidegate.model.records import Record, Send, TopicPartition
 from tidegate_adapters import kafka_ports
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
-from tidegate_adapters.kafka_ports import Client, Transact, transactional_producer
+from tidegate_adapters.kafka_ports import Client, Producing, Transact, transactional_producer
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
-from tidegate_adapters.simulated_kafka.requests import Fetch, OffsetCommit, Partition, Position, Request
+from tidegate_adapters.simulated_kafka.requests import (
+    Fetch,
+    OffsetCommit,
+    Partition,
+    Position,
+    Request,
+    TxnOffsetCommit,
+)
 from tidegate_adapters.testing import run
 from tidegate_adapters.worker_settings import WorkerSettings
 
+DEAD: Final = "dead"
 EVER: Final = 1_000_000 * SECOND
 
 
@@ -42,7 +49,7 @@ def played(
     """A worker begins, this happens, and it is asked to stop; how long that takes, in seconds."""
 
     async def main(random: Random) -> float:
-        broker, loop = SimulatedBroker({"t": 1}), asyncio.get_running_loop()
+        broker, loop = SimulatedBroker({"t": 1, OUT: 1, DEAD: 1}), asyncio.get_running_loop()
         network = Network(broker, random, strike=lambda _, request: strike(request))
 
         def connect(*_: object) -> Client:
@@ -165,7 +172,7 @@ def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> No
             assert await beginnings.known(partition) == (3, "")
             appends(broker, 2)
             assert await beginnings.known(partition) == (3, "")
-            broker.commit(OffsetCommit("g", 1, "a", {Partition("t", 0): Position(4, "done")}))
+            broker.positions.take(OffsetCommit("g", 1, "a", {Partition("t", 0): Position(4, "done")}))
             assert await beginnings.known(partition) == (4, "done")
         finally:
             await consumer.stop()
@@ -243,85 +250,70 @@ class Once(NamedTuple):
 
 
 def once(
-    monkeypatch: pytest.MonkeyPatch,
     during_s: float,
-    *refusals: Exception,
+    *refusals: Any,
     fenced_s: float | None = None,
     odd_fail: bool = False,
     **told: Any,
 ) -> Once:
     """It has a hundred records, and is fenced at an instant; its first positions are refused. No answer is seen twice."""
-    monkeypatch.setattr(transactional_runs, "_TROUBLE", 0.0)
     made_s: list[float] = []
-    left, brokers = [*refusals], list[SimulatedBroker]()
+    left, readers = [*refusals], list[Reader]()
+    network: Network
 
-    def taken(name: str, partition: TopicPartition, position: int, metadata: str) -> None:
-        there = {Partition(partition.topic, partition.partition): Position(position, metadata)}
-        brokers[0].commit(OffsetCommit("g", position, name, there))
-
-    ledger = Ledger(Random(1), lambda *_: None, taken)
-
-    async def alive(what: Awaitable[object]) -> None:
-        await what
-
-    def transact(_bootstrap: str, _options: object, name: str) -> Transacts:
+    def transact(_bootstrap: str, _options: object, name: str) -> Producing:
         made_s.append(asyncio.get_running_loop().time())
-        producer = Transacts(ledger, name, Random(1), alive)
-        sends = producer.send_position
+        return producing(network, "a", name)[1]
 
-        async def send_position(*position: Any) -> None:
-            await sends(*position)
-            if left:
-                raise left.pop()
-
-        monkeypatch.setattr(producer, "send_position", send_position)
-        return producer
+    def strike(request: Request) -> Any:
+        return left.pop() if left and isinstance(request, TxnOffsetCommit) else None
 
     async def during(broker: SimulatedBroker) -> None:
-        brokers.append(broker)
+        nonlocal network
+        network = Network(broker, Random(1), strike=lambda _, request: strike(request))
+        readers.append(Reader(network, OUT, DEAD))
         appends(broker, 100)
         if fenced_s is not None:
             await asyncio.sleep(fenced_s)
-            await ledger.take_over("g:t:0")
+            await fence(network, "g:t:0")
         await asyncio.sleep(during_s)
 
     async def handle(record: Record) -> Send:
         await asyncio.sleep(0.05)
         if odd_fail and record.offset % 2:
             raise ValueError
-        return Send("out", b"%d %d" % (record.partition, record.offset))
+        return Send(OUT, b"%d %d" % (record.partition, record.offset))
 
     stopped_s = played(
         during, handle, transact=transact, exactly_once=True, consumer=ConsumerRules(executors=1), **told
     )
-    assert set(ledger.seen.values()) == {1}
-    return Once(made_s, len(ledger.seen), stopped_s)
+    [reader] = readers
+    assert set(reader.seen.values()) == {1}
+    return Once(made_s, len(reader.seen), stopped_s)
 
 
-def test_who_is_fenced_takes_over_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_fenced_takes_over_again_after_a_while() -> None:
     """In which the group may say that the partition is another's: two would fence each other in turn."""
-    (first_s, again_s), seen, _ = once(monkeypatch, 10, fenced_s=2)
+    (first_s, again_s), seen, _ = once(10, fenced_s=2)
     assert first_s < 1
     assert again_s > 3
     assert seen == 100
 
 
-def test_who_is_refused_otherwise_is_not_fenced(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_who_is_refused_otherwise_is_not_fenced(caplog: pytest.LogCaptureFixture) -> None:
     """It fences itself at once, to learn what has become of its transaction, and goes on."""
-    made_s, seen, _ = once(monkeypatch, 10, errors.OffsetMetadataTooLargeError())
+    made_s, seen, _ = once(10, errors.OffsetMetadataTooLargeError)
     assert max(made_s) < 1
     assert seen == 100
     assert "failed: Refused(the metadata of the offset is too large)" in caplog.text
 
 
-def test_who_stops_waits_for_no_next_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_stops_waits_for_no_next_transaction() -> None:
     """A tenth of a second lies between two, otherwise."""
-    assert once(monkeypatch, 1.05).stopped_s < 0.2
+    assert once(1.05).stopped_s < 0.2
 
 
-def test_dead_letters_of_what_cannot_be_decoded_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_of_what_cannot_be_decoded_are_answers() -> None:
     """They go into the transaction that covers their record."""
 
     def decode(record: Record) -> Record:
@@ -329,13 +321,13 @@ def test_dead_letters_of_what_cannot_be_decoded_are_answers(monkeypatch: pytest.
             raise ValueError
         return record
 
-    told = once(monkeypatch, 10, decode=decode, undecodable=Undecodable.DEAD_LETTER, dead_letter="dead")
+    told = once(10, decode=decode, undecodable=Undecodable.DEAD_LETTER, dead_letter=DEAD)
     assert told.seen == 100
 
 
-def test_dead_letters_of_what_has_failed_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_letters_of_what_has_failed_are_answers() -> None:
     """Each goes into the transaction that covers its record, as answers do."""
-    told = once(monkeypatch, 10, odd_fail=True, on_failure=OnFailure.DEAD_LETTER, dead_letter="dead")
+    told = once(10, odd_fail=True, on_failure=OnFailure.DEAD_LETTER, dead_letter=DEAD)
     assert told.seen == 100
 
 

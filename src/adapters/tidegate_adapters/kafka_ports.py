@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Final, Protocol, TypeAlias, cast, final
+from typing import Any, Final, Protocol, TypeAlias, cast, final
 
 import attrs
 
@@ -35,7 +35,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "Client", "Committed", "Connect", "Produce", "Producer", "Received", "absent", "beginning", "brokers",
+    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "theirs", "transaction_failure", "transactional_producer",
 ]  # fmt: skip
@@ -128,6 +128,8 @@ _NOT_OPTIONS: Final = {"topics", "loop", "api_version", "bootstrap_servers", "gr
 """What a worker says itself, and what aiokafka has given up."""
 _ANY_SIZE: Final = 2**31 - 1
 """The brokers say what is too large."""
+WRITES: Final = {"acks": "all", "enable_idempotence": True, "max_request_size": _ANY_SIZE}
+"""How each producer of aiokafka writes: once in a session, and to all replicas in sync."""
 _ADDRESS: Final = re.compile(r"([^\s:/\[\]]+|\[[^\s\[\]]+\])(:[0-9]{1,5})?")
 _OF_TLS: Final = {
     "ssl_cafile": "cafile",
@@ -211,7 +213,7 @@ def producer(bootstrap: str, options: Mapping[str, object]) -> Producer:
         options: Those of aiokafka's consumer; the producer has as many of them as it knows.
     """
     kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
-    return _Producing(bootstrap, kept)
+    return Producing(aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept))
 
 
 def transactional_producer(bootstrap: str, options: Mapping[str, object], name: str) -> TransactionalProducer:
@@ -223,18 +225,21 @@ def transactional_producer(bootstrap: str, options: Mapping[str, object], name: 
         name: The transactional id.
     """
     kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
-    return _Producing(bootstrap, {**kept, "transactional_id": name})
+    made = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept, transactional_id=name)
+    return Producing(made, is_transactional=True)
 
 
 @final
-class _Producing(TransactionalProducer):
-    """A producer of aiokafka."""
+class Producing(TransactionalProducer):
+    """Sends by a producer of aiokafka.
 
-    def __init__(self, bootstrap: str, options: Mapping[str, object]) -> None:
-        self._is_transactional = "transactional_id" in options
-        self._producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=_ANY_SIZE, **options
-        )
+    Args:
+        producer: It, with the options `WRITES`.
+        is_transactional: Whether it has a transactional id.
+    """
+
+    def __init__(self, producer: Any, *, is_transactional: bool = False) -> None:
+        self._producer, self._is_transactional = producer, is_transactional
 
     async def start(self) -> None:
         await self._producer.start()

@@ -5,21 +5,27 @@ milliseconds, and its seed decides the order of all that happens. From the broke
 
     `requests`      what is asked, and with which codes it may be answered
     `membership`    a consumer group, as Kafka 4.1 keeps it
-    `broker`        logs, groups, and what they have committed
+    `logs`          a partition's log, and what producers have written to it
+    `transactions`  who writes under a transactional id, and what belongs to its transaction
+    `positions`     what groups have committed, and what transactions are to commit
+    `broker`        all of it
     `connection`    how long requests take, and what becomes of them
     `subscription`  what a consumer subscribed to, was assigned, and has read
     `coordinator`   how it stays a member of its group, and commits
     `fetcher`       what it reads ahead
-    `consumer`      the client
+    `consumer`      the client that reads
+    `producer`      the one that writes: aiokafka's own
 
 It has the manners of aiokafka 0.14 and of Kafka 4.1, those that hurt included: each module says which. Tests run the same
 scripts of calls against it and against the real ones (`tests/integration/test_kafka_agreement.py`); where they differ, this
 one is wrong.
 """
 
-from tidegate_adapters.simulated_kafka.broker import Log, SimulatedBroker
+from tidegate_adapters.simulated_kafka.broker import SimulatedBroker
 from tidegate_adapters.simulated_kafka.connection import Network, Outcome
 from tidegate_adapters.simulated_kafka.consumer import SimulatedConsumer
+from tidegate_adapters.simulated_kafka.logs import Log
+from tidegate_adapters.simulated_kafka.producer import SimulatedProducer
 from tidegate_adapters.simulated_kafka.requests import CODES
 
-__all__ = ["CODES", "Log", "Network", "Outcome", "SimulatedBroker", "SimulatedConsumer"]
+__all__ = ["CODES", "Log", "Network", "Outcome", "SimulatedBroker", "SimulatedConsumer", "SimulatedProducer"]

@@ -85,6 +85,7 @@ class Connection:
         self._clock = network.broker.clock
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Request, asyncio.Future[object]]] = deque()
+        self._is_abandoned = False
 
     def send(self, request: Request) -> asyncio.Future[object]:
         """The answer.
@@ -93,6 +94,8 @@ class Connection:
             errors.KafkaError: (the answer) It did not come.
         """
         answer = self._loop.create_future()
+        if self._is_abandoned:
+            return answer
         self._queue.append((request, answer))
         if len(self._queue) == 1:
             self._begin()
@@ -103,8 +106,9 @@ class Connection:
         self._fail_all()
 
     def abandon(self) -> None:
-        """Whatever is under way is not heard of again."""
+        """Whatever is under way is not heard of again, and nothing more is sent."""
         self._queue.clear()
+        self._is_abandoned = True
 
     def _begin(self) -> None:
         request, answer = self._queue[0]

@@ -44,6 +44,7 @@ class SimulatedConsumer:
         metadata_max_age_ms: How old what it knows of topics may be; None for any age, where aiokafka has five minutes.
         request_timeout_ms: How long it asks for offsets of logs.
         max_poll_records: How many records a poll hands out at most.
+        isolation_level: "read_committed" for records of committed transactions alone, or "read_uncommitted".
         auto_offset_reset: Where it begins if nothing is committed: "earliest", "latest" or "none".
         enable_auto_commit: Must be False.
 
@@ -66,6 +67,7 @@ class SimulatedConsumer:
         metadata_max_age_ms: int | None = None,
         request_timeout_ms: int = 40_000,
         max_poll_records: int | None = None,
+        isolation_level: str = "read_uncommitted",
         auto_offset_reset: str = "latest",
         enable_auto_commit: bool = True,
     ) -> None:
@@ -83,6 +85,7 @@ class SimulatedConsumer:
             retry_backoff_ms / _MS,
         )
         self._reset = _STRATEGIES.get(auto_offset_reset.lower(), NOWHERE)
+        self._is_committed = isolation_level == "read_committed"
         self._patience_s, self._max_poll_records = request_timeout_ms / _MS, max_poll_records
         self._connections = network.connect(client_id), network.connect(client_id)
         self._metadata = network.connect(client_id)
@@ -113,6 +116,7 @@ class SimulatedConsumer:
             self._coordinator,
             reset=self._reset,
             backoff_s=self._member.backoff_s,
+            is_committed=self._is_committed,
             poison=lambda partition: logs[partition].poison,
         )
         self._subscription.changed = self._fetcher.go_on
@@ -325,7 +329,8 @@ class SimulatedConsumer:
         return self._coordinator, self._fetcher
 
     async def _listed(self, partitions: Collection[Any], at: int) -> Mapping[Any, int]:
-        ask = partial(listed, self._connections[1], dict.fromkeys((Partition(*each) for each in partitions), at))
+        wanted = dict.fromkeys((Partition(*each) for each in partitions), at)
+        ask = partial(listed, self._connections[1], wanted, is_committed=self._is_committed)
         try:
             async with asyncio.timeout(self._patience_s):
                 while True:

@@ -13,7 +13,7 @@ for a tenth of a second no other is. What a user meets:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, cast, final
 
 import attrs
@@ -74,11 +74,12 @@ class Fetcher:
         *,
         reset: int,
         backoff_s: float,
+        is_committed: bool,
         poison: Callable[[Partition], frozenset[int]],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._connection, self._subscription, self._coordinator = connection, subscription, coordinator
-        self._reset, self._backoff_s, self._poison = reset, backoff_s, poison
+        self._reset, self._backoff_s, self._is_committed, self._poison = reset, backoff_s, is_committed, poison
         self._waiting: dict[Partition, _Waiting] = {}
         self._is_busy = False
         self._of: Assignment | None = None
@@ -121,7 +122,7 @@ class Fetcher:
         positions = {each: cast("int", state.offset) for each, state in free.items() if not state.is_paused}
         if positions:
             self._is_busy = True
-            sent = self._connection.send(Fetch(positions, _WAIT_S))
+            sent = self._connection.send(Fetch(positions, _WAIT_S, self._is_committed))
             begun = self._begun
             sent.add_done_callback(lambda answer: self._read(assignment, begun, positions, answer))
 
@@ -158,7 +159,7 @@ class Fetcher:
     def _keep(self, assignment: Assignment, partition: Partition, position: int, found: Read | Code) -> None:
         now = self._loop.time()
         if isinstance(found, Read):
-            records = [SimulatedRecord(*partition, *each) for each in zip(found.offsets, found.keys, strict=True)]
+            records = [*_records(partition, found)]
             self._waiting[partition] = _Waiting(now, records, found.stop, position)
         elif found is errors.OffsetOutOfRangeError and self._reset != NOWHERE:
             assignment.partitions[partition].await_reset(self._reset)
@@ -195,7 +196,7 @@ class Fetcher:
         wanted = {each: reset for each in partitions if (reset := assignment.partitions[each].reset) is not None}
         if wanted:
             try:
-                found = await listed(self._connection, wanted)
+                found = await listed(self._connection, wanted, is_committed=self._is_committed)
             except errors.KafkaError:
                 await asyncio.sleep(self._backoff_s)
             else:
@@ -293,15 +294,18 @@ class Fetcher:
             errors.KafkaError: It cannot be read.
         """
         answers = cast(
-            "Mapping[Partition, Read | Code]", await self._connection.send(Fetch({partition: position}, 0.0))
+            "Mapping[Partition, Read | Code]",
+            await self._connection.send(Fetch({partition: position}, 0.0, self._is_committed)),
         )
         found, poison = answers.get(partition), self._poison(partition)
         if found is None or (isinstance(found, Read) and not poison.intersection(found.offsets)):
             return None
         if not isinstance(found, Read):
             raise found(partition)
-        records = (SimulatedRecord(*partition, *each) for each in zip(found.offsets, found.keys, strict=True))
-        raw = (each._replace(headers=(("\udcff", None),)) if each.offset in poison else each for each in records)
+        raw = (
+            each._replace(headers=(("\udcff", None),)) if each.offset in poison else each
+            for each in _records(partition, found)
+        )
         return Found(tuple(raw), found.stop)
 
     def forget(self, partition: Partition) -> None:
@@ -310,19 +314,26 @@ class Fetcher:
         self.go_on()
 
 
+def _records(partition: Partition, read: Read) -> Iterator[SimulatedRecord]:
+    for offset, key, (value, headers) in zip(read.offsets, read.keys, read.written, strict=True):
+        yield SimulatedRecord(*partition, offset, key, value, headers=headers)
+
+
 def _is_over(waiter: asyncio.Future[bool]) -> None:
     """Nothing has come in time."""
     if not waiter.done():
         waiter.set_result(False)
 
 
-async def listed(connection: Connection, partitions: Mapping[Partition, int]) -> Mapping[Partition, int]:
-    """Where logs begin or end.
+async def listed(
+    connection: Connection, partitions: Mapping[Partition, int], *, is_committed: bool
+) -> Mapping[Partition, int]:
+    """Where logs begin or end, for a reader of what is committed or of all.
 
     Raises:
         errors.KafkaError: That was not answered, or not for one of them.
     """
-    answers = cast("Mapping[Partition, int | Code]", await connection.send(ListOffsets(partitions)))
+    answers = cast("Mapping[Partition, int | Code]", await connection.send(ListOffsets(partitions, is_committed)))
     found: dict[Partition, int] = {}
     for partition, answer in answers.items():
         if not isinstance(answer, int):

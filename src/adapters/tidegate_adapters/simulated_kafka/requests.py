@@ -1,7 +1,7 @@
-"""What a consumer asks of a broker, and what may be answered: the part of Kafka's protocol that a group needs.
+"""What clients ask of a broker, and what may be answered: the part of Kafka's protocol that groups and transactions need.
 
 A request is answered with a value, or with an error code: a class of `aiokafka.errors`, which a client turns into what it
-does next. Commits and fetches are answered a partition at a time. `CODES` has, for each request, the codes that its handler
+does next. What names partitions is answered a partition at a time. `CODES` has, for each request, the codes that its handler
 in aiokafka 0.14 tells apart, one that it does not know, and those that Kafka 4.1 gives besides.
 """
 
@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from aiokafka import errors
 
 __all__ = [
-    "BEGINNING", "CODES", "END", "NOWHERE", "OF_ONE", "Code", "Fetch", "FindCoordinator", "Heartbeat", "JoinGroup", "Joined",
-    "LeaveGroup", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "Partition", "Position", "Read", "Request",
-    "SyncGroup", "refusal",
+    "BEGINNING", "CODES", "END", "NOWHERE", "OF_ONE", "OF_PRODUCERS", "AddOffsetsToTxn", "AddPartitionsToTxn", "Batch", "Code", "EndTxn",
+    "Fetch", "FindCoordinator", "Heartbeat", "InitProducerId", "JoinGroup", "Joined", "LeaveGroup", "ListOffsets", "Metadata",
+    "OffsetCommit", "OffsetFetch", "Partition", "Position", "Produce", "ProducerEpoch", "Read", "Request", "SyncGroup", "TxnOffsetCommit",
+    "Written", "refusal",
 ]  # fmt: skip
 
 Code: TypeAlias = Any
@@ -102,35 +103,109 @@ class OffsetFetch(NamedTuple):
     partitions: tuple[Partition, ...]
 
 
+class Written(NamedTuple):
+    """What a record has beside its key."""
+
+    value: bytes | None = b"x"
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
 class Fetch(NamedTuple):
-    """Read records from these offsets on; wait so long for the first."""
+    """Read records from these offsets on, perhaps those of committed transactions alone; wait so long for the first."""
 
     positions: Mapping[Partition, int]
     wait_s: float
+    is_committed: bool = False
 
 
 class Read(NamedTuple):
-    """What was read: the offsets and keys of records, and where the next read begins."""
+    """What was read: the offsets and keys of records, what else they have, and where the next read begins."""
 
     offsets: tuple[int, ...]
     keys: tuple[bytes | None, ...]
+    written: tuple[Written, ...]
     stop: int
 
 
 class ListOffsets(NamedTuple):
-    """Learn where logs begin or end."""
+    """Learn where logs begin or end; perhaps where what is open of transactions begins."""
 
     partitions: Mapping[Partition, int]
+    is_committed: bool = False
 
 
 class FindCoordinator(NamedTuple):
-    """Learn who coordinates the group."""
+    """Learn who coordinates a group, or a transactional id."""
 
-    group: str
+    key: str
+    is_transactional: bool = False
 
 
 class Metadata(NamedTuple):
     """Learn which partitions there are."""
+
+
+class ProducerEpoch(NamedTuple):
+    """A producer, and the epoch of its transactional id."""
+
+    id: int
+    epoch: int
+
+
+class InitProducerId(NamedTuple):
+    """Be a producer: the only one of a transactional id, or one without."""
+
+    transactional_id: str | None
+    timeout_s: float
+
+
+class AddPartitionsToTxn(NamedTuple):
+    """Say what is written to; the first of these begins a transaction."""
+
+    transactional_id: str
+    producer: ProducerEpoch
+    partitions: tuple[Partition, ...]
+
+
+class AddOffsetsToTxn(NamedTuple):
+    """Say that positions of a group are committed along."""
+
+    transactional_id: str
+    producer: ProducerEpoch
+    group: str
+
+
+class TxnOffsetCommit(NamedTuple):
+    """Commit positions as part of the transaction; version 0 says nothing of a member of the group."""
+
+    transactional_id: str
+    producer: ProducerEpoch
+    group: str
+    offsets: Mapping[Partition, Position]
+
+
+class EndTxn(NamedTuple):
+    """Commit, or abort."""
+
+    transactional_id: str
+    producer: ProducerEpoch
+    is_commit: bool
+
+
+class Batch(NamedTuple):
+    """Records that are written together, of the producer that numbers them."""
+
+    producer: ProducerEpoch
+    sequence: int
+    is_transactional: bool
+    records: tuple[tuple[bytes | None, Written], ...]
+
+
+class Produce(NamedTuple):
+    """Write records."""
+
+    transactional_id: str | None
+    batches: Mapping[Partition, Batch]
 
 
 Request: TypeAlias = (
@@ -144,10 +219,23 @@ Request: TypeAlias = (
     | ListOffsets
     | FindCoordinator
     | Metadata
+    | InitProducerId
+    | AddPartitionsToTxn
+    | AddOffsetsToTxn
+    | TxnOffsetCommit
+    | EndTxn
+    | Produce
 )
 
 _COORDINATOR: Final = (errors.GroupCoordinatorNotAvailableError, errors.NotCoordinatorForGroupError)
 _STRANGE: Final = (errors.UnknownError,)
+_OF_TRANSACTIONS: Final = (
+    *_COORDINATOR,
+    errors.GroupLoadInProgressError,
+    errors.ConcurrentTransactions,
+    errors.InvalidProducerEpoch,
+    errors.TransactionalIdAuthorizationFailed,
+)
 CODES: Final[Mapping[type[Request], tuple[Code, ...]]] = {
     JoinGroup: (
         errors.GroupLoadInProgressError,
@@ -217,7 +305,43 @@ CODES: Final[Mapping[type[Request], tuple[Code, ...]]] = {
         *_STRANGE,
     ),
     Metadata: (),
+    InitProducerId: (*_OF_TRANSACTIONS, errors.InvalidTransactionTimeout, *_STRANGE),
+    AddPartitionsToTxn: (
+        *_OF_TRANSACTIONS,
+        errors.UnknownTopicOrPartitionError,
+        errors.InvalidProducerIdMapping,
+        errors.InvalidTxnState,
+        errors.TopicAuthorizationFailedError,
+        *_STRANGE,
+    ),
+    AddOffsetsToTxn: (*_OF_TRANSACTIONS, errors.InvalidTxnState, errors.GroupAuthorizationFailedError, *_STRANGE),
+    TxnOffsetCommit: (
+        *_COORDINATOR,
+        errors.RequestTimedOutError,
+        errors.GroupLoadInProgressError,
+        errors.UnknownTopicOrPartitionError,
+        errors.InvalidProducerEpoch,
+        errors.TransactionalIdAuthorizationFailed,
+        errors.GroupAuthorizationFailedError,
+        errors.OffsetMetadataTooLargeError,
+        *_STRANGE,
+    ),
+    EndTxn: (*_OF_TRANSACTIONS, errors.InvalidTxnState, *_STRANGE),
+    Produce: (
+        errors.NotLeaderForPartitionError,
+        errors.UnknownTopicOrPartitionError,
+        errors.NotEnoughReplicasError,
+        errors.DuplicateSequenceNumber,
+        errors.OutOfOrderSequenceNumber,
+        errors.InvalidProducerEpoch,
+        errors.InvalidTxnState,
+        errors.TopicAuthorizationFailedError,
+        *_STRANGE,
+    ),
 }
+
+OF_PRODUCERS: Final = (InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, Produce)
+"""What only producers ask."""
 
 OF_ONE: Final = (
     errors.TopicAuthorizationFailedError,
@@ -232,9 +356,13 @@ OF_ONE: Final = (
 def refusal(request: Request, code: Code) -> object:
     """What is answered when all that is asked for is refused with that code."""
     match request:
-        case OffsetCommit(offsets=partitions) | OffsetFetch(partitions=partitions):
+        case (
+            OffsetCommit(offsets=partitions) | TxnOffsetCommit(offsets=partitions) | OffsetFetch(partitions=partitions)
+        ):
             return dict.fromkeys(partitions, code)
-        case Fetch(partitions) | ListOffsets(partitions):
+        case Fetch(partitions) | ListOffsets(partitions) | Produce(batches=partitions):
+            return dict.fromkeys(partitions, code)
+        case AddPartitionsToTxn(partitions=partitions):
             return dict.fromkeys(partitions, code)
         case _:
             return code
