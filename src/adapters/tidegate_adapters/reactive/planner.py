@@ -31,11 +31,11 @@ from uuid import uuid4
 import attrs
 
 from tidegate.leases.lease import Terms
-from tidegate.model.documents import Value
+from tidegate.model.documents import ID, Document, Eq, Value
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.model.operations import FOUND_MAX
+from tidegate.model.operations import FOUND_MAX, find_one
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.reactive import stream_records
 from tidegate.reactive.change_stream import (
@@ -62,6 +62,9 @@ from tidegate.reactive.change_stream import (
 )
 from tidegate.reactive.change_stream.commands import Pass
 from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
+from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.snapshot import described
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
 from tidegate_adapters.leases import Held, LeaseLost, lease_async
@@ -89,14 +92,14 @@ class PlannerRules:
 
     Attributes:
         terms: Of the lease.
-        stream: How changes are collected; one waits only while others are looked at, unless `wait` is set.
+        stream: How changes are collected before they are looked at.
         batch: How many documents are looked at at once when all are.
         pause: How long it waits before it wants to lead again, after something has failed, in microseconds.
         drain: How long what was read may take to be looked at and saved, once it is to stop, in microseconds.
     """
 
     terms: Terms = attrs.field(factory=Terms)
-    stream: ChangeStreamConsumer = attrs.field(factory=lambda: ChangeStreamConsumer(wait=0))
+    stream: ChangeStreamConsumer = attrs.field(factory=ChangeStreamConsumer)
     batch: int = 500
     pause: Duration = SECOND
     drain: Duration = 5 * SECOND
@@ -222,6 +225,10 @@ class Planner:
         self._epoch = self._looked = 0
         self._errors: dict[str, str] = {}
         self._reconciled = frozenset[str]()
+        scanned = tuple(map(_scanned, (each.task for each in declared)))
+        self._reconciler = Reconciler(
+            KEY, STREAMS, scanned, self._look_again, self._look_at_orphans, rules.batch, rules.pause
+        )
 
     # --- from outside ---
 
@@ -332,8 +339,8 @@ class Planner:
                 return Call(lambda: self._site.run(stream_records.save(STREAMS, KEY, command)))
             case ResetHistory():
                 return Call(lambda: self._site.run(stream_records.reset_history(STREAMS, KEY, command)))
-            case Reconcile():
-                return Call(self._reconcile)
+            case Reconcile(epoch, history):
+                return Call(lambda: self._reconcile(ReconciliationRun(epoch, history)))
             case StartTimer(duration=duration):
                 return After(duration / SECOND)
 
@@ -361,23 +368,53 @@ class Planner:
         program = noting.clean_up(ids) if is_gone else noting.plan_pass(ids, uuid4().hex)
         if left := await self._site.run(program):
             raise Ambiguous(f"{len(left)} of {len(ids)} looks are not known to be written")
+        self._tell(task, dues)
+
+    def _tell(self, task: ReactiveTask, dues: list[Duration]) -> None:
         if dues:
             self._announce(task.name, max(min(dues), 0))
 
-    async def _reconcile(self) -> None:
-        """Look at every document, and at every record."""
-        self._reconciled = frozenset()
-        for task in (each for tasks in self._tasks.values() for each in tasks):
-            for find, is_gone in ((task.find_changed, False), (task.find_orphaned, True)):
-                after: tuple[Value, ...] = ()
-                while True:
-                    page = await self._site.run(find(after, self._rules.batch))
-                    if page.ids:
-                        await self._look_of(task, page.ids, is_gone=is_gone)
-                    if not page.after:
-                        break
-                    after = page.after
-            self._reconciled |= {task.name}
+    # --- every document ---
+
+    async def _reconcile(self, run: ReconciliationRun) -> None:
+        """Look at every document, until all tasks are reconciled, or the run is over; what is refused is tried again, too."""
+        while True:
+            try:
+                await self._know_reconciled()
+                await self._site.run(self._reconciler.run(run))
+                await self._know_reconciled()
+            except (Failure, TidegateError) as error:
+                self._failed("reconciliation", error)
+                await asyncio.sleep(self._rules.pause / SECOND)
+            else:
+                self._errors.pop("reconciliation", None)
+                return
+
+    async def _know_reconciled(self) -> None:
+        record = await self._site.run(_record())
+        flags = frozenset[TaskTrigger]() if record is None else progress_of(record).reconciled
+        self._reconciled = frozenset(each.trigger.task for each in self._reconciler.tasks if each.trigger in flags)
+
+    async def _look_again(self, collection: str, ids: tuple[Value, ...], names: frozenset[str]) -> tuple[Value, ...]:
+        """These tasks look at documents of a collection: a program; it answers those whose look is not known to be written."""
+        left: tuple[Value, ...] = ()
+        for task in (each for each in self._tasks[collection] if each.name in names):
+            dues: list[Duration] = []
+            left = (*left, *(await _noting(task, dues).plan_pass(ids, uuid4().hex)))
+            self._tell(task, dues)
+        return left
+
+    async def _look_at_orphans(self, collection: str, names: frozenset[str]) -> tuple[Value, ...]:
+        """These tasks look at what is left of documents that are gone: a program, which answers likewise."""
+        left: tuple[Value, ...] = ()
+        for task in (each for each in self._tasks[collection] if each.name in names):
+            after: tuple[Value, ...] = ()
+            while (page := await task.find_orphaned(after, self._rules.batch)).after:
+                dues: list[Duration] = []
+                left = (*left, *(await _noting(task, dues).clean_up(page.ids)))
+                self._tell(task, dues)
+                after = page.after
+        return left
 
     # --- what goes wrong ---
 
@@ -391,6 +428,18 @@ class Planner:
         del state, commands
         if isinstance(event, StreamFailed):
             self._errors["stream"] = f"the stream has failed, code {event.code}"
+
+
+async def _record() -> Document | None:
+    """What is stored of the stream: a program."""
+    return await find_one(STREAMS, Eq(ID, KEY))
+
+
+def _scanned(task: ReactiveTask) -> ScannedTask:
+    """A task, as it is reconciled; where the store cannot compute what is watched, each document is looked at."""
+    trigger = Document((("watched", described(task.watched)), ("where", str(task.where))))
+    can_ask = all(each.expression is not None for _, each in task.watched.computed)
+    return ScannedTask(task.source, TaskTrigger(task.name, trigger), task.find_changed if can_ask else None)
 
 
 def _noting(task: ReactiveTask, dues: list[Duration]) -> ReactiveTask:

@@ -49,7 +49,7 @@ from tidegate.reactive.change_stream import (
 from tidegate.reactive.laws import change_stream as laws
 from tidegate.reactive.strategies.change_stream import consumers, events
 
-CONSUMER: Final = ChangeStreamConsumer(size=3)
+CONSUMER: Final = ChangeStreamConsumer(size=3, wait=500 * MILLISECOND)
 START: Final = After("t0")
 
 
@@ -103,7 +103,21 @@ def test_a_batch_waits_for_its_time_or_until_it_is_full() -> None:
     assert due.commands == (HandleChanged(5, 0, "a", (1,)),)
     full = follow(received(A1, A2, B1))
     assert full.commands[1:3] == (HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 0, "b", (1,)))
-    assert (ChangeStreamConsumer().size, ChangeStreamConsumer().wait) == (1_000, 500 * MILLISECOND)
+
+
+def test_a_change_waits_for_others_only_while_a_batch_is_under_way() -> None:
+    """Law CS4, where no `wait` is set: the first change after a rest is looked at at once."""
+    at_once = ChangeStreamConsumer()
+    first, second = (StartTimer(Flush(5, batch), 0) for batch in (0, 1))
+    one, more = received(A1), received(A2, B1, after=After("t1"), up_to="t2")
+    look = HandleChanged(5, 0, "a", (1,))
+
+    assert first in follow(one, consumer=at_once).commands
+    assert follow(one, TimerFired(first), consumer=at_once).commands == (look,)
+    waiting = follow(one, TimerFired(first), more, TimerFired(second), consumer=at_once)
+    assert waiting.commands == ()
+    rest = at_once.step(waiting.state, CommandDone(look)).commands
+    assert rest[:2] == (HandleChanged(5, 1, "a", (2,)), HandleChanged(5, 1, "b", (1,)))
 
 
 def test_what_was_deleted_is_cleaned_up_before_its_collection_is_planned() -> None:

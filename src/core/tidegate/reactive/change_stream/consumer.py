@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.errors import INT64_MAX, Misuse
-from tidegate.model.instants import MILLISECOND, SECOND, Duration
+from tidegate.model.instants import SECOND, Duration
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int
 from tidegate.reactive.change_stream._batches import collected, free, passes
@@ -145,13 +145,14 @@ class ChangeStreamConsumer:
 
     Attributes:
         size: From how many documents on a batch is full.
-        wait: How long the first change of a batch waits for others, in microseconds.
+        wait: How long the first change of a batch waits for others, in microseconds; where it is 0, a change waits for others only
+            while a batch is under way.
         idle: How long a position waits for changes to be saved with, in microseconds.
         pause: How long what failed waits before it is tried again, in microseconds.
     """
 
     size: int = 1_000
-    wait: Duration = 500 * MILLISECOND
+    wait: Duration = 0
     idle: Duration = 10 * SECOND
     pause: Duration = SECOND
 
