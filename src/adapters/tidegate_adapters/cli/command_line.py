@@ -31,6 +31,7 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "list": {"schema": "tidegate/list@1"},
     "diagram": {"schema": "tidegate/diagram@1"},
     "worker": {"schema": "tidegate/worker@1"},
+    "reactive": {"schema": "tidegate/reactive@1"},
     "config": {"schema": "tidegate/config@1"},
     "doctor": {"schema": "tidegate/doctor@1"},
     "completion": {"schema": "tidegate/completion@1"},

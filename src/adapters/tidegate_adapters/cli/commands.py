@@ -12,7 +12,19 @@ from click.core import ParameterSource
 import tidegate
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.options import P, Run, common, duration, explained, kinds_of_faults, seed_of_runs, size
+from tidegate_adapters.cli.options import (
+    FILE,
+    Run,
+    common,
+    duration,
+    explained,
+    kinds_of_faults,
+    logged,
+    seed_of_runs,
+    size,
+    told,
+)
+from tidegate_adapters.cli.reactive import reactive
 
 if TYPE_CHECKING:
     from tidegate.sim.exploration import Exploration
@@ -339,7 +351,6 @@ def replay(
 def trace() -> None: ...
 
 
-FILE: Final = click.Path(path_type=Path)
 OUT: Final = click.option("-o", "--out", type=FILE, metavar="OUT", help="Where to; compressed if it ends with .gz.")
 FORMATS: Final = ("text", "json", "mermaid", "perfetto", "itf", "dot", "html")
 
@@ -537,25 +548,6 @@ def diagram(*, name: str, is_json: bool) -> Run:
     return run
 
 
-def told(command: Callable[P, Run]) -> Callable[P, Run]:
-    """Which worker, and what it is told."""
-    options = (
-        click.argument("target"),
-        click.option(
-            "--config",
-            type=FILE,
-            metavar="FILE",
-            help="A file with settings, TOML or YAML; without it that of TIDEGATE_CONFIG, or pyproject.toml here.",
-        ),
-        click.option(
-            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, such as consumer.executors=8."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @cli.group(
     help=explained(
         "Run a worker on Kafka.",
@@ -596,16 +588,7 @@ def worker() -> None: ...
     help="Without a broker, on the records of a file of JSON lines, until all is committed or nothing moves any more.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what it would be told, and connect to nothing.")
-@click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Lines, or JSON lines."
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What is below is not logged.",
-)
+@logged
 @common
 def worker_run(
     *,
@@ -631,9 +614,12 @@ def worker_run(
     return run
 
 
+cli.add_command(reactive)
+
+
 @cli.group(
     help=explained(
-        "Tell what a worker is told, and by whom.",
+        "Tell what a worker, or an app of reactive tasks, is told, and by whom.",
         ("tidegate config show shop.orders:worker --origin", "tidegate config show orders.py:worker --json"),
         {ExitCode.OK: "shown", ExitCode.USAGE: "wrong usage or configuration, or a worker that cannot be loaded"},
     )
@@ -644,9 +630,9 @@ def config() -> None: ...
 @config.command(
     "show",
     help=explained(
-        "Show each setting of a worker; of a secret that there is one.\n\n"
+        "Show each setting of a worker or an app; of a secret that there is one.\n\n"
         "Arguments win over the environment, that over a file, and that over the code. TARGET is one that tidegate worker "
-        "run takes.",
+        "run or tidegate reactive run takes.",
         (
             "tidegate config show shop.orders:worker --origin",
             "TIDEGATE_WORKER__GROUP=orders-2 tidegate config show orders.py:worker --set consumer.executors=8",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final, ParamSpec, TypeAlias
 
 import click
@@ -63,6 +64,51 @@ def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> t
                 f"{kind!r} is not a kind of fault; {meant}docs/faults.md tells of each: {', '.join(Fault)}", ctx, param
             )
     return chosen
+
+
+FILE: Final = click.Path(path_type=Path)
+
+
+def told(command: Callable[P, Run]) -> Callable[P, Run]:
+    """Which worker, or app, and what it is told."""
+    options = (
+        click.argument("target"),
+        click.option(
+            "--config",
+            type=FILE,
+            metavar="FILE",
+            help="A file with settings, TOML or YAML; without it that of TIDEGATE_CONFIG, or pyproject.toml here.",
+        ),
+        click.option(
+            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, such as consumer.executors=8."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def logged(command: Callable[P, Run]) -> Callable[P, Run]:
+    """How it logs."""
+    options = (
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            help="Lines, or JSON lines.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default="info",
+            show_default=True,
+            help="What is below is not logged.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def set_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:

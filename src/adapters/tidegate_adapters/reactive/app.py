@@ -248,7 +248,7 @@ class Reactive:
             self._pool = Pool(placed, self._rules(placed), _me(), self._observers)
             for _ in range(self._stop_calls):
                 self._pool.stop()
-            log.info("%r begins, with %d handlers at a time", self, self.settings.concurrency)
+            log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
             await self._pool.run()
 
     def stop(self) -> None:

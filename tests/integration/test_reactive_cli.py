@@ -1,0 +1,292 @@
+"""`tidegate reactive` as an operator meets it: processes, signals, exit codes and answers, on a real MongoDB."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, final
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+from tests.integration.interruptible import INTERRUPTIBLE
+
+from tidegate.exit_codes import ExitCode
+from tidegate.model.documents import Value
+from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.tasks import TaskRules
+from tidegate_adapters import driver
+from tidegate_adapters.driver import choosing, documents, local
+from tidegate_adapters.mongo import Mongo
+
+APP: Final = """
+import asyncio
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.reactive import Reactive
+from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate.retries.polling import PollingBounds
+
+QUICK = PollingBounds(least=20_000, most=200_000, jitter=0)
+app = Reactive(
+    os.environ["URI"], settings=ReactiveSettings(database=os.environ["DATABASE"], uri=os.environ["URI"], polling=QUICK)
+)
+
+
+@app.task(collection="orders", debounce=timedelta(0), retries=0)
+async def bill(change):
+    print("begun", change.id, flush=True)
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+    if change.values.get("fails"):
+        raise RuntimeError("password=hunter2 is wrong")
+    print("done", change.id, flush=True)
+
+
+@app.task(collection="orders", debounce=timedelta(0), where={"mail": True})
+async def mail(change):
+    pass
+
+
+empty = Reactive(os.environ["URI"], database="shop")
+embedded = Reactive(Embedded(), database="shop")
+
+
+@embedded.task(collection="orders")
+async def hold(change):
+    pass
+
+
+def by_function():
+    return app
+
+
+async def by_coroutine():
+    await asyncio.sleep(0)
+    return app
+
+
+def raises():
+    raise RuntimeError("no database")
+
+
+def takes(one):
+    return app
+
+
+number = 5
+"""
+WORKER: Final = """
+from tidegate_adapters.kafka import Worker
+
+
+async def handle(record): ...
+
+
+worker = Worker(["orders"], handle, bootstrap="127.0.0.1:1", group="shop")
+"""
+NOWHERE: Final = "mongodb://shop:hunter2@127.0.0.1:1/?serverSelectionTimeoutMS=200"
+
+
+def environment(uri: str, database: str, **more: str) -> dict[str, str]:
+    return {**os.environ, "URI": uri, "DATABASE": database, **more}
+
+
+@final
+class Running:
+    """An app as a process; what it prints and logs goes to one file."""
+
+    def __init__(self, folder: Path, uri: str, database: str, target: str, *options: str) -> None:
+        self.log = folder / "log"
+        (folder / "app.py").write_text(APP)
+        command = (*INTERRUPTIBLE, "reactive", "run", f"app.py:{target}", *options)
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment(uri, database), stdout=subprocess.PIPE, stderr=log
+            )
+
+    def until(self, words: str, times: int = 1) -> None:
+        limit = time.monotonic() + 60
+        while self.log.read_text().count(words) < times:
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < limit, self.log.read_text()
+            time.sleep(0.05)
+
+    def asked(self, number: signal.Signals, answer: str) -> None:
+        self.process.send_signal(number)
+        self.until(answer)
+
+    def code(self) -> int:
+        """Within less than the twenty seconds of a drain."""
+        return self.process.wait(timeout=18)
+
+
+Run = Callable[..., Running]
+
+
+@pytest.fixture
+def run(mongodb: str, database: str, tmp_path: Path) -> Iterator[Run]:
+    """Runs an app as a process, until the test has ended."""
+    started: list[Running] = []
+
+    def running(target: str = "app", *options: str) -> Running:
+        started.append(Running(tmp_path, mongodb, database, target, *options))
+        return started[-1]
+
+    yield running
+    for each in started:
+        each.process.kill()
+        each.process.communicate()
+
+
+@final
+class Orders:
+    """The documents and the records of the task, as they stand in the database."""
+
+    def __init__(self, client: MongoClient[dict[str, Any]], database: str) -> None:
+        self.documents, self.records = client[database]["orders"], client[database]["orders_tasks"]
+        self.handle = choosing(documents(Mongo(client, database)), local())
+
+    def insert(self, *keys: Value, **more: object) -> None:
+        """Insert documents, and plan them for the task."""
+        self.documents.insert_many([{"_id": each, **more} for each in keys])
+        bill = ReactiveTask(name="bill", source="orders", rules=TaskRules(debounce=Debounce(0)))
+        assert driver.run(bill.plan_pass(keys, uuid4().hex), self.handle) == ()
+
+    def statuses(self) -> list[str]:
+        return [each["status"] for each in self.records.find({"task": "bill"}).sort("_id")]
+
+
+@pytest.fixture
+def orders(mongodb: str, database: str) -> Iterator[Orders]:
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        yield Orders(client, database)
+
+
+def asked(folder: Path, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
+    (folder / "app.py").write_text(APP)
+    (folder / "kafka_app.py").write_text(WORKER)
+    env = environment(given.pop("uri", NOWHERE), given.pop("database", "shop"), **given)
+    command = [sys.executable, "-m", "tidegate", *arguments]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+# --- run ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "number"),
+    [("app", signal.SIGTERM), ("by_function", signal.SIGINT), ("by_coroutine", signal.SIGTERM)],
+)
+def test_a_signal_lets_handlers_end(
+    run: Run, orders: Orders, tmp_path: Path, target: str, number: signal.Signals
+) -> None:
+    """What runs ends, and that is written down; the exit code tells the signal, and stdout the same as JSON."""
+    orders.insert("a", "b", "c")
+    running = run(target, "--json")
+    running.until("begun", 3)
+    running.asked(number, f"{number.name}: draining")
+    (tmp_path / "go").touch()
+
+    assert running.code() == 128 + number == ExitCode(128 + number)
+    assert running.log.read_text().count("done") == 3
+    assert running.process.stdout is not None
+    answer = json.loads(running.process.stdout.read())
+    assert orders.statuses() == ["completed"] * 3
+    assert answer == {"schema": "tidegate/reactive@1", "ended_by": number.name, "ok": True}
+
+
+def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
+    """What runs is given up, and left to another process, at once."""
+    orders.insert("a")
+    running = run()
+    running.until("begun")
+    running.asked(signal.SIGTERM, "SIGTERM: draining")
+    running.asked(signal.SIGINT, "SIGINT: waiting for nothing")
+
+    assert running.code() == ExitCode.TERMINATED
+    assert orders.statuses() == ["pending"]
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("app.py:number", ExitCode.USAGE, "app.py:number is no Reactive: int"),
+        ("app.py:number", ExitCode.USAGE, "found there: app, empty, embedded"),
+        ("app.py:takes", ExitCode.USAGE, "app.py:takes takes arguments"),
+        ("app.py:raises", ExitCode.RAISED, "RuntimeError: no database"),
+        ("app.py:nothing", ExitCode.USAGE, "there is no 'nothing' in app.py"),
+        ("app.py:empty", ExitCode.USAGE, "an app without tasks"),
+        ("kafka_app.py:worker", ExitCode.USAGE, "help: tidegate worker takes it"),
+        ("app.py:app", ExitCode.NOT_MET, "no MongoDB answers"),
+    ],
+)
+def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, said: str) -> None:
+    """Bad input: a clear error, without a traceback and without the password of the URI."""
+    done = asked(tmp_path, "reactive", "run", target, "--log-level", "error")
+
+    assert said in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "hunter2" not in done.stderr + done.stdout
+    assert done.returncode == code
+
+
+def test_a_worker_is_told_apart_from_an_app(tmp_path: Path) -> None:
+    """Bad input: each is run by its own command, and the other one is named."""
+    done = asked(tmp_path, "worker", "run", "app.py:app")
+
+    assert done.returncode == ExitCode.USAGE
+    assert "app.py:app is no Worker: Reactive" in done.stderr
+    assert "help: tidegate reactive takes it" in done.stderr
+
+
+# --- what it is told ----------------------------------------------------------------------------------------------------
+
+
+def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(tmp_path: Path) -> None:
+    """`config show --origin` tells which; a file may have settings of workers, too, and of a secret it is said that there is one."""
+    (tmp_path / "own.toml").write_text("[worker]\ngroup = 'g'\n[reactive]\nconcurrency = 7\npolling.most = '3 s'")
+    both = {"TIDEGATE_REACTIVE__CONCURRENCY": "8", "TIDEGATE_WORKER__GROUP": "g", "TIDEGATE_CONFIG": "own.toml"}
+
+    def rows(*command: str, **given: str) -> dict[str, tuple[str, str]]:
+        done = asked(tmp_path, *command, "app.py:app", "--json", **given)
+        assert done.returncode == 0, done.stderr
+        assert "hunter2" not in done.stdout + done.stderr
+        answer = json.loads(done.stdout)
+        assert (answer["schema"], answer["ok"]) == ("tidegate/config@1", True)
+        return {each["path"]: (each["value"], each["origin"]) for each in answer["settings"]}
+
+    for show in (("config", "show"), ("reactive", "run", "--dry-run")):
+        assert rows(*show)["concurrency"] == ("10", "default")
+        assert rows(*show, "--config", "own.toml")["concurrency"] == ("7", "file own.toml")
+        told = rows(*show, **both)
+        assert told["concurrency"] == ("8", "environment TIDEGATE_REACTIVE__CONCURRENCY")
+        assert told["polling.most"] == ("3 s", "file own.toml")
+        assert told["database"] == ("shop", "code")
+        assert told["uri"] == ("***", "code")
+        assert rows(*show, "--set", "concurrency=9", **both)["concurrency"] == ("9", "argument concurrency")
+
+
+def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(tmp_path: Path) -> None:
+    """Bad input: also as JSON, and before anything runs."""
+    done = asked(tmp_path, "reactive", "run", "app.py:app", "--json", TIDEGATE_REACTIVE__CONCURENCY="8")
+
+    assert done.returncode == ExitCode.USAGE
+    answer = json.loads(done.stdout)
+    assert (answer["schema"], answer["ok"]) == ("tidegate/reactive@1", False)
+    assert answer["error"] == {
+        "what": "there is no setting concurency",
+        "where": "environment TIDEGATE_REACTIVE__CONCURENCY",
+        "why": "",
+        "help": "did you mean concurrency?",
+    }
