@@ -64,8 +64,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a commit of nothing is taken for one": Bug(transacting.in_transaction, "if sent.reply:", "if True:", (*OF_TRANSFERS, "die")),
     "a conflict is taken for lasting": Bug(mongo_errors.failure_of_statement, "return NotApplied(f", "return Refused(f", OF_TRANSFERS),
     "the session of a transaction is not ended": Bug(mongo_transactions.Sessions._over, "yield session.raw.end_session", "yield lambda: None", OF_TRANSFERS),
-    "statements go beside the transaction": Bug(mongo._carrying, "_on_collection(operation, session=session)", "_on_collection(operation)", OF_TRANSFERS),
-    "reads go beside the transaction": Bug(mongo._carrying, "_on_collection(operation, session=session)", "_on_collection(operation, **({} if isinstance(operation, FindOne) else {'session': session}))", OF_TRANSFERS),
+    "statements go beside the transaction": Bug(mongo._carrying, "session=session)", ")", OF_TRANSFERS),
+    "reads go beside the transaction": Bug(mongo._carrying, "session=session)", "**({} if isinstance(operation, FindOne) else {'session': session}))", OF_TRANSFERS),
     "a stream begins anew from now": Bug(ChangeStream._pipeline, '{"$changeStream": begin}', '{"$changeStream": {}}', ("streams",)),
 }  # fmt: skip
 

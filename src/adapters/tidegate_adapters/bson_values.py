@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -82,7 +82,7 @@ def encoded(value: Value) -> Any:
         return value
     match value:
         case Document(items):
-            return {key: encoded(item) for key, item in items}
+            return {key: item if type(item) in _SAME else encoded(item) for key, item in items}
         case tuple():
             return [encoded(item) for item in value]
         case Instant(at):
@@ -128,39 +128,51 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
     """
     check_type(document, Mapping, "a document")
     check_type(where, str, "the name of a collection")
-    items = ((key, _decoded(item, f"{where}: {_plain(key)}", 1)) for key, item in document.items())
+    items = [(key, item if type(item) in _SAME else _decoded(item, (where, key), 1)) for key, item in document.items()]
     return Document(tuple(items))
 
 
-def _plain(key: object) -> str:
-    return key if isinstance(key, str) else shown(key)
+_Place: TypeAlias = "str | tuple[_Place, object]"
+"""Where a value stands: in the collection, then under each key or index in turn. It is written out only for a message."""
 
 
-def _decoded(value: object, where: str, depth: int) -> Value:
+def _written(where: _Place) -> str:
+    if isinstance(where, str):
+        return where
+    above, key = where
+    if type(key) is int:
+        return f"{_written(above)}[{key}]"
+    return f"{_written(above)}{': ' if isinstance(above, str) else '.'}{key if isinstance(key, str) else shown(key)}"
+
+
+def _decoded(value: Any, where: _Place, depth: int) -> Value:
     if depth > DEPTH_MAX:
-        raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(where))
-    match value:
-        case None | bool() | float():
-            return value
+        raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(_written(where)))
+    below = depth + 1
+    match value:  # whatever is `_SAME` has not come here, for most values are
+        case list():
+            each = enumerate(value)
+            return tuple(
+                [item if type(item) in _SAME else _decoded(item, (where, index), below) for index, item in each]
+            )
+        case dict() | Mapping():  # the one is told sooner
+            items = cast("Mapping[str, Any]", value).items()
+            return Document(
+                tuple(
+                    [(key, item if type(item) in _SAME else _decoded(item, (where, key), below)) for key, item in items]
+                )
+            )
         case int():
             return int(value)  # pymongo's Int64 is a class of its own
         case DatetimeMS():
             return Instant(int(value) * MILLISECOND)
-        case list():
-            each = enumerate(cast("list[object]", value))
-            return tuple(_decoded(item, f"{where}[{index}]", depth + 1) for index, item in each)
         case DBRef():  # what pymongo makes of any object that has the keys $ref and $id
             return _decoded(value.as_doc(), where, depth)
-        case Mapping():
-            items = cast("Mapping[str, object]", value).items()
-            return Document(tuple((key, _decoded(item, f"{where}.{_plain(key)}", depth + 1)) for key, item in items))
-        case str() | bytes() if type(value) in {str, bytes}:  # pymongo's Code and Binary derive from them
-            return value
         case _:
             return _foreign(value, where)
 
 
-def _foreign(value: object, where: str) -> Foreign:
+def _foreign(value: object, where: _Place) -> Foreign:
     """A value of one of the types that only BSON has, its payload as BSON writes it."""
     try:
         element = bson.encode({"": value})[4:-1]
@@ -169,7 +181,7 @@ def _foreign(value: object, where: str) -> Foreign:
     if element[0] not in _NAMES:
         raise Misuse(
             f"a field holds a {type(value).__name__}, which has no counterpart in tidegate",
-            where=shown(where),
+            where=shown(_written(where)),
             why="programs compare what they read, and this would compare wrongly",
             todo="store it as a string, an integer, a float, bytes, a date, an array or an object",
         )

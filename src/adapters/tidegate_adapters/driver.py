@@ -35,9 +35,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from random import randint
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeAlias, TypeVar, final, get_args
-
-import attrs
+from typing import Any, Final, TypeAlias, TypeVar, final, get_args
 
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Refused, Sleep, checked_effect
 from tidegate.model.errors import UnknownEffect
@@ -90,25 +88,28 @@ def run(program: Program[T], handle: Handle) -> T:
     attempts, begun = _Attempts(program), _Begun()
     try:
         asked = _resumed(program, None)
-        while not isinstance(asked, _Finished):
-            begun.sent(asked)
+        while not isinstance(asked, tuple):
+            if type(asked) in _OF_TRANSACTIONS:
+                begun.sent(asked)
             try:
                 reply = handle(asked)
             except Failure as failure:
                 reply = failure
-            begun.answered(asked, reply)
-            attempts.note(asked, reply)
+            if type(asked) in _OF_TRANSACTIONS:
+                begun.answered(asked, reply)
+            if attempts.is_last or isinstance(reply, Failure):
+                attempts.note(asked, reply)
             asked = _resumed(program, reply)
     except BaseException as error:
         _close(program)
         attempts.end(error)
         raise
     finally:
-        for transaction in begun.left:
+        for transaction in tuple(begun.values()):
             with suppress(Exception):  # the store ends it in its time
                 handle(AbortTransaction(transaction))
     attempts.end()
-    return asked.result
+    return asked[0]
 
 
 async def run_async(program: Program[T], handle: AsyncHandle) -> T:
@@ -129,70 +130,67 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
     attempts, begun = _Attempts(program), _Begun()
     try:
         asked = _resumed(program, None)
-        while not isinstance(asked, _Finished):
-            begun.sent(asked)
+        while not isinstance(asked, tuple):
+            if type(asked) in _OF_TRANSACTIONS:
+                begun.sent(asked)
             try:
                 reply = await handle(asked)
             except Failure as failure:
                 reply = failure
-            begun.answered(asked, reply)
-            attempts.note(asked, reply)
+            if type(asked) in _OF_TRANSACTIONS:
+                begun.answered(asked, reply)
+            if attempts.is_last or isinstance(reply, Failure):
+                attempts.note(asked, reply)
             asked = _resumed(program, reply)
     except BaseException as error:
         _close(program)
         attempts.end(error)
         raise
     finally:
-        for transaction in begun.left:
+        for transaction in tuple(begun.values()):
             with suppress(Exception):
                 async with asyncio.timeout(ABORT_SECONDS):
                     await handle(AbortTransaction(transaction))
     attempts.end()
-    return asked.result
+    return asked[0]
+
+
+_OF_TRANSACTIONS: Final = frozenset({InTransaction, CommitTransaction, AbortTransaction})
 
 
 @final
-class _Begun:
-    """The transactions that a run has begun, and may have left open."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self) -> None:
-        self._left: dict[str, Transaction] = {}
+class _Begun(dict[str, Transaction]):
+    """The transactions that a run has begun, and may have left open, by their sessions."""
 
     def sent(self, asked: Effect[object]) -> None:
         """Before it is carried out: nobody knows how far that comes."""
         if type(asked) is InTransaction:
-            self._left[asked.transaction.session] = asked.transaction
+            self[asked.transaction.session] = asked.transaction
 
     def answered(self, asked: Effect[object], reply: object) -> None:
         is_over = type(asked) is AbortTransaction or (type(asked) is CommitTransaction and isinstance(reply, bool))
         if is_over:
-            self._left.pop(asked.transaction.session, None)  # type: ignore[attr-defined]
-
-    @property
-    def left(self) -> tuple[Transaction, ...]:
-        return tuple(self._left.values())
+            self.pop(asked.transaction.session, None)  # type: ignore[attr-defined]
 
 
 @final
 class _Attempts:
     """Those of one run that have failed, and the log of them."""
 
-    __slots__ = ("_failed", "_is_last", "_program")
+    __slots__ = ("_failed", "_program", "is_last")
 
     def __init__(self, program: Program[Any]) -> None:
         self._program: Final[str] = getattr(program, "__name__", type(program).__name__)
-        self._failed, self._is_last = 0, False
+        self._failed, self.is_last = 0, False  # the last one, so far
 
     def note(self, asked: Effect[object], reply: object) -> None:
         """Logs what has failed on the way, and how long it waited before it went on."""
-        if isinstance(asked, Sleep) and self._is_last:
+        if isinstance(asked, Sleep) and self.is_last:
             _LOG.log(self._level, "%s: goes on after a %s", self._program, asked)
         elif not isinstance(reply, Failure):
-            self._is_last = self._is_last and type(asked) in _ALWAYS
+            self.is_last = self.is_last and type(asked) in _ALWAYS
         elif not isinstance(reply, Refused):
-            self._is_last, self._failed = True, self._failed + 1
+            self.is_last, self._failed = True, self._failed + 1
             what = self._program, type(asked).__name__, self._failed, reply
             _LOG.log(self._level, "%s: %s has failed (%d): %s", *what)
 
@@ -202,7 +200,7 @@ class _Attempts:
 
     def end(self, error: BaseException | None = None) -> None:
         """Logs that a run has given up: not where it was stopped, as by a cancellation."""
-        if self._is_last and (error is None or isinstance(error, Failure)):
+        if self.is_last and (error is None or isinstance(error, Failure)):
             _LOG.error("%s: given up; %d attempts have failed", self._program, self._failed)
 
 
@@ -210,23 +208,16 @@ _ALWAYS: Final = frozenset({Now, Note, Sleep})
 """What succeeds whether an attempt does or not."""
 
 
-@final
-@attrs.frozen
-class _Finished(Generic[T]):
-    """The program has returned."""
-
-    result: T
-
-
-def _resumed(program: Program[T], reply: object) -> Effect[object] | _Finished[T]:
-    """Send the program a reply (None to begin), and take what it asks for next."""
+def _resumed(program: Program[T], reply: object) -> Effect[object] | tuple[T]:
+    """Send the program a reply (None to begin), and take what it asks for next; or its result, if it has returned."""
     try:
         asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
     except StopIteration as stop:
-        return _Finished(stop.value)
+        return (stop.value,)
+    if type(asked) in _VALUES:
+        return asked
     effect = checked_effect(asked)
-    if type(effect) not in _VALUES:
-        must_be_value(effect, f"what a program asked for ({type(effect).__name__})")
+    must_be_value(effect, f"what a program asked for ({type(effect).__name__})")
     return effect
 
 

@@ -47,11 +47,9 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from operator import methodcaller
+from functools import partial
 from threading import Lock
-from typing import Any, Final, Never, TypeAlias, TypeVar, assert_never, cast, final
-
-import attrs
+from typing import Any, Final, TypeAlias, TypeVar, assert_never, cast, final, get_args
 
 from tidegate.model.documents import (
     ID,
@@ -197,21 +195,22 @@ class Mongo:
         """
         if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
             return self._transacted(effect)
-        asked = _request(effect, self._within)
+        send, told = _request(effect, self._handles, self._within)
         if self._unmade and (missing := self._indexed(effect)) is not None:
             return missing
         requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
             if not self._is_replicated:
-                _check_replicated(_HELLO(self._handles.database))
+                _check_replicated(self._handles.hello())
                 self._is_replicated = True
-            answer = asked.send(self._handles)
+            answer = send()
         except DRIVER_ERRORS as error:
             return _failed(error, effect, self._before(requests, error), self._within)
         finally:
             REQUESTS.reset(earlier)
-        return _replied(asked.reply(answer), effect, self._before(requests, None))
+        reply = told(answer)
+        return reply if requests is None or len(requests) < 2 else _replied(reply, effect, self._before(requests, None))
 
     def _transacted(self, effect: Transactional) -> object:
         """The same of what is asked of a transaction."""
@@ -262,21 +261,22 @@ class AsyncMongo:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
         if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
             return await self._transacted(effect)
-        asked = _request(effect, self._within)
+        send, told = _request(effect, self._handles, self._within)
         if self._unmade and (missing := await self._indexed(effect)) is not None:
             return missing
         requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
             if not self._is_replicated:
-                _check_replicated(await _HELLO(self._handles.database))
+                _check_replicated(await self._handles.hello())
                 self._is_replicated = True
-            answer = await asked.send(self._handles)
+            answer = await send()
         except DRIVER_ERRORS as error:
             return _failed(error, effect, self._before(requests, error), self._within)
         finally:
             REQUESTS.reset(earlier)
-        return _replied(asked.reply(answer), effect, self._before(requests, None))
+        reply = told(answer)
+        return reply if requests is None or len(requests) < 2 else _replied(reply, effect, self._before(requests, None))
 
     async def _transacted(self, effect: Transactional) -> object:
         _check_alone(self._within, effect)
@@ -348,10 +348,10 @@ def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[st
 
 def _replied(reply: object, effect: Asked, known: Before) -> object:
     """The reply; a write that matched nothing may do so yet where an earlier request for it is under way."""
+    if known is not Before.OPEN or isinstance(effect, InsertOne):
+        return reply
     is_short = reply != len(effect.updates) if isinstance(effect, BulkUpdate) else reply in (None, 0)
-    if known is Before.OPEN and is_short and not isinstance(effect, InsertOne):
-        return Ambiguous("an earlier request may have been done: nothing matched")
-    return reply
+    return Ambiguous("an earlier request may have been done: nothing matched") if is_short else reply
 
 
 def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None:
@@ -456,9 +456,6 @@ def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kin
 # --- effect to call -----------------------------------------------------------------------------------------------------
 
 
-_HELLO: Final = methodcaller("command", "hello", codec_options=CODEC)
-
-
 @final
 class _Handles(dict[str, Any]):
     """Those of a database's collections: the driver makes one anew each time that it is asked."""
@@ -466,24 +463,15 @@ class _Handles(dict[str, Any]):
     def __init__(self, database: Any) -> None:
         super().__init__()
         self.database = database
+        self.hello = partial(database.command, "hello", codec_options=CODEC)
 
     def __missing__(self, collection: str) -> Any:
         self[collection] = handle = self.database[collection]
         return handle
 
 
-@final
-@attrs.frozen
-class _Request:
-    """What is asked, of either kind of client.
-
-    Attributes:
-        send: Calls the driver.
-        reply: What is answered to the program.
-    """
-
-    send: Callable[[_Handles], Any]
-    reply: Callable[[Any], object]
+_Request: TypeAlias = tuple[Callable[[], Any], Callable[[Any], object]]
+"""A call of the driver, of either kind of client, and what is made of its answer for the program."""
 
 
 @final
@@ -497,17 +485,17 @@ class _Reply(dict[str, Any]):
 _FIND_AND_MODIFY: Final = CODEC.with_options(document_class=_Reply)
 
 
-def _find_and_modify(where: dict[str, Any], updates: tuple[Update, ...], **options: Any) -> Callable[[Any], Any]:
-    call = methodcaller("find_one_and_update", where, changes(updates), return_document=ReturnDocument.AFTER, **options)
-    return lambda held: call(held.with_options(codec_options=_FIND_AND_MODIFY))
+def _find_and_modify(
+    held: Any, where: dict[str, Any], updates: tuple[Update, ...], **options: Any
+) -> Callable[[], Any]:
+    call = held.with_options(codec_options=_FIND_AND_MODIFY).find_one_and_update
+    return partial(call, where, changes(updates), return_document=ReturnDocument.AFTER, **options)
 
 
-def _request(effect: Asked, within: Mapping[str, Any]) -> _Request:
+def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Request:
     """The call that carries the effect out, and the reply that it makes."""
     if isinstance(effect, StoreTime):
-        return _Request(
-            lambda handles: _HELLO(handles.database), lambda answer: Instant(int(answer["localTime"]) * MILLISECOND)
-        )
+        return handles.hello, (lambda answer: Instant(int(answer["localTime"]) * MILLISECOND))
     if isinstance(effect, (FindChanged, FindOrphaned)):
         query = {
             "aggregate": effect.collection,
@@ -515,10 +503,13 @@ def _request(effect: Asked, within: Mapping[str, Any]) -> _Request:
             "cursor": {},
             "readConcern": _AT_ONE_TIME.document,
         }
-        ask = methodcaller("command", query, codec_options=CODEC)
-        return _Request(lambda handles: ask(handles.database), page_of)
-    call, reply = _on_collection(effect, **within)
-    return _Request(lambda handles: call(handles[effect.collection]), reply)
+        return partial(handles.database.command, query, codec_options=CODEC), page_of
+    if type(effect) not in _OPERATIONS:
+        raise _unknown(effect)
+    return _on_collection(effect, handles[effect.collection], **within)
+
+
+_OPERATIONS: Final = frozenset(get_args(Operation))
 
 
 def _check_alone(within: Mapping[str, Any], effect: Transactional) -> None:
@@ -532,16 +523,11 @@ def _check_alone(within: Mapping[str, Any], effect: Transactional) -> None:
 
 def _carrying(operation: Operation, handles: _Handles) -> Carry:
     """The call and the reply of an operation, in a session of the driver's."""
-
-    def carry(session: Any) -> tuple[Callable[[], Any], Callable[[Any], object]]:
-        call, reply = _on_collection(operation, session=session)
-        return (lambda: call(handles[operation.collection])), reply
-
-    return carry
+    return lambda session: _on_collection(operation, handles[operation.collection], session=session)
 
 
-def _on_collection(effect: Operation, **within: Any) -> tuple[Callable[[Any], Any], Callable[[Any], object]]:
-    """The call of the collection's handle, and what is made of its answer; `within` a session, if there is one."""
+def _on_collection(effect: Operation, held: Any, **within: Any) -> _Request:
+    """The call of the collection's handle, and the reply; `within` a session, if there is one."""
 
     def found(answer: Mapping[str, Any] | None) -> object:
         return None if answer is None else loaded(answer, effect.collection)
@@ -549,12 +535,12 @@ def _on_collection(effect: Operation, **within: Any) -> tuple[Callable[[Any], An
     match effect:
         case FindOne(_, where, fields, sort):
             by = ordered(sort) if sort else None
-            call = methodcaller("find_one", condition(where), _projection(fields, where), sort=by, **within)
+            call = partial(held.find_one, condition(where), _projection(fields, where), sort=by, **within)
             return (call, lambda answer: found(_asked_for(answer, fields)))
         case FindAll(collection, where, limit, after, fields, sort):
             asked = {"$and": [condition(where), behind(after, sort)]} if after else condition(where)
 
-            def send(held: Any) -> Any:
+            def send() -> Any:
                 return (
                     held.with_options(read_concern=_AT_ONE_TIME)
                     .find(asked, _projection(fields, where), **within)
@@ -565,33 +551,36 @@ def _on_collection(effect: Operation, **within: Any) -> tuple[Callable[[Any], An
 
             return (send, lambda answer: tuple(loaded(_asked_for(each, fields), collection) for each in answer))
         case FindOneAndUpdate(_, where, updates, sort):
-            return (_find_and_modify(condition(where), updates, sort=ordered(sort) if sort else None, **within), found)
+            return (
+                _find_and_modify(held, condition(where), updates, sort=ordered(sort) if sort else None, **within),
+                found,
+            )
         case UpdateOne(_, where, updates):
             return (
-                methodcaller("update_one", condition(where), changes(updates), **within),
+                partial(held.update_one, condition(where), changes(updates), **within),
                 lambda answer: answer.matched_count,
             )
         case UpsertOne(_, where, updates):
-            return (_find_and_modify(_describing(where), updates, upsert=True, **within), found)
+            return (_find_and_modify(held, _describing(where), updates, upsert=True, **within), found)
         case InsertOne(collection, doc):
-            return (methodcaller("insert_one", stored(doc, collection), **within), lambda _: None)
+            return (partial(held.insert_one, stored(doc, collection), **within), lambda _: None)
         case DeleteOne(_, where):
-            return (methodcaller("delete_one", condition(where), **within), lambda answer: answer.deleted_count)
+            return (partial(held.delete_one, condition(where), **within), lambda answer: answer.deleted_count)
         case UpdateMany(_, where, updates):
             return (
-                methodcaller("update_many", condition(where), changes(updates), **within),
+                partial(held.update_many, condition(where), changes(updates), **within),
                 lambda answer: answer.matched_count,
             )
         case DeleteMany(_, where):
-            return (methodcaller("delete_many", condition(where), **within), lambda answer: answer.deleted_count)
+            return (partial(held.delete_many, condition(where), **within), lambda answer: answer.deleted_count)
         case BulkUpdate(each):
             bulk = [RawUpdate(condition(one.where), changes(one.updates)) for one in each]
-            return (methodcaller("bulk_write", bulk, ordered=False, **within), lambda answer: answer.matched_count)
+            return (partial(held.bulk_write, bulk, ordered=False, **within), lambda answer: answer.matched_count)
         case _:
-            raise _unknown(effect)
+            assert_never(effect)
 
 
-def _unknown(effect: Never) -> UnknownEffect:
+def _unknown(effect: object) -> UnknownEffect:
     return UnknownEffect(
         f"a {type(effect).__name__} where an operation belongs",
         why="a database carries out what tidegate.model.operations holds, and nothing else",
@@ -607,9 +596,10 @@ def _projection(fields: Fields | None, where: Filter) -> dict[str, int] | None:
     """
     if fields is None:
         return None
-    by_id = any(each.field == ID for each in equalities(where))
-    beside = {} if by_id or {*fields} <= {ID} else {_NOT_IN_AN_INDEX: 1}
-    return {ID.name: 1} | {field.name: 1 for field in fields} | beside
+    projection = {ID.name: 1} | {field.name: 1 for field in fields}
+    if len(projection) > 1 and ID.name not in {each.field.name for each in equalities(where)}:
+        projection[_NOT_IN_AN_INDEX] = 1
+    return projection
 
 
 _NOT_IN_AN_INDEX: Final = "0"
@@ -625,11 +615,11 @@ def _asked_for(answer: Any, fields: Fields | None) -> Any:
 
 def condition(term: Filter) -> dict[str, Any]:
     """A filter in MongoDB's words."""
-    match term:
-        case Eq(field, value):
-            return {field.name: {"$eq": encoded(value)}}
-        case AllOf(parts):
-            return {"$and": [condition(part) for part in parts]}
+    match term:  # what is asked each time is not taken apart by a pattern, which takes longer
+        case Eq():
+            return {term.field.name: {"$eq": encoded(term.value)}}
+        case AllOf():
+            return {"$and": [condition(part) for part in term.parts]}
         case Ne(field, value):
             return {field.name: {"$ne": encoded(value)}}
         case Lt(field, value):
@@ -694,8 +684,10 @@ def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
 
 def _change(term: Update) -> tuple[str, Any]:
     match term:
-        case Put(_, value):
-            return "$set", encoded(value)
+        case Put():  # as in `condition`
+            return "$set", encoded(term.value)
+        case PutServerTime():
+            return "$currentDate", {"$type": "date"}
         case Add(_, amount):
             return "$inc", encoded(amount)
         case Push(_, value, last):
@@ -707,8 +699,6 @@ def _change(term: Update) -> tuple[str, Any]:
             return "$addToSet", {"$each": [encoded(value)]}
         case Remove():
             return "$unset", ""
-        case PutServerTime():
-            return "$currentDate", {"$type": "date"}
         case _:
             assert_never(term)
 

@@ -87,9 +87,12 @@ def changes(verdict: Accepted, request: str) -> tuple[Update, ...]:
         Put(STATUS, verdict.status),
         Put(OWNER, verdict.owner),
         Put(VERSION, verdict.version),
-        PutServerTime(CHANGED_AT),
-        Push(HISTORY, _entry(verdict.record, request), last=HISTORY_MAX),
+        _CHANGES_NOW,
+        Push(HISTORY, _entry(verdict, request), last=HISTORY_MAX),
     )
+
+
+_CHANGES_NOW: Final = PutServerTime(CHANGED_AT)
 
 
 def unchanged(key: str, expected: StatusRecord) -> Filter:
@@ -128,7 +131,7 @@ def history(record: Document) -> tuple[Change, ...]:
     return tuple(Change(needed(entry, VERSION), needed(entry, REQUEST), needed(entry, STATUS)) for entry in entries)
 
 
-def _entry(made: StatusRecord, request: str) -> Document:
+def _entry(made: StatusRecord | Accepted, request: str) -> Document:
     """The newest version in the history."""
     check_name(request, "a request")
     return Document((("version", made.version), ("request", request), ("status", made.status)))

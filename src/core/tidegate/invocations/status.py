@@ -179,7 +179,10 @@ class StatusTable:
         """The statuses that may follow; those of a new record for None, and none for a status that is not known."""
         if status is None:
             return self.initial
-        return next((each.targets for each in self.definitions if each.status == status), frozenset[str]())
+        for definition in self.definitions:
+            if definition.status == status:
+                return definition.targets
+        return frozenset()
 
 
 # --- the decision -----------------------------------------------------------------------------------------------------

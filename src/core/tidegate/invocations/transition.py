@@ -188,7 +188,7 @@ class Transition:
         actual: StatusRecord | None = None
         attempt, made, since = 0, 0, await begins(self.pauses)
         while True:
-            if not await goes_on(self.pauses, self._looks, attempt, since):
+            if attempt and not await goes_on(self.pauses, self._looks, attempt, since):  # the first goes on at once
                 break
             attempt += 1
             made = attempt if self.attempts is None else min(attempt, self.attempts)
@@ -253,7 +253,7 @@ class Transition:
 
 
 def _decide(command: Transition, actual: StatusRecord | None) -> Accepted | Denied | Outdated:
-    if command.expected is not None and actual != command.expected:
+    if command.expected is not None and actual is not command.expected and actual != command.expected:
         return Outdated(command.expected, actual)
     return decide_transition(command.table, actual, command.target, command.runner)
 

@@ -177,11 +177,12 @@ def _by(sort: Sort) -> str:
 def _check_updates(updates: tuple[Update, ...]) -> None:
     """Raise Misuse unless the updates touch different fields, and not the id."""
     check_tuple(updates, UPDATES, "an update")
-    names = [update.field.name for update in updates]
-    if not names:
+    names = {update.field.name for update in updates}
+    if not updates:
         raise Misuse("an update that changes nothing", todo="use find_one, or name the fields that change")
-    if len(set(names)) != len(names):
-        raise Misuse(f"two updates of one field: {shown(', '.join(names))}", why="MongoDB refuses conflicting updates")
+    if len(names) != len(updates):
+        fields = ", ".join(update.field.name for update in updates)
+        raise Misuse(f"two updates of one field: {shown(fields)}", why="MongoDB refuses conflicting updates")
     if ID.name in names:
         raise Misuse("an update of _id", why="the id of a document never changes")
 
@@ -209,7 +210,7 @@ def _check_described(where: Filter) -> None:
 
 def _key_of(where: Filter) -> Value:
     """The id that the filter asks for; Misuse if it asks for none."""
-    keys = [each.value for each in equalities(where) if each.field == ID and is_key(each.value)]
+    keys = [each.value for each in equalities(where) if each.field.name == ID.name and is_key(each.value)]
     if not keys:
         raise Misuse(
             "an update without an id in a bulk",

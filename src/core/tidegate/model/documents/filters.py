@@ -293,7 +293,8 @@ Filter: TypeAlias = (
     Eq[Any] | Ne[Any] | Lt[Any] | Le[Any] | Gt[Any] | Ge[Any] | In[Any] | NotIn[Any]
     | Exists | HasOther | Contains[Any] | OlderThan | AllOf | AnyOf | Not
 )  # fmt: skip
-FILTERS: Final = (Eq, Ne, Lt, Le, Gt, Ge, In, NotIn, Exists, HasOther, Contains, OlderThan, AllOf, AnyOf, Not)
+FILTERS: Final = (Eq, AllOf, Ne, Lt, Le, Gt, Ge, In, NotIn, Exists, HasOther, Contains, OlderThan, AnyOf, Not)
+"""Those that are asked for most come first, for each operation is checked against them."""
 Clock: TypeAlias = Callable[[], Instant]
 
 
@@ -387,13 +388,9 @@ def _is_less(one: tuple[int, int] | str, other: tuple[int, int] | str) -> bool:
 def equalities(term: Filter) -> tuple[Eq[Any], ...]:
     """What all documents that match must equal: the field that is asked for, or those of all parts of an `AllOf`."""
     check_type(term, FILTERS, "a filter")
-    match term:
-        case Eq():
-            return (term,)
-        case AllOf(parts):
-            return tuple(each for part in parts for each in equalities(part))
-        case _:
-            return ()
+    if isinstance(term, AllOf):
+        return tuple([each for part in term.parts for each in ((part,) if isinstance(part, Eq) else equalities(part))])
+    return (term,) if isinstance(term, Eq) else ()
 
 
 def parts_of(term: Filter) -> Iterator[Filter]:

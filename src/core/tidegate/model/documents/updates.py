@@ -141,7 +141,8 @@ class PutServerTime:
 
 
 Update: TypeAlias = Put[Any] | Add | Push[Any] | Pull[Any] | AddToSet[Any] | Remove | PutServerTime
-UPDATES: Final = (Put, Add, Push, Pull, AddToSet, Remove, PutServerTime)
+UPDATES: Final = (Put, PutServerTime, Push, Add, Pull, AddToSet, Remove)
+"""In about this order they are asked for, and each operation is checked against them."""
 
 
 def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:

@@ -101,8 +101,7 @@ class Document:
             key, value = item
             if type(key) is not str or "\0" in key or not key.isascii():
                 _check_key(key)
-            kind = type(value)
-            if (kind is str and cast("str", value).isascii()) or (kind is int and -_HALF <= cast("int", value) < _HALF):
+            if (type(value) is str and value.isascii()) or (type(value) is int and -_HALF <= value < _HALF):
                 exact.append(item)  # most values: nothing lies in them, and they are compared as they are
                 height = height or 1
             else:
@@ -238,13 +237,24 @@ def checked(value: object, where: str, depth: int = 1) -> None:
     _lowest(value, where, depth)
 
 
-def check_held(field: Field[Any], value: object, depth: int = 1) -> None:
+_SHALLOW: Final = (1, 2)
+
+
+def check_held(field: object, value: object, depth: int = 1) -> None:
     """Raise Misuse unless it is a field, and the value may stand in it, at this depth."""
-    name, kind = _name_of(field), type(value)
-    if depth == 1 and (kind is NoneType or (kind is str and cast("str", value).isascii())):
+    if (
+        type(field) is Field
+        and depth in _SHALLOW
+        and (
+            value is None
+            or (type(value) is str and value.isascii())
+            or (type(value) is int and value in INT64)
+            or (type(value) is Document and value.height < DEPTH_MAX - 1)
+        )
+    ):
         return  # as most are
     check_int(depth, "a depth", 1)
-    _lowest(value, name, depth)
+    _lowest(value, _name_of(cast("Field[Any]", field)), depth)
 
 
 def _lowest(value: object, where: str, depth: int) -> int:
