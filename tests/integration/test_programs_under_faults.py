@@ -115,6 +115,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ("first sight", Row(own.first_sight, ("editor",))),
         ("reconciling", Row(own.reconciling)),
         ships("reconciler"),
+        ships("deployments", "worker"),
         ("planned", Row(own.planned)),
         ("consumed", Row(own.consumed)),
         ("documents", Row(own.documents)),

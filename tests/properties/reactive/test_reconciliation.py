@@ -37,6 +37,7 @@ from tidegate.reactive.reconciliation import (
     decide_sweep,
     forgotten_task,
     in_history,
+    of_tasks,
     reconcile,
     scans,
     swept,
@@ -61,6 +62,7 @@ class Parts:
     reconcile: Reconciling = reconcile
     in_history: Callable[[Progress, int], Progress] = in_history
     forgotten_task: Callable[[Progress, str, str], Progress] = forgotten_task
+    of_tasks: Callable[[Progress, frozenset[str]], Progress] = of_tasks
     decide_sweep: Callable[[Sweeps, int, Instant, Duration], BeginSweep | SweepLater | SkipSweep] = decide_sweep
     swept: Callable[[Sweeps, int, Instant, bool], Sweeps | SkipSweep] = lambda cell, epoch, now, is_done: swept(
         cell, epoch, now, is_done=is_done
@@ -143,6 +145,7 @@ def check_forgetting(parts: Parts) -> None:
         assert laws.counts_in_its_history(progress, history, parts.in_history(progress, history)), "RL7"
         after = parts.forgotten_task(progress, collection, task)
         assert laws.task_is_forgotten(progress, after, collection, task), "RL7"
+        assert laws.only_of_these(progress, {task}, parts.of_tasks(progress, frozenset({task}))), "RL10"
 
     law()
 
@@ -168,14 +171,14 @@ LAWS: Final[dict[str, Callable[[Parts], None]]] = {
     "RL1": check_scans,
     "RL2": check_interrupted,
     "RL3 to RL5": check_writes,
-    "RL7": check_forgetting,
+    "RL7 and RL10": check_forgetting,
     "RL8 and RL9": check_sweeps,
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_reconciliation_keeps_the_law(law: str) -> None:
-    """Laws RL1 to RL9; RL6 with RL1 and RL2. With a stream, leaders and histories: see `test_change_stream`."""
+    """Laws RL1 to RL10; RL6 with RL1 and RL2. With a stream, leaders and histories: see `test_change_stream`."""
     LAWS[law](OURS)
 
 
@@ -268,6 +271,11 @@ def flags_by_name(progress: Progress, tasks: Tasks) -> tuple[Scan, ...]:
     return scans(attrs.evolve(progress, reconciled=flags), tasks)
 
 
+def only_flags(progress: Progress, names: frozenset[str]) -> Progress:
+    """A scan for more tasks than these goes on where it was, though nobody has looked at changes for all of them."""
+    return attrs.evolve(of_tasks(progress, names), checkpoints=progress.checkpoints)
+
+
 def only_the_flag(progress: Progress, _: str, task: str) -> Progress:
     """The flag is cleared, and the scan goes on where an earlier one was."""
     return attrs.evolve(progress, reconciled=frozenset(each for each in progress.reconciled if each.task != task))
@@ -321,6 +329,7 @@ def done_or_not(cell: Sweeps, epoch: int, now: Instant, _: bool) -> Sweeps | Ski
         (check_writes, "RL5", Parts(reconcile=drops_the_others)),
         (check_forgetting, "RL7", Parts(in_history=with_checkpoints)),
         (check_forgetting, "RL7", Parts(forgotten_task=only_the_flag)),
+        (check_forgetting, "RL10", Parts(of_tasks=only_flags)),
         (check_sweeps, "RL8", Parts(decide_sweep=after_the_first)),
         (check_sweeps, "RL8", Parts(decide_sweep=believes_the_future)),
         (check_sweeps, "RL9", Parts(decide_sweep=twice)),
@@ -442,6 +451,8 @@ MODULE: Final[Any] = reconciliation
         lambda: MODULE.reconcile(None, Progress(), Scan("orders", frozenset({A})), PassFailed()),
         lambda: MODULE.reconcile(RUN, Progress(), Scan("orders", frozenset({A})), None),
         lambda: MODULE.in_history(None, 1),
+        lambda: MODULE.of_tasks(None, ()),
+        lambda: MODULE.of_tasks(Progress(), 1),
         lambda: MODULE.in_history(Progress(), -1),
         lambda: MODULE.forgotten_task(Progress(), "orders", None),
         lambda: MODULE.Sweeps(0),

@@ -14,6 +14,7 @@ Read the modules in this order; the `__all__` of each is what it offers:
     plan_queries     which documents does a planner have to look at? asked of the store
     reactive_task    the programs of a task: look, work, renew, clean up
     pool             which runs are under way in a process, and what is asked for next?
+    deployments      the program that a version of an application begins to lead with
     reconciler       the program of a reconciliation
     stream_records   the programs that store how far the consumer of a stream is
 

@@ -44,6 +44,8 @@ Laws
     RL7  What was forgotten of one task, and all that is of another history, is scanned again, and from the start.
     RL8  A sweep begins an interval after the last one ended, and at once where none has or it ended in the future.
     RL9  One sweep runs under an epoch, and no epoch's writes undo those of a later one; a sweep that failed is due again.
+    RL10 What counts for whoever follows changes for some tasks alone (`of_tasks`) is no flag, and no checkpoint, of another
+         task: nobody looks at what changes for that one meanwhile.
 
 Things that do not work
     Flagging a task before orphans are removed: what was deleted while nobody listened keeps its record until the next sweep.
@@ -72,8 +74,8 @@ from tidegate.reactive.orphans import DAY
 __all__ = [
     "BatchPlanned", "BeginSweep", "Checkpoint", "CleanedUp", "PassFailed", "PassOutcome", "Progress",
     "ReconciliationRun", "RunSuperseded", "Scan", "ScanAgain", "ScanVerdict", "SkipSweep", "SweepLater", "Sweeps",
-    "TaskTrigger", "WhyNoSweep", "WriteProgress", "decide_sweep", "forgotten_task", "in_history", "reconcile", "scans",
-    "swept",
+    "TaskTrigger", "WhyNoSweep", "WriteProgress", "decide_sweep", "forgotten_task", "in_history", "of_tasks", "reconcile",
+    "scans", "swept",
 ]  # fmt: skip
 
 
@@ -344,6 +346,25 @@ def forgotten_task(progress: Progress, collection: str, task: str) -> Progress:
     check_name(collection, "a collection")
     check_name(task, "a task")
     return Progress(progress.history, _without(progress.reconciled, {task}), _others(progress, collection))
+
+
+def of_tasks(progress: Progress, names: frozenset[str]) -> Progress:
+    """What is left once somebody begins to follow the changes for these tasks alone, and moves the position for all.
+
+    Args:
+        progress: What is stored.
+        names: The names of the tasks.
+
+    Raises:
+        Misuse: An argument is of another type.
+    """
+    check_type(progress, Progress, "progress")
+    check_type(names, frozenset, "a set of names")
+    for name in names:
+        check_name(name, "a task")
+    checkpoints = tuple(each for each in progress.checkpoints if all(of.task in names for of in each.triggers))
+    flags = frozenset(each for each in progress.reconciled if each.task in names)
+    return Progress(progress.history, flags, checkpoints)
 
 
 def _without(triggers: frozenset[TaskTrigger], names: Collection[str]) -> frozenset[TaskTrigger]:

@@ -3,6 +3,7 @@
 from tidegate.reactive.laws import (
     change_stream,
     debounce,
+    deployments,
     evolution,
     orphans,
     plan_queries,
@@ -14,6 +15,6 @@ from tidegate.reactive.laws import (
 )
 
 __all__ = [
-    "change_stream", "debounce", "evolution", "orphans", "plan_queries", "pool", "reactive_task", "reconciliation", "snapshot",
+    "change_stream", "debounce", "deployments", "evolution", "orphans", "plan_queries", "pool", "reactive_task", "reconciliation", "snapshot",
     "tasks",
 ]  # fmt: skip

@@ -28,7 +28,8 @@ from tidegate.reactive.reconciliation import (
 
 __all__ = [
     "all_was_looked_at", "counts_in_its_history", "ends_its_own_sweep", "flags_in_one_write", "goes_on_after_an_interruption",
-    "goes_on_from_its_own_checkpoint", "is_due", "keeps_other_tasks", "leaves_others_alone", "one_sweep_runs", "passes_no_failure",
+    "goes_on_from_its_own_checkpoint", "is_due", "keeps_other_tasks", "leaves_others_alone", "one_sweep_runs", "only_of_these",
+    "passes_no_failure",
     "scans_what_is_not_reconciled", "task_is_forgotten",
 ]  # fmt: skip
 
@@ -114,6 +115,13 @@ def keeps_other_tasks(before: Progress, after: Progress, own: Collection[str]) -
     """Law RJ2: whoever reconciles these tasks takes no flag of another one away, in one history."""
     others = {each for each in before.reconciled if each.task not in own}
     return before.history != after.history or others <= after.reconciled
+
+
+def only_of_these(before: Progress, names: Collection[str], after: Progress) -> bool:
+    """Law RL10: of what is known, all that is of these tasks alone is left, and nothing else."""
+    flags = frozenset(each for each in before.reconciled if each.task in names)
+    checkpoints = [each for each in before.checkpoints if {of.task for of in each.triggers} <= {*names}]
+    return (after.history, after.reconciled, [*after.checkpoints]) == (before.history, flags, checkpoints)
 
 
 def is_due(sweeps: Sweeps, now: Instant, interval: Duration, verdict: BeginSweep | SweepLater | SkipSweep) -> bool:

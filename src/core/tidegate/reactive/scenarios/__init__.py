@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from tidegate.reactive.scenarios import change_stream, planners, reactive_task, reconciler
+from tidegate.reactive.scenarios import change_stream, deployments, planners, reactive_task, reconciler
 from tidegate.sim.shipping import Shipped
 
 __all__ = ["SCENARIOS"]
 
 SCENARIOS: Final[tuple[Shipped, ...]] = (
     *change_stream.SCENARIOS,
+    *deployments.SCENARIOS,
     *planners.SCENARIOS,
     *reactive_task.SCENARIOS,
     *reconciler.SCENARIOS,

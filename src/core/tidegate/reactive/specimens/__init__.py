@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from tidegate.reactive.specimens import change_stream, planners, reactive_task, reconciler
+from tidegate.reactive.specimens import change_stream, deployments, planners, reactive_task, reconciler
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
 
 SPECIMENS: Final[tuple[Specimen, ...]] = (
     *change_stream.SPECIMENS,
+    *deployments.SPECIMENS,
     *planners.SPECIMENS,
     *reactive_task.SPECIMENS,
     *reconciler.SPECIMENS,

@@ -1,0 +1,316 @@
+"""A version of an application begins to lead: what do its tasks have to do over, and what is remembered of them?
+
+What was remembered of each task, its definition, stands in the record of the stream (`tidegate.reactive.stream_records`):
+
+    definitions: [{task, trigger, version}, ...]
+
+Whoever has taken that record over deploys its tasks BEFORE it follows changes. Of each task `evolution.evolve` says what is
+to be done; then, in this order,
+
+    each record that is to run again is reset, in pages of guarded writes; each says for which version of the handler
+    what is forgotten, and what is remembered, is stored in one write under the epoch
+
+So whoever crashes, or is overtaken, leaves the rest to the next one, which resets what no write has reset for this version.
+Where fewer records of a page match than were sent, some have moved on, or an earlier request has reset them: the page is read
+again. Where the last write matches nothing, another epoch has taken over.
+
+In a rolling deploy versions of an application that know different tasks lead in turn. A task that this version does not know
+keeps its definition and its records, so that it is not done over when it is known again. But whoever leads moves the position
+for all and looks at changes for its own tasks only; so it takes the flags of the others away, and the next version that knows
+them looks at every document for them once. A version that is rolled back remembers the higher version of the handler, so that
+one, when it is back, does nothing over.
+
+Laws
+    DEP1  What is remembered was done: a definition is stored when each record that is over was reset for its version, if its
+         policy says so.
+    DEP2  A record is reset once for a version, however often that is interrupted and whoever leads meanwhile.
+    DEP3  The definitions and the records of other tasks stay as they are.
+    DEP4  A flag is of a task for which each change before the position was looked at, by its trigger.
+    DEP5  The version that is remembered of a handler never goes back.
+
+Known not to work
+    - While both versions run, a worker of the older one may run what was reset for the newer.
+    - A record that cannot be read is left as it is.
+    - What is over when a page has been read is reset; what an older worker ends behind it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+import attrs
+
+from tidegate.model.documents import ID, AllOf, Ascending, Document, Eq, Field, Filter, Ge, In, Not, Put, Value, cursor
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused, Sleep
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.operations import FOUND_MAX, StoreTime, UpdateOne, check_collection, find_all, find_one, update_one
+from tidegate.model.reading import needed
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.reactive import tasks
+from tidegate.reactive.evolution import Definition, EvolutionPolicy, ForgetReconciled, Remember, Reprocess, evolve
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reconciler import EPOCH, ScannedTask, progress_of, stored_progress
+from tidegate.reactive.reconciliation import Progress, TaskTrigger, forgotten_task, of_tasks
+from tidegate.reactive.snapshot import described
+from tidegate.reactive.task_documents import DOCUMENT, STATUS, TASK, changes, guarded, loaded
+from tidegate.reactive.task_records import TaskStatus
+
+__all__ = [
+    "DEFINITIONS", "RESET_FOR", "Deployment", "DeploymentPlan", "RememberedTasks", "Reset", "decide_deployment", "deploy",
+    "must_be_reset", "remembered_in", "reprocess", "stored_tasks",
+]  # fmt: skip
+
+DEFINITIONS: Final = Field[tuple[Document, ...]]("definitions")
+RESET_FOR: Final = Field[int]("reset_for")
+"""In a task record: for which version of the handler it was last reset."""
+_TASK: Final = Field[str]("task")
+_TRIGGER: Final = Field[Value]("trigger")
+_VERSION: Final = Field[int]("version")
+
+
+# --- what is deployed, and what is remembered -------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Deployment:
+    """A task of this version of the application. Invariant: 1 <= version.
+
+    Attributes:
+        task: The task.
+        version: Of its handler; its author raises it.
+        policy: What a change of its definition means.
+    """
+
+    task: ReactiveTask
+    version: int = 1
+    policy: EvolutionPolicy = attrs.field(factory=EvolutionPolicy)
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.task, ReactiveTask, "a task")
+        check_int(self.version, "the version of a handler", 1)
+        check_type(self.policy, EvolutionPolicy, "a policy")
+
+    @property
+    def definition(self) -> Definition:
+        """What is remembered of it: its filter, what it watches, and its version."""
+        where = None if self.task.where is None else str(self.task.where)
+        return Definition(Document((("where", where), ("watched", described(self.task.watched)))), self.version)
+
+    @property
+    def scanned(self) -> ScannedTask:
+        """How it is reconciled: the store is asked, unless a value is computed here only."""
+        can_ask = all(computed.expression is not None for _, computed in self.task.watched.computed)
+        trigger = TaskTrigger(self.task.name, self.definition.trigger)
+        return ScannedTask(self.task.source, trigger, self.task.find_changed if can_ask else None)
+
+
+@final
+@attrs.frozen
+class RememberedTasks:
+    """What the record of a stream knows of tasks.
+
+    Attributes:
+        definitions: By the name of the task, in the order of the names.
+        progress: What is reconciled.
+    """
+
+    definitions: tuple[tuple[str, Definition], ...] = ()
+    progress: Progress = attrs.field(factory=Progress)
+
+
+@final
+@attrs.frozen
+class Reset:
+    """Each record of this task that has one of these statuses is to be reset, once for this version."""
+
+    task: ReactiveTask
+    statuses: frozenset[TaskStatus]
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.task.name}, version {self.version}: {Reprocess(self.statuses)}"
+
+
+@final
+@attrs.frozen
+class DeploymentPlan:
+    """What a deployment does: these, and THEN what it knows is stored."""
+
+    resets: tuple[Reset, ...]
+    known: RememberedTasks
+
+
+def decide_deployment(known: RememberedTasks, deployments: tuple[Deployment, ...]) -> DeploymentPlan:
+    """What is to be done now that these are the tasks.
+
+    Args:
+        known: What is stored.
+        deployments: All tasks of this version of the application that follow the stream.
+
+    Returns:
+        The resets, and what is stored when all of them are done.
+
+    Raises:
+        Misuse: Two tasks have one name, or an argument is of another type.
+    """
+    check_type(known, RememberedTasks, "what is known of tasks")
+    check_tuple(deployments, Deployment, "a task that is deployed")
+    names = frozenset(each.task.name for each in deployments)
+    if len(names) != len(deployments):
+        raise Misuse("two tasks are deployed under one name", todo="name each task of a database differently")
+    definitions, progress = dict(known.definitions), of_tasks(known.progress, names)
+    resets: list[Reset] = []
+    for each in deployments:
+        name = each.task.name
+        for action in evolve(definitions.get(name), each.definition, each.policy):
+            match action:
+                case Reprocess(statuses):
+                    resets.append(Reset(each.task, statuses, each.version))
+                case ForgetReconciled():
+                    progress = forgotten_task(progress, each.task.source, name)
+                case Remember(definition):
+                    definitions[name] = definition
+                    # Where its policy forgets nothing, what was reconciled stays so for the trigger that it has now.
+                    flags = frozenset(
+                        TaskTrigger(name, definition.trigger) if flag.task == name else flag
+                        for flag in progress.reconciled
+                    )
+                    progress = attrs.evolve(progress, reconciled=flags)
+    return DeploymentPlan(tuple(resets), RememberedTasks(tuple(sorted(definitions.items(), key=_name)), progress))
+
+
+def _name(item: tuple[str, Definition]) -> str:
+    return item[0]
+
+
+def remembered_in(record: Document) -> RememberedTasks:
+    """What the record of a stream knows of tasks.
+
+    Raises:
+        Misuse: It is no such record.
+    """
+    progress = progress_of(record)
+    definitions = {
+        needed(each, _TASK): Definition(needed(each, _TRIGGER), needed(each, _VERSION))
+        for each in record.get(DEFINITIONS) or ()
+    }
+    return RememberedTasks(tuple(sorted(definitions.items(), key=_name)), progress)
+
+
+def stored_tasks(known: RememberedTasks) -> tuple[Put[tuple[Document, ...]], Put[Document]]:
+    """What stores it in the record of the stream."""
+    check_type(known, RememberedTasks, "what is known of tasks")
+    definitions = tuple(
+        Document(((_TASK.name, name), (_TRIGGER.name, each.trigger), (_VERSION.name, each.version)))
+        for name, each in known.definitions
+    )
+    return Put(DEFINITIONS, definitions), stored_progress(known.progress)
+
+
+# --- the programs -----------------------------------------------------------------------------------------------------
+
+
+async def deploy(
+    streams: str,
+    stream: str,
+    epoch: int,
+    deployments: tuple[Deployment, ...],
+    *,
+    batch: int = FOUND_MAX,
+    pause: Duration = SECOND,
+) -> None:
+    """Deploy tasks, AFTER the record was taken over and BEFORE its changes are followed; what fails is tried again.
+
+    Args:
+        streams: The collection of the record.
+        stream: Its id.
+        epoch: Under which it was taken over.
+        deployments: All tasks of this version of the application that follow the stream.
+        batch: How many records are reset in one request; 1 <= batch <= FOUND_MAX.
+        pause: How long what failed waits before it is tried again, in microseconds.
+
+    Raises:
+        Refused: Another epoch has taken over, or the store refuses for good.
+        Misuse: Two tasks have one name, or an argument is of another type.
+    """
+    check_collection(streams)
+    check_name(stream, "a stream")
+    check_int(epoch, "an epoch", 1)
+    check_int(batch, "a number of records", 1, FOUND_MAX)
+    check_int(pause, "a duration in microseconds", 0)
+    _ = decide_deployment(RememberedTasks(), deployments)
+    while not await _deployed(streams, stream, epoch, deployments, batch):
+        await Sleep(pause)
+
+
+async def _deployed(streams: str, stream: str, epoch: int, deployments: tuple[Deployment, ...], batch: int) -> bool:
+    """Is all of it known to be done?"""
+    try:
+        record = await find_one(streams, Eq(ID, stream))
+        if record is None or needed(record, EPOCH) != epoch:
+            raise Refused(_FENCED)
+        known = remembered_in(record)
+        plan = decide_deployment(known, deployments)
+        for each in plan.resets:
+            await reprocess(each, batch=batch)
+        of_epoch = AllOf((Eq(ID, stream), Eq(EPOCH, epoch)))
+        if plan.known != known and not await update_one(streams, of_epoch, *stored_tasks(plan.known)):
+            raise Refused(_FENCED)
+    except (Ambiguous, NotApplied, NotDurable):
+        return False
+    return True
+
+
+_FENCED: Final = "another epoch is stored"
+
+
+def must_be_reset(reset: Reset) -> Filter:
+    """The records that are left, which no write has reset for this version, or for a later one."""
+    check_type(reset, Reset, "a reset")
+    statuses = tuple(sorted(each.value for each in reset.statuses))
+    return AllOf((Eq(TASK, reset.task.name), In(STATUS, statuses), Not(Ge(RESET_FOR, reset.version))))
+
+
+async def reprocess(reset: Reset, *, batch: int, left: Callable[[Reset], Filter] = must_be_reset) -> None:
+    """Reset the records of a task for a version of its handler, page by page; to do it again resets what is left.
+
+    Args:
+        reset: Which ones.
+        batch: How many are reset in one request; 1 <= batch <= FOUND_MAX.
+        left: Which are left; a specimen finds more.
+
+    Raises:
+        Failure: Nobody answers, or the store refuses; some of them are reset.
+    """
+    after: tuple[Value, ...] = ()
+    while True:
+        found = await find_all(reset.task.records, left(reset), limit=batch, after=after, sort=_BY_DOCUMENT)
+        if not found:
+            return
+        now = await StoreTime()
+        writes = tuple(each for each in (_reset(reset, doc, now) for doc in found) if each is not None)
+        if writes and await reset.task.parts.send(writes) < len(writes):
+            continue  # some have moved on: the page is read again
+        if len(found) < batch:
+            return
+        after = cursor(found[-1], _BY_DOCUMENT)
+
+
+_BY_DOCUMENT: Final = (Ascending(DOCUMENT),)
+"""The index of a task's records has this order (`ReactiveTask.indexes`), so each page is read from where the last one ended."""
+
+
+def _reset(reset: Reset, doc: Document, now: Instant) -> UpdateOne | None:
+    """The write that resets a record, if it is still as it was read; None of what cannot be read."""
+    try:
+        record = loaded(doc)
+    except Misuse:
+        return None
+    write = tasks.reset(record, now=now)
+    key = doc[ID]
+    return update_one(
+        reset.task.records, guarded(key, write.on), *changes(record, write.record), Put(RESET_FOR, reset.version)
+    )

@@ -1,0 +1,246 @@
+"""What a version of an application does when it begins to lead; how versions meet is explored (`test_scenarios`)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused, Sleep
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.model.operations import update_one
+from tidegate.reactive import deployments
+from tidegate.reactive.deployments import (
+    RESET_FOR,
+    Deployment,
+    DeploymentPlan,
+    RememberedTasks,
+    Reset,
+    decide_deployment,
+    deploy,
+    remembered_in,
+    reprocess,
+    stored_tasks,
+)
+from tidegate.reactive.evolution import STATUSES, Definition, EvolutionPolicy, OnNewVersion
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reconciliation import Checkpoint, Progress, TaskTrigger
+from tidegate.reactive.snapshot import Computed, Projection
+from tidegate.reactive.task_documents import STATUS, record_id, stored
+from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.sim.world import World, contents, document, perform, world_with
+
+ALL: Final = EvolutionPolicy(on_new_version=OnNewVersion.REPROCESS_ALL)
+TASK: Final = ReactiveTask(name="a.$bill", source="orders", records="records", where=Eq(Field[str]("state"), "paid"))
+FIRST: Final = Deployment(TASK, 1, ALL)
+SECOND: Final = Deployment(attrs.evolve(TASK, watched=Projection(("total",))), 2, ALL)
+OTHER: Final = TaskTrigger("other", "all")
+TRIGGER: Final = FIRST.scanned.trigger
+STREAMS: Final = "streams"
+
+
+def begun(known: RememberedTasks, *records: Document) -> World:
+    stream = Document.of({"_id": "s", "epoch": 3, "history": known.progress.history})
+    definitions, progress = stored_tasks(known)
+    stream = stream.put(definitions.field, definitions.value).put(progress.field, progress.value)
+    return world_with({STREAMS: (stream,), "records": records})
+
+
+def stream_of(world: World) -> Document:
+    found = world.read(document(STREAMS, "s"))
+    assert found is not None
+    return found
+
+
+def over(key: object, status: TaskStatus = TaskStatus.COMPLETED, task: str = TASK.name) -> Document:
+    zero = Instant(0)
+    record = TaskRecord(
+        id=f"of {key}", version=1, status=status, snapshot=None, created_at=zero, due_at=zero, changed_at=zero,
+        next_run_at=None if status in STATUSES[OnNewVersion.REPROCESS_ALL] else zero, waiting_since=None,
+    )  # fmt: skip
+    return stored(record, task, key)  # type: ignore[arg-type]
+
+
+class Run:
+    """A program that is carried out; of some requests the reply is lost, and before some another writes."""
+
+    def __init__(
+        self, world: World, lost: tuple[int, ...] = (), between: dict[int, Effect[object]] | None = None
+    ) -> None:
+        self.world, self.lost, self.between = world, lost, between or {}
+        self.asked: list[Effect[object]] = []
+
+    def of(self, program: Program[None]) -> Failure | None:
+        reply: object = None
+        try:
+            while True:
+                effect = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
+                self.asked.append(effect)
+                reply = None if isinstance(effect, Sleep) else self.done(effect)
+        except StopIteration:
+            return None
+        except Failure as failure:
+            return failure
+
+    def done(self, effect: Effect[object]) -> object:
+        if (other := self.between.get(len(self.asked))) is not None:
+            ((self.world, _),) = perform(other, self.world, "another")
+        ((self.world, reply),) = perform(effect, self.world, "leader")
+        return Ambiguous("no reply") if len(self.asked) in self.lost else reply
+
+
+# --- what is decided ----------------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_is_new_is_remembered_and_reconciled() -> None:
+    """And nothing of it is over, so nothing is reset."""
+    assert decide_deployment(RememberedTasks(), (FIRST,)) == DeploymentPlan(
+        (), RememberedTasks(((TASK.name, FIRST.definition),))
+    )
+
+
+def test_a_higher_version_with_another_trigger_does_all_of_it_over() -> None:
+    """What is over is reset; the flag goes, and the checkpoint of the collection."""
+    half = Checkpoint("orders", frozenset({TRIGGER}), 7)
+    known = RememberedTasks(((TASK.name, FIRST.definition),), Progress(4, frozenset({TRIGGER}), (half,)))
+    plan = decide_deployment(known, (SECOND,))
+    assert plan.resets == (Reset(SECOND.task, STATUSES[OnNewVersion.REPROCESS_ALL], 2),)
+    assert plan.known == RememberedTasks(((TASK.name, SECOND.definition),), Progress(4))
+    assert decide_deployment(plan.known, (SECOND,)) == DeploymentPlan((), plan.known)
+    assert str(plan.resets[0]) == "a.$bill, version 2: reset what is completed or failed"
+
+
+def test_a_version_that_is_rolled_back_remembers_the_higher_one() -> None:
+    """So that one does nothing over when it is back, but for what its trigger asks for."""
+    known = decide_deployment(RememberedTasks(), (SECOND,)).known
+    back = decide_deployment(known, (FIRST,))
+    assert back.resets == ()
+    assert back.known.definitions == ((TASK.name, attrs.evolve(FIRST.definition, version=2)),)
+    assert decide_deployment(back.known, (SECOND,)).resets == ()
+
+
+def test_a_policy_that_forgets_nothing_leaves_what_is_reconciled() -> None:
+    """For the trigger that the task has now; what was never reconciled has to be."""
+    lenient = attrs.evolve(SECOND, policy=EvolutionPolicy(reconciles=False))
+    for flags, left in ((frozenset({TRIGGER}), frozenset({SECOND.scanned.trigger})), (frozenset(), frozenset())):
+        known = RememberedTasks(((TASK.name, FIRST.definition),), Progress(0, flags))
+        assert decide_deployment(known, (lenient,)).known.progress.reconciled == left
+
+
+def test_of_a_task_that_is_not_known_the_definition_stays_and_the_flag_goes() -> None:
+    """Law DEP4: whoever leads looks at no change for it."""
+    definition = Definition("all", 3)
+    known = RememberedTasks(
+        ((TASK.name, FIRST.definition), ("other", definition)), Progress(0, frozenset({TRIGGER, OTHER}))
+    )
+    after = decide_deployment(known, (FIRST,)).known
+    assert dict(after.definitions)["other"] == definition
+    assert after.progress == Progress(0, frozenset({TRIGGER}))
+
+
+def test_a_task_says_what_triggers_it_and_how_it_is_asked_for() -> None:
+    """Its filter and what it watches, as data; the store is not asked for what is computed here only."""
+    trigger = SECOND.scanned.trigger
+    watched = Document.of({"paths": ("total",), "computed": ()})
+    assert trigger.trigger == Document.of({"where": 'state = "paid"', "watched": watched})
+    assert trigger != TRIGGER
+    assert attrs.evolve(FIRST, task=attrs.evolve(TASK, where=None)).scanned.trigger != TRIGGER
+    assert FIRST.scanned.find_next == TASK.find_changed
+    here = Projection((), (("sum", Computed(lambda doc: doc[ID])),))
+    assert Deployment(attrs.evolve(TASK, watched=here)).scanned.find_next is None
+
+
+@pytest.mark.parametrize(
+    "known", [RememberedTasks(), decide_deployment(RememberedTasks(), (SECOND,)).known], ids=["none", "some"]
+)
+def test_what_is_stored_is_read_the_same(known: RememberedTasks) -> None:
+    assert remembered_in(stream_of(begun(known))) == known
+
+
+# --- what is carried out ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", range(10))
+def test_what_is_over_is_reset_once_and_then_remembered(lost: int) -> None:
+    """Laws DEP1 and DEP2: page by page, whatever becomes of one request; a record of another task stays."""
+    keys: tuple[Any, ...] = (None, 1, "1", "x", 2.5)
+    statuses = (*[TaskStatus.COMPLETED] * 3, TaskStatus.FAILED, TaskStatus.PENDING)
+    known = decide_deployment(RememberedTasks(), (FIRST,)).known
+    other = over("x", task="other")
+    records = (*(over(key, status) for key, status in zip(keys, statuses, strict=True)), other)
+    run = Run(begun(known, *records), (lost,))
+    assert run.of(deploy(STREAMS, "s", 3, (SECOND,), batch=2)) is None
+    found = {doc[ID]: doc for doc in contents(run.world, "records")}
+    of_task = [found[record_id(TASK.name, key)] for key in keys]
+    assert [each.get(RESET_FOR) for each in of_task] == [2, 2, 2, 2, None]
+    assert [each[Field[int]("version")] for each in of_task] == [2, 2, 2, 2, 1]
+    assert {each[STATUS] for each in of_task} == {"pending"}
+    assert found[other[ID]] == other
+    assert dict(remembered_in(stream_of(run.world)).definitions)[TASK.name].version == 2
+    assert any(isinstance(each, Sleep) for each in run.asked) == (lost > 0)
+    again = Run(run.world)
+    assert again.of(deploy(STREAMS, "s", 3, (SECOND,))) is None
+    assert len(again.asked) == 1
+
+
+def test_what_was_reset_for_a_version_is_not_reset_for_it_again() -> None:
+    """Law DEP2: though it has run since; a later version resets it."""
+    run = Run(begun(RememberedTasks(), over("x").put(RESET_FOR, 2), over("y").put(RESET_FOR, 1)))
+    reset = Reset(TASK, frozenset({TaskStatus.COMPLETED}), 2)
+    assert run.of(reprocess(reset, batch=10)) is None
+    assert [each[STATUS] for each in contents(run.world, "records")] == ["completed", "pending"]
+    assert run.of(reprocess(attrs.evolve(reset, version=3), batch=10)) is None
+    assert [each[STATUS] for each in contents(run.world, "records")] == ["pending", "pending"]
+
+
+def test_a_page_of_which_some_have_moved_on_is_read_again() -> None:
+    """What another has written is decided on anew; what cannot be read is left."""
+    moved = update_one("records", Eq(ID, record_id(TASK.name, "x")), Put(Field[int]("version"), 7))
+    broken = over("b").without(Field[int]("version"))
+    run = Run(begun(RememberedTasks(), over("x"), over("y"), broken), between={3: moved})
+    assert run.of(reprocess(Reset(TASK, frozenset({TaskStatus.COMPLETED}), 2), batch=10)) is None
+    found = {doc[ID]: doc for doc in contents(run.world, "records")}
+    versions = [found[record_id(TASK.name, key)].get(Field[int]("version")) for key in "xyb"]
+    assert versions == [8, 2, None]
+    assert found[broken[ID]] == broken
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_whoever_is_overtaken_remembers_nothing(at: int) -> None:
+    """Before it is read, and before it is written."""
+    run = Run(begun(RememberedTasks()), between={at: update_one(STREAMS, Eq(ID, "s"), Put(Field[int]("epoch"), 4))})
+    assert run.of(deploy(STREAMS, "s", 3, (FIRST,))) == Refused("another epoch is stored")
+    assert remembered_in(stream_of(run.world)) == RememberedTasks()
+    gone = Run(world_with({STREAMS: ()}))
+    assert isinstance(gone.of(deploy(STREAMS, "s", 3, (FIRST,))), Refused)
+
+
+MODULE: Final[Any] = deployments
+
+
+@pytest.mark.parametrize(
+    "construct",
+    [
+        lambda: MODULE.Deployment(None),
+        lambda: Deployment(TASK, 0),
+        lambda: MODULE.Deployment(TASK, 1, None),
+        lambda: decide_deployment(RememberedTasks(), (FIRST, SECOND)),
+        lambda: MODULE.decide_deployment(None, ()),
+        lambda: MODULE.decide_deployment(RememberedTasks(), (1,)),
+        lambda: MODULE.stored_tasks(None),
+        lambda: remembered_in(Document()),
+        lambda: remembered_in(Document.of({"history": 0, "definitions": (Document(),)})),
+        lambda: deploy(STREAMS, "s", 1, (FIRST, FIRST)).send(None),
+        lambda: deploy(STREAMS, "", 1, (FIRST,)).send(None),
+        lambda: deploy(STREAMS, "s", 0, (FIRST,)).send(None),
+        lambda: deploy(STREAMS, "s", 1, (FIRST,), batch=0).send(None),
+        lambda: deploy(STREAMS, "s", 1, (FIRST,), pause=-1).send(None),
+    ],
+)
+def test_what_means_nothing_is_refused(construct: Any) -> None:
+    """Two tasks of one name, other types, and records that are none."""
+    with pytest.raises(Misuse):
+        _ = construct()
