@@ -38,6 +38,7 @@ from tidegate.reactive.pool import PoolRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.pauses import PAUSES, pause
 from tidegate_adapters.reactive.declared import CLEAN_UP, LEASE, Declared, UserHandler, Watch, Where, declared
+from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.sites import Site
 from tidegate_adapters.reactive.workers import Pool, PoolObserver
@@ -103,6 +104,7 @@ class Reactive:
         self._store, self._observers = None if is_uri else store, tuple(observers)
         self._declared: dict[str, Declared] = {}
         self._pool: Pool | None = None
+        self._planners: tuple[Planner, ...] = ()
         self._is_served, self._stop_calls = False, 0
 
     def __repr__(self) -> str:
@@ -245,17 +247,44 @@ class Reactive:
             placed = [each.at(sites[each.database or self.settings.database]) for each in self._declared.values()]
             for each in placed:
                 await each.site.run(_prepared(each.task.records))
-            self._pool = Pool(placed, self._rules(placed), _me(), self._observers)
-            for _ in range(self._stop_calls):
-                self._pool.stop()
+            me = _me()
+            self._pool = pool = Pool(placed, self._rules(placed), me, self._observers)
+            self._planners = tuple(
+                Planner(site, found, self.settings.planner, pool.announce, me)
+                for site in sites.values()
+                if (found := [each for each in placed if each.site is site])
+            )
+            calls, self._stop_calls = self._stop_calls, 0
+            for _ in range(calls):
+                self.stop()
             log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
-            await self._pool.run()
+            await self._work(pool)
+
+    async def _work(self, pool: Pool) -> None:
+        """Handle, and plan beside that; whoever plans and fails for good ends both."""
+        planning = [asyncio.create_task(each.run()) for each in self._planners]
+        for each in planning:
+            each.add_done_callback(self._stop_if_failed)
+        try:
+            await pool.run()
+        finally:
+            for planner in self._planners:
+                planner.stop()
+            await asyncio.wait(planning)
+        for each in planning:
+            each.result()
+
+    def _stop_if_failed(self, planning: asyncio.Task[None]) -> None:
+        if not planning.cancelled() and planning.exception() is not None and not self._stop_calls:
+            self.stop()
 
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
         self._stop_calls += 1
         if self._pool is not None:
             self._pool.stop()
+        for each in self._planners:  # so that another process leads meanwhile
+            each.stop()
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT: the first lets handlers end, the second waits for none, the third ends the process.
@@ -275,6 +304,11 @@ class Reactive:
     def pool(self) -> Pool | None:
         """What handles; None until it is served."""
         return self._pool
+
+    @property
+    def planners(self) -> tuple[Planner, ...]:
+        """What plans, one a database; none until it is served."""
+        return self._planners
 
     @property
     def _is_embedded(self) -> bool:

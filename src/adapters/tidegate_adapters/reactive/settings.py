@@ -17,6 +17,7 @@ from tidegate.model.operations import FOUND_MAX
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.printable import Secret
+from tidegate_adapters.reactive.planner import PlannerRules
 
 __all__ = ["PAUSED_EVERY", "ReactiveSettings"]
 
@@ -40,6 +41,7 @@ class ReactiveSettings:
         leave: How long it may take after that to write their ends down, in microseconds.
         polling: How often it is looked for what is due, where nobody in this process has planned it.
         paused_every: How often it is looked which tasks are paused, in microseconds.
+        planner: How one of the processes plans for all.
     """
 
     database: str
@@ -50,6 +52,7 @@ class ReactiveSettings:
     leave: Duration = 5 * SECOND
     polling: PollingBounds = attrs.field(factory=PollingBounds)
     paused_every: Duration = PAUSED_EVERY
+    planner: PlannerRules = attrs.field(factory=PlannerRules)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.database, "a database")
@@ -62,3 +65,4 @@ class ReactiveSettings:
         check_int(self.leave, "a time to leave in microseconds", MILLISECOND)
         check_type(self.polling, PollingBounds, "the bounds of an interval")
         check_int(self.paused_every, "an interval in microseconds", MILLISECOND)
+        check_type(self.planner, PlannerRules, "how a process plans")
