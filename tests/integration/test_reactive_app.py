@@ -21,9 +21,10 @@ from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
 from tests.integration.test_mongo_ids import IDS
 
+from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import MILLISECOND
+from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import FindAll, InsertOne, find_all, update_one
 from tidegate.retries.backoff import Policy
 from tidegate.retries.polling import PollingBounds
@@ -31,6 +32,7 @@ from tidegate_adapters.bson_values import CODEC, loaded, natural
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import connect_async
 from tidegate_adapters.reactive import Change, ClaimLost, Later, Reactive, SyncChange
+from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
 
 Raw: TypeAlias = dict[str, Any]
@@ -38,7 +40,11 @@ KEY: Final = Field[Value](ID.name)
 AT_ONCE: Final = timedelta(0)
 STORES: Final = ("mongod", "embedded")
 PATIENCE_S: Final = 10.0
-QUICK: Final = PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jitter=0)
+QUICK: Final[Raw] = {
+    "polling": PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jitter=0),
+    "paused_every": 50 * MILLISECOND,
+    "planner": PlannerRules(terms=Terms(ttl=3 * SECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)),
+}
 
 
 # --- a shop -------------------------------------------------------------------------------------------------------------
@@ -60,9 +66,7 @@ class Shop:
         self.site: Any = None
 
     def app(self, **settings: Any) -> Reactive:
-        told = ReactiveSettings(
-            **{"database": self.name, "polling": QUICK, "paused_every": 50 * MILLISECOND, **settings}
-        )
+        told = ReactiveSettings(**{"database": self.name, **QUICK, **settings})
         return Reactive(self.store, settings=told)
 
     async def insert(self, *documents: Raw) -> None:
@@ -479,6 +483,26 @@ def noting(shop: Shop, seen: list[tuple[int, str, int]], number: int, *names: st
 
         _ = app.task("orders", debounce=AT_ONCE, name=name)(handle)
     return app
+
+
+def test_versions_of_an_application_run_side_by_side(mongodb: str, database: str) -> None:
+    """What the old one does not know it leaves alone; when it has stopped, the new one plans that, and does nothing again."""
+    seen: list[tuple[int, str, int]] = []
+    invoices = [("invoice", key) for key in range(4)]
+
+    async def run() -> None:
+        async with shop_of("mongod", mongodb, database) as shop:
+            old, new = noting(shop, seen, 0, "invoice"), noting(shop, seen, 1, "parcel", "invoice")
+            async with served(old), served(new, leads=False):
+                await shop.insert(*({"_id": key} for key in range(4)))
+                await until(lambda: len(seen) == 4, "the old one plans what it knows")
+                old.stop()
+                await until(lambda: len(seen) == 8, "the new one plans the rest")
+                await asyncio.sleep(0.05)
+
+    in_loop(run())
+    assert sorted((task, key) for _, task, key in seen[:4]) == invoices
+    assert sorted(seen[4:]) == [(1, "parcel", key) for key in range(4)]
 
 
 TEN_LINES: Final = """

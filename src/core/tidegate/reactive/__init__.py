@@ -20,5 +20,5 @@ Read the modules in this order; the `__all__` of each is what it offers:
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 
-Known not to work: no runtime joins `change_stream` to `reactive_task`, so whoever handles its commands calls `plan_pass`.
+`tidegate_adapters.reactive` joins them to an application.
 """
