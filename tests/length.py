@@ -72,6 +72,8 @@ OUTCOMES_STEP: Final = _either(9, 1)
 """Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(1, 1_000)
 """So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
+PLANNER_SEEDS: Final = _either(40, 1_000)
+"""So many runs of two planners of reactive tasks on a simulated event loop."""
 LEASE_FAULTS_STEP: Final = _either(4, 1)
 """Every so many of the ways in which each command of a block under a lease fails."""
 PROGRAM_CUTS_STEP: Final = _either(9, 1)

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from bson.code import Code
 from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
@@ -148,6 +149,22 @@ def test_a_read_where_nothing_happens_ends(mongodb: str, database: str) -> None:
         assert len({*positions}) == 3
 
     with_stream(mongodb, database, work)
+
+
+def test_an_id_that_has_no_counterpart_is_passed_over(
+    mongodb: str, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And said so; what comes behind it is told."""
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        begin = await located(changes)
+        await held.orders.insert_one({"_id": Code("secret", {"a": 1})})
+        await held.orders.insert_one({"_id": 1})
+        assert (await told(changes, begin))[0] == [DocumentChange("orders", 1)]
+
+    with_stream(mongodb, database, work)
+    assert "a document of orders is passed over" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_what_comes_while_it_waits_is_told_at_once(mongodb: str, database: str) -> None:

@@ -69,6 +69,9 @@ class Feed:
         loop, is_there = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
+            if _running_loop() is loop:
+                is_there.set()
+                return
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(is_there.set)
 
@@ -83,6 +86,14 @@ class Feed:
         finally:
             with self._lock, suppress(ValueError):
                 self._waiters.remove(wake)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop of this thread, if one runs."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 @final

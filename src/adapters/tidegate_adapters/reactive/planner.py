@@ -17,6 +17,10 @@ where the lease is lost, all of it is cancelled at once, and what the next leade
 
 Errors of the server end nothing: what failed is asked for again, or the lease is taken anew. What is wrong for good as things
 are set up (no replica set, no rights) is raised by `run` before it has ever led.
+
+Known not to work
+    - A document that cannot be read (code with a scope is of a type that no document has here) holds the position, and
+      everything behind it, until it is changed or deleted; `Standing.error` says where.
 """
 
 from __future__ import annotations
@@ -419,7 +423,7 @@ class Planner:
     # --- what goes wrong ---
 
     def _failed(self, what: str, error: BaseException) -> None:
-        said = str(error) if isinstance(error, (Failure, TidegateError)) else type(error).__name__
+        said = _said(error)
         self._errors.pop(what, None)
         self._errors[what] = f"{what}: {said}"
         log.warning("%s, %s: %s", self._site.name, what, said)
@@ -428,6 +432,13 @@ class Planner:
         del state, commands
         if isinstance(event, StreamFailed):
             self._errors["stream"] = f"the stream has failed, code {event.code}"
+
+
+def _said(error: BaseException) -> str:
+    """What is said of an error, in a line; of one that is not ours its type alone, for it may quote documents."""
+    if isinstance(error, TidegateError):
+        return f"{error.what} ({error.where})" if error.where else error.what
+    return str(error) if isinstance(error, Failure) else type(error).__name__
 
 
 async def _record() -> Document | None:

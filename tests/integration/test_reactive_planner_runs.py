@@ -1,0 +1,263 @@
+"""Planners on a simulated event loop, by seed: whatever the store, the stream and their processes do, all that changes is planned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+import attrs
+import pytest
+from tests.length import PLANNER_SEEDS
+
+from tidegate.leases.lease import Terms
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
+from tidegate.model.operations import delete_one, insert_one, update_one
+from tidegate.reactive.change_stream import Broken, ChangeStreamConsumer, Page, Position
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reconciler import EPOCH
+from tidegate.reactive.snapshot import Projection
+from tidegate.reactive.task_documents import DOCUMENT, SNAPSHOT, TASK
+from tidegate_adapters import testing
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded_changes import EmbeddedChanges
+from tidegate_adapters.reactive.planner import Planner, PlannerRules
+from tidegate_adapters.reactive.sites import STREAMS, Site
+
+RULES: Final = PlannerRules(
+    terms=Terms(ttl=6 * SECOND, heartbeat=2 * SECOND, margin=SECOND // 2),
+    stream=ChangeStreamConsumer(size=3, idle=2 * SECOND, pause=200 * MILLISECOND),
+    batch=2,
+    pause=200 * MILLISECOND,
+)
+TASKS: Final = (
+    ReactiveTask(name="all", source="orders", attempts=1),
+    ReactiveTask(name="totals", source="orders", watched=Projection(("total",)), attempts=1),
+    ReactiveTask(name="names", source="customers", attempts=1),
+)
+TOTAL: Final = Field[int]("total")
+EDITS: Final = 25
+
+
+@attrs.frozen
+class Told:
+    """What a planner is told of a task."""
+
+    task: ReactiveTask
+
+
+@attrs.define
+class Course:
+    """What was seen of planners of one store.
+
+    Attributes:
+        store: Where all is.
+        chance: Draws what happens.
+        is_out: Nobody reaches the store.
+        is_calm: Nothing fails any more.
+        is_over: All is planned.
+        epoch: The highest that the record of the stream was written under.
+        killed: How many planners were.
+        lost: How many histories were lost.
+    """
+
+    store: Embedded
+    chance: Random
+    is_out: bool = False
+    is_calm: bool = False
+    is_over: asyncio.Event = attrs.field(factory=asyncio.Event)
+    epoch: int = 0
+    killed: int = 0
+    lost: int = 0
+    planners: list[Planner] = attrs.field(factory=list)
+
+    def checks(self) -> None:
+        """One leads at most, and no earlier epoch writes."""
+        assert sum(each.standing.leads for each in self.planners) <= 1
+        for record in self.store.contents(STREAMS):
+            assert record[EPOCH] >= self.epoch
+            self.epoch = record[EPOCH]
+
+    async def weather(self) -> None:
+        """The store is out of reach for a while, and the whole process stands still."""
+        for _ in range(2):
+            await asyncio.sleep(self.chance.uniform(0, 10))
+            self.is_out = True
+            await asyncio.sleep(self.chance.uniform(0, 8))
+            self.is_out = False
+            if self.chance.random() < 0.3:
+                testing.stall(self.chance.uniform(0, 8))
+
+    async def edit(self) -> None:
+        """Documents come, change and go."""
+        for number in range(EDITS):
+            await asyncio.sleep(self.chance.uniform(0, 1.5))
+            source, key = self.chance.choice(["orders", "customers"]), self.chance.choice(["a", "b", "c", "d"])
+            if all(each[ID] != key for each in self.store.contents(source)):
+                self.store(insert_one(source, Document.of({"_id": key, "total": number, "note": 0})))
+            elif self.chance.random() < 0.3:
+                self.store(delete_one(source, Eq(ID, key)))
+            else:
+                field = TOTAL if self.chance.random() < 0.5 else Field[int]("note")
+                self.store(update_one(source, Eq(ID, key), Put(field, number)))
+
+    async def lives(self) -> None:
+        """A planner, which is killed now and then, or asked to stop, and then another one in its place."""
+        while not self.is_over.is_set():
+            life = Life(self)
+            planner = Planner(Site("here", life.asked), tuple(map(Told, TASKS)), RULES, lambda *_: None, "one")
+            self.planners.append(planner)
+            running = asyncio.create_task(planner.run())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if self.is_calm else self.chance.uniform(1, 25)):
+                    await self.is_over.wait()
+            if self.is_calm or self.chance.random() < 0.5:
+                planner.stop()
+            else:
+                life.is_killed = True
+                self.killed += 1
+                running.cancel()
+            await asyncio.wait({running})
+            self.planners.remove(planner)
+            assert running.cancelled() or running.exception() is None
+
+    def is_planned(self) -> bool:
+        """Does the record of each document have what is there?"""
+        for task in TASKS:
+            there = {each[ID]: each for each in self.store.contents(task.source)}
+            records = [each for each in self.store.contents(task.records) if each[TASK] == task.name]
+            known = {each[DOCUMENT]: each.held(SNAPSHOT) for each in records if each.held(SNAPSHOT) is not None}
+            if known != {key: seen(task, each) for key, each in there.items()}:
+                return False
+        return True
+
+
+def seen(task: ReactiveTask, document: Document) -> Document:
+    return Document.of({"total": document[TOTAL]}) if task.watched.paths else document
+
+
+@attrs.define
+class Life:
+    """A process, as far as it reaches the store."""
+
+    course: Course
+    is_killed: bool = False
+
+    async def asked(self, effect: Any) -> object:
+        """The store, which takes its time, and fails."""
+        course, chance = self.course, self.course.chance
+        await self.on_the_way(0.05)
+        fault = 0.5 if course.is_calm else chance.random()
+        if course.is_out or fault < 0.03:
+            return chance.choice([Ambiguous("no reply"), NotApplied("not sent")])
+        reply = course.store(effect)
+        course.checks()
+        await self.on_the_way(0.05)
+        return Ambiguous("no reply") if fault > 0.97 else reply
+
+    async def on_the_way(self, longest: float) -> None:
+        """It takes time; what a process that is killed asks for has no answer."""
+        await asyncio.sleep(self.course.chance.uniform(0, longest))
+        if self.is_killed:
+            await asyncio.Event().wait()
+
+    def changes(self, watched: Collection[str]) -> Unsteady:
+        return Unsteady(self, self.course.store.changes(watched))
+
+
+@attrs.define
+class Unsteady:
+    """A stream that fails."""
+
+    life: Life
+    changes: EmbeddedChanges
+
+    async def check(self) -> None:
+        """It can be read."""
+
+    async def locate(self) -> Position | Ambiguous:
+        return Ambiguous("no reply") if await self._fails() else await self.changes.locate()
+
+    async def read(self, position: Position) -> Page | Broken:
+        course = self.life.course
+        if not course.is_calm and course.chance.random() < 0.01:
+            course.lost += 1
+            return Broken(286)
+        return Broken(course.chance.choice([None, 91])) if await self._fails() else await self.changes.read(position)
+
+    async def _fails(self) -> bool:
+        await self.life.on_the_way(0.02)
+        course = self.life.course
+        return course.is_out or (not course.is_calm and course.chance.random() < 0.03)
+
+    def reached(self, position: Position) -> None:
+        """Nobody knows."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def course(seed: int) -> Course:
+    """One run, with two planners, until all is planned."""
+
+    async def main(chance: Random) -> Course:
+        loop = asyncio.get_running_loop()
+        rows = tuple(Document.of({"_id": key, "total": 0, "note": 0}) for key in ("a", "b"))
+        now = lambda: Instant(round(loop.time() * 1_000) * MILLISECOND, STORE)  # noqa: E731
+        run = Course(Embedded({"orders": rows, "customers": rows}, now), chance)
+        lives = [asyncio.create_task(run.lives()) for _ in range(2)]
+        await asyncio.gather(run.weather(), run.edit())
+        run.is_calm = True
+        async with asyncio.timeout(60):  # of its own time
+            while not run.is_planned():  # noqa: ASYNC110
+                await asyncio.sleep(0.5)
+        run.is_over.set()
+        async with asyncio.timeout(30):
+            await asyncio.gather(*lives)
+        assert run.is_planned()
+        return run
+
+    return testing.run(main, seed)
+
+
+def test_all_that_changes_is_planned_whatever_fails() -> None:
+    """In the end each record knows its document, one has led at a time, and no position was saved under an epoch that was over."""
+    runs = [course(seed) for seed in range(PLANNER_SEEDS)]
+
+    assert sum(each.killed for each in runs) > PLANNER_SEEDS
+    assert sum(each.lost for each in runs) > PLANNER_SEEDS // 10
+
+
+_look = Planner._look  # noqa: SLF001  bugs are planted in it
+
+
+async def forgives(self: Planner, command: Any) -> None:
+    """A look that has failed passes for done."""
+    with suppress(Exception):
+        await _look(self, command)
+
+
+async def looks_for_one(self: Planner, command: Any) -> None:
+    """Of several tasks on a collection the first one alone looks."""
+    task = self._tasks[command.collection][0]
+    await self._look_of(task, command.ids, is_gone=False)
+
+
+async def reconciles_nothing(self: Planner, run: object) -> None:
+    """Nobody looks at what was there before."""
+    del self, run
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("_look", forgives), ("_look", looks_for_one), ("_reconcile", reconciles_nothing)]
+)
+def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any]) -> None:
+    """By one of the seeds."""
+    monkeypatch.setattr(Planner, name, wrong)
+    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup)):  # noqa: PT012  a block is what it is about
+        for seed in range(PLANNER_SEEDS):
+            course(seed)
