@@ -214,8 +214,8 @@ class _SeededLoop(asyncio.AbstractEventLoop):
 
     # --- turns ---
 
-    def _turn(self) -> None:
-        """Do what is ready; where nothing is, move on to the earliest timer."""
+    def _next_turn(self) -> list[asyncio.Handle]:
+        """What is ready, in the order in which it goes; where nothing is, the time moves on to the earliest timer."""
         timers, ready = self._timers, self._ready
         while timers and timers[0][-1]._cancelled:  # noqa: SLF001  for each turn, a call less
             heapq.heappop(timers)
@@ -229,22 +229,12 @@ class _SeededLoop(asyncio.AbstractEventLoop):
             self.now = max(self.now, timers[0][0])
         while timers and timers[0][0] <= self.now:
             ready.append(heapq.heappop(timers)[-1])
-        turn, self._ready = ready if len(ready) == 1 else self._in_order(ready), []
-        for number, handle in enumerate(turn):
-            if handle._cancelled:  # noqa: SLF001
-                continue
-            try:
-                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]  # noqa: SLF001  the loop's part of it
-            except (SystemExit, KeyboardInterrupt):
-                self._ready[:0] = turn[number + 1 :]
-                raise
-            except BaseException as error:  # noqa: BLE001  whoever handles the loop's exceptions gets it
-                context = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
-                self.call_exception_handler(context)
+        self._ready = []
+        return ready if len(ready) == 1 else self._in_order(ready)
 
     def _in_order(self, handles: list[asyncio.Handle]) -> list[asyncio.Handle]:
         """Any order of the tasks' steps; plain callbacks keep theirs (L3)."""
-        are_steps = [*map(_is_step, handles)]
+        are_steps = [isinstance(getattr(each._callback, "__self__", None), asyncio.Task) for each in handles]  # type: ignore[attr-defined]  # noqa: SLF001
         if True not in are_steps:
             return handles
         plain = [] if False not in are_steps else [each for each in handles if not _is_step(each)]
@@ -273,7 +263,18 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)  # noqa: SLF001  asyncio keeps it for loops
         try:
             for _ in range(TURNS_MAX):
-                self._turn()
+                turn = self._next_turn()
+                for number, handle in enumerate(turn):
+                    if handle._cancelled:  # noqa: SLF001
+                        continue
+                    try:
+                        handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]  # noqa: SLF001  the loop's part of it
+                    except (SystemExit, KeyboardInterrupt):
+                        self._ready[:0] = turn[number + 1 :]
+                        raise
+                    except BaseException as error:  # noqa: BLE001  whoever handles the loop's exceptions gets it
+                        context = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+                        self.call_exception_handler(context)
                 if self._is_stopping:
                     return
             raise Endless(
