@@ -168,15 +168,18 @@ ROOM: Final = ConsumerRules(executors=9, thresholds=Thresholds(99, 1), partition
 
 
 def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: Sequence[int]) -> None:
-    """Law SD7, of a turn in which handlers of two partitions end, well or badly, more is fetched, and partitions are revoked.
+    """Law SD7, of a turn in which handlers of two partitions end, well or badly, more is fetched and committed, and partitions are revoked.
 
-    A number below 12 is a record of one of the partitions, whose handler ends well if it is even; 12 and 13 revoke one, and
-    14 and 15 fetch another record.
+    A number below 12 is a record of one of the partitions, whose handler ends well if it is even; 12 and 13 revoke one,
+    14 and 15 fetch another record, and 16 and 17 commit the first.
     """
     events: list[Event] = []
     for number in {each if each >= 12 else each // 2: each for each in turns}.values():  # each record ends once
         partition, offset = (TP, OTHER)[number % 4 // 2], number // 4
         handled = RecordsHandled((offset,)) if number % 2 == 0 else RecordsHandled((), (offset,))
+        if number >= 16:
+            events.append(Committed((TP, OTHER)[number - 16], 1, 1))
+            continue
         if number >= 14:
             events.append(Fetched((TP, OTHER)[number - 14], 1, (7,)))
             continue
@@ -193,7 +196,7 @@ def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEve
         state = ROOM.step(state, event).state
 
     parts = state
-    for are_together, run in groupby(events, key=lambda each: isinstance(each, WorkReported | Fetched)):
+    for are_together, run in groupby(events, key=lambda each: isinstance(each, WorkReported | Fetched | Committed)):
         for each in (Batch(tuple(run)),) if are_together else run:
             parts = ROOM.step(parts, each).state
     whole = state
@@ -218,11 +221,16 @@ def merged_without_fetches(events: Sequence[ShutdownEvent]) -> Sequence[Shutdown
     return merged([event for event in events if not isinstance(event, Fetched)])
 
 
+def merged_without_commits(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
+    """Planted: of what was committed nothing is told."""
+    return merged([event for event in events if not isinstance(event, Committed)])
+
+
 def has_failed(event: ShutdownEvent) -> bool:
     return isinstance(event, WorkReported) and isinstance(event.what, RecordsHandled) and bool(event.what.failed)
 
 
-@given(st.lists(st.integers(0, 15), max_size=9))
+@given(st.lists(st.integers(0, 17), max_size=9))
 def test_what_is_merged_comes_to_the_same(turns: list[int]) -> None:
     """Law SD7."""
     check_merged(merged, turns)
@@ -230,8 +238,13 @@ def test_what_is_merged_comes_to_the_same(turns: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("merge", "turns"),
-    [(merged_past_others, [0, 1, 12]), (merged_without_failures, [1]), (merged_without_fetches, [0, 14])],
-    ids=["past others", "without failures", "without fetches"],
+    [
+        (merged_past_others, [0, 1, 12]),
+        (merged_without_failures, [1]),
+        (merged_without_fetches, [0, 14]),
+        (merged_without_commits, [0, 16]),
+    ],
+    ids=["past others", "without failures", "without fetches", "without commits"],
 )
 def test_a_wrong_merge_is_caught(
     merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: list[int]

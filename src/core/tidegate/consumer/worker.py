@@ -146,14 +146,14 @@ ShutdownEvent: TypeAlias = commands.ConsumerEvent | StopRequested | LeaveAnswere
 
 
 def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
-    """Fewer events for those of one turn: what was fetched and what handlers have come to is told as a batch.
+    """Fewer events for those of one turn: what was fetched, committed, and what handlers have come to is a batch.
 
     Args:
         events: In the order in which they happened.
 
     Returns:
-        The others as they were and where they stood, and between them what was fetched, and between that one report a
-        partition and attempt, together.
+        The others as they were and where they stood, and between them what was fetched and committed, and between that one
+        report a partition and attempt, together.
 
     Raises:
         Misuse: No events are passed.
@@ -184,7 +184,7 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
                 all_done, all_failed = reports.setdefault((partition, generation, attempt), ([], []))
                 all_done += done
                 all_failed += failed
-            case commands.Fetched():
+            case commands.Fetched() | Committed():
                 flush_reports()
                 batch.append(event)
             case _:
