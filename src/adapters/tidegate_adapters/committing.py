@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, final
 
 from tidegate.consumer.commands import Commit
@@ -28,23 +28,26 @@ class Committing:
     Args:
         client: What sends them.
         granted: The client's generation, by the member's.
+        answered: Called with each commit that was sent, and with what the client has raised, if anything.
     """
 
-    def __init__(self, client: Client, granted: Mapping[int, int | None]) -> None:
-        self._client, self._granted, self._loop = client, granted, asyncio.get_running_loop()
+    def __init__(
+        self,
+        client: Client,
+        granted: Mapping[int, int | None],
+        answered: Callable[[Commit, BaseException | None], None],
+    ) -> None:
+        self._client, self._granted, self._answered = client, granted, answered
+        self._loop = asyncio.get_running_loop()
         self._pace, self._hurries = Pace(), False
-        self._answers: dict[Commit, asyncio.Future[BaseException | None]] = {}
         self._next_look: asyncio.Handle | None = None
         self._tasks: set[asyncio.Future[None]] = set()
 
-    async def send(self, commit: Commit) -> BaseException | None:
-        """Send it, when its time has come; return what the client has raised, if anything."""
-        answer: asyncio.Future[BaseException | None] = self._loop.create_future()
-        self._answers[commit] = answer  # a partition asks for one commit after the other
+    def send(self, commit: Commit) -> None:
+        """Send it, when its time has come."""
         self._pace = asked(self._pace, commit)
         if self._next_look is None:
             self._next_look = self._loop.call_soon(self._look)  # others of this turn go along
-        return await answer
 
     def hurry(self, *, hurries: bool) -> None:
         """Whether partitions are being given back."""
@@ -75,12 +78,10 @@ class Committing:
             for each in request:
                 self._spawn(self._sent((each,)))
             return
-        except BaseException as raised:  # noqa: BLE001  whoever waits says what it means
+        except BaseException as raised:  # noqa: BLE001  whoever asked says what it means
             error = raised
         for each in request:
-            answer = self._answers.pop(each)
-            if not answer.done():
-                answer.set_result(error)
+            self._answered(each, error)
 
     def _spawn(self, code: Awaitable[None]) -> None:
         task = asyncio.ensure_future(code)

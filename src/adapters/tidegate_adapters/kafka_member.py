@@ -170,7 +170,7 @@ class Member:
         """Questions for what is committed, and the loop of polls."""
         self._starting: asyncio.Task[None] | None = None
         self._called_off = asyncio.Event()
-        self._committing = Committing(client, self._granted)
+        self._committing = Committing(client, self._granted, self._commit_answered)
         self._absent = frozenset[str]()
         """Topics that were not there at the last assignment."""
         self._is_started = False
@@ -535,8 +535,11 @@ class Member:
         match command:
             case Work():
                 return self._user_code.job(command)
+            case Commit() if (transactions := self._transactions) is not None:
+                return Call(lambda: self._committed_together(command, transactions))
             case Commit():
-                return Call(lambda: self._committed(command))
+                self._committing.send(command)
+                return None
             case StartRetryTimer(duration=duration, jitter_ppm=jitter_ppm):
                 draw = randint(0, PPM) if jitter_ppm else 0  # noqa: S311  it scatters, and keeps no secret
                 return After(jittered(duration, jitter_ppm, draw) / SECOND)
@@ -590,14 +593,17 @@ class Member:
             case _:
                 return event_for(command, as_failure(reply))
 
-    async def _committed(self, commit: Commit) -> Failure | None:
-        if self._transactions is not None:
-            return await self._committed_together(commit, self._transactions)
-        error = await self._committing.send(commit)
+    def _commit_answered(self, commit: Commit, error: BaseException | None) -> None:
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            self._end_with(error)
+        event = event_for(commit, self._commit_reply(commit, error))
+        if event is not None:
+            self._runtime.tell(event)
+
+    def _commit_reply(self, commit: Commit, error: BaseException | None) -> Failure | None:
+        """What a commit is answered, as the worker takes it."""
         if error is None:
             return None
-        if not isinstance(error, ports.KAFKA_ERROR):
-            raise error
         partition, position = commit.partition, commit.position
         log.warning("commit of %s @%s failed: %s", partition, position, named(error), extra=placed(partition, position))
         is_given_back = not self._is_working or self._generations.get(partition) != commit.generation

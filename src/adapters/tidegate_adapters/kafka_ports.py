@@ -430,17 +430,20 @@ def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
     return frozenset(each for each in topics if seen is not None and not seen(each))
 
 
+class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+    def __init__(self, on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> None:
+        self._on_revoked, self._on_assigned = on_revoked, on_assigned
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await self._on_revoked(sorted(map(ours, revoked)))
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        await self._on_assigned(sorted(map(ours, assigned)))
+
+
 def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:
     """Both as aiokafka wants them; they are told in order, which that of aiokafka's sets is not."""
-
-    class Adapted(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-        async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-            await on_revoked(sorted(map(ours, revoked)))
-
-        async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-            await on_assigned(sorted(map(ours, assigned)))
-
-    return Adapted()
+    return _Listener(on_revoked, on_assigned)
 
 
 _KEPT: Final = 4_096
