@@ -64,7 +64,7 @@ from tidegate.model.documents import Document, Value
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import PPM, SECOND, Duration
 from tidegate.model.records import Record, Send, TopicPartition
-from tidegate.sim.log import CONTROL
+from tidegate.sim.log import CONTROL, LogEntry
 from tidegate.sim.trace import StepKind
 from tidegate_adapters import testing
 from tidegate_adapters.handlers import undecoded
@@ -92,7 +92,7 @@ from tidegate_adapters.simulated_kafka.requests import (
 from tidegate_adapters.store import Store
 from tidegate_adapters.testing import stall
 
-PARTITIONS, RECORDS, EXECUTORS = 4, 10, 4
+PARTITIONS, RECORDS, EXECUTORS = 4, 10, 8
 AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15")
 """Laws that are judged whenever something happens; others where a part of the run ends."""
 TURNS_MAX: Final = 50_000
@@ -144,6 +144,8 @@ ONCE: Final = ("once",)
 """Answers and positions in transactions; what strikes besides is one of the following. They have seeds of their own."""
 GROWS: Final = ("grows",)
 """The topic gets another partition, which the leader of the group comes to know of; they have seeds of their own, too."""
+OF_MEMBERS: Final = ("stall", "fenced", "rebalance", "grows", "evicted", "stop", "stop_twice", "cancel", "kill")
+"""Faults that strike a member, or the group, at an instant; others strike what comes along."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
 UNHEARD: Final = (*ONCE, *OF_REQUESTS, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
@@ -196,20 +198,20 @@ class Course:
 def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
     """The course of a run."""
     random = Random(f"course {seed}")
-    kind = random.choice(kinds)
+    kind, pace_s = random.choice(kinds), random.choice((0.1, 0.3))
     return Course(
         seed,
         kind,
         random.choice("ab"),
-        random.random() * 1.5,
+        random.random() * 4 * pace_s,
         random.choice((0.5, 2.0, 7.0, 12.0)),
         OffsetCommit if kind == "commits" else random.choice([each for each in CODES if each not in OF_PRODUCERS]),
         random.randrange(4) * random.randrange(4),
         random.random(),
         (random.randrange(PARTITIONS), random.randrange(RECORDS)),
         random.choice((RuntimeError, asyncio.CancelledError, Boom)),
-        random.choice((0.0, 0.05, 0.5)) + random.random() * 0.2,
-        random.choice((0.05, 0.4)),
+        random.choice((0.0, 0.05, 0.2)) + random.random() * 0.1,
+        pace_s,
         random.random() < 0.15,
     )
 
@@ -356,38 +358,25 @@ class Member:
 
     async def _handle(self, record: Record) -> Send | None:
         at = (record.partition, record.offset)
-        story, told = self.run.story, self.run.course
-        with self._at_work(at):
-            await self._alive(asyncio.sleep(self.run.random.randrange(PACES) / (PACES - 1) * told.pace_s))
-            if at == told.record and at not in story.struck and told.kind in OF_USERS:
-                story.struck.add(at)
-                await self._struck(at)
-            counted = self.in_work - self._unasked()
-            if not laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(counted))):
-                story.accuse("J7", f"{self.name} has {counted} records in work")
-            if told.kind == "parks" and story.parked.setdefault(at, 0) < sum(at) % 3:
-                story.parked[at] += 1
-                story.tell(self.name, f"parks {at}", StepKind.SLEEP)
-                raise Later(Duration(round(self.run.random.random() * SECOND)))
-            if told.kind == "letters" and sum(at) % 2:
-                story.tell(self.name, f"fails at {at}", StepKind.CALL)
-                raise RuntimeError("to the dead letters")
-            if told.kind == "poison" and (undecoded(record) is not None) != (at == told.record):
-                story.accuse("J14", f"{self.name} has handled {at} as if it were another")
-            is_sent = told.kind in ("sends", "batches", "once")
-            if not is_sent:
-                self.run.finish(at)
-            story.tell(self.name, f"has handled {at}", StepKind.CALL)
-            return Send("out", b"%d %d" % at) if is_sent else None
-
-    async def _handle_batch(self, records: list[Record]) -> list[Send | None]:
-        return [await self._handle(record) for record in records]
-
-    @contextlib.contextmanager
-    def _at_work(self, at: Record_) -> Any:
-        story = self.run.story
         if self.is_dead:
             raise asyncio.CancelledError  # nobody sees it
+        story = self.run.story
+        self._begin(at)
+        try:
+            return await self._work_on(record, at)
+        except asyncio.CancelledError:
+            if story.course.kind in CALM and not self.is_stopped_at_once and self.name not in self.run.dead:
+                story.accuse("J10", f"{self.name} is interrupted at {at}, with time left")
+            raise
+        finally:
+            self.in_work -= 1
+            working = story.begun[at]
+            working[self.name] -= 1
+            if not working[self.name]:
+                del working[self.name]
+
+    def _begin(self, at: Record_) -> None:
+        story = self.run.story
         working = story.begun.setdefault(at, {})
         others = [name for name in working if name != self.name]
         if others and story.course.kind not in (*UNHEARD, "stubborn"):
@@ -395,17 +384,33 @@ class Member:
         working[self.name] = working.get(self.name, 0) + 1
         self.in_work += 1
         story.tell(self.name, f"begins {at}", StepKind.CALL)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if story.course.kind in CALM and not self.is_stopped_at_once and self.name not in self.run.dead:
-                story.accuse("J10", f"{self.name} is interrupted at {at}, with time left")
-            raise
-        finally:
-            self.in_work -= 1
-            working[self.name] -= 1
-            if not working[self.name]:
-                del working[self.name]
+
+    async def _work_on(self, record: Record, at: Record_) -> Send | None:
+        story, told = self.run.story, self.run.course
+        await self._alive(asyncio.sleep(self.run.random.randrange(PACES) / (PACES - 1) * told.pace_s))
+        if at == told.record and at not in story.struck and told.kind in OF_USERS:
+            story.struck.add(at)
+            await self._struck(at)
+        counted = self.in_work - self._unasked()
+        if not laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(counted))):
+            story.accuse("J7", f"{self.name} has {counted} records in work")
+        if told.kind == "parks" and story.parked.setdefault(at, 0) < sum(at) % 3:
+            story.parked[at] += 1
+            story.tell(self.name, f"parks {at}", StepKind.SLEEP)
+            raise Later(Duration(round(self.run.random.random() * SECOND)))
+        if told.kind == "letters" and sum(at) % 2:
+            story.tell(self.name, f"fails at {at}", StepKind.CALL)
+            raise RuntimeError("to the dead letters")
+        if told.kind == "poison" and (undecoded(record) is not None) != (at == told.record):
+            story.accuse("J14", f"{self.name} has handled {at} as if it were another")
+        is_sent = told.kind in ("sends", "batches", "once")
+        if not is_sent:
+            self.run.finish(at)
+        story.tell(self.name, f"has handled {at}", StepKind.CALL)
+        return Send("out", b"%d %d" % at) if is_sent else None
+
+    async def _handle_batch(self, records: list[Record]) -> list[Send | None]:
+        return [await self._handle(record) for record in records]
 
     async def _alive(self, what: Awaitable[object]) -> None:
         await what
@@ -602,13 +607,16 @@ class Run:
         """The offsets that have a record."""
 
     def _filled(self, number: int) -> tuple[int, ...]:
-        holes = self.course.kind == "gaps"
+        entries: list[LogEntry] = []
         for at in range(RECORDS):
-            poison = self.course.kind == "poison" and (number, at) == self.course.record
-            self.broker.append("t", number, b"%d" % (at % 3), poison=poison)
-            if holes and self.random.random() < 0.4:
-                self.broker.append("t", number, CONTROL)
-        entries = self.broker.logs[Partition("t", number)].entries
+            entries.append(b"%d" % (at % 3))
+            if self.course.kind == "gaps" and self.random.random() < 0.4:
+                entries.append(CONTROL)
+        is_poisoned = self.course.kind == "poison" and self.course.record[0] == number
+        bad = self.course.record[1] if is_poisoned else len(entries)
+        self.broker.append("t", number, *entries[:bad])
+        self.broker.append("t", number, *entries[bad : bad + 1], poison=True)
+        self.broker.append("t", number, *entries[bad + 1 :])
         return tuple(at for at, entry in enumerate(entries) if entry is not CONTROL)
 
     def _strike(self, client: str, request: Request) -> Answer:
@@ -798,13 +806,15 @@ class Run:
     async def _fault(self, members: dict[str, Member]) -> None:
         """What is done to a member, or to the group."""
         told, story = self.course, self.story
+        kind = STRIKES[told.number % len(STRIKES)] if told.kind == "once" else told.kind
+        if kind not in OF_MEMBERS:
+            return
         await asyncio.sleep(told.at_s)
         if told.whom not in members:
             members[told.whom] = Member(told.whom, self)
-            await asyncio.sleep(told.outcome)
+            await asyncio.sleep(told.outcome * 2 * told.pace_s)
         struck = members[told.whom]
         group = self.broker.group("g")
-        kind = STRIKES[told.number % len(STRIKES)] if told.kind == "once" else told.kind
         match kind:
             case "stall":
                 story.tell("faults", f"let all stand still for {told.lasts_s} s", StepKind.TIME, "stall")
