@@ -536,6 +536,69 @@ def test_ten_lines_are_an_application(mongodb: str, database: str) -> None:
     assert statuses == ["completed"] * 2
 
 
+STUCK: Final = """
+from datetime import timedelta
+from threading import Event
+
+from tidegate_adapters.reactive import Reactive
+from tidegate_adapters.reactive.settings import ReactiveSettings
+
+app = Reactive({uri!r}, settings=ReactiveSettings(database={database!r}, uri={uri!r}, drain=100_000, leave=100_000))
+
+@app.task(collection="orders", debounce=timedelta(0))
+def invoice(change):
+    print("begun", flush=True)
+    Event().wait()
+
+app.run()
+print("ended", flush=True)
+"""
+
+
+def test_a_thread_that_is_stuck_keeps_no_process(mongodb: str, database: str) -> None:
+    """It is left behind when the time to drain and to leave is over; when its lease is over, another takes the run over."""
+    with MongoClient[Raw](mongodb) as client:
+        _ = client[database]["orders"].insert_one({"_id": 1})
+        code = STUCK.format(uri=mongodb, database=database)
+        with Popen([sys.executable, "-c", code], stdout=PIPE, stderr=PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+            assert process.stdout.read() == "ended\n"
+        statuses = [each["status"] for each in client[database]["orders_tasks"].find()]
+
+    assert statuses == ["processing"]
+
+
+def test_lines_of_the_log_say_which_run_they_are_about(
+    mongodb: str, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And nothing of what is in the document."""
+
+    async def run() -> None:
+        async with shop_of("mongod", mongodb, database) as shop:
+            app = shop.app()
+
+            @app.task("orders", debounce=AT_ONCE, retries=0)
+            async def invoice(_: Change) -> None:
+                raise ValueError("no")
+
+            async with served(app):
+                await shop.insert({"_id": "x" * 500, "secret": "hunter2"})
+                await until(lambda: has_status(shop, "failed"), "it has failed")
+
+    with caplog.at_level("DEBUG", "tidegate_adapters.reactive"):
+        in_loop(run())
+    (line,) = (
+        each for each in caplog.records if each.getMessage() == "the handler of invoice has failed: ValueError: no"
+    )
+    fields = vars(line)
+    assert (fields["task"], fields["attempt"], fields["claim"]) == ("invoice", 1, 1)
+    assert fields["document"] == '"' + "x" * 119 + "..."
+    assert "hunter2" not in caplog.text
+
+
 # --- an end in a transaction of the handler's ---------------------------------------------------------------------------
 
 

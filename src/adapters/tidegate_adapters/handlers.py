@@ -35,6 +35,7 @@ from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate.model.values import check_callable
 from tidegate.retries.backoff import check_delay
+from tidegate_adapters.daemon_threads import Threads
 
 __all__ = [
     "TOPIC", "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "threaded",
@@ -281,7 +282,7 @@ def _call(handler: UserHandler, around: _Around) -> Called:
     return call
 
 
-def threaded(handler: UserHandler, threads: Callable[[], ThreadPoolExecutor]) -> Callable[[Any], Awaitable[object]]:
+def threaded(handler: UserHandler, threads: Callable[[], Threads]) -> Callable[[Any], Awaitable[object]]:
     """A plain function as an async one, which is called in a thread of these. Who interrupts it waits until it has ended.
 
     Args:

@@ -1,7 +1,7 @@
 """The pool of a process: it carries out what `tidegate.reactive.pool` commands, and decides nothing.
 
     Take, Renew, End    the programs of the task, on its database
-    Handle              the handlers, async ones in the event loop, plain functions in threads
+    Handle              the handlers, async ones in the event loop, plain functions in threads, which hold up no end
     Interrupt           their cancellation
     StartPoolTimer      one timer
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias, cast, final
 
 from tidegate.model.effects import Refused
@@ -38,6 +37,7 @@ from tidegate.reactive.pool import (
     pool_event_for,
 )
 from tidegate.reactive.reactive_task import HandlerAnswer, Run, answered
+from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.handlers import threaded
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.reactive.changes import Change, SyncChange, named
@@ -72,8 +72,7 @@ class Pool:
         self, declared: Sequence[Declared], rules: PoolRules, worker: str, observers: Iterable[PoolObserver] = ()
     ) -> None:
         self._worker, self._loop = worker, asyncio.get_running_loop()
-        self._threads: ThreadPoolExecutor | None = None
-        self._rules = rules
+        self._threads = DaemonThreads("tidegate-handler")
         self._declared: Final = {each.name: each for each in declared}
         self._handlers: Final = {each.name: self._handler(each) for each in declared}
         self._timer: asyncio.TimerHandle | None = None
@@ -173,6 +172,11 @@ class Pool:
             error = ended.reply if isinstance(ended.reply, BaseException) else None
             where = _fields(command, ended.given)
             log.error("the handler of %s has failed: %s", command.task, answer, exc_info=error, extra=where)
+        elif log.isEnabledFor(logging.DEBUG):
+            took = f"{ended.seconds:.3f} s"
+            log.debug(
+                "the handler of %s has returned after %s", command.task, took, extra=_fields(command, ended.given)
+            )
         return answer
 
     def _start_timer(self, duration: Duration) -> None:
@@ -184,21 +188,15 @@ class Pool:
     def _handler(self, declared: Declared) -> Callable[[Run], Awaitable[object]]:
         """The user's handler as an async function of a run."""
         make = Change if declared.is_async else SyncChange
-        call = declared.handler if declared.is_async else threaded(declared.handler, self._threads_of_handlers)
+        call = declared.handler if declared.is_async else threaded(declared.handler, lambda: self._threads)
         site = declared.site
         return lambda run: cast("Awaitable[object]", call(make(declared.task, run, site, self.throttle)))
-
-    def _threads_of_handlers(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._rules.executors, "tidegate-reactive")
-        return self._threads
 
     async def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         await self._runtime.close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
 
 def _failure(error: BaseException) -> str:

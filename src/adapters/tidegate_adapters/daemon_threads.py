@@ -1,0 +1,66 @@
+"""Threads that nobody waits for at the end of a process, unlike those of `concurrent.futures`: a call that is stuck does not keep it.
+
+How many calls there are at a time, whoever submits them decides: a thread is made where none is idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Semaphore, Thread
+from typing import Any, Protocol, TypeAlias, final
+
+__all__ = ["DaemonThreads", "Threads"]
+
+_Call: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
+
+
+class Threads(Protocol):
+    """Where calls run beside the caller, such as an executor."""
+
+    def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        """Call the code with these, elsewhere."""
+
+
+@final
+class DaemonThreads:
+    """Threads, as many as there are calls at a time.
+
+    Args:
+        name: Of each of them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name, self._made = name, 0
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._idle = Semaphore(0)
+
+    def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        """Call the code with these in a thread; by one caller at a time."""
+        future: Future[Any] = Future()
+        self._calls.put((future, code, given))
+        if not self._idle.acquire(blocking=False):
+            self._made += 1
+            Thread(target=self._live, name=self._name, daemon=True).start()
+        return future
+
+    def close(self) -> None:
+        """Let each thread end when its call has; nothing is submitted any more."""
+        for _ in range(self._made):
+            self._calls.put(None)
+
+    def _live(self) -> None:
+        while (call := self._calls.get()) is not None:
+            _answer(*call)
+            del call  # what it was given is not kept until the next one
+            self._idle.release()
+
+
+def _answer(future: Future[Any], code: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(code(*given))
+    except BaseException as error:  # noqa: BLE001  whatever it is, it is the answer
+        future.set_exception(error)
