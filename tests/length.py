@@ -56,6 +56,8 @@ SEQUENCES: Final = _either(100, 1_000)
 """Random sequences of operations on a real MongoDB and on the embedded store, compared: rarer combinations."""
 PAIRS: Final = _either(2_000, 10_000)
 """Random pairs of values that both compare."""
+COUNTED: Final = _either(60, 1_000)
+"""How many collections of records are counted on a server and by the core."""
 PROJECTED: Final = _either(400, 2_000)
 """Random documents that both project."""
 FILTERED: Final = _either(10, 40)

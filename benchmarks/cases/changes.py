@@ -18,7 +18,10 @@ from tidegate.reactive import (
     plan_queries,
     pool,
     reconciliation,
+    record_queries,
     snapshot,
+    story,
+    task_counts,
     task_documents,
     task_records,
     tasks,
@@ -151,6 +154,29 @@ def asking(size: int) -> Made[bool]:
         lambda: plan_queries.must_look(query, document, (record,)),
         lambda must: must is (size > TASK.snapshot_bytes_max),
     )
+
+
+@table.case(task_counts, "records are counted", RECORDS)
+def counting(size: int) -> Made[tuple[task_counts.RecordCount, ...]]:
+    record = planned(order(1_000))
+    stored = tuple(task_documents.stored(record, "bill", number) for number in range(size))
+    return lambda: task_counts.counted(stored), lambda counts: [each.count for each in counts] == [size]
+
+
+@table.case(record_queries, "a record is read for a list")
+def listing(_: int) -> Made[record_queries.RecordRow]:
+    stored = task_documents.stored(planned(order(1_000)), "bill", 7)
+    return lambda: record_queries.row(stored), lambda row: row.document == 7 and row.record is not None
+
+
+@table.case(story, "of a record with ten runs")
+def telling(_: int) -> Made[tuple[story.Moment, ...]]:
+    runs = tuple(
+        task_records.RunEnd(token, task_records.Ended.SUCCEEDED, BACK_THEN + token * SECOND, SECOND)
+        for token in range(1, 11)
+    )
+    record = attrs.evolve(planned(order(1_000)), history=runs)
+    return lambda: story.story(record), lambda moments: len(moments) == 2 * len(runs) + 3
 
 
 @table.case(pool, "handlers of a batch end, of as many as run", RECORDS)

@@ -33,6 +33,7 @@ from tidegate.model.instants import PPM, SECOND, STORE, Duration, Instant
 from tidegate.model.operations import Operation, StoreTime, Unique
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.reactive.task_counts import CountRecords
 from tidegate.sim.actors import Process
 from tidegate.sim.aging import OtherTime
 from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume
@@ -55,7 +56,7 @@ ENDS: Final = "it comes to an end"
 STEPS_MAX: Final = 1_000
 _MARKS: Final = "marks"
 _KEY: Final = Field[Key](ID.name)
-_PLANNING: Final = (FindChanged, FindOrphaned)
+_PLANNING: Final = (FindChanged, FindOrphaned, CountRecords)
 _TRANSACTIONAL: Final = (InTransaction, CommitTransaction, AbortTransaction)
 _OPERATIONS: Final = (*get_args(Operation), StoreTime, *_PLANNING, *_TRANSACTIONAL)
 

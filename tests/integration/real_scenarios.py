@@ -27,13 +27,16 @@ from tidegate.payloads import scenarios as uploads
 from tidegate.payloads.upload_records import CONTENT
 from tidegate.payloads.uploads import Absent, Deleted, PayloadStore, Unanswered, delete
 from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
+from tidegate.reactive.desk import Desk, Tally
+from tidegate.reactive.pausing import PausedTask
 from tidegate.reactive.reactive_task import PARTS
 from tidegate.reactive.reconciler import EPOCH, HISTORY, Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.record_queries import Query, RecordPage, RecordRow
 from tidegate.reactive.scenarios import reactive_task as tasks
 from tidegate.reactive.scenarios.reactive_task import reactive_task
 from tidegate.reactive.stream_records import AFTER, reset_history, save, take_over
-from tidegate.reactive.task_documents import loaded
+from tidegate.reactive.task_documents import loaded, record_id
 from tidegate.retries import resending
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
@@ -57,7 +60,7 @@ from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 
 __all__ = [
-    "brief_election", "brief_service", "consumed", "crons", "deleted", "documents", "first_sight", "members", "planned", "reconciling", "resent",
+    "asked", "brief_election", "brief_service", "consumed", "crons", "deleted", "documents", "first_sight", "members", "planned", "reconciling", "resent",
     "stuck", "wrapped",
 ]  # fmt: skip
 
@@ -152,6 +155,46 @@ def deleted() -> Scenario:
     read = {uploads.WHOLE: lambda state: state.status("r1") == Returned(Absent()) or read_whole(state)}
     return attrs.evolve(
         made, actors=(*gone, *meanings), always={uploads.THERE: made.always[uploads.THERE], **read, **said}
+    )
+
+
+# --- what operators ask -------------------------------------------------------------------------------------------------
+
+DESK: Final = Desk(tasks=(tasks.bill(PARTS),))
+
+
+async def asks() -> object:
+    """Page by page, one record, how many there are, and which tasks are paused."""
+
+    async def answers() -> tuple[RecordPage, RecordPage, Tally, RecordRow | None]:
+        first = await DESK.list_records(Query(), limit=1)
+        then = await DESK.list_records(Query(), limit=1, after=first.after)
+        return first, then, await DESK.count(Query()), await DESK.find(tasks.NAME, tasks.KEY)
+
+    async def pauses() -> tuple[object, ...]:
+        return await DESK.pause(tasks.NAME), await DESK.paused(), await DESK.resume(tasks.NAME)
+
+    return await until_answered(answers), await until_answered(pauses)
+
+
+def is_answered(state: State) -> bool:
+    match state.status("asker"):
+        case Returned(((RecordPage((first,)), RecordPage((then,)), Tally(_, (counts,)), RecordRow() as found), others)):
+            paused, seen, resumed = cast("tuple[tuple[PausedTask, ...], ...]", others)
+            is_paused = [each.task for each in paused] == [tasks.NAME] and (paused, resumed) == (seen, ())
+            whole = state.read(document(tasks.RECORDS, record_id(tasks.NAME, tasks.KEY)))
+            is_there = {first.document, then.document} == {*tasks.BOTH} and found.record == loaded(whole or Document())
+            return is_paused and is_there and counts.total == len(tasks.BOTH)
+        case other:
+            return not isinstance(other, Returned)
+
+
+def asked() -> Scenario:
+    """An operator asks about two records that nobody writes meanwhile."""
+    made = reactive_task(keys=tasks.BOTH, edits=(), workers=1)
+    asker = Process("asker", factory(asks), ANY, planning())
+    return attrs.evolve(
+        made, actors=(asker,), always={"it is as it was": is_answered}, eventually={}, step={}, sometimes={}
     )
 
 

@@ -33,6 +33,8 @@ from tidegate.catalogue import SPECIMENS, shipped
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.reactive.plan_queries import PlanPage
+from tidegate.reactive.task_counts import RecordCount
+from tidegate.reactive.task_records import TaskStatus
 from tidegate.sim.actors import Process
 from tidegate.sim.recording import Same, executed, read
 from tidegate.sim.scenario import Scenario
@@ -112,6 +114,10 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("reactive_task.comes_back", "editor"),
         ships("reactive_task.indexed", "editor"),
         ships("reactive_task.renewed"),
+        ships("desk"),
+        ships("desk.running"),
+        ships("pausing"),
+        ("asked", Row(own.asked)),
         ("first sight", Row(own.first_sight, ("editor",))),
         ("reconciling", Row(own.reconciling)),
         ships("reconciler"),
@@ -257,7 +263,7 @@ def complaints(row: Row, fault: str, n: int, ended: Ended) -> Iterator[str]:
             yield f"{fault}, {n}: {name} has no answer but {failure}\n{ended}"
 
 
-REPLIED: Final = named_classes([PlanPage])
+REPLIED: Final = named_classes([PlanPage, RecordCount, TaskStatus])
 """Of what is replied, what is neither a document nor a number."""
 
 

@@ -11,7 +11,7 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.actors import Process
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import Plain, World, perform, world_with
+from tidegate.sim.world import Meaning, Plain, World, perform, world_with
 
 T = TypeVar("T")
 
@@ -28,7 +28,10 @@ def done(world: Plain, *effects: Effect[object]) -> Plain:
 
 
 def run(
-    program: Program[T], world: World, fails: Callable[[Effect[object]], Failure | None] = lambda _: None
+    program: Program[T],
+    world: World,
+    fails: Callable[[Effect[object]], Failure | None] = lambda _: None,
+    means: Meaning = perform,
 ) -> tuple[T, World]:
     """What the program answers, and the world afterwards, when nothing goes wrong but what `fails` says."""
     reply: object = None
@@ -39,7 +42,7 @@ def run(
             return stop.value, world
         reply = fails(asked)
         if reply is None:
-            ((world, reply),) = perform(asked, world, "caller")
+            ((world, reply),) = means(asked, world, "caller")
 
 
 def one(program: Callable[[], Program[object]], contents: Mapping[str, tuple[Document, ...]]) -> object:

@@ -140,7 +140,8 @@ def test_laws_are_found_and_citations_are_read() -> None:
 PROGRAMS: Final = (
     "counters.increments", "invocations.array_push_lock", "invocations.picker", "invocations.recoverer",
     "invocations.registration", "invocations.settling", "invocations.transition", "leases.leader", "payloads.uploads",
-    "reactive.deployments", "reactive.reactive_task", "reactive.reconciler", "services.members", "services.service_runner", "triggers.evaluator",
+    "reactive.deployments", "reactive.desk", "reactive.pausing", "reactive.reactive_task", "reactive.reconciler",
+    "services.members", "services.service_runner", "triggers.evaluator",
 )  # fmt: skip
 """Each module of a program that writes by a filter."""
 MATCHES_NOTHING: Final = re.compile(r"matche?s?\s+nothing|nothing\s+matches|no\s+match|fewer", re.IGNORECASE)

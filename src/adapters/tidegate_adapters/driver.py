@@ -44,6 +44,7 @@ from tidegate.model.instants import PPM, SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.reactive.task_counts import CountRecords
 
 __all__ = [
     "ABORT_SECONDS", "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "choosing", "documents", "local", "local_async", "run",
@@ -66,7 +67,7 @@ ABORT_SECONDS: Final = 1.0
 """How long a run in an event loop waits to have a transaction ended that it leaves open."""
 
 _LOG: Final = logging.getLogger(__name__)
-_STORED: Final = (*get_args(Operation), FindChanged, FindOrphaned, StoreTime)
+_STORED: Final = (*get_args(Operation), FindChanged, FindOrphaned, CountRecords, StoreTime)
 _VALUES: Final = frozenset((*_STORED, Now, Sleep))
 """Effects that take nothing but values when they are made."""
 

@@ -33,6 +33,7 @@ from tidegate.model.operations import NO_INDEXES, Operation, StoreTime, Unique
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.change_stream import DocumentChange
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.reactive.task_counts import CountRecords
 from tidegate.sim.planners import planning
 from tidegate.sim.transactions import aborted, known
 from tidegate.sim.world import CLOCK, DOCUMENTS, IDS, Cell, Key, contents, perform, world_with
@@ -41,7 +42,7 @@ from tidegate_adapters.embedded_changes import EmbeddedChanges, Feed
 __all__ = ["Embedded", "process_clock"]
 
 
-Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned
+Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned | CountRecords
 _MEANS: Final = planning(perform)
 Transactional: TypeAlias = InTransaction[Any] | CommitTransaction | AbortTransaction
 _LIFETIME: Final = 60 * SECOND

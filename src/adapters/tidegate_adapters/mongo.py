@@ -105,6 +105,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.reactive.task_counts import CountRecords
 
 try:
     import pymongo
@@ -128,7 +129,7 @@ try:
         failure_of_statement,
     )
     from tidegate_adapters.mongo_orders import behind, ordered
-    from tidegate_adapters.mongo_planning import page_of, pipeline
+    from tidegate_adapters.mongo_planning import counts_of, page_of, pipeline
     from tidegate_adapters.mongo_transactions import Carry, Sessions, carried_out, carried_out_async
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
@@ -140,7 +141,7 @@ __all__ = [
 
 
 C = TypeVar("C")
-Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned
+Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned | CountRecords
 Transactional: TypeAlias = InTransaction[Any] | CommitTransaction | AbortTransaction
 
 _DURABLE: Final = WriteConcern("majority", j=True)
@@ -302,7 +303,7 @@ class AsyncMongo:
         return None
 
 
-_READS: Final = (FindOne, FindAll, StoreTime, FindChanged, FindOrphaned)
+_READS: Final = (FindOne, FindAll, StoreTime, FindChanged, FindOrphaned, CountRecords)
 
 
 def _within(session: object, kind: type[object], unique: Unique, indexes: Indexes) -> dict[str, Any]:
@@ -456,6 +457,10 @@ def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kin
 # --- effect to call -----------------------------------------------------------------------------------------------------
 
 
+_BATCH: Final = 10_000
+"""More than an aggregation of ours answers, so that all of it is in the first batch."""
+
+
 @final
 class _Handles(dict[str, Any]):
     """Those of a database's collections: the driver makes one anew each time that it is asked."""
@@ -496,14 +501,15 @@ def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Re
     """The call that carries the effect out, and the reply that it makes."""
     if isinstance(effect, StoreTime):
         return handles.hello, (lambda answer: Instant(int(answer["localTime"]) * MILLISECOND))
-    if isinstance(effect, (FindChanged, FindOrphaned)):
+    if isinstance(effect, (FindChanged, FindOrphaned, CountRecords)):
         query = {
             "aggregate": effect.collection,
             "pipeline": pipeline(effect, condition),
-            "cursor": {},
+            "cursor": {"batchSize": _BATCH},
             "readConcern": _AT_ONE_TIME.document,
         }
-        return partial(handles.database.command, query, codec_options=CODEC), page_of
+        answered = counts_of if isinstance(effect, CountRecords) else page_of
+        return partial(handles.database.command, query, codec_options=CODEC), answered
     if type(effect) not in _OPERATIONS:
         raise _unknown(effect)
     return _on_collection(effect, handles[effect.collection], **within)

@@ -6,6 +6,8 @@
     the ids of those to look at, and the last one of the page      $group
 
 Whether a document matches is asked by a filter, as everywhere, and not by an expression, which would compare otherwise.
+
+What operators ask (`tidegate.reactive.task_counts`) is one, too, whose answer holds a total for each task and status.
 """
 
 from __future__ import annotations
@@ -15,31 +17,41 @@ from typing import Any, Final
 
 from tidegate.model.documents import Document, Field, Filter, Value
 from tidegate.model.errors import MissingExtra
+from tidegate.model.instants import Instant
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate.reactive.snapshot import expression
+from tidegate.reactive.task_counts import CountRecords, RecordCount
 from tidegate.reactive.task_documents import DIGEST, DOCUMENT, SNAPSHOT, STATUS, TASK
-from tidegate.reactive.task_records import PROCESSED
+from tidegate.reactive.task_records import PROCESSED, TaskStatus
 
 try:
     from tidegate_adapters.bson_values import encoded, loaded, stored
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo_planning", "mongo", missing) from missing
 
-__all__ = ["page_of", "pipeline"]
+__all__ = ["counts_of", "page_of", "pipeline"]
 
 Condition = Callable[[Filter], dict[str, Any]]
 _IDS: Final = Field[tuple[Value, ...]]("ids")
 _AFTER: Final = Field[Value]("after")
+_COUNT: Final = Field[int]("count")
+_OLDEST: Final = Field[Instant]("oldest")
 
 
-def pipeline(query: FindChanged | FindOrphaned, condition: Condition) -> list[dict[str, Any]]:
+def pipeline(query: FindChanged | FindOrphaned | CountRecords, condition: Condition) -> list[dict[str, Any]]:
     """The aggregation of the query's collection.
 
     Args:
         query: What is asked.
         condition: A filter in MongoDB's words.
     """
-    return _changed(query, condition) if isinstance(query, FindChanged) else _orphaned(query, condition)
+    match query:
+        case FindChanged():
+            return _changed(query, condition)
+        case FindOrphaned():
+            return _orphaned(query, condition)
+        case CountRecords():
+            return _counts(query, condition)
 
 
 def page_of(answer: Mapping[str, Any]) -> PlanPage:
@@ -48,6 +60,15 @@ def page_of(answer: Mapping[str, Any]) -> PlanPage:
         found: Document = loaded(each, "a page")
         return PlanPage(found[_IDS], (found[_AFTER],))
     return PlanPage()
+
+
+def counts_of(answer: Mapping[str, Any]) -> tuple[RecordCount, ...]:
+    """What the command has answered to whoever counts."""
+    found: list[Document] = [loaded(each, "counts") for each in answer["cursor"]["firstBatch"]]
+    return tuple(
+        RecordCount(each[TASK], TaskStatus(each[STATUS]) if each[STATUS] else None, each[_COUNT], each.get(_OLDEST))
+        for each in found
+    )
 
 
 def _changed(query: FindChanged, condition: Condition) -> list[dict[str, Any]]:
@@ -86,6 +107,21 @@ def _orphaned(query: FindOrphaned, condition: Condition) -> list[dict[str, Any]]
         *_next(query, _of(query)),
         _joined(query.source, DOCUMENT.name, "_id", "there", [*wanted, {"$project": {"_id": 1}}]),
         _ids(f"${DOCUMENT}", {"$eq": ["$there", []]}),
+    ]
+
+
+def _counts(query: CountRecords, condition: Condition) -> list[dict[str, Any]]:
+    names, statuses = [*query.tasks], [status.value for status in TaskStatus]
+    wanted = [] if query.where is None else [condition(query.where)]
+    is_one = {"$expr": {"$in": ["$task", {"$literal": names}]}}  # and no array that has one
+    status = {"$cond": [{"$in": ["$status", statuses]}, "$status", ""]}
+    due = {"$cond": [{"$eq": [{"$type": "$due_at"}, "date"]}, "$due_at", None]}
+    group = {"_id": {"task": "$task", "status": status}, "count": {"$sum": 1}, "oldest": {"$min": due}}
+    return [
+        {"$match": {"$and": [{TASK.name: {"$in": names}}, is_one, *wanted]}},
+        {"$group": group},
+        {"$sort": {"_id.task": 1, "_id.status": 1}},
+        {"$project": {"_id": 0, "task": "$_id.task", "status": "$_id.status", "count": 1, "oldest": 1}},
     ]
 
 

@@ -28,6 +28,7 @@ from tidegate.reactive.laws import (
     change_stream,
     debounce,
     deployments,
+    desk,
     evolution,
     orphans,
     plan_queries,
@@ -46,7 +47,7 @@ from tidegate.triggers.laws import conditions, evaluator, firing, trigger
 __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget", "change_stream",
     "circuit_breaker", "claim_lock", "commit_answers", "commit_metadata", "conditions", "consumer", "counter",
-    "dead_letters", "dead_records", "debounce", "delivery", "deployments", "drain", "election", "evaluator", "evolution", "executions",
+    "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "drain", "election", "evaluator", "evolution", "executions",
     "explanation", "failures", "fanout", "firing", "health", "history", "lease", "letter_writing", "membership",
     "orphans", "outbox", "partition", "pauses", "plan_queries", "polling", "pool", "reactive_task", "reconciliation",
     "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transactions", "transfers", "transition",

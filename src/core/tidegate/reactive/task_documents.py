@@ -52,8 +52,8 @@ from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 
 __all__ = [
-    "DIGEST", "DOCUMENT", "NEXT_RUN_AT", "RECORD", "SNAPSHOT", "STATUS", "TASK", "changes", "guarded", "loaded", "record_id",
-    "set_aside", "stored",
+    "BRIEF", "CHANGED_AT", "DIGEST", "DOCUMENT", "DUE_AT", "LAST_ERROR", "NEXT_RUN_AT", "RECORD", "SNAPSHOT", "STATUS", "TASK",
+    "changes", "guarded", "loaded", "record_id", "set_aside", "stored",
 ]  # fmt: skip
 
 TASK: Final = Field[str]("task")
@@ -64,8 +64,8 @@ STATUS: Final = Field[str]("status")
 SNAPSHOT: Final = Field[Document]("snapshot")
 DIGEST: Final = Field[str]("digest")
 NEXT_RUN_AT: Final = Field[Instant]("next_run_at")
-_DUE_AT: Final = Field[Instant]("due_at")
-_CHANGED_AT: Final = Field[Instant]("changed_at")
+DUE_AT: Final = Field[Instant]("due_at")
+CHANGED_AT: Final = Field[Instant]("changed_at")
 _WAITING_SINCE: Final = Field[Instant]("waiting_since")
 _CREATED_AT: Final = Field[Instant]("created_at")
 _RETRY_AT: Final = Field[Instant]("retry_at")
@@ -74,7 +74,7 @@ _TOKEN: Final = Field[int]("token")
 _OWNER: Final = Field[str]("owner")
 _CLAIMED_AT: Final = Field[Instant]("claimed_at")
 _FIRST_ERROR_AT: Final = Field[Instant]("first_error_at")
-_LAST_ERROR: Final = Field[str]("last_error")
+LAST_ERROR: Final = Field[str]("last_error")
 _FINALISED_AT: Final = Field[Instant]("finalised_at")
 _LAST_SUCCESS: Final = Field[Document]("last_success")
 _HISTORY: Final = Field[tuple[Document, ...]]("history")
@@ -88,6 +88,12 @@ _OWN: Final[Fields] = (
     _HISTORY,
 )  # fmt: skip
 """The fields that a record may be without."""
+
+BRIEF: Final[Fields] = (
+    TASK, DOCUMENT, RECORD, _VERSION, STATUS, NEXT_RUN_AT, DUE_AT, CHANGED_AT, _WAITING_SINCE, _CREATED_AT, _RETRY_AT, _ATTEMPTS,
+    _TOKEN, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, LAST_ERROR, _FINALISED_AT,
+)  # fmt: skip
+"""What a record is loaded from without its snapshot, its history and its last success; to reset it needs no more."""
 
 _ENDED: Final = Field[str]("ended")
 _AT: Final = Field[Instant]("at")
@@ -219,8 +225,8 @@ def loaded(doc: Document) -> TaskRecord:
         status=one_of(TaskStatus, needed(doc, STATUS)),
         snapshot=doc.get(SNAPSHOT) if digest is None else Digest(digest),
         next_run_at=doc.get(NEXT_RUN_AT),
-        due_at=needed(doc, _DUE_AT),
-        changed_at=needed(doc, _CHANGED_AT),
+        due_at=needed(doc, DUE_AT),
+        changed_at=needed(doc, CHANGED_AT),
         waiting_since=doc.get(_WAITING_SINCE),
         created_at=needed(doc, _CREATED_AT),
         retry_at=doc.get(_RETRY_AT),
@@ -229,7 +235,7 @@ def loaded(doc: Document) -> TaskRecord:
         owner=doc.get(_OWNER),
         claimed_at=doc.get(_CLAIMED_AT),
         first_error_at=doc.get(_FIRST_ERROR_AT),
-        last_error=doc.get(_LAST_ERROR),
+        last_error=doc.get(LAST_ERROR),
         finalised_at=doc.get(_FINALISED_AT),
         last_success=None if last_success is None else _run(last_success),
         history=tuple([_run(run) for run in ends]),

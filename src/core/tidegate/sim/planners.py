@@ -1,4 +1,5 @@
-"""What a planner asks the simulated store: which documents it has to look at (`tidegate.reactive.plan_queries`).
+"""What a planner asks the simulated store: which documents it has to look at (`tidegate.reactive.plan_queries`); and what
+operators ask: how many records stand where (`tidegate.reactive.task_counts`).
 
     meaning = planning(perform)      # of whoever asks; all other effects mean what `perform` says
 
@@ -11,11 +12,12 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TypeAlias, cast
 
-from tidegate.model.documents import ID, Document, Field, Value, equal, in_order
+from tidegate.model.documents import ID, Document, Field, Value, equal, in_order, matches
 from tidegate.model.effects import Effect
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage, is_orphaned, must_look, of_document
+from tidegate.reactive.task_counts import CountRecords, counted
 from tidegate.reactive.task_documents import DOCUMENT, TASK
-from tidegate.sim.world import Meaning, Outcomes, Reads, World, contents, perform
+from tidegate.sim.world import CLOCK, Meaning, Outcomes, Reads, World, contents, perform
 
 __all__ = ["MustLook", "planning"]
 
@@ -24,7 +26,7 @@ _KEY = Field[Value](ID.name)
 
 
 def planning(otherwise: Meaning = perform, decide: MustLook = must_look) -> Meaning:
-    """A meaning that answers planners.
+    """A meaning that answers planners, and operators.
 
     Args:
         otherwise: What all other effects mean.
@@ -37,6 +39,8 @@ def planning(otherwise: Meaning = perform, decide: MustLook = must_look) -> Mean
                 yield world, _changed(effect, world, decide)
             case FindOrphaned():
                 yield world, _orphaned(effect, world)
+            case CountRecords():
+                yield world, counted(_meant(effect, world))
             case _:
                 yield from otherwise(effect, world, who)
 
@@ -58,6 +62,11 @@ def _orphaned(query: FindOrphaned, world: Reads) -> PlanPage:
 
     keys = (cast("Value", record.held(DOCUMENT)) for record in page if is_orphaned(query, document(record)))
     return PlanPage(tuple(keys), tuple(record[_KEY] for record in page[-1:]))
+
+
+def _meant(query: CountRecords, world: World) -> tuple[Document, ...]:
+    mine = (each for each in contents(world, query.collection) if each.held(TASK) in query.tasks)
+    return tuple(each for each in mine if query.where is None or matches(query.where, each, lambda: world.read(CLOCK)))
 
 
 def _page(query: FindChanged | FindOrphaned, docs: tuple[Document, ...]) -> tuple[Document, ...]:

@@ -4,6 +4,7 @@ from tidegate.reactive.laws import (
     change_stream,
     debounce,
     deployments,
+    desk,
     evolution,
     orphans,
     plan_queries,
@@ -15,6 +16,6 @@ from tidegate.reactive.laws import (
 )
 
 __all__ = [
-    "change_stream", "debounce", "deployments", "evolution", "orphans", "plan_queries", "pool", "reactive_task", "reconciliation", "snapshot",
+    "change_stream", "debounce", "deployments", "desk", "evolution", "orphans", "plan_queries", "pool", "reactive_task", "reconciliation", "snapshot",
     "tasks",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.reactive.scenarios import change_stream, deployments, planners, reactive_task, reconciler
+from tidegate.reactive.scenarios import change_stream, deployments, desk, planners, reactive_task, reconciler
 from tidegate.sim.shipping import Shipped
 
 __all__ = ["SCENARIOS"]
@@ -10,6 +10,7 @@ __all__ = ["SCENARIOS"]
 SCENARIOS: Final[tuple[Shipped, ...]] = (
     *change_stream.SCENARIOS,
     *deployments.SCENARIOS,
+    *desk.SCENARIOS,
     *planners.SCENARIOS,
     *reactive_task.SCENARIOS,
     *reconciler.SCENARIOS,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.reactive.specimens import change_stream, deployments, planners, reactive_task, reconciler
+from tidegate.reactive.specimens import change_stream, deployments, desk, planners, reactive_task, reconciler
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -10,6 +10,7 @@ __all__ = ["SPECIMENS"]
 SPECIMENS: Final[tuple[Specimen, ...]] = (
     *change_stream.SPECIMENS,
     *deployments.SPECIMENS,
+    *desk.SPECIMENS,
     *planners.SPECIMENS,
     *reactive_task.SPECIMENS,
     *reconciler.SPECIMENS,

@@ -1,0 +1,109 @@
+"""How many records of which task stand where, and since when is the oldest of them due? A question to the store.
+
+`CountRecords` is one query of the store as it is at one time, and answers a `RecordCount` for each task and status, so that
+no records travel. What is no status of a record is counted as None: somebody else has written there.
+
+Laws
+    CR1  Each record that matches is counted once, and no other.
+    CR2  What is the oldest is due no later than any other of its count.
+
+Known not to work: no index serves it, as one would cost each write of a record; so it reads what matches.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+import attrs
+
+from tidegate.model.documents import FILTERS, Document, Filter
+from tidegate.model.effects import Effect
+from tidegate.model.instants import Instant
+from tidegate.model.operations import check_collection
+from tidegate.model.reading import needed
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.reactive.task_documents import DUE_AT, STATUS, TASK
+from tidegate.reactive.task_records import TaskStatus
+
+__all__ = ["TASKS_MAX", "CountRecords", "RecordCount", "counted"]
+
+TASKS_MAX: Final = 1_000
+"""Of how many tasks it is asked at once."""
+
+
+@final
+@attrs.frozen
+class RecordCount:
+    """How many records of a task have a status. Invariant: 1 <= count.
+
+    Attributes:
+        task: The task.
+        status: The status; None for what is none.
+        count: How many there are.
+        oldest: When the oldest of them was due (`TaskRecord.due_at`); None where none says so.
+    """
+
+    task: str
+    status: TaskStatus | None
+    count: int
+    oldest: Instant | None
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.task, "a task")
+        check_int(self.count, "a number of records", 1)
+
+    def __str__(self) -> str:
+        return f"{self.count} of {self.task} {'unreadable' if self.status is None else self.status.value}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class CountRecords(Effect[tuple[RecordCount, ...]]):
+    """Ask how many records of these tasks stand where, by task and status in the order of their names.
+
+    Invariant: 1 <= len(tasks) <= TASKS_MAX.
+
+    Attributes:
+        collection: Where the records are.
+        tasks: The names of the tasks.
+        where: Which records are counted; None for all.
+    """
+
+    collection: str
+    tasks: tuple[str, ...]
+    where: Filter | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_tuple(self.tasks, str, "the name of a task")
+        check_int(len(self.tasks), "a number of tasks", 1, TASKS_MAX)
+        if self.where is not None:
+            check_type(self.where, FILTERS, "a filter")
+
+    def __str__(self) -> str:
+        return f"count {self.collection} of {', '.join(self.tasks)} where {self.where or 'they are'}"
+
+
+def counted(records: tuple[Document, ...]) -> tuple[RecordCount, ...]:
+    """What counting these records answers, each of a task.
+
+    Args:
+        records: Those that match.
+
+    Raises:
+        Misuse: One of them has no task.
+    """
+    check_tuple(records, Document, "a record")
+    counts: dict[tuple[str, str], RecordCount] = {}
+    for record in records:
+        task, status, due = needed(record, TASK), _STATUSES.get(record.held(STATUS)), record.held(DUE_AT)
+        check_name(task, "a task")
+        key = (task, "" if status is None else status.value)
+        before = counts.get(key)
+        dues = [each for each in (due, before and before.oldest) if isinstance(each, Instant)]
+        oldest = min(dues, key=lambda each: each.at, default=None)
+        counts[key] = RecordCount(task, status, 1 if before is None else before.count + 1, oldest)
+    return tuple(counts[key] for key in sorted(counts))
+
+
+_STATUSES: Final[dict[object, TaskStatus]] = {status.value: status for status in TaskStatus}
