@@ -25,6 +25,7 @@ from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.model.operations import delete_one, find_all, insert_one, update_one
 from tidegate.reactive.change_stream import ChangeStreamConsumer
 from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.stream_records import take_over
@@ -50,6 +51,8 @@ class Told:
     """What a planner is told of a task of an application."""
 
     task: ReactiveTask
+    version: int = 1
+    evolution: EvolutionPolicy = attrs.field(factory=EvolutionPolicy)
 
 
 def task(name: str, source: str = "orders", *watched: str, **rules: Any) -> ReactiveTask:
@@ -75,10 +78,13 @@ class Life:
 
 
 @asynccontextmanager
-async def planning(site: Site, tasks: Iterable[ReactiveTask], rules: PlannerRules = RULES) -> AsyncGenerator[Life]:
+async def planning(
+    site: Site, tasks: Iterable[ReactiveTask | Told], rules: PlannerRules = RULES
+) -> AsyncGenerator[Life]:
     """A planner, which is asked to stop in the end, and does."""
     announced: list[tuple[str, Duration]] = []
-    planner = Planner(site, tuple(map(Told, tasks)), rules, lambda name, due: announced.append((name, due)), "tests")
+    told = tuple(each if isinstance(each, Told) else Told(each) for each in tasks)
+    planner = Planner(site, told, rules, lambda name, due: announced.append((name, due)), "tests")
     running = asyncio.create_task(planner.run())
     try:
         yield Life(planner, announced)
@@ -171,7 +177,9 @@ def test_each_database_has_a_planner_of_its_own(mongodb: str, database: str) -> 
                 planning(site_of(client, there.name), [task("one")]) as one,
                 planning(site_of(client, other.name), [task("two")]) as two,
             ):
-                await until(lambda: one.planner.standing.leads and two.planner.standing.leads)
+                for each in (one, two):
+                    await until(lambda each=each: each.planner.standing.history is not None)  # type: ignore[misc]
+                    assert {due for _, due in each.take()} == {0}, "as it begins, for what was done over"
                 await there.orders.insert_one({"_id": 1})
                 await other.orders.insert_one({"_id": 2})
                 await until(lambda: is_planned(there, "one", [(1, {"_id": 1})]))
@@ -193,9 +201,11 @@ def test_it_is_announced_when_what_is_planned_is_due(mongodb: str, database: str
         held = client[database]
         debounce = Debounce(60 * SECOND, 90 * SECOND)
         async with planning(site_of(client, database), [task("late", debounce=debounce)]) as life:
+            await until(lambda: life.planner.standing.history is not None)
+            assert life.take() == [("late", 0)]
             await held.orders.insert_one({"_id": 1})
             await until(lambda: life.announced)
-            ((name, due),) = life.take()
+            ((name, due), *_) = life.take()
             assert name == "late"
             assert 60 * SECOND <= due <= 60 * SECOND + MILLISECOND
 
@@ -379,6 +389,28 @@ def test_a_task_that_is_new_is_planned_for_what_is_there(mongodb: str, database:
             await until(lambda: is_planned(held, "a", every))
         async with planning(site, [task("a"), task("b", source)]):
             await until(lambda: is_planned(held, "b", every, source))
+
+    on_mongo(mongodb, work)
+
+
+def test_a_new_version_of_a_handler_does_over_what_is_over_once(mongodb: str, database: str) -> None:
+    """As its policy says; whoever leads after that does nothing over."""
+
+    async def work(client: Any) -> None:
+        held, site = client[database], site_of(client, database)
+        newer = Told(task("a"), 2, EvolutionPolicy(on_new_version=OnNewVersion.REPROCESS_ALL))
+        every = [(key, {"_id": key}) for key in range(10)]
+        await held.orders.insert_many([{"_id": key} for key in range(10)])
+        async with planning(site, [task("a")]):
+            await until(lambda: is_planned(held, "a", every))
+        over = {"$set": {"status": "completed"}, "$unset": {"next_run_at": True}}
+        await held.orders_tasks.update_many({}, over)
+        for expected in ("pending", "completed"):
+            async with planning(site, [newer]) as life:
+                await until(lambda: life.planner.standing.history is not None)
+                assert ("a", 0) in life.take()
+            assert await held.orders_tasks.distinct("status") == [expected]
+            await held.orders_tasks.update_many({}, over)
 
     on_mongo(mongodb, work)
 

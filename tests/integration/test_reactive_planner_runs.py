@@ -18,6 +18,7 @@ from tidegate.model.effects import Ambiguous, NotApplied
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import delete_one, insert_one, update_one
 from tidegate.reactive.change_stream import Broken, ChangeStreamConsumer, Page, Position
+from tidegate.reactive.evolution import EvolutionPolicy
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH
 from tidegate.reactive.snapshot import Projection
@@ -48,6 +49,8 @@ class Told:
     """What a planner is told of a task."""
 
     task: ReactiveTask
+    version: int = 1
+    evolution: EvolutionPolicy = attrs.field(factory=EvolutionPolicy)
 
 
 @attrs.define

@@ -7,7 +7,8 @@
 Every process of an application runs one for each of its databases, and one of them leads, under a lease:
 
     the lease is held                `stream_records.take_over`, under the lease's epoch
-    it is taken over                 `ChangeStreamConsumer`, on the runtime, says what to read, look at and save
+    it is taken over                 `deployments.deploy`: what a new version of a task asks for is done over
+    that is done                     `ChangeStreamConsumer`, on the runtime, says what to read, look at and save
     a collection has changed         each task on it has a look (`ReactiveTask.plan_pass`, `clean_up`), all at once
     all is written                   the pool of this process is told when something is due
     the history is new               every document is looked at, beside all that
@@ -46,6 +47,7 @@ from tidegate.reactive.change_stream import (
     Broken,
     ChangeStreamConsumer,
     Consuming,
+    Elected,
     Following,
     HandleChanged,
     HandleDeleted,
@@ -65,10 +67,11 @@ from tidegate.reactive.change_stream import (
     event_for,
 )
 from tidegate.reactive.change_stream.commands import Pass
+from tidegate.reactive.deployments import Deployment, deploy
+from tidegate.reactive.evolution import EvolutionPolicy
 from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
+from tidegate.reactive.reconciler import Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
-from tidegate.reactive.snapshot import described
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
 from tidegate_adapters.leases import Held, LeaseLost, lease_async
@@ -85,6 +88,12 @@ class Planned(Protocol):
 
     @property
     def task(self) -> ReactiveTask: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def evolution(self) -> EvolutionPolicy: ...
 
 
 @final
@@ -229,7 +238,8 @@ class Planner:
         self._epoch = self._looked = 0
         self._errors: dict[str, str] = {}
         self._reconciled = frozenset[str]()
-        scanned = tuple(map(_scanned, (each.task for each in declared)))
+        self._deployments = tuple(Deployment(each.task, each.version, each.evolution) for each in declared)
+        scanned = tuple(each.scanned for each in self._deployments)
         self._reconciler = Reconciler(
             KEY, STREAMS, scanned, self._look_again, self._look_at_orphans, rules.batch, rules.pause
         )
@@ -305,7 +315,7 @@ class Planner:
                     await self._is_stopping.wait()
 
     async def _lead(self, held: Held) -> None:
-        """Consume the stream under this epoch, until another one has taken over, or it has stopped."""
+        """Take over under this epoch, do over what is to be done over, and follow the changes."""
         elected = await self._site.run(stream_records.take_over(STREAMS, KEY, held.epoch))
         if elected is None:
             log.error("%s: epoch %d is over already, for a higher one is stored", self._site.name, held.epoch)
@@ -313,6 +323,18 @@ class Planner:
         log.info("%s leads in %s, epoch %d", self._holder, self._site.name, held.epoch)
         self._held, self._epoch = held, held.epoch
         self._errors.clear()
+        self._reconciled = frozenset()
+        try:
+            await self._site.run(deploy(STREAMS, KEY, held.epoch, self._deployments, pause=self._rules.pause))
+            for each in self._deployments:
+                self._announce(each.task.name, 0)  # what was reset is due
+            await self._follow(elected)
+        finally:
+            self._held = None
+            log.info("%s leads in %s no more, epoch %d", self._holder, self._site.name, held.epoch)
+
+    async def _follow(self, elected: Elected) -> None:
+        """Follow the changes from what is stored on, until another epoch has taken over, or it has stopped."""
         self._runtime = runtime = _Events(
             self._rules.stream,
             Following(),
@@ -326,10 +348,9 @@ class Planner:
                 runtime.tell(StopRequested())
             await runtime.until(lambda state: not isinstance(state, Consuming))
         finally:
-            self._held = self._runtime = None
+            self._runtime = None
             await runtime.close()
             await self._changes.close()
-            log.info("%s leads in %s no more, epoch %d", self._holder, self._site.name, held.epoch)
 
     def _begin(self, command: StreamCommand) -> Job:
         match command:
@@ -444,13 +465,6 @@ def _said(error: BaseException) -> str:
 async def _record() -> Document | None:
     """What is stored of the stream: a program."""
     return await find_one(STREAMS, Eq(ID, KEY))
-
-
-def _scanned(task: ReactiveTask) -> ScannedTask:
-    """A task, as it is reconciled; where the store cannot compute what is watched, each document is looked at."""
-    trigger = Document((("watched", described(task.watched)), ("where", str(task.where))))
-    can_ask = all(each.expression is not None for _, each in task.watched.computed)
-    return ScannedTask(task.source, TaskTrigger(task.name, trigger), task.find_changed if can_ask else None)
 
 
 def _noting(task: ReactiveTask, dues: list[Duration]) -> ReactiveTask:
