@@ -4,7 +4,8 @@
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
-#                the core of the worker by itself, and the worker beside bare aiokafka and others; a transition beside pymongo; what a planner asks
+#                the core of the worker by itself, and the worker beside bare aiokafka and others; a transition beside pymongo; what a planner asks;
+#                reactive tasks beside a change stream written by hand
 # make clean     removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.
@@ -22,7 +23,7 @@ LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_f
 	tests/integration/test_payloads.py tests/integration/test_resilience.py tests/integration/test_programs_under_faults.py \
 	tests/integration/test_leases.py tests/integration/test_pythons.py \
 	tests/integration/test_kafka_agreement.py tests/integration/test_kafka_runs.py tests/integration/test_exactly_once_runs.py \
-	tests/integration/test_kafka_storm.py tests/integration/test_kafka_soak.py \
+	tests/integration/test_kafka_storm.py tests/integration/test_kafka_soak.py tests/integration/test_reactive_storm.py \
 	tests/properties/test_scenarios.py tests/properties/sim/test_search.py tests/properties/sim/test_independent.py
 # Tests that compare with what is on record.
 GOLDEN := tests/properties/test_public.py tests/properties/test_specimens.py tests/properties/test_scenarios.py \
@@ -72,6 +73,7 @@ bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.kafka_runs
 	$(BIN)/python -m benchmarks.mongo --json .tidegate/bench/mongo.json
 	$(BIN)/python -m benchmarks.planning --json .tidegate/bench/planning.json
+	$(BIN)/python -m benchmarks.reactive --json .tidegate/bench/reactive.json
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json
 

@@ -29,6 +29,28 @@ class Storm(NamedTuple):
     outages: tuple[float, ...]
 
 
+class ReactiveStorm(NamedTuple):
+    """How hard a storm over reactive tasks on a real replica set is.
+
+    Attributes:
+        documents: How many there are at most.
+        changes: How often they change.
+        writers: How many change them.
+        rate: How many changes there are in a second, about.
+        processes: How many handle them.
+        strikes: How often one of those is killed.
+        pause_s: How long it is calm between two of those at most.
+    """
+
+    documents: int
+    changes: int
+    writers: int
+    rate: int
+    processes: int
+    strikes: int
+    pause_s: float
+
+
 class Soak(NamedTuple):
     """How long it is looked at what a worker takes.
 
@@ -144,3 +166,9 @@ STORM: Final = _either(Storm(30_000, 3, 8, 4, 1.0, (0.0, 4.0)), Storm(200_000, 4
 BRIEF_SOAK: Final = Soak(20.0, 300, 0.25, 4.0)
 SOAK: Final = _either(BRIEF_SOAK, Soak(1_200.0, 500, 2.0, 15.0))
 """What a worker takes: slower leaks."""
+
+# Of reactive tasks, on a real replica set.
+REACTIVE_STORM: Final = _either(
+    ReactiveStorm(400, 3_000, 8, 400, 3, 6, 1.5), ReactiveStorm(20_000, 100_000, 8, 800, 4, 40, 4.0)
+)
+"""A storm over an application: rarer strikes at rarer moments, and more records than one look takes."""

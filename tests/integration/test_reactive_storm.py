@@ -1,0 +1,231 @@
+"""A storm over an application of reactive tasks on a real replica set: its processes are killed, whoever leads as well, the
+history of the stream is lost, and a new version comes while the old one is at work.
+
+Whatever strikes: what each document says in the end is handled, no two handlers run for one document at one time, each run
+has a higher token than those before, and in the end nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import signal
+import sys
+import time
+import uuid
+from collections import Counter, defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pymongo import AsyncMongoClient
+from pymongo.errors import DuplicateKeyError
+from tests.integration.servers import MongoServer
+from tests.integration.servers.processes import Keeper, wait_until
+from tests.length import REACTIVE_STORM
+
+MEMBER: Final = Path(__file__).with_name("reactive_member.py")
+PATIENCE_S: Final = 60.0
+Key = tuple[str, str]
+"""A task and the id of a document."""
+
+
+class Work(NamedTuple):
+    """A run of a handler; it has ended, in ns, with success or not, or when its process was killed."""
+
+    began: int
+    ended: int
+    token: int
+    value: int
+    is_done: bool
+    name: str
+
+
+class Application:
+    """Processes that come and go, and what they wrote.
+
+    Args:
+        folder: Where they write.
+        uri: Of the replica set.
+        database: Of the documents.
+    """
+
+    def __init__(self, folder: Path, uri: str, database: str) -> None:
+        self.folder, self.uri, self.database = folder, uri, database
+        self.processes: dict[str, int] = {}
+        """Process ids by name."""
+        self.killed: dict[str, int] = {}
+        """When, in ns."""
+        self._keeper, self._born = Keeper(), 0
+
+    def start(self, version: int) -> str:
+        self._born += 1
+        name = f"process-{self._born}"
+        told = [self.uri, self.database, name, str(self.folder / f"{name}.log"), str(version)]
+        self.processes[name] = self._keeper.start(self.folder / f"{name}.stderr", sys.executable, MEMBER, *told)
+        return name
+
+    def check(self) -> None:
+        """None has ended by itself."""
+        for name, pid in self.processes.items():
+            assert self._keeper.status(pid) is None, f"{name} has ended:\n{self.said(name)[-3000:]}"
+
+    def said(self, name: str) -> str:
+        return (self.folder / f"{name}.stderr").read_text()
+
+    async def kill(self, name: str) -> None:
+        pid = self.processes.pop(name)
+        self._keeper.signal(pid, signal.SIGKILL)
+        await asyncio.to_thread(wait_until, lambda: self._keeper.status(pid) is not None, f"the end of {name}", 30)
+        self.killed[name] = time.monotonic_ns()
+
+    async def end(self, name: str) -> None:
+        """With SIGTERM, once it can be ended so."""
+        await asyncio.to_thread(wait_until, lambda: "SIGTERM" in self.said(name), f"the start of {name}", 30)
+        pid = self.processes.pop(name)
+        self._keeper.signal(pid, signal.SIGTERM)
+        await asyncio.to_thread(wait_until, lambda: self._keeper.status(pid) is not None, f"the end of {name}", 40)
+        status = self._keeper.status(pid)
+        assert status == 0, f"{name} ended with {status}:\n{self.said(name)[-3000:]}"
+
+    def close(self) -> None:
+        self._keeper.close()
+
+    def work(self) -> dict[Key, list[Work]]:
+        """What was done, by task and document, in the order in which it began."""
+        found: dict[Key, list[Work]] = defaultdict(list)
+        for log in self.folder.glob("*.log"):
+            begun: dict[tuple[str, str, str], tuple[int, int]] = {}
+            for line in log.read_text().splitlines():
+                word, task, key, *numbers = line.split()
+                if word == "began":
+                    value, token, began = numbers
+                    begun[task, key, token] = int(began), int(value)
+                else:
+                    token, ended = numbers
+                    began_at, said = begun.pop((task, key, token))
+                    found[task, key].append(Work(began_at, int(ended), int(token), said, word == "ended", log.stem))
+            for (task, key, token), (began_at, said) in begun.items():
+                found[task, key].append(Work(began_at, self.killed[log.stem], int(token), said, False, log.stem))
+        return {key: sorted(works) for key, works in found.items()}
+
+
+async def write(database: Any, number: int, values: itertools.count[int]) -> None:
+    """One of the writers: documents are changed, at times removed and made anew, and in all each value is another."""
+    chance = random.Random(number)
+    for _ in range(REACTIVE_STORM.changes // REACTIVE_STORM.writers):
+        key = f"d{chance.randrange(REACTIVE_STORM.documents)}"
+        if chance.random() < 0.01:
+            await database.docs.delete_one({"_id": key})
+        else:
+            with suppress(DuplicateKeyError):  # two made it at one time
+                await database.docs.update_one({"_id": key}, {"$set": {"n": next(values)}}, upsert=True)
+        await asyncio.sleep(chance.expovariate(REACTIVE_STORM.rate / REACTIVE_STORM.writers))
+
+
+async def strike(app: Application, database: Any, server: MongoServer, chance: random.Random) -> list[str]:
+    """Processes are killed and started again, the one that leads every third time; the history is lost once."""
+    told = list[str]()
+    for number in range(REACTIVE_STORM.strikes):
+        await asyncio.sleep(chance.uniform(0.3, REACTIVE_STORM.pause_s))
+        app.check()
+        version = 1 if number < REACTIVE_STORM.strikes // 2 else 2
+        name = chance.choice(sorted(app.processes))
+        if number % 3 == 1 and (leading := await leader(app, database)):
+            name = leading
+            told.append("the leader:")
+        await app.kill(name)
+        told.append(f"killed {name}, started {app.start(version)} of version {version}")
+        if number == REACTIVE_STORM.strikes // 3:
+            while not await lost(database):  # whoever leads is asked, or somebody else
+                with server.fail("getMore", times=1, errorCode=286):
+                    await asyncio.sleep(0.3)
+            told.append("the history is lost")
+    return told
+
+
+async def lost(database: Any) -> bool:
+    """Whether a history of the stream was lost."""
+    stream = await database.tidegate_streams.find_one({"_id": "reactive"})
+    return bool(stream and stream["history"])
+
+
+async def leader(app: Application, database: Any) -> str | None:
+    """The process that leads, by the process id in its lease's holder."""
+    lease = await database.tidegate_leases.find_one({"_id": "reactive"}) or {}
+    pids = {str(pid): name for name, pid in app.processes.items()}
+    return next((pids[part] for part in str(lease.get("holder", "")).split(":") if part in pids), None)
+
+
+async def calm(app: Application, database: Any, tasks: tuple[str, ...]) -> dict[str, int]:
+    """Wait until nothing is left to do.
+
+    Returns:
+        What the documents say.
+    """
+    limit = time.monotonic() + PATIENCE_S
+    while True:
+        app.check()
+        said = {doc["_id"]: doc["n"] async for doc in database.docs.find()}
+        there = Counter[str]()
+        undone = list[Any]()
+        async for record in database.docs_tasks.find():
+            if record["status"] != "completed":
+                undone.append(record)
+            elif record.get("snapshot", {}).get("n") == said.get(record["document"]):
+                there[record["task"]] += 1
+        if not undone and all(there[task] >= len(said) for task in tasks):
+            return said
+        assert time.monotonic() < limit, f"{there} of {len(said)}, undone: {len(undone)}: {undone[:3]}"
+        await asyncio.sleep(0.5)
+
+
+def wrong(found: dict[Key, list[Work]], said: dict[str, int], tasks: tuple[str, ...]) -> list[str]:
+    """What must not be."""
+    lines = list[str]()
+    for task, (key, value) in itertools.product(tasks, said.items()):
+        if not any(work.is_done and work.value == value for work in found.get((task, key), ())):
+            lines.append(f"{key} says {value}, and {task} never handled that")
+    for at, works in found.items():
+        for before, after in itertools.pairwise(works):
+            if before.ended > after.began:
+                lines.append(f"{at}: two at one time: {before}, {after}")
+            if before.token >= after.token:
+                lines.append(f"{at}: no higher token: {before}, {after}")
+    return lines
+
+
+async def weathered(app: Application, server: MongoServer) -> tuple[dict[str, int], list[str]]:
+    client = AsyncMongoClient[dict[str, Any]](server.uri)
+    try:
+        database = client[app.database]
+        for _ in range(REACTIVE_STORM.processes):
+            app.start(1)
+        values = itertools.count(1)
+        writing = [asyncio.create_task(write(database, each, values)) for each in range(REACTIVE_STORM.writers)]
+        strikes = await strike(app, database, server, random.Random(20_261_124))
+        await asyncio.gather(*writing)
+        for name in sorted(app.processes):  # of the old version nobody is left
+            await app.end(name)
+            app.start(2)
+        said = await calm(app, database, ("first", "second"))
+        for name in sorted(app.processes):
+            await app.end(name)
+        return said, strikes
+    finally:
+        await client.close()
+
+
+def test_what_documents_say_is_handled_in_a_storm(disposable_mongod: MongoServer, tmp_path: Path) -> None:
+    app = Application(tmp_path, disposable_mongod.uri, f"storm-{uuid.uuid4().hex[:8]}")
+    try:
+        said, strikes = asyncio.run(weathered(app, disposable_mongod))
+    finally:
+        app.close()
+    found = app.work()
+    lines = wrong(found, said, ("first", "second"))
+    assert not lines, "\n".join([*strikes, f"{len(lines)} wrong", *lines[:5]])
+    runs = sum(map(len, found.values()))
+    killed = sum(not work.is_done for works in found.values() for work in works)
+    print(f"{len(said)} documents, {runs} runs, {killed} of them failed or killed; {len(strikes)} strikes")
