@@ -229,3 +229,52 @@ def test_what_documents_say_is_handled_in_a_storm(disposable_mongod: MongoServer
     runs = sum(map(len, found.values()))
     killed = sum(not work.is_done for works in found.values() for work in works)
     print(f"{len(said)} documents, {runs} runs, {killed} of them failed or killed; {len(strikes)} strikes")
+
+
+async def deployed(app: Application, server: MongoServer, documents: int) -> None:
+    """A new version comes while the old one runs, then the old one goes, and in the end it comes back."""
+    client = AsyncMongoClient[dict[str, Any]](server.uri)
+    try:
+        database = client[app.database]
+        await database.docs.insert_many([{"_id": f"d{each}", "n": each} for each in range(documents)])
+        old = app.start(1)
+        await calm(app, database, ("first",))
+        new = app.start(2)
+        await asyncio.sleep(2)  # the old one leads, and knows nothing of the other task
+        await database.docs.update_one({"_id": "d0"}, {"$set": {"n": documents}})
+        await calm(app, database, ("first",))
+        assert not await database.docs_tasks.count_documents({"task": "second"})
+        await app.end(old)
+        await calm(app, database, ("first", "second"))
+        back = app.start(1)
+        await app.end(new)
+        await database.docs.update_one({"_id": "d1"}, {"$set": {"n": documents + 1}})
+        await handled(app, ("first", "d1"), documents + 1)
+        await app.end(back)
+    finally:
+        await client.close()
+
+
+async def handled(app: Application, key: Key, value: int) -> None:
+    def is_done() -> bool:
+        return any(work.is_done and work.value == value for work in app.work().get(key, ()))
+
+    await asyncio.to_thread(wait_until, is_done, f"the run of {key} for {value}", PATIENCE_S)
+
+
+def test_a_new_version_does_again_once_what_its_policy_says(disposable_mongod: MongoServer, tmp_path: Path) -> None:
+    """Version 2 asks that all be done over by the first task, and has a second one, which version 1 leaves alone."""
+    documents = 60
+    app = Application(tmp_path, disposable_mongod.uri, f"deploy-{uuid.uuid4().hex[:8]}")
+    try:
+        asyncio.run(deployed(app, disposable_mongod, documents))
+    finally:
+        app.close()
+    done = Counter((key, work.value) for key, works in app.work().items() for work in works if work.is_done)
+    said = {f"d{each}": each for each in range(documents)}
+    expected = Counter({(("first", key), value): 2 for key, value in said.items()})  # by each version
+    expected[("first", "d0"), 0] = 1  # it had changed before the new one began to lead
+    expected[("first", "d0"), documents] = 2
+    expected[("first", "d1"), documents + 1] = 1
+    expected.update({(("second", key), documents if key == "d0" else value): 1 for key, value in said.items()})
+    assert done == expected
