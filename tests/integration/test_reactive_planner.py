@@ -8,7 +8,7 @@ import textwrap
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from signal import SIGKILL
+from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Any, Final
 
 import attrs
@@ -436,6 +436,32 @@ def test_errors_of_the_server_end_nothing(mongod: MongoServer, database: str, fa
 
 def of(client: MongoClient[dict[str, Any]], database: str) -> list[dict[str, Any]]:
     return [*client[database].orders_tasks.find()]
+
+
+@pytest.mark.parametrize("ends", [Planner.stop, None], ids=["stopped", "cancelled"])
+def test_it_ends_while_no_server_answers(
+    disposable_mongod: MongoServer, database: str, ends: Callable[[Planner], None] | None
+) -> None:
+    """Without the time that requests would wait for their replies; the lease is left to its time."""
+
+    async def work(client: Any) -> None:
+        rules = attrs.evolve(RULES, drain=SECOND // 5)
+        planner = Planner(site_of(client, database), [Told(task("a"))], rules, lambda *_: None, "me")
+        running = asyncio.create_task(planner.run())
+        await until(lambda: planner.standing.reconciled)
+        disposable_mongod.signal(0, SIGSTOP)
+        try:
+            async with asyncio.timeout(10):
+                if ends is None:
+                    running.cancel()
+                else:
+                    ends(planner)
+                await asyncio.wait({running})
+        finally:
+            disposable_mongod.signal(0, SIGCONT)
+        assert running.cancelled() == (ends is None)
+
+    on_mongo(disposable_mongod.uri, work)
 
 
 def test_what_is_wrong_for_good_is_said_at_once(mongod: MongoServer, database: str) -> None:

@@ -82,6 +82,9 @@ __all__ = ["Changes", "Planned", "Planner", "PlannerRules", "Standing"]
 
 log: Final = logging.getLogger(__name__)
 
+_PATIENCE_S: Final = 1.0
+"""How long the server may take to hear that something is over."""
+
 
 class Planned(Protocol):
     """What a planner has to know of a task."""
@@ -289,10 +292,12 @@ class Planner:
             if self._runtime is not None and self._is_stopping.is_set():
                 await asyncio.wait({turns}, timeout=self._rules.drain / SECOND)
         finally:
-            turns.cancel()
             stop.cancel()
-            with suppress(asyncio.CancelledError):
-                await turns
+            for _ in range(2):  # cancelled once more, it leaves the lease to its time
+                turns.cancel()
+                await asyncio.wait({turns}, timeout=_PATIENCE_S)
+        if turns.done() and not turns.cancelled():
+            turns.result()
 
     # --- one leadership after the other ---
 
@@ -350,7 +355,9 @@ class Planner:
         finally:
             self._runtime = None
             await runtime.close()
-            await self._changes.close()
+            with suppress(TimeoutError):  # then the cursor is left to the server
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._changes.close()
 
     def _begin(self, command: StreamCommand) -> Job:
         match command:
