@@ -26,6 +26,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import FindAll, InsertOne, find_all, update_one
+from tidegate.reactive.pausing import Pausing
 from tidegate.retries.backoff import Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.bson_values import CODEC, loaded, natural
@@ -338,6 +339,33 @@ def test_a_handler_may_throttle_its_task(mongodb: str, database: str, *, is_asyn
     first, second = (at for name, at in called if name == "invoice")
     assert second - first >= pause.total_seconds()
     assert [name for name, _ in called][-1] == "invoice"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_is_paused_is_not_handled_until_it_is_resumed(mongodb: str, database: str, store: str) -> None:
+    """It is planned meanwhile, and other tasks are handled."""
+    seen: list[tuple[int, str, int]] = []
+
+    async def run() -> None:
+        async with shop_of(store, mongodb, database) as shop:
+            app = noting(shop, seen, 0, "invoice", "parcel")
+            async with app.connected() as sites:
+                site = sites[shop.name]
+                _ = await site.run(Pausing().pause("invoice", "unknown"))
+                async with served(app):
+                    await shop.insert({"_id": 1}, {"_id": 2})
+                    await until(lambda: len(seen) == 2, "the other task is handled")
+                    await asyncio.sleep(0.05)
+                    assert {task for _, task, _ in seen} == {"parcel"}
+                    _ = await site.run(Pausing().resume("invoice"))
+                    await until(lambda: len(seen) == 4, "it is handled")
+                    _ = await site.run(Pausing().pause("invoice"))
+                    await until(lambda: app.pool is not None and app.pool.state.paused, "it is heard of")
+                    await shop.put(1, "total", 5)
+                    await until(lambda: len(seen) == 5, "the other task is handled")
+
+    in_loop(run())
+    assert sorted(task for _, task, _ in seen) == ["invoice"] * 2 + ["parcel"] * 3
 
 
 @pytest.mark.parametrize("store", STORES)

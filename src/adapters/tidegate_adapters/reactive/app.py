@@ -19,7 +19,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import MappingProxyType
@@ -27,13 +27,14 @@ from typing import Any, Final, TypeVar, cast, final
 from uuid import uuid4
 
 from tidegate.model.documents import ID, Eq
-from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.effects import Ambiguous, Failure, NotApplied
 from tidegate.model.errors import MissingExtra, Misuse
-from tidegate.model.instants import PPM, duration, seconds
+from tidegate.model.instants import PPM, SECOND, Duration, duration, seconds
 from tidegate.model.operations import Index, Indexes, find_one
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import OnNewVersion
 from tidegate.reactive.orphans import CleanUp
+from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.pool import PoolRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.pauses import PAUSES, pause
@@ -45,6 +46,7 @@ from tidegate_adapters.reactive.workers import Pool, PoolObserver
 from tidegate_adapters.signals import stopped_by_signals
 
 try:
+    import pymongo
     from pymongo import AsyncMongoClient
 
     from tidegate_adapters.mongo import AsyncMongo, connect_async
@@ -55,6 +57,8 @@ __all__ = ["Reactive"]
 
 H = TypeVar("H", bound=UserHandler)
 log: Final = logging.getLogger("tidegate_adapters.reactive")
+
+_CLOSE_S: Final = 1.0
 
 
 @final
@@ -228,7 +232,8 @@ class Reactive:
             yield {name: Site(name, AsyncMongo(client, name, indexes=made.get(name, {})), client) for name in names}
         finally:
             if own:
-                await client.close()
+                with pymongo.timeout(_CLOSE_S):  # it tells the server
+                    await client.close()
 
     async def serve(self) -> None:
         """Plan and handle until `stop` is called, or the task is cancelled; then let handlers end.
@@ -258,21 +263,28 @@ class Reactive:
             for _ in range(calls):
                 self.stop()
             log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
-            await self._work(pool)
+            await self._work(pool, placed)
 
-    async def _work(self, pool: Pool) -> None:
+    async def _work(self, pool: Pool, placed: Sequence[Declared]) -> None:
         """Handle, and plan beside that; whoever plans and fails for good ends both."""
+        pausing = _Paused(pool, placed)
+        await pausing.look()
+        heeding = asyncio.create_task(pausing.heed(self.settings.paused_every))
         planning = [asyncio.create_task(each.run()) for each in self._planners]
         for each in planning:
             each.add_done_callback(self._stop_if_failed)
         try:
             await pool.run()
         finally:
+            heeding.cancel()
             for planner in self._planners:
                 planner.stop()
-            await asyncio.wait(planning)
+            _, late = await asyncio.wait(planning, timeout=self.settings.leave / SECOND)
+            for each in late:  # their leases end with their time
+                each.cancel()
         for each in planning:
-            each.result()
+            if each.done():
+                each.result()
 
     def _stop_if_failed(self, planning: asyncio.Task[None]) -> None:
         if not planning.cancelled() and planning.exception() is not None and not self._stop_calls:
@@ -320,6 +332,33 @@ class Reactive:
             tasks=tuple(each.pooled(told.polling) for each in placed), executors=told.concurrency, batch=told.batch,
             drain=told.drain, leave=told.leave, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
         )  # fmt: skip
+
+
+@final
+class _Paused:
+    """What operators have paused, as each database says (`tidegate.reactive.pausing`)."""
+
+    def __init__(self, pool: Pool, placed: Sequence[Declared]) -> None:
+        self._pool, self._known = pool, dict[str, frozenset[str]]()
+        self._sites = {each.site.name: each.site for each in placed}
+        self._tasks = {name: {each.name for each in placed if each.site.name == name} for name in self._sites}
+
+    async def heed(self, every: Duration) -> None:
+        """Look again and again."""
+        while True:
+            await asyncio.sleep(every / SECOND)
+            await self.look()
+
+    async def look(self) -> None:
+        """Pause what is paused now, and nothing else; of whom nobody hears, what was known goes on to hold."""
+        for name, site in self._sites.items():
+            try:
+                paused = await site.run(Pausing().paused())
+            except Failure as failure:
+                log.warning("nobody says what is paused in %s: %s", name, failure)
+                continue
+            self._known[name] = frozenset(each.task for each in paused if each.task in self._tasks[name])
+        self._pool.pause(frozenset().union(*self._known.values()))
 
 
 async def _prepared(records: str) -> None:

@@ -1,6 +1,7 @@
 """A database in which tasks are, and what carries out what is asked of it.
 
-In each there are, beside the documents: `<source>_tasks` with the records of tasks, and these collections.
+In each there are, beside the documents: `<source>_tasks` with the records of tasks, `tidegate_reactive` with what operators have
+paused, and these collections.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tidegate_adapters.driver import AsyncHandle, choosing, documents, local_asy
 if TYPE_CHECKING:
     from pymongo import AsyncMongoClient
 
-__all__ = ["CONTROL", "KEY", "LEASES", "STREAMS", "Site"]
+__all__ = ["KEY", "LEASES", "STREAMS", "Site"]
 
 T = TypeVar("T")
 
@@ -25,8 +26,6 @@ LEASES: Final = "tidegate_leases"
 """The collection of the leader's lease."""
 STREAMS: Final = "tidegate_streams"
 """The collection of the record of the change stream."""
-CONTROL: Final = "tidegate_reactive"
-"""The collection of what operators have said: which tasks are paused."""
 KEY: Final = "reactive"
 """The id of the document of each of these."""
 
