@@ -122,6 +122,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ("reconciling", Row(own.reconciling)),
         ships("reconciler"),
         ships("deployments", "worker"),
+        ships("sweeper", ago=10 * SECOND),
         ("planned", Row(own.planned)),
         ("consumed", Row(own.consumed)),
         ("documents", Row(own.documents)),

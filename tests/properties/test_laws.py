@@ -141,7 +141,7 @@ PROGRAMS: Final = (
     "counters.increments", "invocations.array_push_lock", "invocations.picker", "invocations.recoverer",
     "invocations.registration", "invocations.settling", "invocations.transition", "leases.leader", "payloads.uploads",
     "reactive.deployments", "reactive.desk", "reactive.pausing", "reactive.reactive_task", "reactive.reconciler",
-    "services.members", "services.service_runner", "triggers.evaluator",
+    "reactive.sweeper", "services.members", "services.service_runner", "triggers.evaluator",
 )  # fmt: skip
 """Each module of a program that writes by a filter."""
 MATCHES_NOTHING: Final = re.compile(r"matche?s?\s+nothing|nothing\s+matches|no\s+match|fewer", re.IGNORECASE)

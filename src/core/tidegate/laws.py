@@ -36,6 +36,7 @@ from tidegate.reactive.laws import (
     reactive_task,
     reconciliation,
     snapshot,
+    sweeper,
     tasks,
 )
 from tidegate.retries.laws import backoff, budget, failures, pauses, polling, schedule
@@ -50,6 +51,6 @@ __all__ = [
     "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "drain", "election", "evaluator", "evolution", "executions",
     "explanation", "failures", "fanout", "firing", "health", "history", "lease", "letter_writing", "membership",
     "orphans", "outbox", "partition", "pauses", "plan_queries", "polling", "pool", "reactive_task", "reconciliation",
-    "recovery", "retention", "schedule", "snapshot", "status", "tasks", "transactions", "transfers", "transition",
+    "recovery", "retention", "schedule", "snapshot", "status", "sweeper", "tasks", "transactions", "transfers", "transition",
     "trigger", "upload_records", "watermark", "worker",
 ]  # fmt: skip

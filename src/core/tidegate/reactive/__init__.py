@@ -16,6 +16,7 @@ Read the modules in this order; the `__all__` of each is what it offers:
     pool             which runs are under way in a process, and what is asked for next?
     deployments      the program that a version of an application begins to lead with
     reconciler       the program of a reconciliation
+    sweeper          the program of a sweep for orphans
     stream_records   the programs that store how far the consumer of a stream is
     task_counts      how many records of a task stand where? asked of the store
     record_queries   which records does somebody mean, and in which order are they listed?

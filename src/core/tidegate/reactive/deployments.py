@@ -49,7 +49,7 @@ from tidegate.model.operations import FOUND_MAX, StoreTime, UpdateOne, check_col
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive import tasks
-from tidegate.reactive.evolution import Definition, EvolutionPolicy, ForgetReconciled, Remember, Reprocess, evolve
+from tidegate.reactive.evolution import Definition, EvolutionPolicy, ForgetReconciled, Reprocess, evolve
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH, ScannedTask, progress_of, stored_progress
 from tidegate.reactive.reconciliation import Progress, TaskTrigger, forgotten_task, of_tasks
@@ -166,19 +166,16 @@ def decide_deployment(known: RememberedTasks, deployments: tuple[Deployment, ...
     for each in deployments:
         name = each.task.name
         for action in evolve(definitions.get(name), each.definition, each.policy):
-            match action:
-                case Reprocess(statuses):
-                    resets.append(Reset(each.task, statuses, each.version))
-                case ForgetReconciled():
-                    progress = forgotten_task(progress, each.task.source, name)
-                case Remember(definition):
-                    definitions[name] = definition
-                    # Where its policy forgets nothing, what was reconciled stays so for the trigger that it has now.
-                    flags = frozenset(
-                        TaskTrigger(name, definition.trigger) if flag.task == name else flag
-                        for flag in progress.reconciled
-                    )
-                    progress = attrs.evolve(progress, reconciled=flags)
+            if isinstance(action, Reprocess):
+                resets.append(Reset(each.task, action.statuses, each.version))
+            elif isinstance(action, ForgetReconciled):
+                progress = forgotten_task(progress, each.task.source, name)
+            else:
+                definitions[name] = action.definition
+                # Where its policy forgets nothing, what was reconciled stays so for the trigger that it has now.
+                now = TaskTrigger(name, action.definition.trigger)
+                flags = frozenset(now if flag.task == name else flag for flag in progress.reconciled)
+                progress = attrs.evolve(progress, reconciled=flags)
     return DeploymentPlan(tuple(resets), RememberedTasks(tuple(sorted(definitions.items(), key=_name)), progress))
 
 
@@ -242,7 +239,10 @@ async def deploy(
     check_int(batch, "a number of records", 1, FOUND_MAX)
     check_int(pause, "a duration in microseconds", 0)
     _ = decide_deployment(RememberedTasks(), deployments)
-    while not await _deployed(streams, stream, epoch, deployments, batch):
+    while True:
+        is_done = await _deployed(streams, stream, epoch, deployments, batch)
+        if is_done:
+            return
         await Sleep(pause)
 
 

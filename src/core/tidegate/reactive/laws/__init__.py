@@ -12,10 +12,11 @@ from tidegate.reactive.laws import (
     reactive_task,
     reconciliation,
     snapshot,
+    sweeper,
     tasks,
 )
 
 __all__ = [
     "change_stream", "debounce", "deployments", "desk", "evolution", "orphans", "plan_queries", "pool", "reactive_task", "reconciliation", "snapshot",
-    "tasks",
+    "sweeper", "tasks",
 ]  # fmt: skip

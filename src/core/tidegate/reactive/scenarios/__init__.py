@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.reactive.scenarios import change_stream, deployments, desk, planners, reactive_task, reconciler
+from tidegate.reactive.scenarios import change_stream, deployments, desk, planners, reactive_task, reconciler, sweeper
 from tidegate.sim.shipping import Shipped
 
 __all__ = ["SCENARIOS"]
@@ -14,4 +14,5 @@ SCENARIOS: Final[tuple[Shipped, ...]] = (
     *planners.SCENARIOS,
     *reactive_task.SCENARIOS,
     *reconciler.SCENARIOS,
+    *sweeper.SCENARIOS,
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidegate.reactive.specimens import change_stream, deployments, desk, planners, reactive_task, reconciler
+from tidegate.reactive.specimens import change_stream, deployments, desk, planners, reactive_task, reconciler, sweeper
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -14,4 +14,5 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *planners.SPECIMENS,
     *reactive_task.SPECIMENS,
     *reconciler.SPECIMENS,
+    *sweeper.SPECIMENS,
 )
