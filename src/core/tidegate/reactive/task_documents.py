@@ -23,7 +23,9 @@ Laws
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final
 
 from tidegate.model.documents import (
     ID,
@@ -174,39 +176,26 @@ def changes(before: TaskRecord, after: TaskRecord) -> tuple[Update, ...]:
     """
     check_type(before, TaskRecord, "a record")
     check_type(after, TaskRecord, "a record")
-    old, new = dict(_fields(before)), dict(_fields(after))
-    if old == new:
+    put: list[Update] = []
+    removed: list[Update] = []
+    for field, of, as_value in _CHANGING:
+        was, is_now = of(before), of(after)
+        if was is is_now or was == is_now:
+            continue
+        old, new = (None if each is None else as_value(each) for each in (was, is_now))
+        if new is not None and exactly(new) != exactly(old):
+            put.append(Put(field, new))
+        elif new is None and old is not None:  # a field without a value is not stored
+            removed.append(Remove(field))
+    if not put and not removed:
         raise Misuse("a write of a task record that changes nothing", todo="write only what a decision says")
-    put = tuple(
-        Put(Field[object](name), value) for name, value in new.items() if exactly(value) != exactly(old.get(name))
-    )
-    # A field without a value is not stored, so what has lost its value is removed.
-    return (*put, *(Remove(Field[object](name)) for name in old if name not in new))
+    return (*put, *removed)
 
 
 def _fields(record: TaskRecord) -> tuple[tuple[str, Value], ...]:
     """The fields that a write may change; what is None, or empty, is left out."""
-    fields: tuple[tuple[str, Value], ...] = (
-        ("version", record.version),
-        ("status", record.status.value),
-        ("snapshot", record.snapshot if isinstance(record.snapshot, Document) else None),
-        ("digest", record.snapshot.sha256 if isinstance(record.snapshot, Digest) else None),
-        ("next_run_at", record.next_run_at),
-        ("due_at", record.due_at),
-        ("changed_at", record.changed_at),
-        ("waiting_since", record.waiting_since),
-        ("created_at", record.created_at),
-        ("retry_at", record.retry_at),
-        ("attempts", record.attempts),
-        ("token", record.token),
-        ("owner", record.owner),
-        ("claimed_at", record.claimed_at),
-        ("first_error_at", record.first_error_at),
-        ("last_error", record.last_error),
-        ("finalised_at", record.finalised_at),
-        ("last_success", None if record.last_success is None else _written(record.last_success)),
-        ("history", tuple(map(_written, record.history)) or None),
-    )
+    held = ((field.name, of(record), as_value) for field, of, as_value in _CHANGING)
+    fields = ((name, None if value is None else as_value(value)) for name, value, as_value in held)
     return tuple((name, value) for name, value in fields if value is not None)
 
 
@@ -293,6 +282,39 @@ def _written(run: RunEnd) -> Document:
             *(() if run.error is None else (("error", run.error),)),
         )
     )
+
+
+def _itself(value: Any) -> Value:
+    plain: Value = value
+    return plain
+
+
+def _runs(runs: tuple[RunEnd, ...]) -> Value:
+    return tuple(map(_written, runs)) or None
+
+
+_CHANGING: Final[tuple[tuple[Field[Any], Callable[[TaskRecord], Any], Callable[[Any], Value]], ...]] = (
+    (_VERSION, attrgetter("version"), _itself),
+    (STATUS, attrgetter("status"), attrgetter("value")),
+    (SNAPSHOT, attrgetter("snapshot"), lambda kept: kept if isinstance(kept, Document) else None),
+    (DIGEST, attrgetter("snapshot"), lambda kept: kept.sha256 if isinstance(kept, Digest) else None),
+    (NEXT_RUN_AT, attrgetter("next_run_at"), _itself),
+    (DUE_AT, attrgetter("due_at"), _itself),
+    (CHANGED_AT, attrgetter("changed_at"), _itself),
+    (_WAITING_SINCE, attrgetter("waiting_since"), _itself),
+    (_CREATED_AT, attrgetter("created_at"), _itself),
+    (_RETRY_AT, attrgetter("retry_at"), _itself),
+    (_ATTEMPTS, attrgetter("attempts"), _itself),
+    (_TOKEN, attrgetter("token"), _itself),
+    (_OWNER, attrgetter("owner"), _itself),
+    (_CLAIMED_AT, attrgetter("claimed_at"), _itself),
+    (_FIRST_ERROR_AT, attrgetter("first_error_at"), _itself),
+    (LAST_ERROR, attrgetter("last_error"), _itself),
+    (_FINALISED_AT, attrgetter("finalised_at"), _itself),
+    (_LAST_SUCCESS, attrgetter("last_success"), _written),
+    (_HISTORY, attrgetter("history"), _runs),
+)
+"""The fields that a write may change: what of a record stands there, and as which value; as none where it is not stored."""
 
 
 def _run(doc: Document) -> RunEnd:
