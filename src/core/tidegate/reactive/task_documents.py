@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final, cast
 
 from tidegate.model.documents import (
     ID,
@@ -284,35 +284,50 @@ def _written(run: RunEnd) -> Document:
     )
 
 
-def _itself(value: Any) -> Value:
-    plain: Value = value
-    return plain
+def _as_it_is(value: object) -> Value:
+    return cast("Value", value)
 
 
-def _runs(runs: tuple[RunEnd, ...]) -> Value:
-    return tuple(map(_written, runs)) or None
+def _status(value: object) -> Value:
+    return cast("TaskStatus", value).value
 
 
-_CHANGING: Final[tuple[tuple[Field[Any], Callable[[TaskRecord], Any], Callable[[Any], Value]], ...]] = (
-    (_VERSION, attrgetter("version"), _itself),
-    (STATUS, attrgetter("status"), attrgetter("value")),
-    (SNAPSHOT, attrgetter("snapshot"), lambda kept: kept if isinstance(kept, Document) else None),
-    (DIGEST, attrgetter("snapshot"), lambda kept: kept.sha256 if isinstance(kept, Digest) else None),
-    (NEXT_RUN_AT, attrgetter("next_run_at"), _itself),
-    (DUE_AT, attrgetter("due_at"), _itself),
-    (CHANGED_AT, attrgetter("changed_at"), _itself),
-    (_WAITING_SINCE, attrgetter("waiting_since"), _itself),
-    (_CREATED_AT, attrgetter("created_at"), _itself),
-    (_RETRY_AT, attrgetter("retry_at"), _itself),
-    (_ATTEMPTS, attrgetter("attempts"), _itself),
-    (_TOKEN, attrgetter("token"), _itself),
-    (_OWNER, attrgetter("owner"), _itself),
-    (_CLAIMED_AT, attrgetter("claimed_at"), _itself),
-    (_FIRST_ERROR_AT, attrgetter("first_error_at"), _itself),
-    (LAST_ERROR, attrgetter("last_error"), _itself),
-    (_FINALISED_AT, attrgetter("finalised_at"), _itself),
-    (_LAST_SUCCESS, attrgetter("last_success"), _written),
-    (_HISTORY, attrgetter("history"), _runs),
+def _whole(kept: object) -> Value:
+    return kept if isinstance(kept, Document) else None
+
+
+def _digest(kept: object) -> Value:
+    return kept.sha256 if isinstance(kept, Digest) else None
+
+
+def _run_end(run: object) -> Value:
+    return _written(cast("RunEnd", run))
+
+
+def _runs(runs: object) -> Value:
+    return tuple(map(_written, cast("tuple[RunEnd, ...]", runs))) or None
+
+
+_CHANGING: Final[tuple[tuple[Field[Value], Callable[[TaskRecord], object], Callable[[object], Value]], ...]] = (
+    (Field("version"), attrgetter("version"), _as_it_is),
+    (Field("status"), attrgetter("status"), _status),
+    (Field("snapshot"), attrgetter("snapshot"), _whole),
+    (Field("digest"), attrgetter("snapshot"), _digest),
+    (Field("next_run_at"), attrgetter("next_run_at"), _as_it_is),
+    (Field("due_at"), attrgetter("due_at"), _as_it_is),
+    (Field("changed_at"), attrgetter("changed_at"), _as_it_is),
+    (Field("waiting_since"), attrgetter("waiting_since"), _as_it_is),
+    (Field("created_at"), attrgetter("created_at"), _as_it_is),
+    (Field("retry_at"), attrgetter("retry_at"), _as_it_is),
+    (Field("attempts"), attrgetter("attempts"), _as_it_is),
+    (Field("token"), attrgetter("token"), _as_it_is),
+    (Field("owner"), attrgetter("owner"), _as_it_is),
+    (Field("claimed_at"), attrgetter("claimed_at"), _as_it_is),
+    (Field("first_error_at"), attrgetter("first_error_at"), _as_it_is),
+    (Field("last_error"), attrgetter("last_error"), _as_it_is),
+    (Field("finalised_at"), attrgetter("finalised_at"), _as_it_is),
+    (Field("last_success"), attrgetter("last_success"), _run_end),
+    (Field("history"), attrgetter("history"), _runs),
 )
 """The fields that a write may change: what of a record stands there, and as which value; as none where it is not stored."""
 
