@@ -13,7 +13,8 @@
 Of the last two a step is one record. Each turn lasts a while with so many threads, or tasks, each on a record of its own with 16 entries of history; contenders
 take turns, and a figure is the median of its rounds. CPU is of this process alone, the server is another one.
 
-Last, the embedded store, which needs no server: the CPU of a write in a store of one document and of 100,000, and its memory.
+Then what a record takes, and how `knows` grows with records and workers, who walk through all of them. Last, the embedded
+store, which needs no server: the CPU of a write in a store of one document and of 100,000, and its memory.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from itertools import count
+from functools import partial
+from itertools import count, cycle, islice, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -43,7 +45,7 @@ from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Program
 from tidegate.model.history import HISTORY_MAX
 from tidegate.model.operations import delete_one, insert_one, update_one, upsert_one
-from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
 
@@ -89,8 +91,8 @@ def record(key: str) -> dict[str, Any]:
 class Known:
     """The record as its only writer knows it."""
 
-    def __init__(self, key: str) -> None:
-        self.key, self.at = key, StatusRecord("free", None, HISTORY_MAX)
+    def __init__(self, key: str, collection: str = RECORDS) -> None:
+        self.key, self.collection, self.at = key, collection, StatusRecord("free", None, HISTORY_MAX)
 
     @property
     def next(self) -> tuple[str, str | None]:
@@ -99,7 +101,7 @@ class Known:
     def command(self, *, knows: bool) -> Program[TransitionOutcome]:
         request = f"{self.key}.{self.at.version + 1}"
         expected = self.at if knows else None
-        return Transition(RECORDS, TABLE, self.key, self.next[0], "r", request, expected=expected).run()
+        return Transition(self.collection, TABLE, self.key, self.next[0], "r", request, expected=expected).run()
 
     def moved(self, answer: object) -> None:
         assert isinstance(answer, Granted), answer
@@ -303,6 +305,66 @@ def fill(uri: str, prefix: str, how_many: int) -> None:
             held.insert_one({"_id": f"{key}.lock", "invocation_id": f"{key}.lock", **locked})
 
 
+# --- growth -------------------------------------------------------------------------------------------------------------
+
+GROWN: Final = "grown"
+SIZES: Final = (1_000, 10_000, 100_000)
+WORKERS: Final = (1, 2, 4, 8)
+WALKED: Final = 1_000
+"""How many records a worker moves in turn, scattered over all."""
+
+
+class Grown(NamedTuple):
+    """What so many records come to.
+
+    Attributes:
+        bytes_each: Of a record: as it is, on disk, where it is compressed, and of the index of the ids.
+        rates: Transitions a second, by the number of workers.
+    """
+
+    bytes_each: dict[str, float]
+    rates: dict[int, float]
+
+
+def growth(uri: str, seconds: float, entries: int) -> Iterator[tuple[int, Grown]]:
+    """The same collection as it grows, by the number of its records, each with so many entries of history."""
+    with connect(uri) as client, MongoClient[Any](uri) as bare:
+        held, known = bare[DATABASE][f"{GROWN} {entries}"], dict[int, Known]()
+        for fewer, records in pairwise((0, *SIZES)):
+            each = ({**(made := record(f"r{n}")), "history": made["history"][-entries:]} for n in range(fewer, records))
+            while batch := list(islice(each, 1_000)):
+                held.insert_many(batch)
+            bare.admin.command("fsync")  # so that the files are as large as they get
+            told = bare[DATABASE].command("collStats", held.name)
+            sizes = {"as it is": told["size"], "on disk": told["storageSize"], "of the index": told["totalIndexSize"]}
+            handle = choosing(documents(Mongo(client, DATABASE)), local())
+            apart = max(1, records // (WORKERS[-1] * WALKED))
+            scattered = [known.setdefault(n, Known(f"r{n}", held.name)) for n in range(0, records, apart)]
+            rates = {}
+            for workers in WORKERS:
+                walks = [cycle(scattered[n::workers]) for n in range(workers)]
+                rates[workers] = turn([partial(walked, walk, handle) for walk in walks], seconds).rate
+            yield records, Grown({what: size / records for what, size in sizes.items()}, rates)
+
+
+def walked(walk: Iterator[Known], handle: Handle) -> None:
+    """The next record is moved, by who knows it."""
+    known = next(walk)
+    known.moved(run(known.command(knows=True), handle))
+
+
+def show_growth(uri: str, seconds: float) -> dict[str, dict[int, Grown]]:
+    """A line a number of records."""
+    rows: dict[str, dict[int, Grown]] = {}
+    for name, entries in (("new", 1), ("old", HISTORY_MAX)):
+        print(f"records, {entries:>2} versions in each: bytes of one{'transitions a second of 1, 2, 4, 8 workers':>50}")
+        for records, grown in growth(uri, seconds, entries):
+            rows.setdefault(name, {})[records] = grown
+            said = ", ".join(f"{what} {size:,.0f}" for what, size in grown.bytes_each.items())
+            print(f"  {records:>9,}  {said:50}{''.join(f'{rate:>9,.0f}' for rate in grown.rates.values())}", flush=True)
+    return rows
+
+
 # --- the embedded store -------------------------------------------------------------------------------------------------
 
 MANY: Final = 100_000
@@ -378,10 +440,11 @@ def main() -> None:
                 more = figure.cpu_us - figures[f"raw {contender}"].cpu_us if f"raw {contender}" in figures else None
                 said = "".join(ratios) + ("" if more is None else f"{more:8.0f} us more")
                 print(f"  {contender:12}{figure.rate:>10,.0f}{figure.cpu_us:>9.0f}{said}", flush=True)
+        grown = show_growth(server.uri, told.seconds)
     rows = show_embedded()
     if told.json is not None:
         told.json.parent.mkdir(parents=True, exist_ok=True)
-        told.json.write_text(json.dumps({**found, "embedded": rows}, indent=1))
+        told.json.write_text(json.dumps({**found, "growth": grown, "embedded": rows}, indent=1))
 
 
 if __name__ == "__main__":
