@@ -21,6 +21,7 @@ import random
 import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from types import CoroutineType
 from typing import Any, Final, TypeAlias, TypeVar, cast, final, get_args
 
@@ -220,8 +221,17 @@ class RealRun:
                 if isinstance(status, Asking):
                     self.heard[name].append((status.effect, CancelledError()))
                 self.programs[name].close()
+            self.abort()
         failed = {name: each.failure for name, each in self.statuses.items() if isinstance(each, Failed)}
         return Ended(law, tuple(self.lines), self.commands, self.struck, failed, frozenset(self.ran), self.heard)
+
+    def abort(self) -> None:
+        """Have no transaction left open, as whoever runs a program has: what it has written nobody else could write."""
+        asked = (effect for heard in self.heard.values() for effect, _ in heard)
+        begun = {each.transaction.session: each.transaction for each in asked if isinstance(each, InTransaction)}
+        for transaction in begun.values():
+            with suppress(Failure):
+                self.store(AbortTransaction(transaction))
 
     def step(self) -> bool:
         """Let somebody do one thing; False if nobody can."""

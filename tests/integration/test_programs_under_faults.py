@@ -127,6 +127,9 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ("consumed", Row(own.consumed)),
         ("documents", Row(own.documents)),
         ("resent", Row(own.resent)),
+        ships("transfer"),
+        ships("transfer.reader"),
+        ships("on_call"),
     )
 )
 
@@ -134,12 +137,14 @@ ROWS: Final[Mapping[str, Row]] = dict(
 # --- faults -------------------------------------------------------------------------------------------------------------
 
 WRITES: Final = {"insert", "update", "delete", "findAndModify"}
+ENDS: Final = {"commitTransaction", "abortTransaction"}
 TOO_LATE, NOT_AUTHORISED, CONFLICT, NO_MAJORITY, UNHEARD_OF = 50, 13, 112, 64, 424_242
 STRIKES: Final = frozenset(Action) - {Action.FORWARD}
 
 
-def is_write(body: Body) -> bool:
-    return next(iter(body)) in WRITES
+def is_confirmed(body: Body) -> bool:
+    """Does it ask for a majority? Of a transaction, its end does alone."""
+    return next(iter(body)) in ENDS or (next(iter(body)) in WRITES and "autocommit" not in body)
 
 
 def is_of_documents(body: Body) -> bool:
@@ -159,7 +164,7 @@ FAULTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "not applied": instead(CONFLICT),
     "nobody knows": instead(UNHEARD_OF),
     "not durable": lambda n: Rule(
-        None, Action.AMEND, is_write, skip=n - 1, times=1, reply=write_concern_error(NO_MAJORITY)
+        None, Action.AMEND, is_confirmed, skip=n - 1, times=1, reply=write_concern_error(NO_MAJORITY)
     ),
 }
 """What becomes of the n-th command, or of two from there on; each class of errors is among it (`mongo_codes`)."""
@@ -212,7 +217,7 @@ class Bench:
     def struck(self) -> int:
         return sum(
             self.pipe.count(command, action)
-            for command in (*WRITES, "find", "aggregate", "getMore", "createIndexes")
+            for command in (*WRITES, *ENDS, "find", "aggregate", "getMore", "createIndexes")
             for action in STRIKES
         )
 
@@ -329,7 +334,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.reactive.reactive_task.ReactiveTask.complete": "in a transaction of a handler's (test_reactive_app)",
     "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
     "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
-    "tidegate.transactions.": "no adapter carries operations in a transaction yet",
+    "tidegate.transactions.transfers.move": "a body, which in_transaction resumes, and does not await",
     "tidegate.services.service_runner._look": "where another is inside, which a run may show or not",
     "tidegate.services.service_runner._record": "likewise",
 }
@@ -384,6 +389,12 @@ PLANTED: Final[Mapping[str, str]] = {
     "triggers.settles_before_it_invokes": NOTHING_FAILS,
     "triggers.claims_are_taken": NOTHING_FAILS,
     "reactive_task.refusal_is_done": NOTHING_FAILS,
+    "transfer.in_two_writes": NOTHING_FAILS,
+    "transfer.read_apart": NOTHING_FAILS,
+    "transfer.commit_is_not_asked_again": "the reply is lost",
+    "transfer.goes_on_after_a_failure": "the request is lost",
+    "transfer.begun_anew_after_the_commit": "the reply is lost",
+    "on_call.write_skew": NOTHING_FAILS,
 }
 """Specimens, and the fault that shows them; where nothing need fail, it is who comes when."""
 RUNS: Final = 150
