@@ -266,6 +266,32 @@ def test_documents_as_large_as_can_be_are_told() -> None:
         with_stream(roomy.uri, "large", work)
 
 
+@pytest.mark.parametrize("is_open", [True, False], ids=["an open cursor", "no cursor"])
+def test_a_history_that_the_server_has_cut_off_is_lost(*, is_open: bool) -> None:
+    """To an open cursor it says so in words of its own (136), and to whoever opens one from that position then, in those of a
+    history that is lost: so the former need not be among those after which a position is good for nothing.
+    """
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        await held.orders.insert_one({"_id": "a"})
+        _, position = await told(changes, await located(changes))
+        if not is_open:
+            await changes.close()
+        oplog = held.client.local["oplog.rs"]
+        last = (await oplog.find_one({"o._id": "a"}))["ts"]
+        while (await oplog.find_one(sort=[("$natural", 1)]))["ts"] <= last:
+            for _ in range(10):
+                await held.elsewhere.insert_one({"data": b"x" * 1_000_000})
+            await asyncio.sleep(0.2)
+        if is_open:
+            assert await changes.read(position) == Broken(136)
+            assert 136 not in stream.CANNOT_RESUME
+        assert await changes.read(position) == Broken(HISTORY_LOST)
+
+    with MongoServer(is_forgetful=True) as server:
+        with_stream(server.uri, "cut_off", work)
+
+
 @pytest.mark.parametrize("other", [("orders",), ("orders", "customers", "others"), ("items",)])
 def test_a_position_is_of_what_was_watched(mongodb: str, database: str, other: tuple[str, ...]) -> None:
     """One of other collections, or of another database, or of something else is history lost: nobody has told since then what

