@@ -52,7 +52,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "the timer of a lease does not fire": Bug(leases._Tenancy._wake, "self._runtime.tell(TimerFired(self._now()))", "pass", ("leases",)),
     "the time of a lease stands still": Bug(leases._Tenancy._now, "self._loop.time()", "0", ("leases",)),
     "two uploads have one id": Bug(AsyncPayloads.put, "uuid4().hex", "'one'", ("payloads", "nothing")),
-    "a stream forgets what came at once": Bug(ChangeStream._read, 'if reply["firstBatch"] or not reply["id"]:', "if False:", ("streams",)),
+    "a stream forgets what came at once": Bug(ChangeStream._read, "return self._told(await self._open(position))", "_ = await self._open(position)", ("streams",)),
     "a stream does not tell of deletions": Bug(ChangeStream._told, "kind in _CHANGES", "kind in _CHANGES[:3]", ("streams",)),
     "a stream does not end its session": Bug(ChangeStream.close, "await cursor.session.end_session()", "pass", ("streams",)),
     "a stream that cannot be opened keeps its session": Bug(ChangeStream._open, "await session.end_session()", "pass", ("streams",)),

@@ -26,6 +26,7 @@ from tidegate.model.operations import delete_one, find_all, insert_one, update_o
 from tidegate.reactive.change_stream import ChangeStreamConsumer
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
+from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.stream_records import take_over
@@ -389,6 +390,24 @@ def test_a_task_that_is_new_is_planned_for_what_is_there(mongodb: str, database:
             await until(lambda: is_planned(held, "a", every))
         async with planning(site, [task("a"), task("b", source)]):
             await until(lambda: is_planned(held, "b", every, source))
+
+    on_mongo(mongodb, work)
+
+
+def test_records_of_documents_that_are_gone_go(mongodb: str, database: str) -> None:
+    """At the next sweep, once nothing has happened to them for the time that they are kept; those of others stay."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        kept = attrs.evolve(task("a"), cleaning=CleanUp(keep_for=0))
+        rules = attrs.evolve(RULES, sweep=50 * MILLISECOND)
+        async with planning(site_of(client, database), [kept, task("b")], rules) as life:
+            await until(lambda: life.planner.standing.leads)
+            await held.orders.insert_many([{"_id": key} for key in range(5)])
+            await until(lambda: is_planned(held, "a", [(key, {"_id": key}) for key in range(5)]))
+            await held.orders.delete_many({"_id": {"$lt": 3}})
+            await until(lambda: is_planned(held, "a", [(3, {"_id": 3}), (4, {"_id": 4})]))
+            await until(lambda: is_planned(held, "b", [(key, {"_id": key} if key > 2 else None) for key in range(5)]))
 
     on_mongo(mongodb, work)
 

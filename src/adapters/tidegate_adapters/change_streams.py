@@ -166,7 +166,10 @@ class ChangeStream:
         return From(time.put(_WATCHED, self._of))
 
     async def read(self, position: Position) -> Page | Broken:
-        """What has happened since, as far as one reply goes; nothing, where nothing has for as long as it waits."""
+        """What has happened since, as far as one reply goes; nothing, where nothing has for as long as it waits.
+
+        The first read of a cursor does not wait: so it is soon known that the stream can be read.
+        """
         if _made(position).held(_WATCHED) != self._of:
             log.warning("a position that is of other collections than are watched in %s now", self._database.name)
             await self.close()
@@ -220,9 +223,7 @@ class ChangeStream:
     async def _read(self, position: Position) -> Page | Broken:
         if self._cursor is None or self._cursor.position != position:
             await self.close()
-            reply = await self._open(position)
-            if reply["firstBatch"] or not reply["id"]:
-                return self._told(reply)
+            return self._told(await self._open(position))
         return self._told(await self._more())
 
     async def _open(self, position: Position) -> Mapping[str, Any]:

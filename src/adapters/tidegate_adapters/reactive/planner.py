@@ -11,7 +11,8 @@ Every process of an application runs one for each of its databases, and one of t
     that is done                     `ChangeStreamConsumer`, on the runtime, says what to read, look at and save
     a collection has changed         each task on it has a look (`ReactiveTask.plan_pass`, `clean_up`), all at once
     all is written                   the pool of this process is told when something is due
-    the history is new               every document is looked at, beside all that
+    a task or the history is new     every document is looked at, beside all that (`reconciler`)
+    a day is over                    every record is held against its document, beside all that (`sweeper`)
 
 Everything that it writes can be written by two: records are guarded by their versions, positions by the epoch and the history. So
 where the lease is lost, all of it is cancelled at once, and what the next leader does over does no harm.
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, final
 from uuid import uuid4
@@ -69,9 +70,11 @@ from tidegate.reactive.change_stream import (
 from tidegate.reactive.change_stream.commands import Pass
 from tidegate.reactive.deployments import Deployment, deploy
 from tidegate.reactive.evolution import EvolutionPolicy
+from tidegate.reactive.orphans import DAY
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.sweeper import Sweeper, remove_orphans
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
 from tidegate_adapters.leases import Held, LeaseLost, lease_async
@@ -104,12 +107,13 @@ class Planned(Protocol):
 class PlannerRules:
     """How a planner leads.
 
-    Invariants: 1 <= batch <= FOUND_MAX; 1 <= pause; 0 <= drain.
+    Invariants: 1 <= batch <= FOUND_MAX; 0 <= sweep, drain; 1 <= pause.
 
     Attributes:
         terms: Of the lease.
         stream: How changes are collected before they are looked at.
         batch: How many documents are looked at at once when all are.
+        sweep: From the end of one look at all records to the next, in microseconds.
         pause: How long it waits before it wants to lead again, after something has failed, in microseconds.
         drain: How long what was read may take to be looked at and saved, once it is to stop, in microseconds.
     """
@@ -117,6 +121,7 @@ class PlannerRules:
     terms: Terms = attrs.field(factory=Terms)
     stream: ChangeStreamConsumer = attrs.field(factory=ChangeStreamConsumer)
     batch: int = 500
+    sweep: Duration = DAY
     pause: Duration = SECOND
     drain: Duration = 5 * SECOND
 
@@ -124,6 +129,7 @@ class PlannerRules:
         check_type(self.terms, Terms, "the terms of a lease")
         check_type(self.stream, ChangeStreamConsumer, "how changes are collected")
         check_int(self.batch, "a number of documents", 1, FOUND_MAX)
+        check_int(self.sweep, "an interval in microseconds", 0)
         check_int(self.pause, "a duration in microseconds", 1)
         check_int(self.drain, "a time to drain in microseconds", 0)
 
@@ -246,6 +252,8 @@ class Planner:
         self._reconciler = Reconciler(
             KEY, STREAMS, scanned, self._look_again, self._look_at_orphans, rules.batch, rules.pause
         )
+        swept = tuple(each.task for each in self._deployments)
+        self._sweeper = Sweeper(KEY, STREAMS, swept, rules.sweep, rules.batch, rules.pause)
 
     # --- from outside ---
 
@@ -333,7 +341,11 @@ class Planner:
             await self._site.run(deploy(STREAMS, KEY, held.epoch, self._deployments, pause=self._rules.pause))
             for each in self._deployments:
                 self._announce(each.task.name, 0)  # what was reset is due
-            await self._follow(elected)
+            sweeping = asyncio.create_task(self._persist("sweep", lambda: self._sweep(held.epoch)))
+            try:
+                await self._follow(elected)
+            finally:
+                sweeping.cancel()
         finally:
             self._held = None
             log.info("%s leads in %s no more, epoch %d", self._holder, self._site.name, held.epoch)
@@ -372,7 +384,8 @@ class Planner:
             case ResetHistory():
                 return Call(lambda: self._site.run(stream_records.reset_history(STREAMS, KEY, command)))
             case Reconcile(epoch, history):
-                return Call(lambda: self._reconcile(ReconciliationRun(epoch, history)))
+                run = ReconciliationRun(epoch, history)
+                return Call(lambda: self._persist("reconciliation", lambda: self._reconcile(run)))
             case StartTimer(duration=duration):
                 return After(duration / SECOND)
 
@@ -409,17 +422,25 @@ class Planner:
     # --- every document ---
 
     async def _reconcile(self, run: ReconciliationRun) -> None:
-        """Look at every document, until all tasks are reconciled, or the run is over; what is refused is tried again, too."""
+        """Look at every document, until all tasks are reconciled, or the run is over."""
+        await self._know_reconciled()
+        await self._site.run(self._reconciler.run(run))
+        await self._know_reconciled()
+
+    async def _sweep(self, epoch: int) -> None:
+        """Look at every record from time to time, until the epoch is over."""
+        await self._site.run(self._sweeper.run(epoch))
+
+    async def _persist(self, what: str, code: Callable[[], Awaitable[None]]) -> None:
+        """Do this to its end; where it fails, begin anew after a pause."""
         while True:
             try:
-                await self._know_reconciled()
-                await self._site.run(self._reconciler.run(run))
-                await self._know_reconciled()
-            except (Failure, TidegateError) as error:
-                self._failed("reconciliation", error)
+                await code()
+            except Exception as error:  # noqa: BLE001  nobody else would hear of it
+                self._failed(what, error)
                 await asyncio.sleep(self._rules.pause / SECOND)
             else:
-                self._errors.pop("reconciliation", None)
+                self._errors.pop(what, None)
                 return
 
     async def _know_reconciled(self) -> None:
@@ -440,12 +461,9 @@ class Planner:
         """These tasks look at what is left of documents that are gone: a program, which answers likewise."""
         left: tuple[Value, ...] = ()
         for task in (each for each in self._tasks[collection] if each.name in names):
-            after: tuple[Value, ...] = ()
-            while (page := await task.find_orphaned(after, self._rules.batch)).after:
-                dues: list[Duration] = []
-                left = (*left, *(await _noting(task, dues).clean_up(page.ids)))
-                self._tell(task, dues)
-                after = page.after
+            dues: list[Duration] = []
+            left = (*left, *(await remove_orphans(_noting(task, dues), self._rules.batch)))
+            self._tell(task, dues)
         return left
 
     # --- what goes wrong ---
