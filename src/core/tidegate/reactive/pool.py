@@ -19,8 +19,8 @@ A handler is interrupted that takes longer than its task allows (it has failed t
 end), and that still runs when the time to stop is over (it is called again, elsewhere, at once). One that has returned by then
 has ended well all the same.
 
-A task is looked for as soon as something of it is known to be due: because it is announced, was found, has changed while it was
-processed, or a handler asked to be called later. Of the times that are known, the first and the last are kept, and in between it
+A task is looked for as soon as something of it is known to be due: because it is announced, as many were found as were asked for, it
+has changed while it was processed, or a handler asked to be called later. Of the times that are known, the first and the last are kept, and in between it
 is looked for every `least` of its polling: so many documents that are due one after the other cost no more than that.
 
 Laws
@@ -549,7 +549,9 @@ def _taken(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
         return state
     state = attrs.evolve(state, looking=tuple(each for each in state.looking if each[0] != event.command))
     if event.runs or event.is_more:
-        state = _announced(rules, state, task.name, event.at)
+        # Where fewer were found than asked for, there are no more that nobody announces, for a moment.
+        is_all = len(event.runs) < event.command.most and not event.is_more
+        state = _announced(rules, state, task.name, event.at + task.polling.least if is_all else event.at)
     able = () if state.stop_at else tuple(run for run in event.runs if run.trouble is None)
     over = tuple(
         (task.name, run, Later(0) if run.trouble is None else run.trouble) for run in event.runs if run not in able
