@@ -333,6 +333,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.reactive.reactive_task.ReactiveTask._set_aside": "where a record cannot be read",
     "tidegate.reactive.reactive_task.ReactiveTask.complete": "in a transaction of a handler's (test_reactive_app)",
     "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
+    "tidegate.reactive.sweeper.Sweeper.run": "turn, for ever",
     "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
     "tidegate.transactions.transfers.move": "a body, which in_transaction resumes, and does not await",
     "tidegate.services.service_runner._look": "where another is inside, which a run may show or not",

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.model.documents import Document, Field, Foreign, Value, equal, matches, show, updated
+from tidegate.model.documents import Document, Field, Foreign, Update, Value, equal, matches, show, updated
 from tidegate.model.documents.bson import is_regex
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.strategies.documents import pairs, values
 from tidegate.reactive.strategies.tasks import records
-from tidegate.reactive.task_documents import changes, guarded, loaded, record_id, set_aside, stored
+from tidegate.reactive.task_documents import RESET, changes, guarded, loaded, record_id, set_aside, stored
 from tidegate.reactive.task_records import Guard, RunEnd, TaskRecord, TaskStatus
+from tidegate.reactive.tasks import reset
 
 NOW: Final = Instant(0)
 
@@ -51,6 +52,8 @@ RECORD: Final = TaskRecord(
     created_at=NOW,
 )
 RECORDS: Final = records().map(whole)
+FINISHED_STATUSES: Final = (TaskStatus.COMPLETED, TaskStatus.FAILED)
+OVER: Final = attrs.evolve(RECORD, status=TaskStatus.FAILED, next_run_at=None)
 
 
 @given(RECORDS)
@@ -85,6 +88,28 @@ def test_a_guard_finds_its_record_and_no_other(record: TaskRecord) -> None:
     found = [Guard(*each) for each in others if is_found(record_id("bill", "x"), Guard(*each))]
     assert found == [record.guard]
     assert not is_found(record_id("bill", "y"), record.guard)
+
+
+def resets_as_decided(updates: tuple[Update, ...]) -> None:
+    @given(records(FINISHED_STATUSES).map(whole), st.integers(0, 99).map(lambda at: Instant(at * MILLISECOND)))
+    @example(attrs.evolve(OVER, attempts=3, first_error_at=NOW), NOW)
+    def law(record: TaskRecord, now: Instant) -> None:
+        after = updated(stored(record, "bill", "x"), updates, lambda: now)
+        assert loaded(after) == reset(record, now=now).record, "TK5"
+
+    law()
+
+
+def test_what_resets_many_does_what_is_decided_for_one() -> None:
+    """Law TK5."""
+    resets_as_decided(RESET)
+
+
+@pytest.mark.parametrize("left_out", range(len(RESET)))
+def test_a_reset_without_one_of_its_changes_breaks_the_law(left_out: int) -> None:
+    """Law TK5: none of them can be spared."""
+    with pytest.raises((AssertionError, Misuse)):
+        resets_as_decided((*RESET[:left_out], *RESET[left_out + 1 :]))
 
 
 @given(RECORDS)

@@ -7,12 +7,12 @@ What was remembered of each task, its definition, stands in the record of the st
 Whoever has taken that record over deploys its tasks BEFORE it follows changes. Of each task `evolution.evolve` says what is
 to be done; then, in this order,
 
-    each record that is to run again is reset, in pages of guarded writes; each says for which version of the handler
+    each record that is to run again is reset, page by page, and says for which version of the handler
     what is forgotten, and what is remembered, is stored in one write under the epoch
 
 So whoever crashes, or is overtaken, leaves the rest to the next one, which resets what no write has reset for this version.
-Where fewer records of a page match than were sent, some have moved on, or an earlier request has reset them: the page is read
-again. Where the last write matches nothing, another epoch has taken over.
+A record of a page that no longer matches has moved on, or another request has reset it. Where the last write matches nothing,
+another epoch has taken over.
 
 In a rolling deploy versions of an application that know different tasks lead in turn. A task that this version does not know
 keeps its definition and its records, so that it is not done over when it is known again. But whoever leads moves the position
@@ -30,7 +30,6 @@ Laws
 
 Known not to work
     - While both versions run, a worker of the older one may run what was reset for the newer.
-    - A record that cannot be read is left as it is.
     - What is over when a page has been read is reset; what an older worker ends behind it is not.
 """
 
@@ -41,20 +40,34 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Ascending, Document, Eq, Field, Filter, Ge, In, Not, Put, Value, cursor
+from tidegate.model.documents import (
+    ID,
+    AllOf,
+    Ascending,
+    Document,
+    Eq,
+    Field,
+    Filter,
+    Ge,
+    Gt,
+    In,
+    Not,
+    Put,
+    Value,
+    cursor,
+)
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.model.operations import FOUND_MAX, StoreTime, UpdateOne, check_collection, find_all, find_one, update_one
+from tidegate.model.instants import SECOND, Duration
+from tidegate.model.operations import FOUND_MAX, check_collection, find_all, find_one, update_many, update_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.reactive import tasks
 from tidegate.reactive.evolution import Definition, EvolutionPolicy, ForgetReconciled, Reprocess, evolve
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH, ScannedTask, progress_of, stored_progress
 from tidegate.reactive.reconciliation import Progress, TaskTrigger, forgotten_task, of_tasks
 from tidegate.reactive.snapshot import described
-from tidegate.reactive.task_documents import DOCUMENT, STATUS, TASK, changes, guarded, loaded
+from tidegate.reactive.task_documents import DOCUMENT, RESET, STATUS, TASK, VERSION
 from tidegate.reactive.task_records import TaskStatus
 
 __all__ = [
@@ -67,7 +80,6 @@ RESET_FOR: Final = Field[int]("reset_for")
 """In a task record: for which version of the handler it was last reset."""
 _TASK: Final = Field[str]("task")
 _TRIGGER: Final = Field[Value]("trigger")
-_VERSION: Final = Field[int]("version")
 
 
 # --- what is deployed, and what is remembered -------------------------------------------------------------------------
@@ -191,7 +203,7 @@ def remembered_in(record: Document) -> RememberedTasks:
     """
     progress = progress_of(record)
     definitions = {
-        needed(each, _TASK): Definition(needed(each, _TRIGGER), needed(each, _VERSION))
+        needed(each, _TASK): Definition(needed(each, _TRIGGER), needed(each, VERSION))
         for each in record.get(DEFINITIONS) or ()
     }
     return RememberedTasks(tuple(sorted(definitions.items(), key=_name)), progress)
@@ -201,7 +213,7 @@ def stored_tasks(known: RememberedTasks) -> tuple[Put[tuple[Document, ...]], Put
     """What stores it in the record of the stream."""
     check_type(known, RememberedTasks, "what is known of tasks")
     definitions = tuple(
-        Document(((_TASK.name, name), (_TRIGGER.name, each.trigger), (_VERSION.name, each.version)))
+        Document(((_TASK.name, name), (_TRIGGER.name, each.trigger), (VERSION.name, each.version)))
         for name, each in known.definitions
     )
     return Put(DEFINITIONS, definitions), stored_progress(known.progress)
@@ -271,7 +283,8 @@ def must_be_reset(reset: Reset) -> Filter:
     """The records that are left, which no write has reset for this version, or for a later one."""
     check_type(reset, Reset, "a reset")
     statuses = tuple(sorted(each.value for each in reset.statuses))
-    return AllOf((Eq(TASK, reset.task.name), In(STATUS, statuses), Not(Ge(RESET_FOR, reset.version))))
+    is_left = Not(Ge(RESET_FOR, reset.version))
+    return AllOf((Eq(TASK, reset.task.name), In(STATUS, statuses), Gt(VERSION, 0), is_left))
 
 
 async def reprocess(reset: Reset, *, batch: int, left: Callable[[Reset], Filter] = must_be_reset) -> None:
@@ -287,30 +300,16 @@ async def reprocess(reset: Reset, *, batch: int, left: Callable[[Reset], Filter]
     """
     after: tuple[Value, ...] = ()
     while True:
-        found = await find_all(reset.task.records, left(reset), limit=batch, after=after, sort=_BY_DOCUMENT)
-        if not found:
+        page = await find_all(
+            reset.task.records, left(reset), limit=batch, after=after, fields=(DOCUMENT,), sort=_BY_DOCUMENT
+        )
+        if page:
+            still = AllOf((In(ID, tuple(doc[ID] for doc in page)), left(reset)))
+            await update_many(reset.task.records, still, *RESET, Put(RESET_FOR, reset.version))
+        if len(page) < batch:
             return
-        now = await StoreTime()
-        writes = tuple(each for each in (_reset(reset, doc, now) for doc in found) if each is not None)
-        if writes and await reset.task.parts.send(writes) < len(writes):
-            continue  # some have moved on: the page is read again
-        if len(found) < batch:
-            return
-        after = cursor(found[-1], _BY_DOCUMENT)
+        after = cursor(page[-1], _BY_DOCUMENT)
 
 
 _BY_DOCUMENT: Final = (Ascending(DOCUMENT),)
 """The index of a task's records has this order (`ReactiveTask.indexes`), so each page is read from where the last one ended."""
-
-
-def _reset(reset: Reset, doc: Document, now: Instant) -> UpdateOne | None:
-    """The write that resets a record, if it is still as it was read; None of what cannot be read."""
-    try:
-        record = loaded(doc)
-    except Misuse:
-        return None
-    write = tasks.reset(record, now=now)
-    key = doc[ID]
-    return update_one(
-        reset.task.records, guarded(key, write.on), *changes(record, write.record), Put(RESET_FOR, reset.version)
-    )

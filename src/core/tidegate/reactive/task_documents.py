@@ -19,6 +19,7 @@ Laws
     TK2  A guard finds the record that it was made of, and none that differs in id, version, owner or token.
     TK3  Whatever a document holds, it is a record, or `set_aside` makes one of it that has failed.
     TK4  Two tasks, or two documents, have two ids; ids of documents that MongoDB takes for equal (7, 7.0) make one.
+    TK5  What `RESET` makes of a record that is finished is what `tasks.reset` decides for it, at the store's time.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Final, cast
 
 from tidegate.model.documents import (
     ID,
+    Add,
     AllOf,
     Document,
     Eq,
@@ -37,6 +39,7 @@ from tidegate.model.documents import (
     Filter,
     Foreign,
     Put,
+    PutServerTime,
     Remove,
     Update,
     Value,
@@ -54,14 +57,14 @@ from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 
 __all__ = [
-    "BRIEF", "CHANGED_AT", "DIGEST", "DOCUMENT", "DUE_AT", "LAST_ERROR", "NEXT_RUN_AT", "RECORD", "SNAPSHOT", "STATUS", "TASK",
-    "changes", "guarded", "loaded", "record_id", "set_aside", "stored",
+    "BRIEF", "CHANGED_AT", "DIGEST", "DOCUMENT", "DUE_AT", "LAST_ERROR", "NEXT_RUN_AT", "RECORD", "RESET", "SNAPSHOT",
+    "STATUS", "TASK", "VERSION", "changes", "guarded", "loaded", "record_id", "set_aside", "stored",
 ]  # fmt: skip
 
 TASK: Final = Field[str]("task")
 DOCUMENT: Final = Field[Value]("document")
 RECORD: Final = Field[str]("record")
-_VERSION: Final = Field[int]("version")
+VERSION: Final = Field[int]("version")
 STATUS: Final = Field[str]("status")
 SNAPSHOT: Final = Field[Document]("snapshot")
 DIGEST: Final = Field[str]("digest")
@@ -81,6 +84,12 @@ _FINALISED_AT: Final = Field[Instant]("finalised_at")
 _LAST_SUCCESS: Final = Field[Document]("last_success")
 _HISTORY: Final = Field[tuple[Document, ...]]("history")
 
+RESET: Final[tuple[Update, ...]] = (
+    Add(VERSION, 1), Put(STATUS, TaskStatus.PENDING.value), PutServerTime(NEXT_RUN_AT), PutServerTime(CHANGED_AT),
+    Put(_ATTEMPTS, 0), Remove(_FIRST_ERROR_AT),
+)  # fmt: skip
+"""What makes a record that is finished run again, for a write of many."""
+
 _UNREADABLE: Final = Field[str]("unreadable")
 _TEXT_MAX: Final = 10_000
 """How many characters are kept of what could not be read."""
@@ -92,7 +101,7 @@ _OWN: Final[Fields] = (
 """The fields that a record may be without."""
 
 BRIEF: Final[Fields] = (
-    TASK, DOCUMENT, RECORD, _VERSION, STATUS, NEXT_RUN_AT, DUE_AT, CHANGED_AT, _WAITING_SINCE, _CREATED_AT, _RETRY_AT, _ATTEMPTS,
+    TASK, DOCUMENT, RECORD, VERSION, STATUS, NEXT_RUN_AT, DUE_AT, CHANGED_AT, _WAITING_SINCE, _CREATED_AT, _RETRY_AT, _ATTEMPTS,
     _TOKEN, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, LAST_ERROR, _FINALISED_AT,
 )  # fmt: skip
 """What a record is loaded from without its snapshot, its history and its last success; to reset it needs no more."""
@@ -210,7 +219,7 @@ def loaded(doc: Document) -> TaskRecord:
     check_tuple(ends, Document, "the end of a run")
     return TaskRecord(
         id=needed(doc, RECORD),
-        version=needed(doc, _VERSION),
+        version=needed(doc, VERSION),
         status=one_of(TaskStatus, needed(doc, STATUS)),
         snapshot=doc.get(SNAPSHOT) if digest is None else Digest(digest),
         next_run_at=doc.get(NEXT_RUN_AT),
@@ -234,7 +243,7 @@ def loaded(doc: Document) -> TaskRecord:
 def guarded(key: str, on: Guard) -> Filter:
     """The record under this id, if it still is what was decided on."""
     check_type(on, Guard, "a guard")
-    return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(_VERSION, on.version), Eq(_OWNER, on.owner), Eq(_TOKEN, on.token)))
+    return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(VERSION, on.version), Eq(_OWNER, on.owner), Eq(_TOKEN, on.token)))
 
 
 def set_aside(doc: Document, why: str, now: Instant) -> tuple[Filter, tuple[Update, ...]]:
@@ -266,7 +275,7 @@ def set_aside(doc: Document, why: str, now: Instant) -> tuple[Filter, tuple[Upda
         created_at=now,
         last_error=f"the record could not be read: {why}"[:_TEXT_MAX],
     )
-    still = [Eq(Field[object](field.name), doc.held(field)) for field in (ID, RECORD, _VERSION, _OWNER, _TOKEN)]
+    still = [Eq(Field[object](field.name), doc.held(field)) for field in (ID, RECORD, VERSION, _OWNER, _TOKEN)]
     new: dict[str, Value] = {RECORD.name: record.id, **dict(_fields(record)), _UNREADABLE.name: show(doc)[:_TEXT_MAX]}
     put = (Put(Field[object](name), value) for name, value in new.items())
     return AllOf(tuple(still)), (*put, *(Remove(field) for field in _OWN if field.name not in new and doc.has(field)))

@@ -15,7 +15,7 @@ import attrs
 from tidegate.model.documents import ID, Add, AddToSet, AllOf, Document, Eq, Field, Put, Remove, show
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program, Refused
 from tidegate.model.instants import Instant
-from tidegate.model.operations import BulkUpdate, UpdateOne, update_one
+from tidegate.model.operations import UpdateMany, UpdateOne, update_one
 from tidegate.reactive.change_stream import From, Save
 from tidegate.reactive.deployments import Deployment, RememberedTasks, deploy, remembered_in, stored_tasks
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
@@ -58,15 +58,18 @@ Deploying: TypeAlias = Callable[[str, str, int, tuple[Deployment, ...]], Program
 
 
 async def ours(streams: str, stream: str, epoch: int, deployed: tuple[Deployment, ...]) -> None:
-    await deploy(streams, stream, epoch, deployed, batch=1, pause=0)
+    await deploy(streams, stream, epoch, deployed, batch=2, pause=0)
 
 
 def is_write(effect: Effect[object]) -> bool:
-    return isinstance(effect, (UpdateOne, BulkUpdate))
+    return isinstance(effect, (UpdateOne, UpdateMany))
 
 
 FAULTS: Final = Faults(
-    {Fault.CRASH_BEFORE: all_effects, **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE), is_write)}
+    {
+        Fault.CRASH_BEFORE: all_effects,
+        **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY, Fault.PARTLY_DONE, Fault.LATE), is_write),
+    }
 )
 
 

@@ -55,7 +55,7 @@ async def remembers_first(streams: str, stream: str, epoch: int, deployed: Deplo
     plan = decide_deployment(await known_to(streams, stream, epoch), deployed)
     await store(streams, stream, epoch, plan.known)
     for each in plan.resets:
-        await reprocess(each, batch=1)
+        await reprocess(each, batch=2)
 
 
 def whatever_is_over(reset: Reset) -> Filter:
@@ -67,7 +67,7 @@ async def resets_twice(streams: str, stream: str, epoch: int, deployed: Deployed
     """Whoever goes on resets what is over, and that may have run since for this very version."""
     plan = decide_deployment(await known_to(streams, stream, epoch), deployed)
     for each in plan.resets:
-        await reprocess(each, batch=1, left=whatever_is_over)
+        await reprocess(each, batch=2, left=whatever_is_over)
     await store(streams, stream, epoch, plan.known)
 
 
@@ -75,7 +75,7 @@ async def deploy_as(streams: str, stream: str, epoch: int, deployed: Deployed, c
     known = await known_to(streams, stream, epoch)
     plan = decide_deployment(known, deployed)
     for each in plan.resets:
-        await reprocess(each, batch=1)
+        await reprocess(each, batch=2)
     await store(streams, stream, epoch, changed(plan.known, known, deployed))
 
 
@@ -116,7 +116,7 @@ async def stores_under_any_epoch(streams: str, stream: str, epoch: int, deployed
     """Whoever has led stores what it knew, over what a later leader has remembered."""
     plan = decide_deployment(await known_to(streams, stream, epoch), deployed)
     for each in plan.resets:
-        await reprocess(each, batch=1)
+        await reprocess(each, batch=2)
     await update_one(streams, Eq(ID, stream), *stored_tasks(plan.known))
 
 
