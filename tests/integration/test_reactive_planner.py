@@ -449,6 +449,7 @@ def test_errors_of_the_server_end_nothing(mongod: MongoServer, database: str, fa
                     with mongod.fail(*commands, times=8, appName="planner", **fault):
                         other[database].orders.insert_many([{"_id": 10 * turn + key} for key in range(10)])
                         await until(lambda turn=turn: len(of(other, database)) == 10 * turn + 10)  # type: ignore[misc]
+                    await until(lambda: life.planner.standing.error is None)
 
     on_mongo(f"{mongod.uri}&appName=planner", work)
 

@@ -38,7 +38,7 @@ import attrs
 
 from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq, Value
-from tidegate.model.effects import Ambiguous, Failure, Refused
+from tidegate.model.effects import Ambiguous, Failure, Program, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, find_one
@@ -56,6 +56,7 @@ from tidegate.reactive.change_stream import (
     Page,
     Position,
     Read,
+    Received,
     Reconcile,
     ResetHistory,
     Save,
@@ -85,6 +86,7 @@ __all__ = ["Changes", "Planned", "Planner", "PlannerRules", "Standing"]
 
 log: Final = logging.getLogger(__name__)
 
+TERMS: Final = Terms(ttl=15 * SECOND, heartbeat=3 * SECOND)
 _PATIENCE_S: Final = 1.0
 """How long the server may take to hear that something is over."""
 
@@ -110,7 +112,8 @@ class PlannerRules:
     Invariants: 1 <= batch <= FOUND_MAX; 0 <= sweep, drain; 1 <= pause.
 
     Attributes:
-        terms: Of the lease.
+        terms: Of the lease. Nobody leads for so long after a crash, and for a heartbeat after a stop; and a leader that loses the
+            lease in an election of the store does no harm, so they are short.
         stream: How changes are collected before they are looked at.
         batch: How many documents are looked at at once when all are.
         sweep: From the end of one look at all records to the next, in microseconds.
@@ -118,7 +121,7 @@ class PlannerRules:
         drain: How long what was read may take to be looked at and saved, once it is to stop, in microseconds.
     """
 
-    terms: Terms = attrs.field(factory=Terms)
+    terms: Terms = TERMS
     stream: ChangeStreamConsumer = attrs.field(factory=ChangeStreamConsumer)
     batch: int = 500
     sweep: Duration = DAY
@@ -380,14 +383,24 @@ class Planner:
             case HandleChanged() | HandleDeleted():
                 return Call(lambda: self._look(command))
             case Save():
-                return Call(lambda: self._site.run(stream_records.save(STREAMS, KEY, command)))
+                return Call(lambda: self._store(stream_records.save(STREAMS, KEY, command)))
             case ResetHistory():
-                return Call(lambda: self._site.run(stream_records.reset_history(STREAMS, KEY, command)))
+                self._reconciled = frozenset()
+                return Call(lambda: self._store(stream_records.reset_history(STREAMS, KEY, command)))
             case Reconcile(epoch, history):
                 run = ReconciliationRun(epoch, history)
                 return Call(lambda: self._persist("reconciliation", lambda: self._reconcile(run)))
             case StartTimer(duration=duration):
                 return After(duration / SECOND)
+
+    async def _store(self, program: Program[None]) -> None:
+        """Store a position, or a history."""
+        try:
+            await self._site.run(program)
+        except Failure as failure:
+            self._failed("position", failure)
+            raise
+        self._errors.pop("position", None)
 
     # --- looks ---
 
@@ -476,8 +489,13 @@ class Planner:
 
     def _observe(self, event: StreamEvent, state: StreamState, commands: Sequence[StreamCommand]) -> None:
         del state, commands
-        if isinstance(event, StreamFailed):
-            self._errors["stream"] = f"the stream has failed, code {event.code}"
+        match event:
+            case StreamFailed(_, code):
+                self._errors["stream"] = f"the stream has failed, code {code}"
+            case Received():
+                self._errors.pop("stream", None)
+            case _:
+                pass
 
 
 def _said(error: BaseException) -> str:
