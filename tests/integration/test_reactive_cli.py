@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 from uuid import uuid4
 
 import pytest
+from bson import ObjectId
 from pymongo import MongoClient
 from tests.integration.interruptible import INTERRUPTIBLE
 
@@ -23,6 +24,7 @@ from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.tasks import TaskRules
 from tidegate_adapters import driver
+from tidegate_adapters.cli import main
 from tidegate_adapters.driver import choosing, documents, local
 from tidegate_adapters.mongo import Mongo
 
@@ -48,7 +50,7 @@ async def bill(change):
     print("begun", change.id, flush=True)
     while not Path("go").exists():
         await asyncio.sleep(0.01)
-    if change.values.get("fails"):
+    if change.values.get("fails") and not Path("fixed").exists():
         raise RuntimeError("password=hunter2 is wrong")
     print("done", change.id, flush=True)
 
@@ -163,8 +165,22 @@ class Orders:
         bill = ReactiveTask(name="bill", source="orders", rules=TaskRules(debounce=Debounce(0)))
         assert driver.run(bill.plan_pass(keys, uuid4().hex), self.handle) == ()
 
-    def statuses(self) -> list[str]:
-        return [each["status"] for each in self.records.find({"task": "bill"}).sort("_id")]
+    def statuses(self, task: str = "bill") -> list[str]:
+        return sorted(each["status"] for each in self.records.find({"task": task}))
+
+    def until(self, statuses: list[str], task: str = "bill") -> None:
+        """Wait until the records stand so."""
+        limit = time.monotonic() + 60
+        while (found := self.statuses(task)) != statuses:
+            assert time.monotonic() < limit, found
+            time.sleep(0.05)
+
+    def until_there(self, key: object) -> None:
+        """Wait until there is a record of the document."""
+        limit = time.monotonic() + 60
+        while self.records.find_one({"document": key}) is None:
+            assert time.monotonic() < limit
+            time.sleep(0.05)
 
 
 @pytest.fixture
@@ -257,6 +273,7 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
     """`config show --origin` tells which; a file may have settings of workers, too, and of a secret it is said that there is one."""
     (tmp_path / "own.toml").write_text("[worker]\ngroup = 'g'\n[reactive]\nconcurrency = 7\npolling.most = '3 s'")
     both = {"TIDEGATE_REACTIVE__CONCURRENCY": "8", "TIDEGATE_WORKER__GROUP": "g", "TIDEGATE_CONFIG": "own.toml"}
+    both["TIDEGATE_REACTIVE__PAGE_TOKEN"] = "hunter2" * 3
 
     def rows(*command: str, **given: str) -> dict[str, tuple[str, str]]:
         done = asked(tmp_path, *command, "app.py:app", "--json", **given)
@@ -266,15 +283,16 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
         assert (answer["schema"], answer["ok"]) == ("tidegate/config@1", True)
         return {each["path"]: (each["value"], each["origin"]) for each in answer["settings"]}
 
-    for show in (("config", "show"), ("reactive", "run", "--dry-run")):
-        assert rows(*show)["concurrency"] == ("10", "default")
-        assert rows(*show, "--config", "own.toml")["concurrency"] == ("7", "file own.toml")
-        told = rows(*show, **both)
-        assert told["concurrency"] == ("8", "environment TIDEGATE_REACTIVE__CONCURRENCY")
-        assert told["polling.most"] == ("3 s", "file own.toml")
-        assert told["database"] == ("shop", "code")
-        assert told["uri"] == ("***", "code")
-        assert rows(*show, "--set", "concurrency=9", **both)["concurrency"] == ("9", "argument concurrency")
+    show = ("config", "show")
+    assert rows(*show)["concurrency"] == ("10", "default")
+    assert rows(*show, "--config", "own.toml")["concurrency"] == ("7", "file own.toml")
+    told = rows(*show, **both)
+    assert told["concurrency"] == ("8", "environment TIDEGATE_REACTIVE__CONCURRENCY")
+    assert told["polling.most"] == ("3 s", "file own.toml")
+    assert told["database"] == ("shop", "code")
+    assert (told["uri"], told["page_token"]) == (("***", "code"), ("***", "environment TIDEGATE_REACTIVE__PAGE_TOKEN"))
+    dry = rows("reactive", "run", "--dry-run", "--set", "concurrency=9", **both)
+    assert dry == {**told, "concurrency": ("9", "argument concurrency")}
 
 
 def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(tmp_path: Path) -> None:
@@ -290,3 +308,182 @@ def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(tmp_path: Pa
         "why": "",
         "help": "did you mean concurrency?",
     }
+
+
+# --- asking, and telling ------------------------------------------------------------------------------------------------
+
+
+class Said(NamedTuple):
+    """What the command line has answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+@final
+class Asking:
+    """The command line beside an app, whose tasks need no process to be asked about."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def said(self, command: str, *options: str, target: str = "app.py:app") -> Said:
+        _ = self.capsys.readouterr()
+        code = main(["reactive", command, target, *options])
+        return Said(code, *self.capsys.readouterr())
+
+    def told(self, command: str, *options: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
+        said = self.said(command, *options, "--json")
+        assert said.code == code, said.err
+        answer: dict[str, Any] = json.loads(said.out)
+        assert answer["schema"] == "tidegate/reactive@1"
+        return answer
+
+
+@pytest.fixture
+def asking(
+    mongodb: str, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Asking:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "kafka_app.py").write_text(WORKER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("URI", mongodb)
+    monkeypatch.setenv("DATABASE", database)
+    return Asking(capsys)
+
+
+FIRST, SECOND = ObjectId("65a5f0b4c3d2e1f0a9b8c7d6"), ObjectId("65a5f0b4c3d2e1f0a9b8c7d7")
+
+
+def ids(answer: dict[str, Any]) -> list[object]:
+    return [each["document"] for each in answer["records"]]
+
+
+def test_records_are_listed_counted_and_retried(run: Run, orders: Orders, asking: Asking, tmp_path: Path) -> None:
+    """By task, status, id of any type, text of the error and due time; the same filters for all three, and what is retried runs."""
+    (tmp_path / "go").touch()
+    running = run()
+    orders.documents.insert_many(
+        [{"_id": 7, "fails": 1}, {"_id": "7", "fails": 1}, {"_id": FIRST}, {"_id": SECOND, "fails": 1}]
+    )
+    running.until("done")
+    running.until("bill has failed", 3)
+    orders.until(["completed", "failed", "failed", "failed"])
+    running.asked(signal.SIGTERM, "SIGTERM: draining")
+    assert running.code() == ExitCode.TERMINATED
+
+    failed = asking.told("list", "--status", "failed", "--task", "bill")
+    assert sorted(map(str, ids(failed))) == sorted(map(str, [7, "7", {"$oid": str(SECOND)}]))
+    assert failed["more"] is False
+    (one,) = asking.told("list", "--id", f'{{"$oid": "{SECOND}"}}')["records"]
+    assert (one["task"], one["status"], one["attempts"], one["next_run_at"]) == ("bill", "failed", 1, None)
+    assert one["last_error"] == "RuntimeError: password=*** is wrong"
+    assert ids(asking.told("list", "--id", str(FIRST))) == [{"$oid": str(FIRST)}]
+    assert sorted(map(str, ids(asking.told("list", "--id", "7")))) == ["7", "7"]
+    assert ids(asking.told("list", "--id", '"7"')) == ["7"]
+    assert len(ids(asking.told("list", "--error", "PASSWORD", "--limit", "2"))) == 2
+    assert asking.told("list", "--limit", "2")["more"] is True
+    assert ids(asking.told("list", "--due-before", "0s")) == []
+
+    (bill, mail) = asking.told("count")["tasks"]
+    assert (bill["task"], bill["records"]["failed"], bill["records"]["completed"], bill["lag_s"]) == ("bill", 3, 1, 0)
+    assert (mail["task"], sum(mail["records"].values())) == ("mail", 0)
+    lines = [line.split() for line in asking.said("list", "--status", "failed", "--id", '"7"').out.splitlines()]
+    assert [line[:3] for line in lines] == [["bill", '"7"', "failed"]]
+    assert asking.said("count").out.splitlines()[1].split() == ["bill", "0", "0", "0", "1", "3", "0", "0", "s"]
+
+    assert (
+        asking.told("retry", "--id", str(SECOND), "--status", "completed", code=ExitCode.NOTHING_SELECTED)["reset"] == 0
+    )
+    (tmp_path / "fixed").touch()
+    assert asking.told("retry", "--status", "failed", "--id", "7")["reset"] == 2
+    assert asking.told("count", "--status", "pending")["tasks"][0]["records"]["pending"] == 2
+    running = run()
+    orders.until(["completed", "completed", "completed", "failed"])
+    assert asking.said("retry", "--error", "is wrong").out == "1 to run again\n"
+    orders.until(["completed"] * 4)
+
+
+def test_a_task_that_is_paused_begins_no_handler_until_it_is_resumed(
+    run: Run, orders: Orders, asking: Asking, tmp_path: Path
+) -> None:
+    """Also in processes that run already; the others go on."""
+    (tmp_path / "go").touch()
+    assert list(asking.told("pause", "bill")["paused"]) == ["bill"]
+    running = run("app", "--set", "paused_every=50 ms")
+    orders.documents.insert_one({"_id": "a", "mail": True})
+    orders.until(["completed"], task="mail")
+    assert orders.statuses() == ["pending"]
+    assert "begun" not in running.log.read_text()
+    status = asking.told("status")
+    assert [(each["task"], each["paused"]) for each in status["tasks"]] == [("bill", True), ("mail", False)]
+    assert "paused" in asking.said("status").out
+
+    assert asking.said("resume", "bill").out == "paused: none\n"
+    orders.until(["completed"])
+
+
+def test_the_leader_is_told(run: Run, orders: Orders, asking: Asking) -> None:
+    """Who, under which epoch, for how long, and up to when all changes had their look; and that nobody does."""
+    (nobody,) = asking.told("status")["databases"]
+    assert (nobody["leader"], nobody["epoch"], nobody["reached"]) == (None, 0, None)
+    assert "nobody leads" in asking.said("status").out
+
+    running = run()
+    orders.documents.insert_one({"_id": "a"})
+    orders.until_there("a")
+    (led,) = asking.told("status")["databases"]
+    assert str(running.process.pid) in led["leader"]
+    assert (led["epoch"], led["history"]) == (1, 0)
+    assert led["lease_left_s"] > 0
+    assert led["reached"] is not None
+    assert "leads under epoch 1, for" in asking.said("status").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("list", "app.py:app"), ExitCode.NOT_MET, "no MongoDB answers"),
+        (("list", "app.py:embedded"), ExitCode.USAGE, "keeps its documents in its own process"),
+        (("count", "app.py:empty"), ExitCode.USAGE, "app.py:empty has no tasks"),
+        (("retry", "app.py:app"), ExitCode.USAGE, "say which records are meant, by filters or by --all"),
+        (("retry", "app.py:app", "--all", "--task", "bill"), ExitCode.USAGE, "by filters or by --all"),
+        (("list", "app.py:app", "--status", "done"), ExitCode.USAGE, "'done' is not one of"),
+        (("pause", "app.py:app"), ExitCode.USAGE, "Missing argument 'TASK...'"),
+        (("status", "kafka_app.py:worker"), ExitCode.USAGE, "kafka_app.py:worker is no Reactive: Worker"),
+    ],
+)
+def test_what_cannot_be_asked_says_why(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: ExitCode, said: str
+) -> None:
+    """Bad input, and a server that does not answer: a clear error, as JSON as well, and no password."""
+    monkeypatch.setenv("URI", NOWHERE)
+    command, target, *options = arguments
+    done = asking.said(command, *options, "--json", target=target)
+
+    assert said in done.err, done.err
+    assert "Traceback" not in done.err
+    assert "hunter2" not in done.err + done.out
+    assert done.code == code
+    answer = json.loads(done.out)
+    assert (answer["schema"], answer["ok"]) == ("tidegate/reactive@1", False)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("list", "--task", "bil"), "there is no task 'bil'"),
+        (("pause", "bil"), "there are: bill, mail"),
+        (("list", "--id", '{"$oid": "x"}'), "is no Extended JSON"),
+        (("list", "--due-before", "yesterday"), "'yesterday' is no time"),
+        (("list", "--due-from", "2026-11-24T12:00:00"), "is no time"),
+        (("count", "--error", "x"), "a count by the text of an error"),
+    ],
+)
+def test_what_is_asked_for_and_cannot_be_says_why(asking: Asking, options: tuple[str, ...], said: str) -> None:
+    """Bad input that the app, or its databases, know of."""
+    done = asking.said(*options)
+
+    assert said in done.err, done.err
+    assert (done.code, done.out) == (ExitCode.USAGE, "")

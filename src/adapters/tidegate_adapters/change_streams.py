@@ -194,7 +194,8 @@ class ChangeStream:
         if cursor is not None:
             await cursor.session.end_session()
 
-    def reached(self, position: Position) -> Instant | None:
+    @staticmethod
+    def reached(position: Position) -> Instant | None:
         """Up to when everything is before this position, by the cluster's clock, in whole seconds; None if it does not say.
 
         A resume token begins with that: the type of a timestamp, and its seconds.

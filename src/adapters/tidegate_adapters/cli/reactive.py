@@ -2,24 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
 
 import click
 
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.options import Run, common, explained, logged, told
+from tidegate_adapters.cli.options import P, Run, common, explained, logged, told
+
+if TYPE_CHECKING:
+    from tidegate_adapters.reactive.command_line import Asked
 
 __all__ = ["reactive"]
+
+STATUSES: Final = ("pending", "processing", "processing_dirty", "completed", "failed")
+"""`TaskStatus` in words, for `--help` must not load it."""
+
+
+class Filters(TypedDict):
+    """The options that say which records are meant."""
+
+    tasks: tuple[str, ...]
+    statuses: tuple[str, ...]
+    ids: tuple[str, ...]
+    error: str | None
+    due_from: str | None
+    due_before: str | None
+
+
+def filtered(command: Callable[P, Run]) -> Callable[P, Run]:
+    """Which records are meant."""
+    time = "A time with its time zone, or how long ago: 2026-11-24T12:00:00Z, 90s, 5m, 2h, 1d."
+    options = (
+        click.option("--task", "tasks", multiple=True, metavar="NAME", help="Of this task; of all without it."),
+        click.option("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="In this status."),
+        click.option(
+            "--id",
+            "ids",
+            multiple=True,
+            metavar="ID",
+            help="""Of the document with this id: plain, or Extended JSON such as {"$oid": "..."}; 7 is the number and the text.""",
+        ),
+        click.option("--error", metavar="TEXT", help="With this in the text of the last failure, in any case."),
+        click.option("--due-from", metavar="TIME", help="Due, or with a lease that ends, then or later."),
+        click.option("--due-before", metavar="TIME", help=f"Likewise before. {time}"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def asked_for(filters: Filters) -> Asked:
+    """The options as one value."""
+    from tidegate_adapters.reactive.command_line import Asked  # noqa: PLC0415  so that --help is quick
+
+    return Asked(**filters)
+
+
+ASKED: Final = {
+    ExitCode.OK: "done",
+    ExitCode.NOT_MET: "the server does not answer, or refuses",
+    ExitCode.USAGE: "wrong usage or configuration, or an app that cannot be loaded",
+    ExitCode.RAISED: "the code that makes the app raised an error",
+}
 
 
 @click.group(
     help=explained(
-        "Run reactive tasks on MongoDB.\n\n"
+        "Reactive tasks on MongoDB: run an app, ask how its tasks stand, and have them run again.\n\n"
         "TARGET is path.py:attr or module:attr, where attr is a Reactive, or a function without arguments, also an async one, "
-        "that makes one.",
-        ("tidegate reactive run shop.tasks:app", "tidegate reactive run tasks.py:app --set concurrency=20"),
+        "that makes one. Whoever asks needs no process of the app.",
+        ("tidegate reactive run shop.tasks:app", "tidegate reactive list shop.tasks:app --status failed"),
         {ExitCode.OK: "done", ExitCode.USAGE: "wrong usage, or an app that cannot be loaded"},
     )
 )
@@ -72,3 +127,165 @@ def run(
         return run_app(which, Logs(log_format, log_level.upper()), terminal, is_json=is_json)
 
     return answer
+
+
+@reactive.command(
+    "status",
+    help=explained(
+        "Tell who leads, how far the changes are looked at, and how each task stands.",
+        ("tidegate reactive status shop.tasks:app", "tidegate reactive status tasks.py:app --json | jq .tasks"),
+        ASKED,
+    ),
+)
+@told
+@common
+def status(*, target: str, config: Path | None, settings: tuple[str, ...], is_json: bool) -> Run:
+    def answer(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.reactive import command_line  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.running import Told  # noqa: PLC0415
+
+        return command_line.status(Told(target, config, settings), terminal, is_json=is_json)
+
+    return answer
+
+
+@reactive.command(
+    "list",
+    help=explained(
+        "List records of tasks: where each stands, when it is due or ended, and what its last failure was.",
+        (
+            "tidegate reactive list shop.tasks:app --status failed --error timeout",
+            """tidegate reactive list tasks.py:app --task invoice --id '{"$oid": "65a5f0b4c3d2e1f0a9b8c7d6"}'""",
+        ),
+        ASKED,
+    ),
+)
+@told
+@filtered
+@click.option(
+    "--order",
+    type=click.Choice(["changed", "next_run"]),
+    default="changed",
+    show_default=True,
+    help="The last change first, or what is due first.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most, of each database."
+)
+@common
+def list_records(
+    *,
+    target: str,
+    config: Path | None,
+    settings: tuple[str, ...],
+    order: str,
+    limit: int,
+    is_json: bool,
+    **filters: Unpack[Filters],
+) -> Run:
+    def answer(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.reactive import command_line  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.running import Told  # noqa: PLC0415
+
+        which = Told(target, config, settings)
+        return command_line.list_records(which, asked_for(filters), order, limit, terminal, is_json=is_json)
+
+    return answer
+
+
+@reactive.command(
+    "count",
+    help=explained(
+        "Count records by task and status, and tell the lag: since when the oldest is due that is not finished.\n\n"
+        "What is asked for by the text of an error can be listed, and not counted.",
+        ("tidegate reactive count shop.tasks:app", "tidegate reactive count tasks.py:app --due-before 5m --json"),
+        ASKED,
+    ),
+)
+@told
+@filtered
+@common
+def count(
+    *, target: str, config: Path | None, settings: tuple[str, ...], is_json: bool, **filters: Unpack[Filters]
+) -> Run:
+    def answer(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.reactive import command_line  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.running import Told  # noqa: PLC0415
+
+        return command_line.count(Told(target, config, settings), asked_for(filters), terminal, is_json=is_json)
+
+    return answer
+
+
+@reactive.command(
+    "retry",
+    help=explained(
+        "Have records run again, their attempts counted anew.\n\n"
+        "What is running goes on, and runs once more afterwards. Which records are meant is said by filters, or --all.",
+        (
+            "tidegate reactive retry shop.tasks:app --task invoice --status failed",
+            "tidegate reactive retry tasks.py:app --id order-7",
+        ),
+        {
+            **ASKED,
+            ExitCode.NOTHING_SELECTED: "there are no such records",
+            ExitCode.INCONCLUSIVE: "of some nobody knows, or others have changed them meanwhile, or they cannot be read",
+        },
+    ),
+)
+@told
+@filtered
+@click.option("--all", "is_all", is_flag=True, help="All records of all tasks are meant.")
+@common
+@click.pass_context
+def retry(
+    ctx: click.Context,
+    *,
+    target: str,
+    config: Path | None,
+    settings: tuple[str, ...],
+    is_all: bool,
+    is_json: bool,
+    **filters: Unpack[Filters],
+) -> Run:
+    if is_all == any(filters.values()):
+        raise click.UsageError("say which records are meant, by filters or by --all", ctx)
+
+    def answer(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.reactive import command_line  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.running import Told  # noqa: PLC0415
+
+        return command_line.retry(Told(target, config, settings), asked_for(filters), terminal, is_json=is_json)
+
+    return answer
+
+
+def pausing(name: str, text: str) -> None:
+    """A command that says whether handlers of tasks begin."""
+
+    def command(
+        *, target: str, tasks: tuple[str, ...], config: Path | None, settings: tuple[str, ...], is_json: bool
+    ) -> Run:
+        def answer(terminal: Terminal) -> ExitCode:
+            from tidegate_adapters.reactive import command_line  # noqa: PLC0415  so that --help is quick
+            from tidegate_adapters.running import Told  # noqa: PLC0415
+
+            say = command_line.pause if name == "pause" else command_line.resume
+            return say(Told(target, config, settings), tasks, terminal, is_json=is_json)
+
+        return answer
+
+    examples = (
+        f"tidegate reactive {name} shop.tasks:app invoice",
+        f"tidegate reactive {name} tasks.py:app invoice mail",
+    )
+    named = click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+    reactive.command(name, help=explained(text, examples, ASKED))(told(named(common(command))))
+
+
+pausing(
+    "pause",
+    "Have no handler of these tasks begin any more, in any process.\n\n"
+    "What runs goes on, and documents are looked at as before. Processes hear of it within some seconds.",
+)
+pausing("resume", "Have handlers of these tasks begin again.")

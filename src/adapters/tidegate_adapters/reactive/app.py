@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 from uuid import uuid4
 
 from tidegate.model.documents import ID, Eq
@@ -39,6 +39,8 @@ from tidegate.reactive.pool import PoolRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.pauses import PAUSES, pause
 from tidegate_adapters.reactive.declared import CLEAN_UP, LEASE, Declared, UserHandler, Watch, Where, declared
+from tidegate_adapters.reactive.monitor import Lookout
+from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.sites import Site
@@ -52,6 +54,9 @@ try:
     from tidegate_adapters.mongo import AsyncMongo, connect_async
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
+
+if TYPE_CHECKING:
+    from tidegate_adapters.exposition import CollectorRegistry
 
 __all__ = ["Reactive"]
 
@@ -72,6 +77,7 @@ class Reactive:
         concurrency: How many handlers run at a time in this process.
         drain: How long handlers may go on once the app is to stop.
         settings: All that an app can be told that is not code, in the place of the three before.
+        metrics: A registry of prometheus_client, which shows the app while it is served (`tidegate_adapters.reactive.metrics`).
         observers: Called with each event of the pool, the state after it, and the commands that follow.
 
     Attributes:
@@ -89,6 +95,7 @@ class Reactive:
         concurrency: int = 10,
         drain: timedelta = timedelta(seconds=20),
         settings: ReactiveSettings | None = None,
+        metrics: CollectorRegistry | None = None,
         observers: Iterable[PoolObserver] = (),
     ) -> None:
         is_uri = isinstance(store, str)
@@ -105,7 +112,7 @@ class Reactive:
         if is_uri != (settings.uri is not None):
             raise Misuse("settings with a URI, and a store of yours" if settings.uri else "settings without a URI")
         self.settings: Final = settings
-        self._store, self._observers = None if is_uri else store, tuple(observers)
+        self._store, self._metrics, self._observers = None if is_uri else store, metrics, tuple(observers)
         self._declared: dict[str, Declared] = {}
         self._pool: Pool | None = None
         self._planners: tuple[Planner, ...] = ()
@@ -207,7 +214,7 @@ class Reactive:
             Misuse: As for a new one.
         """
         store = settings.uri if self._store is None else self._store
-        made = Reactive(store, settings=settings, observers=self._observers)
+        made = Reactive(store, settings=settings, metrics=self._metrics, observers=self._observers)
         for each in self._declared.values():
             made._add(each)
         return made
@@ -252,8 +259,8 @@ class Reactive:
             placed = [each.at(sites[each.database or self.settings.database]) for each in self._declared.values()]
             for each in placed:
                 await each.site.run(_prepared(each.task.records))
-            me = _me()
-            self._pool = pool = Pool(placed, self._rules(placed), me, self._observers)
+            me, lookout = _me(), Lookout(self, self._metrics, Office(placed))
+            self._pool = pool = Pool(placed, self._rules(placed), me, (*self._observers, *lookout.observers))
             self._planners = tuple(
                 Planner(site, found, self.settings.planner, pool.announce, me)
                 for site in sites.values()
@@ -263,7 +270,8 @@ class Reactive:
             for _ in range(calls):
                 self.stop()
             log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
-            await self._work(pool, placed)
+            async with lookout.showing(me):
+                await self._work(pool, placed)
 
     async def _work(self, pool: Pool, placed: Sequence[Declared]) -> None:
         """Handle, and plan beside that; whoever plans and fails for good ends both."""

@@ -261,6 +261,11 @@ class Planner:
     # --- from outside ---
 
     @property
+    def database(self) -> str:
+        """The name of the database that it plans in."""
+        return self._site.name
+
+    @property
     def standing(self) -> Standing:
         """How it stands now."""
         left = 0 if self._held is None else self._held.left

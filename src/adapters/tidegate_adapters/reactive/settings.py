@@ -12,16 +12,20 @@ from typing import Final, final
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND, Duration
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration
 from tidegate.model.operations import FOUND_MAX
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.page.live import check_place
 from tidegate_adapters.printable import Secret
 from tidegate_adapters.reactive.planner import PlannerRules
 
 __all__ = ["PAUSED_EVERY", "ReactiveSettings"]
 
 PAUSED_EVERY: Final = 2 * SECOND
+LOOPBACK: Final = "127.0.0.1"
+STALLED_AFTER: Final = 5 * MINUTE
+"""As of workers on Kafka."""
 
 
 @final
@@ -30,7 +34,7 @@ class ReactiveSettings:
     """What an app is told.
 
     Invariants: the database is not empty; 1 <= concurrency; 1 <= batch <= FOUND_MAX; 0 <= drain; 1 ms <= leave,
-    paused_every.
+    paused_every; 1 <= stalled_after; 0 <= ports < 65536; others reach the page with a token only.
 
     Attributes:
         database: Where tasks are that name no other.
@@ -42,6 +46,12 @@ class ReactiveSettings:
         polling: How often it is looked for what is due, where nobody in this process has planned it.
         paused_every: How often it is looked which tasks are paused, in microseconds.
         planner: How one of the processes plans for all.
+        metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
+        metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
+        page_port: Where operators see the app, and act; likewise.
+        page_host: The address to listen on there.
+        page_token: What whoever opens the page must know; None on this machine's own addresses alone. It is never shown.
+        stalled_after: How long nothing may happen in the pool, and nobody lead, until the app is not healthy, in microseconds.
     """
 
     database: str
@@ -53,6 +63,12 @@ class ReactiveSettings:
     polling: PollingBounds = attrs.field(factory=PollingBounds)
     paused_every: Duration = PAUSED_EVERY
     planner: PlannerRules = attrs.field(factory=PlannerRules)
+    metrics_port: int | None = None
+    metrics_host: str = LOOPBACK
+    page_port: int | None = None
+    page_host: str = LOOPBACK
+    page_token: Secret | None = attrs.field(default=None, repr=False)
+    stalled_after: Duration = STALLED_AFTER
 
     def __attrs_post_init__(self) -> None:
         check_name(self.database, "a database")
@@ -66,3 +82,11 @@ class ReactiveSettings:
         check_type(self.polling, PollingBounds, "the bounds of an interval")
         check_int(self.paused_every, "an interval in microseconds", MILLISECOND)
         check_type(self.planner, PlannerRules, "how a process plans")
+        for port in (self.metrics_port, self.page_port):
+            if port is not None:
+                check_int(port, "a port", 0, 65_535)
+        check_name(self.metrics_host, "an address to listen on")
+        check_name(self.page_host, "an address to listen on")
+        check_type(self.page_token, (str, NoneType), "a token")
+        check_place(self.page_host, self.page_token)
+        check_int(self.stalled_after, "a time in microseconds", 1)

@@ -5,6 +5,7 @@ import {button, byId, make} from "./dom.js";
 import {legible, short} from "./values.js";
 
 const CELL = 240; // characters of a cell; the rest stands in its title
+const SHORT_CELL = 24; // that stay on one line
 const lists = byId("lists");
 
 export function say(element, text) {
@@ -77,7 +78,7 @@ function cellOf(row, at, content, item) {
   const place = isLink ? cell.firstElementChild : cell;
   say(place, short(content.text, CELL));
   setAttribute(place, "title", legible(content.more || (content.text.length > CELL ? content.text : "")));
-  cell.className = content.tone;
+  cell.className = content.text.length > SHORT_CELL ? content.tone : `${content.tone} short`;
 }
 
 function drawRow(row, item, act) {
@@ -108,7 +109,7 @@ function drawTable(section, {table}, act) {
   keep(
     section.querySelector("thead tr"),
     [...table.columns, ""].map((text, at) => ({key: String(at), text})),
-    () => make("th"),
+    () => Object.assign(make("th"), {scope: "col"}),
     (element, item) => say(element, item.text)
   );
   keep(

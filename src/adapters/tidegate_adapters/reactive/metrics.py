@@ -1,0 +1,143 @@
+"""What an app of reactive tasks shows to Prometheus: `tidegate_reactive_...`, by task or database, never by what a document is.
+
+    handled_runs_total           whose handler has ended, by outcome: succeeded, later, failed
+    handler_seconds              how long handlers took, as a histogram
+    running_handlers             that run now
+    unwritten_runs               that have ended, and whose end is not written down yet
+    retried_runs_total           that were begun again after a failure, or after a lease had run out
+    interruptions_total          of handlers, by reason: too_long, lease_lost, stopping
+    paused                       1 where no handler of the task begins
+    records                      by status; of tasks in databases where this process leads
+    lag_seconds                  since when the oldest record is due that is not finished; likewise
+    leads                        1 in a database where this process plans, 0 where it does not
+    epoch                        under which it leads, or has led last
+    collected_documents          that have changed, and wait for their look
+    planner_lag_seconds          since the last change that had its look, in databases where this process leads
+
+So the records of a database are counted by one process of all, once in a while, and shown as they were then. Sum over all
+processes. Names, units and suffixes are those that Prometheus recommends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import Final, final
+
+from tidegate.model.errors import MissingExtra
+from tidegate.model.instants import SECOND
+from tidegate.reactive.pool import InterruptReason
+from tidegate.reactive.task_records import TaskStatus
+from tidegate_adapters.reactive.tallies import NOTHING, Glance, Tallies
+from tidegate_adapters.tallies import BOUNDS_S, Handled
+
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.metrics", "metrics", missing) from missing
+
+__all__ = ["ReactiveCollector"]
+
+_PREFIX: Final = "tidegate_reactive_"
+_OUTCOMES: Final = ("succeeded", "later", "failed")
+
+
+@final
+class ReactiveCollector(Collector):
+    """Shows an app in a registry, while it is served.
+
+    Args:
+        glance: What the app is like now; it may be called from any thread.
+        tallies: What has happened in its pool.
+    """
+
+    def __init__(self, glance: Callable[[], Glance], tallies: Tallies) -> None:
+        self._glance, self._tallies = glance, tallies
+
+    def describe(self) -> Iterator[Metric]:
+        """The names of all, without a look at the app."""
+        return _families(NOTHING, Tallies())
+
+    def collect(self) -> Iterator[Metric]:
+        """All, as they are now."""
+        return _families(self._glance(), self._tallies)
+
+
+def _families(now: Glance, tallies: Tallies) -> Iterator[Metric]:
+    yield from _of_pool(now)
+    yield from _of_databases(now)
+    handled = ((task, each, tallies.handled[task, each]) for task in now.tasks for each in _OUTCOMES)
+    yield _counter("handled_runs", "Runs whose handler has ended, by outcome.", ("task", "outcome"), handled)
+    retried = ((task, tallies.retried[task]) for task in now.tasks)
+    yield _counter("retried_runs", "Runs that were begun again after a failure, or a lost lease.", ("task",), retried)
+    reasons = [each.name.lower() for each in InterruptReason]
+    interrupted = ((task, each, tallies.interrupted[task, each]) for task in now.tasks for each in reasons)
+    yield _counter("interruptions", "Handlers that were interrupted, by reason.", ("task", "reason"), interrupted)
+    yield _seconds({task: tallies.took[task] for task in now.tasks})
+
+
+def _of_pool(now: Glance) -> Iterator[Metric]:
+    running = Counter(each.task for each in now.pool.working)
+    unwritten = Counter(task for task, _, _ in now.pool.ended)
+    for each in now.pool.ending:
+        unwritten[each.task] += len(each.ended)
+    yield _gauge("running_handlers", "Handlers that run.", ("task",), ((task, running[task]) for task in now.tasks))
+    yield _gauge(
+        "unwritten_runs",
+        "Runs that have ended, and whose end is not written down yet.",
+        ("task",),
+        ((task, unwritten[task]) for task in now.tasks),
+    )
+    paused = ((task, int(task in now.pool.paused)) for task in now.tasks)
+    yield _gauge("paused", "Whether no handler of the task begins.", ("task",), paused)
+
+
+def _of_databases(now: Glance) -> Iterator[Metric]:
+    records = (
+        (each.task, status.value, dict(each.counts).get(status, 0))
+        for each, _ in now.census.counts
+        for status in TaskStatus
+    )
+    yield _gauge("records", "Records by status, where this process leads.", ("task", "status"), records)
+    lags = ((each.task, lag / SECOND) for each, lag in now.census.counts)
+    yield _gauge("lag_seconds", "Since when the oldest record is due, where this process leads.", ("task",), lags)
+    there = ("database",)
+    yield _gauge("leads", "Whether it plans.", there, ((name, int(each.leads)) for name, each in now.standings.items()))
+    yield _gauge(
+        "epoch",
+        "Under which it leads, or has led last.",
+        there,
+        ((name, each.epoch) for name, each in now.standings.items()),
+    )
+    yield _gauge(
+        "collected_documents",
+        "That have changed, and wait for their look.",
+        there,
+        ((name, each.collected) for name, each in now.standings.items()),
+    )
+    behind = ((name, each / SECOND) for name, each in now.census.behind.items())
+    yield _gauge("planner_lag_seconds", "Since the last change that had its look.", there, behind)
+
+
+def _gauge(name: str, about: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:
+    family = GaugeMetricFamily(f"{_PREFIX}{name}", about, labels=labels)
+    for *of, value in rows:
+        family.add_metric([*map(str, of)], float(str(value)))
+    return family
+
+
+def _counter(name: str, about: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:
+    family = CounterMetricFamily(f"{_PREFIX}{name}", about, labels=labels)
+    for *of, value in rows:
+        family.add_metric([*map(str, of)], float(str(value)))
+    return family
+
+
+def _seconds(took: dict[str, Handled]) -> Metric:
+    family = HistogramMetricFamily(f"{_PREFIX}handler_seconds", "How long handlers took.", labels=("task",))
+    for task, each in took.items():
+        counts = accumulate(each.counts)
+        family.add_metric((task,), [*zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True)], each.total_s)
+    return family

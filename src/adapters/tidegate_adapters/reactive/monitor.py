@@ -1,0 +1,181 @@
+"""How an app of reactive tasks is, for whoever looks while it is served: metrics, health, and a page for operators.
+
+    /metrics    see `tidegate_adapters.reactive.metrics`
+    /health     {"healthy": false, "silent_s": 0.4, "databases": [{"database": "shop", "leads": false, "leader": null,
+                "led_s": 312.5, "error": "..."}]}
+
+It is not healthy where nothing has happened in its pool for too long, for the event loop is held up then, or the pool stands;
+and where for too long nobody led in one of its databases, for then no change is looked at. What its databases say is asked for
+every few seconds: who leads, by each process, and how many records stand where, by the one that leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from logging import getLogger
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from tidegate.model.effects import Failure
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import SECOND, Duration
+from tidegate.reactive.pool import PoolCommand, PoolEvent, PoolState
+from tidegate.reactive.record_queries import Query
+from tidegate_adapters import monitor
+from tidegate_adapters.monitor import Monitor
+from tidegate_adapters.page.live import run_in, served_live
+from tidegate_adapters.printable import redacted
+from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.page import Page
+from tidegate_adapters.reactive.planner import Planner, Standing
+from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate_adapters.reactive.tallies import Census, Glance, Tallies
+from tidegate_adapters.reactive.workers import Pool, PoolObserver
+from tidegate_adapters.serving import Answer, address
+
+if TYPE_CHECKING:
+    from tidegate_adapters.exposition import CollectorRegistry
+    from tidegate_adapters.reactive.metrics import ReactiveCollector
+
+__all__ = ["Lookout", "of_health"]
+
+log: Final = getLogger("tidegate_adapters.reactive")
+
+_COUNTED_EVERY: Final = 5.0
+"""Seconds from one look at the databases to the next, at most."""
+
+
+class Watched(Protocol):
+    """An app, as far as it is watched."""
+
+    @property
+    def settings(self) -> ReactiveSettings: ...
+
+    @property
+    def pool(self) -> Pool | None: ...
+
+    @property
+    def planners(self) -> tuple[Planner, ...]: ...
+
+
+@final
+class Lookout:
+    """Watches an app while it is served, if anybody wants to see it.
+
+    Args:
+        app: The app.
+        registry: Where its metrics are shown; None for one of its own, if there is a port.
+        office: Asks its databases.
+
+    Attributes:
+        observers: What is to see what happens in its pool.
+    """
+
+    def __init__(self, app: Watched, registry: CollectorRegistry | None, office: Office) -> None:
+        self._app, self._told, self._office = app, app.settings, office
+        self._monitor = Monitor(registry, self._told.metrics_host, self._told.metrics_port)
+        self._is_wanted = self._monitor.is_wanted or self._told.page_port is not None
+        self._tallies, self._census = Tallies(), Census()
+        self._at = time.monotonic()
+        self._led = dict.fromkeys(office.databases, self._at)
+        self.observers: tuple[PoolObserver, ...] = (self._follow,) if self._is_wanted else ()
+
+    def _follow(self, event: PoolEvent, state: PoolState, commands: Sequence[PoolCommand]) -> None:
+        self._at = time.monotonic()
+        self._tallies.follow(event, state, commands)
+
+    def glance(self) -> Glance:
+        """What the app is like now; from any thread."""
+        pool = PoolState() if self._app.pool is None else self._app.pool.state
+        standings = {each.database: each.standing for each in self._app.planners}
+        return Glance(self._office.tasks, pool, standings, self._census)
+
+    def health(self) -> Answer:
+        """What is answered to whoever asks how the app is; from any thread."""
+        now, seen = time.monotonic(), self.glance()
+        is_still = seen.pool.is_idle and seen.pool.paused.issuperset(seen.tasks)  # nothing is to happen
+        silent_s = 0.0 if is_still else now - self._at
+        led_s = {name: now - at for name, at in self._led.items()}
+        return of_health(seen, silent_s, led_s, self._told.stalled_after)
+
+    @asynccontextmanager
+    async def showing(self, name: str) -> AsyncIterator[None]:
+        """Show it until the block ends.
+
+        Args:
+            name: Of the process.
+
+        Raises:
+            Misuse: The registry shows another app, nobody can listen at a port, or others could reach the page without a token.
+            MissingExtra: There is a registry, and not what brings it.
+        """
+        if not self._is_wanted:
+            yield
+            return
+        told = self._told
+        with ExitStack() as stack:
+            stack.enter_context(self._monitor.showing(self.health, self._collector))
+            if told.page_port is not None:
+                provider = Page(self._office, name, self.glance)
+                run = run_in(asyncio.get_running_loop())
+                port = stack.enter_context(served_live(told.page_host, told.page_port, told.page_token, provider, run))
+                log.info("the page is at %s/", address(told.page_host, port), extra={"port": port})
+            looking = asyncio.create_task(self._look())
+            try:
+                yield
+            finally:
+                looking.cancel()
+
+    def _collector(self) -> ReactiveCollector:
+        from tidegate_adapters.reactive.metrics import ReactiveCollector  # noqa: PLC0415  an extra
+
+        return ReactiveCollector(self.glance, self._tallies)
+
+    async def _look(self) -> None:
+        """Ask the databases again and again."""
+        while True:
+            try:
+                self._census = await self._asked()
+            except (Failure, TidegateError) as error:
+                log.warning("the databases do not say how they are: %s", error)
+            await asyncio.sleep(min(_COUNTED_EVERY, self._told.stalled_after / SECOND / 3))
+
+    async def _asked(self) -> Census:
+        leaders = await self._office.leaderships()
+        now = time.monotonic()
+        self._led.update((each.database, now) for each in leaders if each.left > 0)
+        led = {name: each for name, each in self.glance().standings.items() if each.leads}
+        tallies = await self._office.tallies(Query(), databases=led)
+        at = await self._office.now()
+        return Census(
+            leaders,
+            tuple((each, each.lag(tally.at)) for tally in tallies for each in tally.tasks),
+            {name: max(at - each.reached, 0) for name, each in led.items() if each.reached is not None},
+        )
+
+
+def of_health(seen: Glance, silent_s: float, led_s: Mapping[str, float], stalled_after: Duration) -> Answer:
+    """What is answered to whoever asks how an app is.
+
+    Args:
+        seen: What it is like.
+        silent_s: For how many seconds nothing has happened in its pool.
+        led_s: How many seconds ago somebody led in each database.
+        stalled_after: How long either may last, in microseconds.
+    """
+    holders = {each.database: each.holder for each in seen.census.leaders}
+    standings = {name: seen.standings.get(name, Standing()) for name in led_s}
+    databases = [
+        {
+            "database": name,
+            "leads": standings[name].leads,
+            "leader": holders.get(name),
+            "led_s": round(ago_s, 3),
+            "error": None if (error := standings[name].error) is None else redacted(error),
+        }
+        for name, ago_s in led_s.items()
+    ]
+    is_healthy = max([silent_s, *led_s.values()]) * SECOND < stalled_after
+    return monitor.of_health({"silent_s": round(silent_s, 3), "databases": databases}, is_healthy=is_healthy)

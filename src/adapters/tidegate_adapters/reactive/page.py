@@ -1,0 +1,384 @@
+"""What operators see of an app, and do, on its page (`tidegate_adapters.page.live`).
+
+    the tasks, with how many records stand where, since when the oldest is due, and whether they are paused
+    what runs in this process
+    records: what waits, what failed and why, by task, status, id and text of the error
+    who leads in each database, under which lease and epoch, and how far the changes are looked at
+    the story of a document: what is known of its task, as a time line
+
+From it records are retried, and tasks are paused and resumed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, final
+
+from tidegate.model.documents import Value
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.reactive.desk import Tally, TaskCounts
+from tidegate.reactive.pausing import PausedTask
+from tidegate.reactive.pool import PoolState
+from tidegate.reactive.record_queries import Order, Query, RecordRow
+from tidegate.reactive.story import Moment as StoryMoment
+from tidegate.reactive.story import What, story
+from tidegate.reactive.task_records import Ended, TaskRecord, TaskStatus
+from tidegate_adapters.page.live import Action, Cell, Choice, Filter, Moment, Row, Shown, Story, Table
+from tidegate_adapters.printable import redacted
+from tidegate_adapters.reactive.ids import exact, meant, readable
+from tidegate_adapters.reactive.office import Leadership, Office
+from tidegate_adapters.reactive.planner import Standing
+from tidegate_adapters.reactive.tallies import Glance
+from tidegate_adapters.reactive.words import length, numbers_of, retried, when
+
+__all__ = ["Page"]
+
+_SHOWN: Final = 100
+"""How many records of a database are shown."""
+_LOOKS: Final = 5
+"""In how many requests they are looked for, where the text of an error is asked for."""
+_LATE: Final[Duration] = MINUTE
+"""A lag above this is odd."""
+_TONES: Final[Mapping[TaskStatus, str]] = {
+    TaskStatus.PENDING: "",
+    TaskStatus.PROCESSING: "odd",
+    TaskStatus.PROCESSING_DIRTY: "odd",
+    TaskStatus.COMPLETED: "good",
+    TaskStatus.FAILED: "bad",
+}
+_ORDERS: Final = {"": Order.CHANGED, "changed": Order.CHANGED, "next_run": Order.NEXT_RUN}
+
+
+@final
+class Page:
+    """Provides the page.
+
+    Args:
+        office: Asks the databases of the app.
+        name: Of this process.
+        glance: What it is like now.
+    """
+
+    def __init__(self, office: Office, name: str, glance: Callable[[], Glance]) -> None:
+        self._office, self._name, self._glance = office, name, glance
+
+    # --- what there is ---
+
+    async def shown(self, filters: Mapping[str, str]) -> Shown:
+        """All that is shown, narrowed down.
+
+        Raises:
+            Misuse: A filter says what cannot be.
+            Failure: The server does not answer.
+        """
+        query = _query(filters)
+        order = _ORDERS.get(filters.get("order", ""), Order.CHANGED)
+        now = await self._office.now()
+        tallies, paused = await self._office.tallies(Query()), await self._office.paused()
+        leaders = await self._office.leaderships()
+        pages = await self._office.listed(query, order=order, limit=_SHOWN, looks=_LOOKS)
+        rows = [row for page in pages for row in page.rows]
+        meant_of = {name: filters[name] for name in ("task", "status", "id", "error") if filters.get(name)}
+        verdict, is_well = _verdict(tallies, leaders)
+        seen = self._glance()
+        return Shown(
+            f"Reactive tasks of {', '.join(self._office.databases)}",
+            verdict,
+            is_well,
+            (
+                ("This process", self._name),
+                ("Runs here", str(seen.pool)),
+                ("The store's time", when(now)),
+            ),
+            self._filters(),
+            (
+                _tasks(tallies, paused, seen.pool, now),
+                _running(seen.pool),
+                _records(rows, meant_of, now, is_more=any(page.after for page in pages)),
+                _planners(leaders, seen.standings, now),
+            ),
+        )
+
+    def _filters(self) -> tuple[Filter, ...]:
+        tasks = tuple(Choice(name, name) for name in self._office.tasks)
+        statuses = tuple(Choice(each.value, each.value) for each in TaskStatus)
+        return (
+            Filter("task", "any task", tasks),
+            Filter("status", "any status", statuses),
+            Filter("order", "last changed first", (Choice("next_run", "due first"),)),
+            Filter("id", "id of a document"),
+            Filter("error", "text of an error"),
+        )
+
+    async def story(self, key: str) -> Story:
+        """The story of a document.
+
+        Raises:
+            Misuse: Nothing is known of it.
+            Failure: The server does not answer.
+        """
+        task, document = _of(key)
+        found = await self._office.find(task, document)
+        if found is None:
+            raise Misuse(f"nothing is known of {readable(document)} here", why="its record is gone, or was never made")
+        title = f"{task}: {readable(document)}"
+        if found.record is None:
+            return Story(title, (), (Moment("", "it cannot be read", redacted(found.trouble or ""), "bad"),))
+        now = await self._office.now()
+        record = found.record
+        facts = (
+            ("Status", record.status.value),
+            ("Attempts", str(record.attempts)),
+            ("Versions", str(record.version)),
+            *((("Owner", record.owner),) if record.owner else ()),
+            *((("Last error", redacted(record.last_error)),) if record.last_error else ()),
+        )
+        return Story(title, facts, tuple(_moment(each, now) for each in story(record)), (_retry(key),))
+
+    # --- what is done ---
+
+    async def act(self, action: str, given: Mapping[str, str]) -> str:
+        """Do something, and tell what was done.
+
+        Raises:
+            Misuse: There is no such action, or task, or id.
+            Failure: The server does not answer.
+        """
+        match action:
+            case "pause":
+                await self._office.pause((given.get("task", ""),))
+                return f"{given['task']} is paused: what runs goes on, and nothing more begins"
+            case "resume":
+                await self._office.resume((given.get("task", ""),))
+                return f"{given['task']} goes on"
+            case "retry":
+                task, document = _of(given.get("key", ""))
+                query = Query(tasks=(task,), documents=(document,))
+            case "retry all" if any(given.values()):
+                query = _query(given)
+            case _:
+                raise Misuse(f"there is no action {shown(action)}", todo="there are: pause, resume, retry, retry all")
+        return f"{retried(await self._office.retry(query))}"
+
+
+def _query(filters: Mapping[str, str]) -> Query:
+    """Which records the filters mean.
+
+    Raises:
+        Misuse: A filter says what cannot be.
+    """
+    status = filters.get("status")
+    if status and status not in {each.value for each in TaskStatus}:
+        raise Misuse(f"there is no status {shown(status)}", todo=f"there are: {', '.join(s.value for s in TaskStatus)}")
+    return Query(
+        tasks=(filters["task"],) if filters.get("task") else (),
+        statuses=frozenset((TaskStatus(status),)) if status else frozenset(),
+        documents=meant(filters["id"]) if filters.get("id") else (),
+        error=filters.get("error") or None,
+    )
+
+
+def _key(task: str, document: Value) -> str:
+    return json.dumps([task, exact(document)])
+
+
+def _of(key: str) -> tuple[str, Value]:
+    """The task and the document that a key is of.
+
+    Raises:
+        Misuse: It is none.
+    """
+    try:
+        match json.loads(key):
+            case [str(task), str(document)]:
+                (value, *_) = (*meant(document)[-1:],)
+                return task, value
+            case _:
+                pass
+    except (ValueError, RecursionError):
+        pass
+    raise Misuse("there is no such row")
+
+
+# --- tables -------------------------------------------------------------------------------------------------------------
+
+
+def _verdict(tallies: Sequence[Tally], leaders: Sequence[Leadership]) -> tuple[str, bool]:
+    """How the app is, in a line, and whether that is well."""
+    alone = [each.database for each in leaders if each.left <= 0]
+    failed = sum(numbers_of(each)["failed"] for tally in tallies for each in tally.tasks)
+    undone = sum(
+        numbers_of(each)[s] for t in tallies for each in t.tasks for s in ("pending", "processing", "processing_dirty")
+    )
+    said = [f"nobody leads in {', '.join(alone)}"] if alone else []
+    said += [f"{failed:,} failed"] if failed else []
+    said.append(f"{undone:,} to be handled" if undone else "nothing is to be handled")
+    return ", ".join(said), not alone and not failed
+
+
+def _tasks(tallies: Sequence[Tally], paused: Sequence[PausedTask], pool: PoolState, now: Instant) -> Table:
+    since = {each.task: each.since for each in paused}
+    here = Counter(each.task for each in pool.working)
+    rows = tuple(_task(each, tally.at, since, here, now) for tally in tallies for each in tally.tasks)
+    columns = ("task", "lag", *(each.value for each in TaskStatus), "unreadable", "runs here", "")
+    return Table("tasks", "Tasks", columns, rows, "there are none")
+
+
+def _task(counts: TaskCounts, at: Instant, since: Mapping[str, Instant], here: Mapping[str, int], now: Instant) -> Row:
+    name, lag, numbers = counts.task, counts.lag(at), numbers_of(counts)
+    is_paused = name in since
+    tones = {"failed": "bad", "unreadable": "bad"}
+    actions = [Action("resume" if is_paused else "pause", "Resume" if is_paused else "Pause", {"task": name}, key="p")]
+    if numbers["failed"]:
+        asks = f"Retry {numbers['failed']:,} failed of {name}?"
+        actions.append(Action("retry all", "Retry failed", {"task": name, "status": "failed"}, key="r", asks=asks))
+    return Row(
+        f"task {name}",
+        (
+            Cell(name),
+            Cell(
+                length(lag),
+                "odd" if lag > _LATE else "soft",
+                "" if counts.oldest is None else f"due at {when(counts.oldest)}",
+            ),
+            *(Cell(f"{number:,}", (tones.get(what, "") if number else "soft")) for what, number in numbers.items()),
+            Cell(str(here.get(name, 0)), "" if here.get(name) else "soft"),
+            Cell(f"paused {_ago(since[name], now)}", "odd", when(since[name])) if is_paused else Cell(""),
+        ),
+        tuple(actions),
+    )
+
+
+def _running(pool: PoolState) -> Table:
+    rows = tuple(
+        Row(
+            f"running {_key(each.task, each.run.key)}",
+            (
+                Cell(each.task),
+                Cell(readable(each.run.key)),
+                Cell(str(each.run.record.attempts)),
+                Cell(each.why.value if each.why else "runs", "bad" if each.why else "odd"),
+            ),
+        )
+        for each in pool.working[:_SHOWN]
+    )
+    note = f"{len(pool.working):,} handlers" + (f", the first {_SHOWN} of them" if len(pool.working) > _SHOWN else "")
+    columns = ("task", "document", "attempt", "")
+    return Table("running", "Running in this process", columns, rows, "nothing runs here", note=note)
+
+
+def _records(rows: Sequence[RecordRow], given: Mapping[str, str], now: Instant, *, is_more: bool) -> Table:
+    columns = ("document", "task", "status", "when", "attempts", "why")
+    note = f"{len(rows):,}" + (" and more: narrow them down" if is_more else "")
+    everything = Action("retry all", "Retry all that match", given, asks=f"Retry all records with {_named(given)}?")
+    table = tuple(_record(each, now) for each in rows)
+    return Table("records", "Records", columns, table, "there are none", (everything,) if given and rows else (), note)
+
+
+def _named(given: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in given.items())
+
+
+def _record(row: RecordRow, now: Instant) -> Row:
+    key, record = _key(row.task, row.document), row.record
+    place = (Cell(readable(row.document)), Cell(row.task))
+    if record is None:
+        trouble = redacted(row.trouble or "")
+        return Row(
+            key,
+            (*place, Cell("unreadable", "bad"), Cell(""), Cell(""), Cell(trouble, "bad")),
+            (_retry(key),),
+            has_story=True,
+        )
+    at, words = _when(record, now)
+    why = record.last_error or ""
+    owner = f"by {record.owner}" if record.owner else ""
+    cells = (
+        Cell(record.status.value, _TONES[record.status]),
+        Cell(words, "soft", when(at)),
+        Cell(str(record.attempts)),
+        Cell(redacted(why) or owner, "bad" if why else "soft"),
+    )
+    return Row(key, (*place, *cells), (_retry(key),), has_story=True)
+
+
+def _when(record: TaskRecord, now: Instant) -> tuple[Instant, str]:
+    """The time that matters most of a record, and what it is."""
+    at = record.next_run_at
+    if at is None:
+        ended = record.finalised_at or record.changed_at
+        return ended, f"ended {_ago(ended, now)}"
+    if record.owner is not None:
+        return at, f"its lease ends {_ago(at, now)}" if at - now > 0 else f"its lease ended {_ago(at, now)}"
+    return at, f"due {_ago(at, now)}"
+
+
+def _retry(key: str) -> Action:
+    return Action("retry", "Retry", {"key": key}, key="r")
+
+
+def _planners(leaders: Sequence[Leadership], standings: Mapping[str, Standing], now: Instant) -> Table:
+    columns = (
+        "database",
+        "leader",
+        "epoch",
+        "lease",
+        "history",
+        "changes looked at until",
+        "waiting here",
+        "trouble here",
+    )
+    rows = tuple(_planner(each, standings.get(each.database, Standing()), now) for each in leaders)
+    return Table("planners", "Planners", columns, rows, "there are none")
+
+
+def _planner(leader: Leadership, standing: Standing, now: Instant) -> Row:
+    reached = standing.reached or leader.reached
+    is_led = leader.holder is not None and leader.left > 0
+    who = f"{leader.holder}{' (this process)' if standing.leads else ''}" if leader.holder else "nobody"
+    lease = (
+        f"{length(leader.left)} left"
+        if leader.left > 0
+        else f"ended {length(-leader.left)} ago"
+        if leader.holder
+        else ""
+    )
+    return Row(
+        f"planner {leader.database}",
+        (
+            Cell(leader.database),
+            Cell(who, "good" if is_led else "bad"),
+            Cell(str(leader.epoch)),
+            Cell(lease, "" if is_led else "bad"),
+            Cell("" if leader.history is None else str(leader.history)),
+            Cell("" if reached is None else _ago(reached, now), "soft", "" if reached is None else when(reached)),
+            Cell(str(standing.collected + standing.under_way) if standing.leads else "", "soft"),
+            Cell(redacted(standing.error or ""), "bad"),
+        ),
+    )
+
+
+# --- the story ----------------------------------------------------------------------------------------------------------
+
+_STORY_TONES: Final[Mapping[What, str]] = {
+    What.FAILING: "bad", What.CLAIMED: "odd", What.LEASE_ENDS: "odd", What.DUE: "odd", What.BEGAN: "soft", What.SEEN: "soft",
+}  # fmt: skip
+_END_TONES: Final[Mapping[str, str]] = {
+    Ended.SUCCEEDED.value: "good", Ended.SKIPPED.value: "soft", Ended.FAILED.value: "bad", Ended.LOST.value: "bad",
+}  # fmt: skip
+
+
+def _moment(each: StoryMoment, now: Instant) -> Moment:
+    token = "" if each.token is None else f", token {each.token}"
+    took = "" if each.duration is None else f" after {length(each.duration)}"
+    detail = f": {each.detail}" if each.detail else ""
+    tone = _END_TONES.get(each.detail, "") if each.what is What.ENDED else _STORY_TONES.get(each.what, "")
+    words = f"{each.what.value}{took}{detail}{token}"
+    return Moment(f"{when(each.at)}, {_ago(each.at, now)}", words, redacted(each.error or ""), tone)
+
+
+def _ago(at: Instant, now: Instant) -> str:
+    return f"{length(now - at)} ago" if now - at >= 0 else f"in {length(at - now)}"

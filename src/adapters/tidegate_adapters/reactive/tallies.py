@@ -1,0 +1,113 @@
+"""What an app of reactive tasks shows of itself: what has happened in its pool since it began, and what its databases say.
+
+Those are plain numbers, each replaced at once, so whoever shows them reads them from a thread of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.reactive.desk import TaskCounts
+from tidegate.reactive.pool import Handle, HandlersEnded, Interrupt, PoolCommand, PoolEvent, PoolState, RunsTaken
+from tidegate.reactive.reactive_task import HandlerAnswer, Later, Run
+from tidegate_adapters.reactive.office import Leadership
+from tidegate_adapters.reactive.planner import Standing
+from tidegate_adapters.tallies import Handled
+
+__all__ = ["Census", "Glance", "Tallies", "outcome"]
+
+
+def outcome(answer: HandlerAnswer) -> str:
+    """What a handler has come to, in a word."""
+    match answer:
+        case None:
+            return "succeeded"
+        case Later():
+            return "later"
+        case _:
+            return "failed"
+
+
+@final
+class Tallies:
+    """Counts of a pool.
+
+    Attributes:
+        handled: Runs whose handlers have ended, by task and outcome.
+        took: How long handlers took, by task.
+        retried: Runs that were begun again after a failure, or after a lease had run out, by task.
+        interrupted: Handlers that were interrupted, by task and reason.
+    """
+
+    def __init__(self) -> None:
+        self.handled: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self.took: defaultdict[str, Handled] = defaultdict(Handled)
+        self.retried: defaultdict[str, int] = defaultdict(int)
+        self.interrupted: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._since: dict[tuple[str, str, int], Instant] = {}
+
+    def follow(self, event: PoolEvent, state: PoolState, commands: Sequence[PoolCommand]) -> None:
+        """Count what a step of the pool tells: for its runtime, as an observer."""
+        del state
+        match event:
+            case RunsTaken(_, command, runs):
+                self.retried[command.task] += sum(each.record.attempts > 1 for each in runs)
+            case HandlersEnded(at, task, ended):
+                for _, answer in ended:
+                    self.handled[task, outcome(answer)] += 1
+                took = [at - self._since.pop(_name(task, run), at) for run, _ in ended]
+                self.took[task].add(0, 0, [each / SECOND for each in took])
+            case _:
+                pass
+        for each in commands:
+            match each:
+                case Handle(task, runs):
+                    self._since.update((_name(task, run), event.at) for run in runs)
+                case Interrupt(task, runs, why):
+                    self.interrupted[task, why.name.lower()] += len(runs)
+                case _:
+                    pass
+
+
+def _name(task: str, run: Run) -> tuple[str, str, int]:
+    return task, run.claim.id, run.claim.token
+
+
+@final
+class Census(NamedTuple):
+    """What the databases said, not long ago.
+
+    Attributes:
+        leaders: Who plans in each of them.
+        counts: How the records of each task stand, in databases where this process plans, and how long the oldest has been
+            due, in microseconds.
+        behind: How long ago what had all changes looked at was, in databases where this process plans, in microseconds.
+    """
+
+    leaders: tuple[Leadership, ...] = ()
+    counts: tuple[tuple[TaskCounts, Duration], ...] = ()
+    behind: Mapping[str, Duration] = {}
+
+
+@final
+class Glance(NamedTuple):
+    """What an app is like now.
+
+    Attributes:
+        tasks: The names of its tasks.
+        pool: Its pool.
+        standings: Its planners, by database.
+        census: What the databases said.
+    """
+
+    tasks: tuple[str, ...]
+    pool: PoolState
+    standings: Mapping[str, Standing]
+    census: Census
+
+
+NOTHING: Final = Glance((), PoolState(), {}, Census())
+"""Of an app that is not served."""

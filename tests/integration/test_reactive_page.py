@@ -1,0 +1,357 @@
+"""What an app of reactive tasks shows while it runs: metrics, health, and its page in a real browser, on a real MongoDB."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, final
+from urllib.parse import quote
+
+import pytest
+from pymongo import MongoClient
+from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
+from tests.integration.interruptible import INTERRUPTIBLE
+from tests.integration.servers.mongod import MongoServer
+from tests.integration.test_live_page import CONTRASTS, PICTURES, TOKEN, Open, in_browser, says, until
+
+HOSTILE: Final = "<img src=x onerror=alert(1)>"
+APP: Final = """
+import asyncio
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from tidegate_adapters.reactive import Later, Reactive
+
+app = Reactive(os.environ["URI"], database=os.environ["DATABASE"])
+
+
+@app.task(collection="orders", debounce=timedelta(0), retries=0)
+async def bill(change):
+    how = change.values.get("how")
+    if how == "hang":
+        while not Path("go").exists():
+            await asyncio.sleep(0.01)
+    if how == "block":
+        time.sleep(4)
+    if how == "fail" and not Path("fixed").exists():
+        raise RuntimeError("</script><script>alert(2)</script> password=hunter2")
+
+
+@app.task(collection="mails", debounce=timedelta(0), name="<img src=x onerror=alert(1)>")
+async def hostile(change):
+    if not Path("go").exists():
+        return Later(timedelta(seconds=600))
+"""
+
+
+@final
+class Served:
+    """An app as a process that shows itself."""
+
+    def __init__(self, folder: Path, uri: str, database: str, *settings: str) -> None:
+        self.log = folder / "log"
+        (folder / "app.py").write_text(APP)
+        told = [part for each in ("page_port=0", "metrics_port=0", *settings) for part in ("--set", each)]
+        env = {**os.environ, "URI": uri, "DATABASE": database}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                (*INTERRUPTIBLE, "reactive", "run", "app.py:app", *told), cwd=folder, env=env, stdout=log, stderr=log
+            )
+
+    def found(self, pattern: str) -> str:
+        """What the log says, once it does."""
+        limit = time.monotonic() + 60
+        while not (found := re.search(pattern, self.log.read_text())):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < limit, self.log.read_text()
+            time.sleep(0.05)
+        return found[1]
+
+    @property
+    def page(self) -> int:
+        return int(self.found(r"the page is at http://127\.0\.0\.1:(\d+)/"))
+
+    def got(self, path: str) -> tuple[int, str]:
+        """The status and the content of what is shown beside the page."""
+        port = self.found(r"/metrics at http://127\.0\.0\.1:(\d+)")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, refused.read().decode()
+
+    def metric(self, name: str) -> float | None:
+        """The value of a sample, by its name and labels."""
+        text = self.got("/metrics")[1]
+        found = re.search(rf"^tidegate_reactive_{re.escape(name)} (\S+)$", text, re.MULTILINE)
+        return None if found is None else float(found[1])
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve(mongodb: str, database: str, tmp_path: Path) -> Iterator[Serve]:
+    started: list[Served] = []
+
+    def served(*settings: str, uri: str = mongodb) -> Served:
+        started.append(Served(tmp_path, uri, database, *settings))
+        return started[-1]
+
+    yield served
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+
+
+@pytest.fixture
+def shop(mongodb: str, database: str) -> Iterator[Any]:
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        yield client[database]
+
+
+def eventually(is_so: Callable[[], object]) -> None:
+    limit = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < limit, is_so
+        time.sleep(0.1)
+
+
+def is_shown(served: Served, name: str, value: float) -> bool:
+    return served.metric(name) == value
+
+
+def bills(shop: Any) -> dict[Any, str]:
+    return {each["document"]: each["status"] for each in shop.orders_tasks.find({"task": "bill"})}
+
+
+# --- metrics and health -------------------------------------------------------------------------------------------------
+
+
+def test_prometheus_is_told_what_has_happened_and_what_is(serve: Serve, shop: Any) -> None:
+    """Handled by outcome, what runs, records by status, lag, the leader and its epoch; no label is made of a document."""
+    shop.orders.insert_many([{"_id": "a"}, {"_id": "b", "how": "fail"}, {"_id": "secret-id", "how": "hang"}])
+    shop.mails.insert_one({"_id": 1})
+    served = serve()
+
+    for name, value in (
+        ('handled_runs_total{outcome="succeeded",task="bill"}', 1),
+        ('handled_runs_total{outcome="failed",task="bill"}', 1),
+        (f'handled_runs_total{{outcome="later",task="{HOSTILE}"}}', 1),
+        ('running_handlers{task="bill"}', 1),
+        ('unwritten_runs{task="bill"}', 0),
+        ('retried_runs_total{task="bill"}', 0),
+        ('interruptions_total{reason="too_long",task="bill"}', 0),
+        ('paused{task="bill"}', 0),
+        ('handler_seconds_count{task="bill"}', 2),
+        ('records{status="failed",task="bill"}', 1),
+        ('records{status="processing",task="bill"}', 1),
+        (f'records{{status="pending",task="{HOSTILE}"}}', 1),
+        (f'leads{{database="{shop.name}"}}', 1),
+        (f'epoch{{database="{shop.name}"}}', 1),
+    ):
+        eventually(partial(is_shown, served, name, value))
+    eventually(lambda: (served.metric('lag_seconds{task="bill"}') or 0) > 1)
+    lag = served.metric(f'planner_lag_seconds{{database="{shop.name}"}}')
+    assert lag is not None
+    assert 0 <= lag < 60
+    text = served.got("/metrics")[1]
+    assert "secret-id" not in text
+    assert "hunter2" not in text
+
+
+def test_health_tells_who_leads_and_that_the_pool_moves(serve: Serve, shop: Any) -> None:
+    """And, of an event loop that is held up, that nothing does: the answer comes from a thread of its own."""
+    served = serve("stalled_after=1500 ms", "polling.most=500 ms")
+    eventually(lambda: json.loads(served.got("/health")[1])["databases"][0]["leader"])
+    status, text = served.got("/health")
+    assert (status, json.loads(text)["healthy"]) == (200, True)
+
+    shop.orders.insert_one({"_id": "a", "how": "block"})
+    eventually(lambda: json.loads(served.got("/health")[1])["silent_s"] >= 1.5)
+    assert served.got("/health")[0] == 503
+    eventually(lambda: served.got("/health")[0] == 200)
+
+
+def test_health_tells_that_nobody_leads(serve: Serve, disposable_mongod: MongoServer) -> None:
+    """Where the server has gone; the process goes on, and says so."""
+    served = serve("stalled_after=3 s", uri=disposable_mongod.uri)
+    eventually(lambda: json.loads(served.got("/health")[1])["databases"][0]["leads"])
+    disposable_mongod.kill()
+
+    eventually(lambda: served.got("/health")[0] == 503)
+    (told,) = json.loads(served.got("/health")[1])["databases"]
+    assert told["led_s"] >= 3
+    assert served.process.poll() is None
+
+
+# --- the page -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if chromium() is None:
+        pytest.skip(HOW_TO)
+    with running(tmp_path_factory.mktemp("browser") / "profile") as found:
+        yield found
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Open]:
+    """Opens pages; at the end none of them has had an error, a message in its console, or a request elsewhere."""
+    tabs: list[Tab] = []
+
+    def opened(port: int, **how: object) -> Tab:
+        tabs.append(browser.open(f"http://127.0.0.1:{port}/", **how))
+        return tabs[-1]
+
+    yield opened
+    wrong = [tab.wrong() for tab in tabs]
+    for tab in tabs:
+        tab.close()
+    assert wrong == [[]] * len(tabs)
+
+
+def cells(tab: Tab, key: str) -> list[str]:
+    """The row of that key, as it is read."""
+    found = tab.run(
+        f"[...document.querySelector({json.dumps(f'tr[data-key={json.dumps(key)}]')}).cells].map(each => each.textContent)"
+    )
+    assert isinstance(found, list)
+    return found
+
+
+@in_browser
+def test_operators_see_what_runs_waits_and_fails_and_have_it_run_again(
+    serve: Serve, shop: Any, open_page: Open, tmp_path: Path
+) -> None:
+    """By the keyboard alone: the failed record, its story with the error, a retry that handles it, and that it has ended well."""
+    shop.orders.insert_many([{"_id": "a"}, {"_id": "b", "how": "fail"}, {"_id": "c", "how": "hang"}])
+    tab = open_page(serve().page, hash="#status=failed")
+    until(tab, says("section[aria-labelledby=table-records] tbody", "RuntimeError"))
+    until(tab, says("#verdict", "1 failed, 1 to be handled"))
+
+    assert cells(tab, "task bill")[2:8] == ["0", "1", "0", "1", "1", "0"]
+    until(tab, says("section[aria-labelledby=table-running] tbody", "c"))
+    assert "leads" not in cells(tab, f"planner {shop.name}")[1]
+    assert "(this process)" in cells(tab, f"planner {shop.name}")[1]
+
+    tab.run("rows().find(row => row.item.has_story).focus()")
+    tab.press("Enter")
+    until(tab, says("#told", "a run ended"))
+    story = tab.texts(".story .what")
+    assert story[0] == "first seen"
+    assert any("a run ended" in each and "failed" in each for each in story)
+    assert "hunter2" not in tab.visible()
+
+    (tmp_path / "fixed").touch()
+    tab.run("rows().find(row => row.item.has_story)?.focus()")
+    tab.press("r")
+    eventually(lambda: bills(shop)["b"] == "completed")
+    until(tab, says("#verdict", "1 to be handled"))
+    until(tab, "document.body.classList.contains('clean')")
+
+
+@in_browser
+def test_operators_pause_and_resume_a_task(serve: Serve, shop: Any, open_page: Open) -> None:
+    """Nothing of it begins in between, and the page says since when."""
+    tab = open_page(serve("paused_every=50 ms").page)
+    until(tab, says("tbody", "bill"))
+    tab.run("document.querySelector('tr[data-key=\"task bill\"]').focus()")
+    tab.press("p")
+    until(tab, says("#message", "bill is paused"))
+    until(tab, says("tr[data-key='task bill']", "Resume"))
+    assert "paused" in cells(tab, "task bill")[-2]
+    assert [each["task"] for each in shop.tidegate_reactive.find_one()["paused"]] == ["bill"]
+
+    shop.orders.insert_one({"_id": "a"})
+    until(tab, says("section[aria-labelledby=table-records] tbody", "pending"))
+    tab.press("p")
+    until(tab, says("#message", "bill goes on"))
+    eventually(lambda: bills(shop) == {"a": "completed"})
+
+
+@in_browser
+def test_many_are_run_again_by_a_filter_after_a_question(
+    serve: Serve, shop: Any, open_page: Open, tmp_path: Path
+) -> None:
+    """Only where something narrows them down."""
+    shop.orders.insert_many([{"_id": each, "how": "fail"} for each in range(5)])
+    tab = open_page(serve().page)
+    until(tab, says("#verdict", "5 failed"))
+    assert tab.texts("section[aria-labelledby=table-records] h2 button") == []
+    (tmp_path / "fixed").touch()
+    tab.run("setAddress('status', 'failed')")
+    until(tab, says("section[aria-labelledby=table-records] h2", "Retry all that match"))
+    tab.click("section[aria-labelledby=table-records] h2 button")
+    until(tab, says("#question", "Retry all records with status failed?"))
+    tab.click("#sure button[value=yes]")
+    eventually(lambda: set(bills(shop).values()) == {"completed"})
+
+
+@in_browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_what_tasks_ids_and_errors_say_stays_text(serve: Serve, shop: Any, open_page: Open, dark: bool) -> None:
+    """A name of a task, an id and an error that are markup; in the light and in the dark all of it can be read."""
+    shop.orders.insert_many([{"_id": HOSTILE, "how": "fail"}, {"_id": {"a": HOSTILE}}])
+    shop.mails.insert_one({"_id": "x"})
+    tab = open_page(serve().page, dark=dark)
+    until(tab, says("section[aria-labelledby=table-records] tbody", "</script>"))
+    until(tab, f"rows().filter(row => row.textContent.includes({json.dumps(HOSTILE)})).length >= 4")
+    tab.run("open(rows().find(row => row.item.has_story && row.textContent.includes('failed')).dataset.key)")
+    until(tab, says("#told", "</script>"))
+
+    assert tab.run("document.querySelectorAll('img').length") == 0
+    assert tab.run("document.querySelectorAll('script').length") == 1
+    contrasts = tab.run(CONTRASTS)
+    assert isinstance(contrasts, list)
+    assert [each for each in contrasts if each[1] < 4.5] == []
+    tab.picture(PICTURES / f"reactive-{'dark' if dark else 'light'}.png")
+
+
+def test_what_is_asked_of_the_page_and_cannot_be_is_told(serve: Serve, shop: Any) -> None:
+    """Bad input: over HTTP, as scripts ask; a token is asked for where one is set, and is in no log."""
+    served = serve(f"page_token={TOKEN}")
+    port = served.page
+
+    def got(path: str, content: dict[str, Any] | None = None, token: str = TOKEN) -> tuple[int, dict[str, Any]]:
+        headers = {"Authorization": f"Bearer {token}", "X-Tidegate": "test"}
+        data = None if content is None else json.dumps(content).encode()
+        try:
+            with urllib.request.urlopen(
+                urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers), timeout=20
+            ) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
+
+    assert got("/state", token=TOKEN[:-1])[0] == 401
+    status, told = got("/state")
+    assert (status, told["schema"], told["title"]) == (200, "tidegate/live@1", f"Reactive tasks of {shop.name}")
+    for path, content, why in (
+        ("/state?task=bil", None, "there is no task 'bil'"),
+        ("/state?status=done", None, "there is no status 'done'"),
+        ('/state?id={"', None, "is no Extended JSON"),
+        ("/story?key=x", None, "there is no such row"),
+        ("/story?key=" + quote('["bill", "\\"zz\\""]'), None, "nothing is known of zz here"),
+        ("/act", {"action": "drop", "given": {}}, "there is no action 'drop'"),
+        ("/act", {"action": "pause", "given": {"task": "bil"}}, "there is no task 'bil'"),
+        ("/act", {"action": "pause", "given": {}}, "there is no task ''"),
+        ("/act", {"action": "retry all", "given": {}}, "there is no action 'retry all'"),
+        ("/act", {"action": "retry", "given": {"key": "[1]"}}, "there is no such row"),
+    ):
+        status, told = got(path, content)
+        assert (status, why in told["error"]) == (400, True), told
+    assert TOKEN not in served.log.read_text()
