@@ -107,6 +107,8 @@ ENOUGH_FOR_USERS_S: Final = 20.0
 """The same where user code may keep records for ever."""
 OPEN_MAX_S: Final = 80
 """For how long a transaction is open at most: a minute, and a round of the broker's."""
+AWAY_S: Final = 1.2
+"""The shortest time for which a topic is away: each client has asked by then which topics there are."""
 QUIET_S: Final = 2.0
 """And if nothing is told for so long, and the time to drain, nothing will be."""
 _LATE_S: Final = 12.0
@@ -144,10 +146,23 @@ ONCE: Final = ("once",)
 """Answers and positions in transactions; what strikes besides is one of the following. They have seeds of their own."""
 GROWS: Final = ("grows",)
 """The topic gets another partition, which the leader of the group comes to know of; they have seeds of their own, too."""
-OF_MEMBERS: Final = ("stall", "fenced", "rebalance", "grows", "evicted", "stop", "stop_twice", "cancel", "kill")
+OF_MEMBERS: Final = (
+    "stall",
+    "fenced",
+    "rebalance",
+    "grows",
+    "recreated",
+    "evicted",
+    "stop",
+    "stop_twice",
+    "cancel",
+    "kill",
+)
 """Faults that strike a member, or the group, at an instant; others strike what comes along."""
+RECREATED: Final = ("recreated",)
+"""The topic is deleted, and after a while there is one of its name with other records; they have seeds of their own, too."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
-UNHEARD: Final = (*ONCE, *OF_REQUESTS, "stall", "evicted")
+UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
@@ -211,7 +226,7 @@ def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
         (random.randrange(PARTITIONS), random.randrange(RECORDS)),
         random.choice((RuntimeError, asyncio.CancelledError, Boom)),
         random.choice((0.0, 0.05, 0.2)) + random.random() * 0.1,
-        pace_s,
+        pace_s * (8 if kind in RECREATED else 1),
         random.random() < 0.15,
     )
 
@@ -231,6 +246,8 @@ class Story:
         self.finished: set[Record_] = set()
         self.committed: dict[int, tuple[int, str, int]] = {}
         """The position, and by whom and in which generation it was committed."""
+        self.life = 0
+        """How often the topic was deleted."""
         self.taken: set[tuple[int, int]] = set()
         """Each position that was ever committed."""
         self.struck: set[Record_] = set()
@@ -317,7 +334,7 @@ class Member:
             more |= {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"}
         if kind == "once":
             more |= {"exactly_once": True}
-        if kind == "grows":
+        if kind in ("grows", "recreated"):
             more |= {"metadata_max_age_ms": 1_000}
         more["observe"] = self._observed
         self.recorder = None if run_.folder is None else Recorder(run_.folder / f"{name}.jsonl", name, kind="reducer")
@@ -403,6 +420,9 @@ class Member:
             raise RuntimeError("to the dead letters")
         if told.kind == "poison" and (undecoded(record) is not None) != (at == told.record):
             story.accuse("J14", f"{self.name} has handled {at} as if it were another")
+        if record.key is not None and not record.key.startswith(b"%d." % story.life):
+            story.tell(self.name, f"has handled {at} of the topic before", StepKind.CALL)
+            return None
         is_sent = told.kind in ("sends", "batches", "once")
         if not is_sent:
             self.run.finish(at)
@@ -609,7 +629,7 @@ class Run:
     def _filled(self, number: int) -> tuple[int, ...]:
         entries: list[LogEntry] = []
         for at in range(RECORDS):
-            entries.append(b"%d" % (at % 3))
+            entries.append(b"%d.%d" % (self.story.life, at % 3))
             if self.course.kind == "gaps" and self.random.random() < 0.4:
                 entries.append(CONTROL)
         is_poisoned = self.course.kind == "poison" and self.course.record[0] == number
@@ -806,7 +826,7 @@ class Run:
     async def _fault(self, members: dict[str, Member]) -> None:
         """What is done to a member, or to the group."""
         told, story = self.course, self.story
-        kind = STRIKES[told.number % len(STRIKES)] if told.kind == "once" else told.kind
+        kind = STRIKES[int(told.outcome * len(STRIKES))] if told.kind == "once" else told.kind
         if kind not in OF_MEMBERS:
             return
         await asyncio.sleep(told.at_s)
@@ -830,6 +850,8 @@ class Run:
                 story.all_done.clear()
                 self.broker.grow("t", PARTITIONS + 1)
                 self.records[PARTITIONS] = self._filled(PARTITIONS)
+            case "recreated":
+                await self._recreated()
             case "evicted":
                 for member_id in [each for each in group.members if each.startswith(f"{told.whom}-")]:
                     story.tell("faults", f"put {member_id} out", StepKind.REBALANCE, "evicted")
@@ -848,6 +870,19 @@ class Run:
                 members["c"] = Member("c", self)
             case _:
                 pass
+
+    async def _recreated(self) -> None:
+        """What was handled and committed of the topic before counts for nothing."""
+        told, story = self.course, self.story
+        story.tell("faults", "delete the topic")
+        self.broker.delete("t")
+        story.life += 1
+        for kept in (story.finished, story.committed, story.all_done):
+            kept.clear()
+        await asyncio.sleep(AWAY_S + told.outcome * told.lasts_s * (told.number > 0))
+        story.tell("faults", "make it anew")
+        self.broker.grow("t", PARTITIONS)
+        self.records = {number: self._filled(number) for number in range(PARTITIONS)}
 
 
 def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None, *, is_seen: bool = False) -> Story:

@@ -126,6 +126,18 @@ class Grow(Step):
 
 @final
 @attrs.frozen
+class Remove(Step):
+    """The topic is deleted."""
+
+
+@final
+@attrs.frozen
+class Create(Step):
+    """There is a topic of that name again."""
+
+
+@final
+@attrs.frozen
 class Poll(Step):
     """Poll these partitions, or all, until nothing comes any more."""
 
@@ -228,6 +240,8 @@ class Kafka(Protocol):
     async def produce(self, step: Produce) -> None: ...
     async def delete_below(self, step: DeleteBelow) -> None: ...
     async def grow(self, partitions: int) -> None: ...
+    async def remove(self) -> None: ...
+    async def create(self) -> None: ...
     async def committed(self) -> Mapping[int, tuple[int, str]]: ...
 
 
@@ -331,6 +345,10 @@ class _Play:
                 await self.kafka.delete_below(step)
             case Grow(_, partitions):
                 await self.kafka.grow(partitions)
+            case Remove():
+                await self.kafka.remove()
+            case Create():
+                await self.kafka.create()
             case Poll(member, partitions):
                 self.tell(member, f"polled {await self.polled(consumer, partitions)}")
             case Commit():
@@ -526,6 +544,12 @@ class SimulatedKafka:
     async def grow(self, partitions: int) -> None:
         self.broker.grow("t", partitions)
 
+    async def remove(self) -> None:
+        self.broker.delete("t")
+
+    async def create(self) -> None:
+        self.broker.grow("t", PARTITIONS)
+
     async def committed(self) -> Mapping[int, tuple[int, str]]:
         return {partition.partition: (at.offset, at.metadata) for partition, at in self.broker.committed("g").items()}
 
@@ -661,6 +685,12 @@ class RealKafka:
     async def grow(self, partitions: int) -> None:
         async with self._admin() as admin:
             await admin.create_partitions({self.topic: NewPartitions(partitions)})
+
+    async def remove(self) -> None:
+        async with self._admin() as admin:
+            await admin.delete_topics([self.topic])
+            while self.topic in await admin.list_topics():  # noqa: ASYNC110  the broker's state
+                await asyncio.sleep(0.01)
 
     async def committed(self) -> Mapping[int, tuple[int, str]]:
         async with self._admin() as admin:

@@ -18,6 +18,7 @@ from tests.integration.kafka_scripts import (
     Begin,
     Call,
     Commit,
+    Create,
     DeleteBelow,
     Grow,
     Heal,
@@ -26,6 +27,7 @@ from tests.integration.kafka_scripts import (
     Poll,
     Produce,
     RealKafka,
+    Remove,
     Script,
     Seek,
     Settle,
@@ -241,7 +243,44 @@ TRANSACTIONS: Mapping[str, Script] = {
         Transact("p", "commit"), *READ,
     ),
 }  # fmt: skip
-BY_HAND = {**BY_HAND, **TRANSACTIONS}
+MORE: Script = (Produce(partition=0, count=5), Produce(partition=1, count=1))
+AGAIN: Script = (Remove(), Create(), *MORE)
+DELETED: Mapping[str, Script] = {
+    "a topic is deleted": (
+        *A_FEW, Start("a", SOON), Settle(), Poll("a"), Commit("a", 0, 2), Remove(), Wait(seconds=2.0), Settle(), Poll("a"), Call("a", "committed", 0),
+    ),
+    "a topic is deleted, and nobody looks": (*A_FEW, Start("a"), Settle(), Poll("a"), Commit("a", 0, 2), Remove(), Wait(seconds=2.0), Settle(), Poll("a")),
+    "a commit after a topic was deleted": (
+        *ALONE, Remove(), Commit("a", 0, 3, way="later"), Wait(), Create(), Wait(), Outcomes("a"), Wait(),
+    ),
+    "a topic is there again": (
+        *A_FEW, Start("a", SOON), Settle(), Poll("a"), Commit("a", 0, 2), Remove(), Wait(seconds=2.0), Settle(), Create(), *MORE, Wait(seconds=2.0),
+        Settle(), Poll("a"), Call("a", "committed", 0), Call("a", "position", 0),
+    ),
+    "a topic is there again, and nobody was": (
+        *ALONE, Commit("a", 0, 2), Stop("a"), *AGAIN, Start("b"), Settle(), Poll("b"), Call("b", "committed", 0),
+    ),
+    "a topic is there again, and nobody has looked": (
+        *ALONE, Commit("a", 0, 2), *(Call("a", "pause", number) for number in range(4)), Wait(), *AGAIN, Wait(), Call("a", "committed", 0),
+        *(Call("a", "resume", number) for number in range(4)), Poll("a"), Call("a", "position", 0), Commit("a", 0, 5),
+    ),
+    "a topic is there again, and whoever has not looked is beyond its end": (
+        *ALONE, *(Call("a", "pause", number) for number in range(4)), Wait(), Remove(), Create(), Produce(partition=0, count=1), Wait(),
+        *(Call("a", "resume", number) for number in range(4)), Poll("a"), Call("a", "position", 0), Call("a", "position", 1),
+    ),
+    "two share a topic that is deleted and made anew": (
+        *A_FEW, Start("a", SOON), Settle(), Start("b"), Settle(), Remove(), Wait(seconds=2.0), Settle(), Create(), *MORE, Wait(seconds=2.0), Settle(),
+        Poll("a"), Poll("b"),
+    ),
+    "a transaction on a topic that is deleted": (*OPEN, Remove(), Wait(), Transact("p", "commit"), Wait()),
+    "a transaction on a topic that is there again": (
+        *OPEN, Remove(), Wait(), Create(), Wait(), Transact("p", "commit"), Transact("p"), Transact("p", "send"), Transact("p", "commit"), *READ,
+    ),
+    "a producer on a topic that is there again": (
+        *DONE, Wait(), Remove(), Create(), Wait(), Transact("p"), Transact("p", "send"), Transact("p", "position", 0, 1), Transact("p", "commit"), *READ,
+    ),
+}  # fmt: skip
+BY_HAND = {**BY_HAND, **TRANSACTIONS, **DELETED}
 
 
 def of_the_table() -> Mapping[str, Script]:

@@ -16,7 +16,18 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.integration.kafka_runs import GROWS, KINDS, PARTITIONS, RECORDS, course, found, judged, line, page_of
+from tests.integration.kafka_runs import (
+    GROWS,
+    KINDS,
+    PARTITIONS,
+    RECORDS,
+    RECREATED,
+    course,
+    found,
+    judged,
+    line,
+    page_of,
+)
 from tests.integration.planting import Bug, first, planted
 from tests.length import KAFKA_RUNS, PLANTED_RUNS
 
@@ -55,6 +66,9 @@ AGAIN: Final = ("rebalance", "stop", "evicted", "kill")
 BUGS: Final[Mapping[str, Bug]] = {
     "a commit goes out under whatever generation there is": Bug(
         kafka_ports.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("requests",)
+    ),
+    "positions of a topic that has gone are committed of the next": Bug(
+        Member._is_gone, "commit.generation <= self._gone.get(commit.partition.topic, 0)", "False", RECREATED
     ),
     "a generation is not asked for": Bug(
         Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("requests",)
@@ -143,7 +157,7 @@ AT_ONCE: Final = 200
 
 
 @pytest.mark.parametrize("first_seed", range(0, KAFKA_RUNS // len(KINDS), AT_ONCE))
-@pytest.mark.parametrize("kind", [*KINDS, *GROWS])
+@pytest.mark.parametrize("kind", [*KINDS, *GROWS, *RECREATED])
 def test_no_run_is_wrong(kind: str, first_seed: int) -> None:
     """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
     kinds = (kind,)
@@ -165,6 +179,16 @@ def test_a_partition_that_is_added_is_consumed_to_its_end() -> None:
         assert story.wrong == []
         assert story.committed[PARTITIONS][0] == RECORDS
         assert {(PARTITIONS, offset) for offset in range(RECORDS)} <= story.finished
+
+
+def test_a_topic_that_is_made_anew_is_consumed_from_its_beginning() -> None:
+    """Or nothing was tried: what was handled before counts for nothing."""
+    for seed in range(5):
+        story = judged(seed, RECREATED)
+        assert story.wrong == []
+        assert story.life == 1
+        assert len(story.finished) == PARTITIONS * RECORDS
+        assert [at for at, *_ in story.committed.values()] == [RECORDS] * PARTITIONS
 
 
 @pytest.mark.parametrize("seed", range(5))

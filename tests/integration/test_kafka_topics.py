@@ -203,6 +203,29 @@ def test_a_topic_that_is_deleted_holds_up_no_other(kafka: str, caplog: pytest.Lo
     assert f"there is no topic {gone}; it is consumed as soon as it is there" in said(caplog)
 
 
+def test_what_is_in_work_of_a_deleted_topic_leaves_nothing_out_of_the_next(kafka: str) -> None:
+    """Its records end when one of its name is there, which would take their positions; the records before those are handled."""
+    topic = f"again-{uuid.uuid4().hex}"
+
+    async def scenario() -> None:
+        async with world(kafka) as there:
+            there.waits = topic
+            await there.create(topic, 1)
+            await there.send(topic, 1)
+            async with there.worker(topic) as group:
+                await until(lambda: len(there.begun) == 5)
+                await there.delete(topic)
+                await asyncio.sleep(3 * SOON_MS / 1_000)
+                await there.create(topic, 1)
+                await there.send(topic, 1, 10)
+                there.goes_on.set()
+                await there.until(15)
+            assert sorted(there.handled) == sorted([*places(topic, 1, 5), *places(topic, 1, 10)])
+            assert await there.committed(group) == {(topic, 0): 10}
+
+    asyncio.run(scenario())
+
+
 def test_a_pattern_matches_neither_its_own_dead_letters_nor_topics_of_the_broker_itself(kafka: str) -> None:
     """Or a worker would dead-letter its dead letters, without end."""
     topic = f"orders-{uuid.uuid4().hex}"

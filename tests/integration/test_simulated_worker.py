@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import pairwise
 from random import Random
 from typing import Any, Final, NamedTuple, cast
@@ -26,6 +26,7 @@ from tidegate_adapters.kafka_ports import Client, Producing, Transact, transacti
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import (
     Fetch,
+    Metadata,
     OffsetCommit,
     Partition,
     Position,
@@ -351,3 +352,56 @@ def test_what_cannot_be_decoded_is_read_once() -> None:
     played(during, handle, strike, undecodable=Undecodable.RAW)
     assert handled == [0, 1, 2]
     assert read == sorted(read)
+
+
+def test_whoever_alone_has_seen_that_a_topic_was_away_joins_again_and_begins_anew() -> None:
+    """The leader has not, so nobody else would, and nothing more could be committed; of what the leader reads on, nothing is said."""
+    handled: list[tuple[int, int]] = []
+
+    async def handle(record: Record) -> None:
+        handled.append((record.partition, record.offset))
+
+    async def main(random: Random) -> Mapping[Partition, Position]:
+        broker, is_deaf = SimulatedBroker({"t": 2}), False
+        network = Network(
+            broker,
+            random,
+            strike=lambda client, request: (
+                Outcome.UNSENT if is_deaf and client == "leader" and isinstance(request, Metadata) else None
+            ),
+        )
+
+        def begun(name: str) -> tuple[Worker, asyncio.Task[None]]:
+            def connect(*_: object) -> Client:
+                options: Any = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "client_id": name}
+                return cast("Client", SimulatedConsumer(network, group_id="g", **options))
+
+            worker = Worker(["t"], handle, bootstrap="simulated", group="g")
+            return worker, asyncio.get_running_loop().create_task(worker.run(connect))
+
+        def filled(count: int) -> None:
+            for number in range(2):
+                broker.append("t", number, *[b"key"] * count)
+
+        members = [begun("leader")]
+        await asyncio.sleep(5)
+        members.append(begun("other"))
+        filled(3)
+        await asyncio.sleep(10)
+        assert {each.partition: at.offset for each, at in broker.committed("g").items()} == {0: 3, 1: 3}
+        is_deaf = True
+        broker.delete("t")
+        await asyncio.sleep(2)
+        is_deaf = False
+        handled.clear()
+        broker.grow("t", 2)
+        filled(5)
+        await asyncio.sleep(20)
+        for worker, task in members:
+            worker.stop()
+            await task
+        return broker.committed("g")
+
+    committed = run(main, 1)
+    assert sorted(at for at in handled if at[0] == 1) == [(1, offset) for offset in range(5)]
+    assert committed[Partition("t", 1)].offset == 5

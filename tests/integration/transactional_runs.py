@@ -37,7 +37,7 @@ __all__ = ["OUT", "Place", "Reader", "fence", "place_of", "places_in", "producin
 Place: TypeAlias = tuple[int, int]
 OUT: Final = "out"
 """Where answers go."""
-_TROUBLE: Final = 0.03
+_TROUBLE: Final = 0.05
 """How often a request of a producer fails before it is carried out, how often after, and how often it is refused."""
 _LIES: Final = {
     (Produce, errors.DuplicateSequenceNumber),

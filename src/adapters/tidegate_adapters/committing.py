@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, final
 
 from tidegate.consumer.commands import Commit
@@ -29,6 +29,7 @@ class Committing:
         client: What sends them.
         granted: The client's generation, by the member's.
         answered: Called with each commit that was sent, and with what the client has raised, if anything.
+        is_gone: Whether the topic of a commit has gone since the partition was assigned.
     """
 
     def __init__(
@@ -36,8 +37,9 @@ class Committing:
         client: Client,
         granted: Mapping[int, int | None],
         answered: Callable[[Commit, BaseException | None], None],
+        is_gone: Callable[[Commit], bool],
     ) -> None:
-        self._client, self._granted, self._answered = client, granted, answered
+        self._client, self._granted, self._answered, self._is_gone = client, granted, answered, is_gone
         self._loop = asyncio.get_running_loop()
         self._pace, self._hurries = Pace(), False
         self._next_look: asyncio.Handle | None = None
@@ -70,6 +72,12 @@ class Committing:
             self._spawn(self._sent(request))
 
     async def _sent(self, request: tuple[Commit, ...]) -> None:
+        there = tuple(each for each in request if not self._is_gone(each))
+        if len(there) < len(request):
+            self._tell(set(request).difference(there), ports.GONE())
+            request = there
+        if not request:
+            return
         positions = {each.partition: (each.position, each.metadata) for each in request}
         error: BaseException | None = None
         try:
@@ -80,6 +88,9 @@ class Committing:
             return
         except BaseException as raised:  # noqa: BLE001  whoever asked says what it means
             error = raised
+        self._tell(request, error)
+
+    def _tell(self, request: Iterable[Commit], error: BaseException | None) -> None:
         for each in request:
             self._answered(each, error)
 

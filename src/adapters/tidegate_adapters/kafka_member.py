@@ -22,7 +22,8 @@ until the partition is gone. Records of a partition that is not known yet are so
 read once it has handed them out.
 
 A generation is counted from the client's own assignments. A commit names the client's generation of then, and is not sent
-under another one, nor under none; a revocation that comes without a generation finds the partitions lost.
+under another one, nor under none; a revocation that comes without a generation finds the partitions lost. Nor is anything
+committed of an assignment during which the client has learned that the topic is not there.
 """
 
 from __future__ import annotations
@@ -162,6 +163,8 @@ class Member:
         self._user_code = UserCode(
             code, settings, self._records, sender, tallies, self._runtime.tell, self._transactions
         )
+        self._gone: dict[str, int] = {}
+        """Topics that have gone, and the last assignment until then."""
         self._may_poll: asyncio.Event | None = None
         """Where the loop of polls waits until something may be polled."""
         self._releases: dict[TopicPartition, list[asyncio.Event]] = {}
@@ -170,7 +173,7 @@ class Member:
         """Questions for what is committed, and the loop of polls."""
         self._starting: asyncio.Task[None] | None = None
         self._called_off = asyncio.Event()
-        self._committing = Committing(client, self._granted, self._commit_answered)
+        self._committing = Committing(client, self._granted, self._commit_answered, self._is_gone)
         self._absent = frozenset[str]()
         """Topics that were not there at the last assignment."""
         self._is_started = False
@@ -262,6 +265,7 @@ class Member:
     async def _start(self) -> None:
         try:
             await self._client.start()
+            ports.watch(self._client, self._look_for_topics)
         except ports.CONNECTION_ERROR as error:
             raise TidegateError(
                 f"no Kafka broker answers at {self._settings.bootstrap}",
@@ -482,6 +486,25 @@ class Member:
             self._spawn(self._resumed(partition, self._count))
         self._note_absent()
 
+    def _look_for_topics(self) -> None:
+        """Commit nothing more of what was assigned of a topic that has gone; when one of its name is there, have it assigned anew.
+
+        The broker does not tell the two apart: it would take positions of the one for the other, and nobody would handle what
+        is there before them. A leader that has seen it go lets all join again, too.
+        """
+        known = {part.partition.topic for part in self.state.partitions} | {each.topic for each in self._generations}
+        absent = ports.absent(self._client, sorted(known))
+        self._gone.update(dict.fromkeys(absent, self._count))
+        if any(
+            each.topic not in absent and generation <= self._gone.get(each.topic, 0)
+            for each, generation in self._generations.items()
+        ):
+            ports.rejoin(self._client)
+
+    def _is_gone(self, commit: Commit) -> bool:
+        """Whether its topic has gone since the partition was assigned."""
+        return commit.generation <= self._gone.get(commit.partition.topic, 0)
+
     def _note_absent(self) -> None:
         """Say which topics are not there; whether they are is seen before partitions are assigned, which they are then."""
         absent = ports.absent(self._client, [each for each in self._settings.topics if not is_pattern(each)])
@@ -535,7 +558,7 @@ class Member:
         match command:
             case Work():
                 return self._user_code.job(command)
-            case Commit() if (transactions := self._transactions) is not None:
+            case Commit() if (transactions := self._transactions) is not None and not self._is_gone(command):
                 return Call(lambda: self._committed_together(command, transactions))
             case Commit():
                 self._committing.send(command)

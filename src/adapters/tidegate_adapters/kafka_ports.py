@@ -35,9 +35,9 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
+    "CONNECTION_ERROR", "GONE", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
-    "record_of", "theirs", "transaction_failure", "transactional_producer",
+    "record_of", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
 
 
@@ -430,6 +430,23 @@ def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
     return frozenset(each for each in topics if seen is not None and not seen(each))
 
 
+def watch(consumer: Client, look: Callable[[], None]) -> None:
+    """Let a function be called whenever the client has learned which topics there are; where it has no word of that, never.
+
+    It is to have started. The client has no public call for it.
+    """
+    cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
+    listen = getattr(cluster, "add_listener", None)
+    if listen is not None:
+        listen(lambda _: look())
+
+
+def rejoin(consumer: Client) -> None:
+    """Join the group again, which lets all members do so; a client that has no word of it goes on. It has no public call."""
+    with suppress(AttributeError):
+        consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]  # noqa: SLF001
+
+
 class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     def __init__(self, on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> None:
         self._on_revoked, self._on_assigned = on_revoked, on_assigned
@@ -528,6 +545,7 @@ def commit_failure(error: BaseException) -> CommitFailure:
     return next(found, CommitFailure.UNKNOWN)
 
 
+GONE = _NoPartitionError
 KAFKA_ERROR = errors.KafkaError
 CONNECTION_ERROR = errors.KafkaConnectionError
 NOT_ASSIGNED = errors.IllegalStateError

@@ -106,6 +106,14 @@ class SimulatedBroker:
         for number in range(partitions):
             self.logs.setdefault(Partition(topic, number), Log())
 
+    def delete(self, topic: str) -> None:
+        """The topic is gone, and with it what groups have committed; one of its name begins at offset 0."""
+        for partition in [each for each in self.logs if each.topic == topic]:
+            del self.logs[partition]
+            self.positions.forget(partition)
+            for wake in self._waiting.pop(partition, ()):
+                wake()
+
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
         """Records before the offset are gone."""
         name = Partition(topic, partition)

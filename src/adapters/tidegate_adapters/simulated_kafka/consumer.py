@@ -7,8 +7,9 @@ defaults, but that offsets are never committed automatically, and that by defaul
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, cast, final
 
 from aiokafka import errors
@@ -91,6 +92,10 @@ class SimulatedConsumer:
         self._metadata = network.connect(client_id)
         self._age_s = None if metadata_max_age_ms is None else metadata_max_age_ms / _MS
         self._known: Collection[Partition] = ()
+        self._is_asking = False
+        self._listeners: list[Callable[[object], None]] = []
+        self._client = SimpleNamespace(cluster=SimpleNamespace(add_listener=self._listeners.append))
+        """Under aiokafka's names, for `kafka_ports` asks to be told there."""
         self._refresh: asyncio.TimerHandle | None = None
         self._subscription = Subscription()
         self._coordinator: Coordinator | None = None
@@ -117,7 +122,9 @@ class SimulatedConsumer:
             reset=self._reset,
             backoff_s=self._member.backoff_s,
             is_committed=self._is_committed,
-            poison=lambda partition: logs[partition].poison,
+            known=lambda: self._known,
+            refresh=self._ask,
+            poison=lambda partition: logs[partition].poison if partition in logs else frozenset(),
         )
         self._subscription.changed = self._fetcher.go_on
         if self._subscription.topics is not None:
@@ -130,15 +137,23 @@ class SimulatedConsumer:
             self._refresh = asyncio.get_running_loop().call_later(self._age_s, self._ask)
 
     def _ask(self) -> None:
-        self._metadata.send(Metadata()).add_done_callback(self._answered)
+        """Ask which partitions there are, unless that is under way."""
+        if not self._is_asking and not self._is_closed:
+            self._is_asking = True
+            self._forget()
+            self._metadata.send(Metadata()).add_done_callback(self._answered)
 
     def _answered(self, answer: asyncio.Future[object]) -> None:
+        self._is_asking = False
         if self._is_closed:
             return
         is_known = not answer.cancelled() and answer.exception() is None
         self._hear(cast("tuple[Partition, ...]", answer.result()) if is_known else self._known)
-        if self._coordinator is not None:
+        if self._coordinator is not None and self._fetcher is not None:
             self._coordinator.hear_of_partitions()
+            self._fetcher.go_on()
+        for each in self._listeners if is_known else ():
+            each(self)
 
     def _forget(self) -> None:
         if self._refresh is not None:
@@ -186,6 +201,10 @@ class SimulatedConsumer:
         if self._subscription.topics is not None:
             raise Misuse("the simulated consumer subscribes once")
         self._subscription.subscribe(topics, listener)
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Which it has, as far as the client knows; None if it knows of no such topic."""
+        return {each.partition for each in self._known if each.topic == topic} or None
 
     def assignment(self) -> Collection[Partition]:
         assignment = self._subscription.assignment

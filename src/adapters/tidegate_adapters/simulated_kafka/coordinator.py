@@ -250,9 +250,10 @@ class Coordinator:
 
     def _reset(self) -> None:
         self.generation, self.member_id = NO_GENERATION, ""
-        self._ask_to_rejoin()
+        self.request_rejoin()
 
-    def _ask_to_rejoin(self) -> None:
+    def request_rejoin(self) -> None:
+        """Join the group again; under aiokafka's name, for `kafka_ports` asks for it."""
         if not self._rejoin.done():
             self._rejoin.set_result(None)
 
@@ -263,7 +264,7 @@ class Coordinator:
         """The client has learned which there are: whoever leads the group joins again where a topic of it has grown."""
         if self._counted is not None and self._counted != (now := self._count(self._counted)):
             self._counted = now
-            self._ask_to_rejoin()
+            self.request_rejoin()
 
     async def _find(self) -> None:
         if self._is_known:
@@ -331,12 +332,12 @@ class Coordinator:
         try:
             reply: Any = await self._send(SyncGroup(self._member.group, generation, member_id, assignments))
         except errors.KafkaError:
-            self._ask_to_rejoin()
+            self.request_rejoin()
             return None
         if isinstance(reply, tuple):
             self.generation, self.member_id = generation, member_id
             return reply
-        self._ask_to_rejoin()
+        self.request_rejoin()
         if reply in _NOT_OURS:
             self._reset()
         elif reply in _NOT_THERE:
@@ -393,7 +394,7 @@ class Coordinator:
         if code is errors.NoError:
             return True
         if code is errors.RebalanceInProgressError:
-            self._ask_to_rejoin()
+            self.request_rejoin()
             return True
         if code in _NOT_THERE:
             self._lose()
@@ -443,7 +444,7 @@ class Coordinator:
             if code in (*_NOT_THERE, errors.RequestTimedOutError):
                 self._lose()
             elif code is errors.RebalanceInProgressError:
-                self._ask_to_rejoin()
+                self.request_rejoin()
             elif code in _NOT_OURS:
                 self._reset()
             failed.append(code())

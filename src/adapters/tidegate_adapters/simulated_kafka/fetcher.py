@@ -7,6 +7,7 @@ for a tenth of a second no other is. What a user meets:
     While the group rebalances a poll waits, however short its timeout.
     A record that cannot be decoded is raised, and nothing that came along is handed out: it is read again, and raised again,
     until the user seeks beyond it, or polls so few that those before it are handed out.
+    A partition that the client does not know to be there is not read; it asks for that as fast as it is answered.
     An error of one partition is raised by the poll after the one that hands out what else there is.
 """
 
@@ -31,6 +32,8 @@ _WAIT_S: Final = 0.5
 _AHEAD_S: Final = 0.1
 """How long records that wait keep others from being read."""
 _CREATE_TIME: Final = 0
+_NOT_HERE: Final = (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartitionError)
+"""Answers after which the client asks which partitions there are, and goes on meanwhile."""
 _NOWHERE: Final = -1
 """A position that no partition has."""
 
@@ -75,11 +78,14 @@ class Fetcher:
         reset: int,
         backoff_s: float,
         is_committed: bool,
+        known: Callable[[], Collection[Partition]],
+        refresh: Callable[[], None],
         poison: Callable[[Partition], frozenset[int]],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._connection, self._subscription, self._coordinator = connection, subscription, coordinator
         self._reset, self._backoff_s, self._is_committed, self._poison = reset, backoff_s, is_committed, poison
+        self._known, self._refresh = known, refresh
         self._waiting: dict[Partition, _Waiting] = {}
         self._is_busy = False
         self._of: Assignment | None = None
@@ -106,9 +112,13 @@ class Fetcher:
             self._waiting.clear()
             if self._placing is not None:
                 self._placing.cancel()
+        free = {each: state for each, state in assignment.partitions.items() if each not in self._waiting}
+        known = self._known()
+        if not all(each in known for each in free):
+            self._refresh()
         if self._is_busy:
             return
-        free = {each: state for each, state in assignment.partitions.items() if each not in self._waiting}
+        free = {each: state for each, state in free.items() if each in known}
         lost = [partition for partition, state in free.items() if state.offset is None]
         if lost:
             self._is_busy = True
@@ -167,6 +177,8 @@ class Fetcher:
             self._waiting[partition] = _Waiting(now, [], error=found({partition: position}))
         elif found is errors.TopicAuthorizationFailedError:
             self._waiting[partition] = _Waiting(now, [], error=found(partition.topic))
+        elif found in _NOT_HERE:
+            self._refresh()
 
     def _wake(self) -> None:
         for waiter in self._coordinator.waiters:

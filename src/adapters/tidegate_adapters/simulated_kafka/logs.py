@@ -5,7 +5,8 @@ the last stable offset. Records of aborted transactions stay, and such a reader 
 
 What a producer meets, after Kafka 4.1's `ProducerStateManager`:
     A batch with the sequence number of one of its last five is not written again; the offset of then is answered.
-    One with a number that is not the next is refused, as is one of an older epoch.
+    One with a number that is not the next is refused, as is one of an older epoch; of a producer of whom the log knows nothing, any
+    is the first, as after its topic was deleted and made anew.
     The mark that ends a transaction has an epoch, too: that of a fence makes what is sent under the one before too old.
 """
 
@@ -95,9 +96,7 @@ class Log:
             if (each.sequence, each.length) == (batch.sequence, len(batch.records)):
                 return each.offset
         following = last[-1].sequence + last[-1].length if last else 0
-        if batch.sequence != following and (last or batch.producer.epoch != known.epoch):
-            return errors.OutOfOrderSequenceNumber
-        return errors.NoError
+        return errors.NoError if batch.sequence == following else errors.OutOfOrderSequenceNumber
 
     def with_batch(self, batch: Batch) -> Log:
         """The same, and a batch that may be written at the end."""

@@ -67,6 +67,11 @@ class Positions:
             if is_commit:
                 self._take(partition, sent)
 
+    def forget(self, partition: Partition) -> None:
+        """There is no such partition any more."""
+        for there in (*self._committed.values(), *self._pending.values()):
+            there.pop(partition, None)
+
     def _take(self, partition: Partition, sent: _Sent) -> None:
         there = self._committed.setdefault(sent.request.group, {})
         if partition in there and there[partition].number > sent.number:
