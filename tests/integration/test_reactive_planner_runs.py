@@ -19,6 +19,7 @@ from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import delete_one, insert_one, update_one
 from tidegate.reactive.change_stream import Broken, ChangeStreamConsumer, Page, Position
 from tidegate.reactive.evolution import EvolutionPolicy
+from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH
 from tidegate.reactive.snapshot import Projection
@@ -26,6 +27,7 @@ from tidegate.reactive.task_documents import DOCUMENT, SNAPSHOT, TASK
 from tidegate_adapters import testing
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.embedded_changes import EmbeddedChanges
+from tidegate_adapters.reactive import planner
 from tidegate_adapters.reactive.planner import Planner, PlannerRules
 from tidegate_adapters.reactive.sites import STREAMS, Site
 
@@ -33,15 +35,19 @@ RULES: Final = PlannerRules(
     terms=Terms(ttl=6 * SECOND, heartbeat=2 * SECOND, margin=SECOND // 2),
     stream=ChangeStreamConsumer(size=3, idle=2 * SECOND, pause=200 * MILLISECOND),
     batch=2,
+    sweep=3 * SECOND,
     pause=200 * MILLISECOND,
 )
+KEPT: Final = CleanUp(keep_for=SECOND)
 TASKS: Final = (
     ReactiveTask(name="all", source="orders", attempts=1),
     ReactiveTask(name="totals", source="orders", watched=Projection(("total",)), attempts=1),
-    ReactiveTask(name="names", source="customers", attempts=1),
+    ReactiveTask(name="names", source="customers", attempts=1, cleaning=KEPT),
 )
 TOTAL: Final = Field[int]("total")
 EDITS: Final = 25
+LATE_S: Final = 8.0
+"""How late a request is carried out at most of which its sender has given up hope."""
 
 
 @attrs.frozen
@@ -85,6 +91,9 @@ class Course:
             assert record[EPOCH] >= self.epoch
             self.epoch = record[EPOCH]
 
+    def keys(self, source: str) -> set[Any]:
+        return {each[ID] for each in self.store.contents(source)}
+
     async def weather(self) -> None:
         """The store is out of reach for a while, and the whole process stands still."""
         for _ in range(2):
@@ -100,7 +109,7 @@ class Course:
         for number in range(EDITS):
             await asyncio.sleep(self.chance.uniform(0, 1.5))
             source, key = self.chance.choice(["orders", "customers"]), self.chance.choice(["a", "b", "c", "d"])
-            if all(each[ID] != key for each in self.store.contents(source)):
+            if key not in self.keys(source):
                 self.store(insert_one(source, Document.of({"_id": key, "total": number, "note": 0})))
             elif self.chance.random() < 0.3:
                 self.store(delete_one(source, Eq(ID, key)))
@@ -109,27 +118,33 @@ class Course:
                 self.store(update_one(source, Eq(ID, key), Put(field, number)))
 
     async def lives(self) -> None:
-        """A planner, which is killed now and then, or asked to stop, and then another one in its place."""
+        """A planner, which is killed now and then, or asked to stop, and then another one in its place; some are of a version of
+        the application that does not know one of the tasks.
+        """
         while not self.is_over.is_set():
             life = Life(self)
-            planner = Planner(Site("here", life.asked), tuple(map(Told, TASKS)), RULES, lambda *_: None, "one")
-            self.planners.append(planner)
-            running = asyncio.create_task(planner.run())
+            is_older = not self.is_calm and self.chance.random() < 0.3
+            tasks = tuple(Told(each) for each in TASKS if not is_older or each.name != "totals")
+            made = Planner(Site("here", life.asked), tasks, RULES, lambda *_: None, "one")
+            self.planners.append(made)
+            running = asyncio.create_task(made.run())
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if self.is_calm else self.chance.uniform(1, 25)):
                     await self.is_over.wait()
             if self.is_calm or self.chance.random() < 0.5:
-                planner.stop()
+                made.stop()
             else:
                 life.is_killed = True
                 self.killed += 1
                 running.cancel()
             await asyncio.wait({running})
-            self.planners.remove(planner)
+            self.planners.remove(made)
             assert running.cancelled() or running.exception() is None
 
     def is_planned(self) -> bool:
-        """Does the record of each document have what is there?"""
+        """Does the record of each document have what is there, and is none left of those that are gone?"""
+        if {each[DOCUMENT] for each in self.store.contents("customers_tasks")} - self.keys("customers"):
+            return False
         for task in TASKS:
             there = {each[ID]: each for each in self.store.contents(task.source)}
             records = [each for each in self.store.contents(task.records) if each[TASK] == task.name]
@@ -151,12 +166,15 @@ class Life:
     is_killed: bool = False
 
     async def asked(self, effect: Any) -> object:
-        """The store, which takes its time, and fails."""
+        """The store, which takes its time, fails, and gets some requests late."""
         course, chance = self.course, self.course.chance
         await self.on_the_way(0.05)
         fault = 0.5 if course.is_calm else chance.random()
         if course.is_out or fault < 0.03:
             return chance.choice([Ambiguous("no reply"), NotApplied("not sent")])
+        if fault < 0.05:
+            _ = asyncio.get_running_loop().call_later(chance.uniform(0, LATE_S), course.store, effect)
+            return Ambiguous("no reply")
         reply = course.store(effect)
         course.checks()
         await self.on_the_way(0.05)
@@ -215,7 +233,8 @@ def course(seed: int) -> Course:
         lives = [asyncio.create_task(run.lives()) for _ in range(2)]
         await asyncio.gather(run.weather(), run.edit())
         run.is_calm = True
-        async with asyncio.timeout(60):  # of its own time
+        await asyncio.sleep(LATE_S)
+        async with asyncio.timeout(120):  # of its own time
             while not run.is_planned():  # noqa: ASYNC110
                 await asyncio.sleep(0.5)
         run.is_over.set()
@@ -255,12 +274,30 @@ async def reconciles_nothing(self: Planner, run: object) -> None:
     del self, run
 
 
+async def deploys_nothing(*_: object, **__: object) -> None:
+    """Nobody hears that another version of the application leads, which does not know all tasks."""
+
+
+async def sweeps_nothing(self: Planner, epoch: int) -> None:
+    """Records outlive their documents."""
+    del self, epoch
+
+
 @pytest.mark.parametrize(
-    ("name", "wrong"), [("_look", forgives), ("_look", looks_for_one), ("_reconcile", reconciles_nothing)]
+    ("where", "name", "wrong"),
+    [
+        (Planner, "_look", forgives),
+        (Planner, "_look", looks_for_one),
+        (Planner, "_reconcile", reconciles_nothing),
+        (Planner, "_sweep", sweeps_nothing),
+        (planner, "deploy", deploys_nothing),
+    ],
 )
-def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any]) -> None:
+def test_a_planted_bug_is_found(
+    monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Callable[..., Any]
+) -> None:
     """By one of the seeds."""
-    monkeypatch.setattr(Planner, name, wrong)
+    monkeypatch.setattr(where, name, wrong)
     with pytest.raises((AssertionError, TimeoutError, ExceptionGroup)):  # noqa: PT012  a block is what it is about
         for seed in range(PLANNER_SEEDS):
             course(seed)
