@@ -390,6 +390,8 @@ PLANTED: Final[Mapping[str, str]] = {
     "triggers.settles_before_it_invokes": NOTHING_FAILS,
     "triggers.claims_are_taken": NOTHING_FAILS,
     "reactive_task.refusal_is_done": NOTHING_FAILS,
+    "deployments.keeps_flags": NOTHING_FAILS,
+    "sweeper.begins_under_any_epoch": NOTHING_FAILS,
     "transfer.in_two_writes": NOTHING_FAILS,
     "transfer.read_apart": NOTHING_FAILS,
     "transfer.commit_is_not_asked_again": "the reply is lost",

@@ -142,12 +142,16 @@ def test_of_a_task_that_is_not_known_the_definition_stays_and_the_flag_goes() ->
 
 
 def test_a_task_says_what_triggers_it_and_how_it_is_asked_for() -> None:
-    """Its filter and what it watches, as data; the store is not asked for what is computed here only."""
+    """Where its documents and records are, its filter and what it watches, as data; the store is not asked for what is computed
+    here only. Ours took a task whose documents were in another collection by then for one that was reconciled.
+    """
     trigger = SECOND.scanned.trigger
     watched = Document.of({"paths": ("total",), "computed": ()})
-    assert trigger.trigger == Document.of({"where": 'state = "paid"', "watched": watched})
+    expected = {"source": "orders", "records": "records", "where": 'state = "paid"', "watched": watched}
+    assert trigger.trigger == Document.of(expected)
     assert trigger != TRIGGER
-    assert attrs.evolve(FIRST, task=attrs.evolve(TASK, where=None)).scanned.trigger != TRIGGER
+    for another in ({"where": None}, {"source": "bills"}, {"records": "others"}):
+        assert Deployment(attrs.evolve(TASK, **another)).scanned.trigger != TRIGGER
     assert FIRST.scanned.find_next == TASK.find_changed
     here = Projection((), (("sum", Computed(lambda doc: doc[ID])),))
     assert Deployment(attrs.evolve(TASK, watched=here)).scanned.find_next is None

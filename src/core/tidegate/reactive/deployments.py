@@ -22,7 +22,7 @@ one, when it is back, does nothing over.
 
 Laws
     DEP1  What is remembered was done: a definition is stored when each record that is over was reset for its version, if its
-         policy says so.
+          policy says so.
     DEP2  A record is reset once for a version, however often that is interrupted and whoever leads meanwhile.
     DEP3  The definitions and the records of other tasks stay as they are.
     DEP4  A flag is of a task for which each change before the position was looked at, by its trigger.
@@ -107,9 +107,14 @@ class Deployment:
 
     @property
     def definition(self) -> Definition:
-        """What is remembered of it: its filter, what it watches, and its version."""
-        where = None if self.task.where is None else str(self.task.where)
-        return Definition(Document((("where", where), ("watched", described(self.task.watched)))), self.version)
+        """What is remembered of it: where its documents and its records are, its filter, what it watches, and its version."""
+        trigger: tuple[tuple[str, Value], ...] = (
+            ("source", self.task.source),
+            ("records", self.task.records),
+            ("where", None if self.task.where is None else str(self.task.where)),
+            ("watched", described(self.task.watched)),
+        )
+        return Definition(Document(trigger), self.version)
 
     @property
     def scanned(self) -> ScannedTask:
