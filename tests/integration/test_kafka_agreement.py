@@ -430,6 +430,31 @@ def by_seed(seed: int) -> Script:
     return (*steps, *(Poll(member) for member in running))
 
 
+def transactions_by_seed(seed: int) -> Script:
+    """Producers of two ids at random, which come, fence each other, are killed, and write to two partitions and one group.
+
+    After each end of a transaction its marks are waited for, or offsets would tell who was quicker.
+    """
+    random = Random(f"transactions {seed}")
+    steps: list[Step] = [Start("r", COMMITTED), Settle()]
+    there: list[str] = []
+    for number in range(12):
+        if len(there) < 2 or random.random() < 0.15:
+            there.append(f"p{number}")
+            steps += [Begin(there[-1], random.choice("xy")), Wait(seconds=0.4), Transact(there[-1])]
+            continue
+        member, partition = random.choice(there[-3:]), random.randrange(2)
+        match random.choice(("send", "send", "position", "commit", "commit", "abort", "kill")):
+            case "kill":
+                there.remove(member)
+                steps.append(Transact(member, "kill"))
+            case "commit" | "abort" as call:
+                steps += [Transact(member, call), Wait(seconds=0.4), Transact(member)]
+            case call:
+                steps.append(Transact(member, call, partition, random.randint(0, 6), random.choice(("", "m"))))
+    return (*steps, Poll("r"), *(Call("r", "end_offsets", number) for number in range(2)))
+
+
 async def really(bootstrap: str, scripts: Mapping[str, Script]) -> Mapping[str, Account]:
     """What the real ones say to each script."""
     at_once = asyncio.Semaphore(60)
@@ -490,6 +515,11 @@ def test_the_error_table_is_answered_alike(kafka: str) -> None:
 def test_scripts_at_random_are_answered_alike(kafka: str) -> None:
     """Members come, go, are killed, poll and commit as a seed says."""
     check(kafka, {f"seed {seed}": by_seed(seed) for seed in range(KAFKA_SCRIPTS)})
+
+
+def test_transactions_at_random_are_answered_alike(kafka: str) -> None:
+    """Whatever producers do to each other, and what a reader of committed records comes to see of it."""
+    check(kafka, {f"seed {seed}": transactions_by_seed(seed) for seed in range(KAFKA_SCRIPTS)})
 
 
 @pytest.mark.parametrize("name", BY_HAND)
