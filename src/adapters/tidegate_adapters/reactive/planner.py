@@ -18,11 +18,13 @@ Everything that it writes can be written by two: records are guarded by their ve
 where the lease is lost, all of it is cancelled at once, and what the next leader does over does no harm.
 
 Errors of the server end nothing: what failed is asked for again, or the lease is taken anew. What is wrong for good as things
-are set up (no replica set, no rights) is raised by `run` before it has ever led.
+are set up (no replica set, no rights) is raised by `run` as it begins.
 
 Known not to work
     - A document that cannot be read (code with a scope is of a type that no document has here) holds the position, and
       everything behind it, until it is changed or deleted; `Standing.error` says where.
+    - Where the record of the lease is removed, epochs begin anew, and nobody leads until they have passed the one that is stored
+      beside the position: one in each `pause`.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.sweeper import Sweeper, remove_orphans
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
-from tidegate_adapters.leases import Held, LeaseLost, lease_async
+from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, lease_async
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
 from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
 
@@ -319,18 +321,24 @@ class Planner:
 
     async def _turns(self) -> None:
         await self._changes.check()
+        patience: Duration | None = (
+            self._rules.terms.heartbeat
+        )  # of the first turn: what is refused then is so for good
         while not self._is_stopping.is_set():
             try:
                 async with lease_async(
-                    self._site.store, KEY, terms=self._rules.terms, collection=LEASES, holder=self._holder
-                ) as held:
+                    self._site.store, KEY, terms=self._rules.terms, patience=patience, collection=LEASES, holder=self._holder,
+                ) as held:  # fmt: skip
                     await self._lead(held)
+            except LeaseBusy:
+                pass
             except LeaseLost as lost:
                 self._failed("lease", lost)
             except Failure as failure:
-                if isinstance(failure, Refused) and not self._epoch:
+                if isinstance(failure, Refused) and patience is not None and not self._epoch:
                     raise
                 self._failed("lead", failure)
+            patience = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._rules.pause / SECOND):
                     await self._is_stopping.wait()
