@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, final
 from urllib.parse import urlencode
@@ -31,11 +32,14 @@ from tidegate_adapters.page.live import (
     Shown,
     Story,
     Table,
+    _Guard,
     check_place,
     live_page,
     run_in,
     served_live,
 )
+from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate_adapters.serving import Asked
 
 TOKEN: Final = "correct-horse-battery"  # noqa: S105  of these tests
 HOSTILE: Final = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\u202e"
@@ -314,19 +318,14 @@ def test_a_loop_that_is_held_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_secret_that_may_be_left_out_is_not_shown_either() -> None:
     """Law CF4, of a setting that is a secret or none."""
-    import attrs
+    base = ReactiveSettings(database="shop")
+    found = configured(base, from_environment({"TIDEGATE_REACTIVE__PAGE_TOKEN": TOKEN}, "reactive"))
 
-    from tidegate_adapters.printable import Secret
-
-    @attrs.frozen
-    class Told:
-        page_token: Secret | None = None
-
-    Told.__annotations__["page_token"] = Secret | None
-    found = configured(Told(), from_environment({"TIDEGATE_REACTIVE__PAGE_TOKEN": TOKEN}, "reactive"))
     assert found.settings.page_token == TOKEN
-    assert [(each.path, each.value) for each in found.rows] == [("page_token", "***")]
-    assert [each.value for each in configured(Told()).rows] == ["none"]
+    shown_so = [
+        next(each.value for each in rows if each.path == "page_token") for rows in (found.rows, configured(base).rows)
+    ]
+    assert shown_so == ["***", "none"]
 
 
 def test_the_page_says_nothing_of_what_it_shows_and_loads_nothing() -> None:
@@ -336,6 +335,50 @@ def test_the_page_says_nothing_of_what_it_shows_and_loads_nothing() -> None:
     assert all(each not in text for each in ("innerHTML", "insertAdjacent", "document.write", "localStorage", "eval("))
     assert len(text) < 30_000
     assert len(MODULES) == len(set(MODULES))
+
+
+# --- planted bugs -------------------------------------------------------------------------------------------------------
+
+
+def known_by_the_name_of_the_cookie(guard: _Guard, asked: Asked) -> bool:
+    """Planted bug: whoever has any cookie of that name is let in."""
+    return guard.name in asked.headers.get("Cookie", "") or guard.opens(asked.headers.get("Authorization", "")[7:])
+
+
+def known_by_the_address(guard: _Guard, asked: Asked) -> bool:
+    """Planted bug: the token may stand in the address."""
+    return guard.opens(asked.query.partition("token=")[2]) or IS_KNOWN(guard, asked)
+
+
+IS_KNOWN: Final = _Guard.is_known
+PLANTED: Final = {
+    "LP1 a part of the token is enough": ("_same", lambda one, other: other.startswith(one)),
+    "LP1 a cookie is not looked into": ("_Guard.is_known", known_by_the_name_of_the_cookie),
+    "LP1 the token may stand in the address": ("_Guard.is_known", known_by_the_address),
+    "LP2 nobody is asked where he is from": ("_Guard.is_from_here", staticmethod(lambda _: True)),
+    "LP2 no header of its own is asked for": ("_MARK", "Host"),
+    "LP3 any name will do": ("_Guard.is_here", lambda *_: True),
+    "LP4 every address is this machine's own": ("_is_own", lambda _: True),
+    "LP5 the cookie is the token": ("_Guard.made", lambda guard, _: guard.token.decode()),
+    "LP5 the cookie is of no token": ("_Guard.made", lambda *_: "letmein"),
+}
+LAWS: Final[Mapping[str, Callable[[], None]]] = {
+    "LP1": test_whoever_does_not_know_the_token_is_told_nothing_and_does_nothing,
+    "LP2": test_nothing_is_done_for_another_site,
+    "LP3": test_without_a_token_nothing_is_answered_under_another_name,
+    "LP4": partial(test_others_reach_it_with_a_token_only, "10.0.0.1"),
+    "LP5": test_the_token_is_taken_once_and_the_cookie_does_not_tell_it,
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_breaks_its_law(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
+    """A law that no bug breaks proves nothing."""
+    place, wrong = PLANTED[bug]
+    monkeypatch.setattr(f"tidegate_adapters.page.live.{place}", wrong)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        LAWS[bug.partition(" ")[0]]()
 
 
 # --- in a browser -------------------------------------------------------------------------------------------------------

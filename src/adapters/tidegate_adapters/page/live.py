@@ -309,41 +309,42 @@ class _Guard:
     """
 
     def __init__(self, token: str | None) -> None:
-        self._token = None if token is None else token.encode()
+        self.token = None if token is None else token.encode()
         # What the browser keeps is made of the token, and does not tell it; two pages of one machine have two cookies.
-        self._pass = "" if token is None else self._made("pass")
-        self._name = "" if token is None else f"tidegate-{self._made('name')[:12]}"
+        self.passed = "" if token is None else self.made("pass")
+        self.name = "" if token is None else f"tidegate-{self.made('name')[:12]}"
 
-    def _made(self, what: str) -> str:
-        assert self._token is not None, "asked for with a token alone"
-        return hmac.new(self._token, f"tidegate page {what}".encode(), "sha256").hexdigest()
+    def made(self, what: str) -> str:
+        """What is made of the token, and tells nothing of it."""
+        assert self.token is not None, "asked for with a token alone"
+        return hmac.new(self.token, f"tidegate page {what}".encode(), "sha256").hexdigest()
 
     def is_here(self, asked: Asked) -> bool:
         """Is it asked for under this machine's own name? With a token any name will do, for others do not know that."""
         name = urlsplit(f"//{asked.headers.get('Host', '')}").hostname
-        return self._token is not None or (name is not None and _is_own(name))
+        return self.token is not None or (name is not None and _is_own(name))
 
     def is_known(self, asked: Asked) -> bool:
         """Does whoever asks know the token?"""
-        if self._token is None:
+        if self.token is None:
             return True
         kind, _, given = asked.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self.opens(given.strip())
         try:
-            held = SimpleCookie(asked.headers.get("Cookie", "")).get(self._name)
+            held = SimpleCookie(asked.headers.get("Cookie", "")).get(self.name)
         except CookieError:
             return False
-        return held is not None and _same(held.value, self._pass)
+        return held is not None and _same(held.value, self.passed)
 
     def opens(self, given: str) -> bool:
         """Is it the token?"""
-        return self._token is not None and _same(given, self._token.decode())
+        return self.token is not None and _same(given, self.token.decode())
 
     @property
     def cookie(self) -> str:
         """What the browser keeps of whoever has entered: no script reads it, and no other site has it sent."""
-        return f"{self._name}={self._pass}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{self.name}={self.passed}; Path=/; HttpOnly; SameSite=Strict"
 
     @staticmethod
     def is_from_here(asked: Asked) -> bool:

@@ -17,7 +17,12 @@ Modules, in reading order
     declared    what the decorator is told of a task, checked
     planner     who leads, follows the changes, and writes down which handlers are to run
     workers     the pool: takes what is due, calls the handlers, writes down what they came to
+    office      what operators ask of all its databases, and have them do
+    ids, words  ids, times and counts as people write and read them
+    page        what operators see, and do, while it is served
+    tallies, metrics, monitor   what has happened, for Prometheus, and how it is
     app         the app, from without
+    running, command_line   `tidegate reactive ...`
 """
 
 from tidegate_adapters.reactive.app import Reactive

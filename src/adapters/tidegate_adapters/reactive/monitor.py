@@ -22,7 +22,6 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, Duration
 from tidegate.reactive.pool import PoolCommand, PoolEvent, PoolState
-from tidegate.reactive.record_queries import Query
 from tidegate_adapters import monitor
 from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.page.live import run_in, served_live
@@ -147,7 +146,7 @@ class Lookout:
         now = time.monotonic()
         self._led.update((each.database, now) for each in leaders if each.left > 0)
         led = {name: each for name, each in self.glance().standings.items() if each.leads}
-        tallies = await self._office.tallies(Query(), databases=led)
+        tallies = await self._office.counted(led)
         at = await self._office.now()
         return Census(
             leaders,

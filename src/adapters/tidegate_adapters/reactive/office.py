@@ -5,9 +5,10 @@ A task is in one database, and its name says in which; what is asked of all task
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
-from typing import TypeVar, final
+from typing import Final, final
 
 import attrs
 
@@ -15,7 +16,7 @@ from tidegate.leases.leader import lease_of
 from tidegate.model.documents import ID, Eq, Value
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
-from tidegate.model.operations import StoreTime, find_one
+from tidegate.model.operations import FOUND_MAX, StoreTime, find_one
 from tidegate.model.reading import needed
 from tidegate.reactive.desk import Desk, Retried, Tally
 from tidegate.reactive.pausing import PausedTask
@@ -28,7 +29,8 @@ from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
 
 __all__ = ["Leadership", "Office"]
 
-T = TypeVar("T")
+_COUNTED_FOR: Final = 1.0
+"""For how many seconds a count is good."""
 
 
 @final
@@ -66,6 +68,8 @@ class Office:
         for each in declared:
             there.setdefault(each.site.name, (each.site, []))[1].append(each)
         self._desks = [(site, Desk(tasks=tuple(each.task for each in some))) for site, some in there.values()]
+        self._counting = asyncio.Lock()
+        self._counted: dict[frozenset[str], tuple[float, tuple[Tally, ...]]] = {}
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -90,6 +94,21 @@ class Office:
         asked = [each for each in self._asked(query) if databases is None or each[0].name in databases]
         return tuple([await site.run(desk.count(part)) for site, desk, part in asked])
 
+    async def counted(self, databases: Collection[str]) -> tuple[Tally, ...]:
+        """How all records of these databases stand, or stood a moment ago.
+
+        It is counted again after ten times as long as that took, and a second at least: so whoever looks, and however many do,
+        the databases are busy with that for a tenth of the time at most.
+        """
+        asked, clock = frozenset(databases), asyncio.get_running_loop().time
+        async with self._counting:
+            until, known = self._counted.get(asked, (clock(), ()))
+            if clock() >= until:
+                since = clock()
+                known = await self.tallies(Query(), asked)
+                self._counted[asked] = (clock() + max(_COUNTED_FOR, 10 * (clock() - since)), known)
+        return known
+
     async def listed(
         self, query: Query, *, order: Order, limit: int, looks: int | None = None
     ) -> tuple[RecordPage, ...]:
@@ -105,7 +124,7 @@ class Office:
         for site, desk, part in self._asked(query):
             page = RecordPage(())
             for look in count(1):
-                most = limit - len(page.rows)
+                most = min(limit - len(page.rows), FOUND_MAX)
                 more = await site.run(desk.list_records(part, order=order, limit=most, after=page.after))
                 page = RecordPage((*page.rows, *more.rows), more.after)
                 if not page.after or len(page.rows) == limit or look == looks:

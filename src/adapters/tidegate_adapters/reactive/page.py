@@ -11,6 +11,7 @@ From it records are retried, and tasks are paused and resumed.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Final, final
 
 from tidegate.model.documents import Value
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.model.instants import MINUTE, SECOND, Duration, Instant
 from tidegate.reactive.desk import Tally, TaskCounts
 from tidegate.reactive.pausing import PausedTask
 from tidegate.reactive.pool import PoolState
@@ -77,7 +78,7 @@ class Page:
         query = _query(filters)
         order = _ORDERS.get(filters.get("order", ""), Order.CHANGED)
         now = await self._office.now()
-        tallies, paused = await self._office.tallies(Query()), await self._office.paused()
+        tallies, paused = await self._office.counted(self._office.databases), await self._office.paused()
         leaders = await self._office.leaderships()
         pages = await self._office.listed(query, order=order, limit=_SHOWN, looks=_LOOKS)
         rows = [row for page in pages for row in page.rows]
@@ -253,6 +254,7 @@ def _task(counts: TaskCounts, at: Instant, since: Mapping[str, Instant], here: M
 
 
 def _running(pool: PoolState) -> Table:
+    now = asyncio.get_running_loop().time()
     rows = tuple(
         Row(
             f"running {_key(each.task, each.run.key)}",
@@ -260,13 +262,14 @@ def _running(pool: PoolState) -> Table:
                 Cell(each.task),
                 Cell(readable(each.run.key)),
                 Cell(str(each.run.record.attempts)),
+                Cell("" if each.since is None else length(max(round(now * SECOND) - each.since.at, 0))),
                 Cell(each.why.value if each.why else "runs", "bad" if each.why else "odd"),
             ),
         )
         for each in pool.working[:_SHOWN]
     )
     note = f"{len(pool.working):,} handlers" + (f", the first {_SHOWN} of them" if len(pool.working) > _SHOWN else "")
-    columns = ("task", "document", "attempt", "")
+    columns = ("task", "document", "attempt", "for", "")
     return Table("running", "Running in this process", columns, rows, "nothing runs here", note=note)
 
 
