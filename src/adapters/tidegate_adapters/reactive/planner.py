@@ -321,9 +321,8 @@ class Planner:
 
     async def _turns(self) -> None:
         await self._changes.check()
-        patience: Duration | None = (
-            self._rules.terms.heartbeat
-        )  # of the first turn: what is refused then is so for good
+        # Of the first turn alone: what is refused then is so for good.
+        patience: Duration | None = self._rules.terms.heartbeat
         while not self._is_stopping.is_set():
             try:
                 async with lease_async(
