@@ -275,36 +275,93 @@ def of_the_codes() -> dict[str, Script]:
     return table
 
 
+def any_operation(random: Random) -> Operation:
+    """One on three documents."""
+    keys = [Eq(ID, each) for each in "abc"]
+    where, update = random.choice(keys), random.choice((Add(N, 1), Put(N, 2), Put(S, "s"), Push(S, 1), Add(S, 1)))
+    many = random.choice((Gt(N, 1), Lt(N, 3)))
+    return random.choice(
+        (
+            find_one(COLLECTION, many),
+            find_all(COLLECTION, many, limit=random.randint(1, 3)),
+            find_one_and_update(COLLECTION, where, update),
+            update_one(COLLECTION, where, update),
+            upsert_one(COLLECTION, where, update),
+            insert_one(COLLECTION, doc(random.choice("abc"), random.randint(1, 3))),
+            delete_one(COLLECTION, where),
+            update_many(COLLECTION, many, update),
+            delete_many(COLLECTION, many),
+            bulk_update(*(update_one(COLLECTION, each, update) for each in keys)),
+        )
+    )
+
+
+def any_strike(random: Random, asked: Operation | CommitTransaction | AbortTransaction) -> Strike:
+    """Of the command that carries it out."""
+    command = {
+        "FindOne": "find", "FindAll": "find", "FindOneAndUpdate": "findAndModify", "UpsertOne": "findAndModify",
+        "InsertOne": "insert", "DeleteOne": "delete", "DeleteMany": "delete",
+        "CommitTransaction": "commitTransaction", "AbortTransaction": "abortTransaction",
+    }.get(type(asked).__name__, "update")  # fmt: skip
+    return Strike(command, random.choice((Outcome.UNSENT, Outcome.LOST_REPLY)))
+
+
 def by_seed(seed: int) -> Script:
     """Operations on three documents, with a strike now and then."""
     random = Random(seed)
-    keys = [Eq(ID, each) for each in "abc"]
     steps: list[Step] = []
     for _ in range(random.randint(4, 10)):
-        where, update = random.choice(keys), random.choice((Add(N, 1), Put(N, 2), Put(S, "s"), Push(S, 1), Add(S, 1)))
-        many = random.choice((Gt(N, 1), Lt(N, 3)))
-        operation = random.choice(
-            (
-                find_one(COLLECTION, many),
-                find_all(COLLECTION, many, limit=random.randint(1, 3)),
-                find_one_and_update(COLLECTION, where, update),
-                update_one(COLLECTION, where, update),
-                upsert_one(COLLECTION, where, update),
-                insert_one(COLLECTION, doc(random.choice("abc"), random.randint(1, 3))),
-                delete_one(COLLECTION, where),
-                update_many(COLLECTION, many, update),
-                delete_many(COLLECTION, many),
-                bulk_update(*(update_one(COLLECTION, each, update) for each in keys)),
-            )
-        )
-        command = {
-            "FindOne": "find", "FindAll": "find", "FindOneAndUpdate": "findAndModify", "UpsertOne": "findAndModify",
-            "InsertOne": "insert", "DeleteOne": "delete", "DeleteMany": "delete",
-        }.get(type(operation).__name__, "update")  # fmt: skip
+        operation = any_operation(random)
         if random.random() < 0.2:
-            steps.append(Strike(command, random.choice((Outcome.UNSENT, Outcome.LOST_REPLY))))
+            steps.append(any_strike(random, operation))
         steps.append(Ask(operation))
     return steps
+
+
+def interleaved(seed: int) -> Script:
+    """The transactions of two sessions, and what is asked beside them.
+
+    What is written beside them may wait for them, so they are ended before it is waited for. In the other half of the scripts
+    there is a strike instead, for a client that has lost a connection looks for the server, which takes as long.
+    """
+    random = Random(seed)
+    under_way: dict[str, Transaction] = {}
+    numbers = {"t": 0, "u": 0}
+    steps: list[Step] = []
+    is_struck = random.random() < 0.5
+    strikes_at = random.randint(0, 10) if is_struck else 1_000
+
+    def asked(effect: Operation | CommitTransaction | AbortTransaction, step: Step) -> None:
+        nonlocal strikes_at
+        if len(steps) >= strikes_at:
+            strikes_at = 1_000
+            steps.append(any_strike(random, effect))
+        steps.append(step)
+
+    def ended(session: str) -> None:
+        end = random.choice((CommitTransaction, CommitTransaction, AbortTransaction))(under_way.pop(session))
+        asked(end, Ask(end))
+
+    for _ in range(random.randint(6, 14)):
+        session, operation = random.choice("tu"), any_operation(random)
+        match random.choices(("statement", "end", "look", "write"), (8, 2, 1, 1))[0]:
+            case "statement":
+                if begins := session not in under_way:
+                    numbers[session] += 1
+                    under_way[session] = Transaction(session, numbers[session])
+                asked(operation, Ask(InTransaction(under_way[session], operation, begins=begins)))
+            case "end" if session in under_way:
+                ended(session)
+            case "write" if not is_struck:
+                steps.append(Begin(operation))
+                for each in tuple(under_way):
+                    ended(each)
+                steps.append(Finish())
+            case _:
+                steps.append(Ask(SEEN))
+    for each in tuple(under_way):
+        ended(each)
+    return [*steps, Ask(SEEN)]
 
 
 def simulated(script: Script, options: Mapping[str, Any] = OPTIONS["with"], seed: int = 1) -> Account:
@@ -388,6 +445,11 @@ def test_the_codes_are_answered_alike(mongod: MongoServer) -> None:
 def test_scripts_at_random_are_answered_alike(mongod: MongoServer) -> None:
     """Operations and lost messages as a seed says."""
     check(mongod, {f"seed {seed}": by_seed(seed) for seed in range(MONGO_SCRIPTS)}, OPTIONS["with"])
+
+
+def test_transactions_at_random_are_answered_alike(mongod: MongoServer) -> None:
+    """Statements, ends, conflicts, waits and lost messages as a seed says."""
+    check(mongod, {f"seed {seed}": interleaved(seed) for seed in range(MONGO_SCRIPTS)}, OPTIONS["with"], at_once=4)
 
 
 def test_a_difference_is_noticed(mongod: MongoServer, monkeypatch: pytest.MonkeyPatch) -> None:

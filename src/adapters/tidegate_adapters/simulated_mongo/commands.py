@@ -40,7 +40,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.sim.cells import Outcomes, World
-from tidegate.sim.world import contents, parts, perform, uniques
+from tidegate.sim.world import Key, contents, ids, parts, perform, pinned, uniques
 from tidegate_adapters.bson_values import CODEC, encoded, loaded
 from tidegate_adapters.simulated_mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply
 from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, filter_of, query_of, sort_of, updates_of
@@ -525,11 +525,14 @@ class _Statements:
             return reply
 
     def _many(self, effect: UpdateMany | DeleteMany, ns: str) -> _Steps:
-        """One document after the other, as far as it gets; in a transaction, all at once."""
+        """One document after the other, as far as it gets; in a transaction, all at once.
+
+        While it waits for one, others may come behind it, or match no longer.
+        """
         if self._inside is not None:
             return (yield from self._asked(effect, ns))
-        done = 0
-        for part in parts(effect, self._set.state.world):
+        done, passed = 0, set[Key]()
+        while part := self._next_part(effect, ns, passed):
             if self._left == 0:
                 assert self._struck is not None
                 if self._struck.number in RETRYABLE:
@@ -538,6 +541,17 @@ class _Statements:
             done += yield from self._asked(part, ns)
             self._left = None if self._left is None else self._left - 1
         return done
+
+    def _next_part(self, effect: UpdateMany | DeleteMany, ns: str, passed: set[Key]) -> UpdateOne | DeleteOne | None:
+        """What is done to the next document in natural order; all of them up to that one are passed."""
+        world = self._set.state.world
+        matching = {cast("Key", pinned(part.where)): part for part in parts(effect, world)}
+        for key in world.read(ids(ns)):
+            if key not in passed:
+                passed.add(key)
+                if key in matching:
+                    return matching[key]
+        return None
 
 
 @final
@@ -582,7 +596,7 @@ class _Inside:
 
         def compared(operation: Effect[object], world: World, who: str) -> Outcomes:
             before = {doc[ID]: doc for doc in contents(world, ns)}
-            after, reply = next(perform(operation, world, who))
+            after, reply = _one_by_one(operation, world, who)
             now = {doc[ID]: doc for doc in contents(after, ns)}
             keys = (*before, *(key for key in now if key not in before))
             changed.extend((before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key))
@@ -615,6 +629,19 @@ class _Inside:
         if isinstance(reply, NotApplied):
             raise ServerError(112, "WriteConflict") if self._is_open else _no_such(self._asked)
         return reply
+
+
+def _one_by_one(operation: Effect[object], world: World, who: str) -> tuple[World, object]:
+    """What it does, and is answered: an update of many is refused in the words of the document that is."""
+    if not isinstance(operation, UpdateMany):
+        return next(perform(operation, world, who))
+    total = 0
+    for part in parts(operation, world):
+        world, reply = next(perform(part, world, who))
+        if isinstance(reply, Refused):
+            return world, reply
+        total += cast("int", reply)
+    return world, total
 
 
 def _no_such(transaction: Transaction) -> ServerError:
