@@ -257,28 +257,24 @@ async def deploy(
     check_int(pause, "a duration in microseconds", 0)
     _ = decide_deployment(RememberedTasks(), deployments)
     while True:
-        is_done = await _deployed(streams, stream, epoch, deployments, batch)
-        if is_done:
-            return
+        try:
+            return await _deployed(streams, stream, epoch, deployments, batch)
+        except (Ambiguous, NotApplied, NotDurable):
+            pass
         await Sleep(pause)
 
 
-async def _deployed(streams: str, stream: str, epoch: int, deployments: tuple[Deployment, ...], batch: int) -> bool:
-    """Is all of it known to be done?"""
-    try:
-        record = await find_one(streams, Eq(ID, stream))
-        if record is None or needed(record, EPOCH) != epoch:
-            raise Refused(_FENCED)
-        known = remembered_in(record)
-        plan = decide_deployment(known, deployments)
-        for each in plan.resets:
-            await reprocess(each, batch=batch)
-        of_epoch = AllOf((Eq(ID, stream), Eq(EPOCH, epoch)))
-        if plan.known != known and not await update_one(streams, of_epoch, *stored_tasks(plan.known)):
-            raise Refused(_FENCED)
-    except (Ambiguous, NotApplied, NotDurable):
-        return False
-    return True
+async def _deployed(streams: str, stream: str, epoch: int, deployments: tuple[Deployment, ...], batch: int) -> None:
+    record = await find_one(streams, Eq(ID, stream))
+    if record is None or needed(record, EPOCH) != epoch:
+        raise Refused(_FENCED)
+    known = remembered_in(record)
+    plan = decide_deployment(known, deployments)
+    for each in plan.resets:
+        await reprocess(each, batch=batch)
+    of_epoch = AllOf((Eq(ID, stream), Eq(EPOCH, epoch)))
+    if plan.known != known and not await update_one(streams, of_epoch, *stored_tasks(plan.known)):
+        raise Refused(_FENCED)
 
 
 _FENCED: Final = "another epoch is stored"
