@@ -92,7 +92,7 @@ from tidegate_adapters.simulated_kafka.requests import (
 from tidegate_adapters.store import Store
 from tidegate_adapters.testing import stall
 
-PARTITIONS, RECORDS, EXECUTORS = 4, 10, 8
+PARTITIONS, RECORDS = 4, 10
 AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15")
 """Laws that are judged whenever something happens; others where a part of the run ends."""
 TURNS_MAX: Final = 50_000
@@ -193,6 +193,7 @@ class Course:
         joins_s: When the second member joins.
         pace_s: The longest that a record takes.
         default: Are the rules and the client's options the default ones?
+        executors: How many records a member handles at once: few wait for each other, many end together.
     """
 
     seed: int
@@ -208,6 +209,7 @@ class Course:
     joins_s: float
     pace_s: float
     default: bool
+    executors: int
 
 
 def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
@@ -228,6 +230,7 @@ def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
         random.choice((0.0, 0.05, 0.2)) + random.random() * 0.1,
         pace_s * (8 if kind in RECREATED else 1),
         random.random() < 0.15,
+        random.choice((4, 8, 16)),
     )
 
 
@@ -342,7 +345,7 @@ class Member:
             more["record"] = self._recorded
         elif self.recorder is not None:
             more["record"] = self.recorder.stepped
-        self.rules = ConsumerRules(EXECUTORS, partition=rules)
+        self.rules = ConsumerRules(run_.course.executors, partition=rules)
         options = {} if run_.course.default else CLIENT
         self.worker = Worker(
             ["t"],

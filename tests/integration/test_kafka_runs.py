@@ -133,14 +133,14 @@ BUGS: Final[Mapping[str, Bug]] = {
 
 
 MEMBER: Final = """
-from tests.integration.kafka_runs import CLIENT, DRAIN, EXECUTORS, ConsumerRules, PartitionRules, Worker
+from tests.integration.kafka_runs import CLIENT, DRAIN, ConsumerRules, PartitionRules, Worker, course
 
 async def handle(record): ...
 
 worker, other = (
     Worker(["t"], handle, bootstrap="here:9092", group="g", **CLIENT,
            consumer=ConsumerRules(executors, partition=PartitionRules(drain=DRAIN)))
-    for executors in (EXECUTORS, 1)
+    for executors in (course(17, ("nothing",)).executors, 1)
 )
 """
 
