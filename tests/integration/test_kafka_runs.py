@@ -169,7 +169,7 @@ def test_no_run_is_wrong(kind: str, first_seed: int) -> None:
 
 def test_a_hook_counts_until_the_worker_hears_that_another_has_answered_for_it() -> None:
     """Here it began between the two, and J7 took its successor for one too many."""
-    assert judged(2_018_767).wrong == []
+    assert judged(15_327, ("partial",)).wrong == []
 
 
 def test_a_partition_that_is_added_is_consumed_to_its_end() -> None:
