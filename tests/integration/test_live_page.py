@@ -312,7 +312,7 @@ def test_a_loop_that_is_held_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         held.set()
     assert (got.status, got.told["error"]) == (
         503,
-        "the application does not answer: its event loop is held up, or has ended",
+        "the application does not answer within 0.1 s",
     )
 
 

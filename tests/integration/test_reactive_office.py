@@ -9,7 +9,8 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from random import Random
+from typing import Any, Final, final
 from urllib.parse import quote
 
 import bson
@@ -35,7 +36,9 @@ from tidegate_adapters.reactive import Change, Reactive
 from tidegate_adapters.reactive.ids import exact, meant, readable
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate_adapters.reactive.sparing import Sparing
 from tidegate_adapters.reactive.words import length
+from tidegate_adapters.testing import run
 
 QUICK: Final = PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jitter=0)
 
@@ -211,6 +214,68 @@ def test_where_it_cannot_be_shown_is_refused(settings: dict[str, Any], why: str)
     """Bad input, before anything is connected."""
     with pytest.raises(Misuse, match=why):
         ReactiveSettings(database="shop", **settings)
+
+
+# --- what is asked again and again --------------------------------------------------------------------------------------
+
+
+@final
+class Counter:
+    """Counts how often it is asked; each answer takes so long, or fails."""
+
+    def __init__(self, takes_s: float) -> None:
+        self.takes_s, self.count, self.fails = takes_s, 0, False
+
+    async def __call__(self) -> int:
+        self.count += 1
+        asked = self.count
+        await asyncio.sleep(self.takes_s)
+        if self.fails:
+            raise OSError
+        return asked
+
+
+def test_an_answer_holds_for_ten_times_as_long_as_it_took() -> None:
+    """And a second at least; whoever asks meanwhile gets the same one, and each key has its own."""
+
+    async def scenario(_: Random) -> None:
+        sparing, question, quick = Sparing(), Counter(takes_s=2.0), Counter(takes_s=0.01)
+        both = await asyncio.gather(sparing.ask("a", question), sparing.ask("a", question))
+        assert [value for value, _ in both] == [1, 1]
+        await asyncio.sleep(19.9)
+        value, age_s = await sparing.ask("a", question)
+        assert (value, round(age_s, 1)) == (1, 19.9)
+        await asyncio.sleep(0.2)
+        assert await sparing.ask("a", question) == (2, 0)
+        assert await sparing.ask("b", question) == (3, 0)
+        assert await sparing.ask("quick", quick) == (1, 0)
+        await asyncio.sleep(0.9)
+        assert (await sparing.ask("quick", quick))[0] == 1
+        await asyncio.sleep(0.2)
+        assert (await sparing.ask("quick", quick))[0] == 2
+        sparing.forget()
+        assert (await sparing.ask("quick", quick))[0] == 3
+
+    run(scenario, seed=7)
+
+
+def test_what_fails_is_asked_again_and_what_takes_too_long_goes_on() -> None:
+    """Whoever gives up leaves the question to the next one."""
+
+    async def scenario(_: Random) -> None:
+        sparing, question = Sparing(), Counter(takes_s=5.0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await sparing.ask("a", question)
+        assert await sparing.ask("a", question) == (1, 0)
+        question.fails = True
+        sparing.forget()
+        for _turn in range(2):
+            with pytest.raises(OSError):  # noqa: PT011  it says nothing
+                await sparing.ask("a", question)
+        assert question.count == 3
+
+    run(scenario, seed=7)
 
 
 # --- ids and times as people have them ----------------------------------------------------------------------------------

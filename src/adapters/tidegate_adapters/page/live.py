@@ -265,7 +265,7 @@ def run_in(loop: asyncio.AbstractEventLoop) -> Run:
     return run
 
 
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 20.0
 """How long whoever looks waits for the loop."""
 
 
@@ -390,7 +390,7 @@ def _pages(provider: Provider, run: Run, guard: _Guard) -> tuple[Mapping[str, Pa
             except (TidegateError, Failure) as error:
                 return _refused(HTTPStatus.SERVICE_UNAVAILABLE, _said(error))
             except TimeoutError:
-                why = "the application does not answer: its event loop is held up, or has ended"
+                why = f"the application does not answer within {_PATIENCE_S:g} s"
                 return _refused(HTTPStatus.SERVICE_UNAVAILABLE, why)
 
         return at_the_door(answer, door=_refused(HTTPStatus.UNAUTHORIZED, "needs the token"))

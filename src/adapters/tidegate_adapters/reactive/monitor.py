@@ -22,6 +22,7 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, Duration
 from tidegate.reactive.pool import PoolCommand, PoolEvent, PoolState
+from tidegate.reactive.record_queries import Query
 from tidegate_adapters import monitor
 from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.page.live import run_in, served_live
@@ -30,6 +31,7 @@ from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.page import Page
 from tidegate_adapters.reactive.planner import Planner, Standing
 from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate_adapters.reactive.sparing import Sparing
 from tidegate_adapters.reactive.tallies import Census, Glance, Tallies
 from tidegate_adapters.reactive.workers import Pool, PoolObserver
 from tidegate_adapters.serving import Answer, address
@@ -42,7 +44,7 @@ __all__ = ["Lookout", "of_health"]
 
 log: Final = getLogger("tidegate_adapters.reactive")
 
-_COUNTED_EVERY: Final = 5.0
+_LOOKED_EVERY: Final = 5.0
 """Seconds from one look at the databases to the next, at most."""
 
 
@@ -76,7 +78,7 @@ class Lookout:
         self._app, self._told, self._office = app, app.settings, office
         self._monitor = Monitor(registry, self._told.metrics_host, self._told.metrics_port)
         self._is_wanted = self._monitor.is_wanted or self._told.page_port is not None
-        self._tallies, self._census = Tallies(), Census()
+        self._tallies, self._census, self._sparing = Tallies(), Census(), Sparing()
         self._at = time.monotonic()
         self._led = dict.fromkeys(office.databases, self._at)
         self.observers: tuple[PoolObserver, ...] = (self._follow,) if self._is_wanted else ()
@@ -139,14 +141,15 @@ class Lookout:
                 self._census = await self._asked()
             except (Failure, TidegateError) as error:
                 log.warning("the databases do not say how they are: %s", error)
-            await asyncio.sleep(min(_COUNTED_EVERY, self._told.stalled_after / SECOND / 3))
+            await asyncio.sleep(min(_LOOKED_EVERY, self._told.stalled_after / SECOND / 3))
 
     async def _asked(self) -> Census:
         leaders = await self._office.leaderships()
         now = time.monotonic()
         self._led.update((each.database, now) for each in leaders if each.left > 0)
         led = {name: each for name, each in self.glance().standings.items() if each.leads}
-        tallies = await self._office.counted(led)
+        key = tuple(led)
+        tallies, _ = await self._sparing.ask(key, lambda: self._office.tallies(Query(), key))
         at = await self._office.now()
         return Census(
             leaders,

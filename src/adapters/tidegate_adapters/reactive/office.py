@@ -5,10 +5,9 @@ A task is in one database, and its name says in which; what is asked of all task
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
-from typing import Final, final
+from typing import final
 
 import attrs
 
@@ -28,9 +27,6 @@ from tidegate_adapters.reactive.declared import Declared
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
 
 __all__ = ["Leadership", "Office"]
-
-_COUNTED_FOR: Final = 1.0
-"""For how many seconds a count is good."""
 
 
 @final
@@ -68,8 +64,6 @@ class Office:
         for each in declared:
             there.setdefault(each.site.name, (each.site, []))[1].append(each)
         self._desks = [(site, Desk(tasks=tuple(each.task for each in some))) for site, some in there.values()]
-        self._counting = asyncio.Lock()
-        self._counted: dict[frozenset[str], tuple[float, tuple[Tally, ...]]] = {}
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -93,21 +87,6 @@ class Office:
         """How many records stand where, for each database (`Desk.count`), or for these."""
         asked = [each for each in self._asked(query) if databases is None or each[0].name in databases]
         return tuple([await site.run(desk.count(part)) for site, desk, part in asked])
-
-    async def counted(self, databases: Collection[str]) -> tuple[Tally, ...]:
-        """How all records of these databases stand, or stood a moment ago.
-
-        It is counted again after ten times as long as that took, and a second at least: so whoever looks, and however many do,
-        the databases are busy with that for a tenth of the time at most.
-        """
-        asked, clock = frozenset(databases), asyncio.get_running_loop().time
-        async with self._counting:
-            until, known = self._counted.get(asked, (clock(), ()))
-            if clock() >= until:
-                since = clock()
-                known = await self.tallies(Query(), asked)
-                self._counted[asked] = (clock() + max(_COUNTED_FOR, 10 * (clock() - since)), known)
-        return known
 
     async def listed(
         self, query: Query, *, order: Order, limit: int, looks: int | None = None

@@ -32,6 +32,7 @@ from tidegate_adapters.printable import redacted
 from tidegate_adapters.reactive.ids import exact, meant, readable
 from tidegate_adapters.reactive.office import Leadership, Office
 from tidegate_adapters.reactive.planner import Standing
+from tidegate_adapters.reactive.sparing import Sparing
 from tidegate_adapters.reactive.tallies import Glance
 from tidegate_adapters.reactive.words import length, numbers_of, retried, when
 
@@ -39,8 +40,10 @@ __all__ = ["Page"]
 
 _SHOWN: Final = 100
 """How many records of a database are shown."""
-_LOOKS: Final = 5
+_LOOKS: Final = 2
 """In how many requests they are looked for, where the text of an error is asked for."""
+_OLD_S: Final = 3.0
+"""What is older is said to be."""
 _LATE: Final[Duration] = MINUTE
 """A lag above this is odd."""
 _TONES: Final[Mapping[TaskStatus, str]] = {
@@ -65,6 +68,7 @@ class Page:
 
     def __init__(self, office: Office, name: str, glance: Callable[[], Glance]) -> None:
         self._office, self._name, self._glance = office, name, glance
+        self._sparing = Sparing()
 
     # --- what there is ---
 
@@ -78,9 +82,12 @@ class Page:
         query = _query(filters)
         order = _ORDERS.get(filters.get("order", ""), Order.CHANGED)
         now = await self._office.now()
-        tallies, paused = await self._office.counted(self._office.databases), await self._office.paused()
+        tallies, _ = await self._sparing.ask("counts", lambda: self._office.tallies(Query()))
+        paused = await self._office.paused()
         leaders = await self._office.leaderships()
-        pages = await self._office.listed(query, order=order, limit=_SHOWN, looks=_LOOKS)
+        pages, age_s = await self._sparing.ask(
+            (query, order), lambda: self._office.listed(query, order=order, limit=_SHOWN, looks=_LOOKS)
+        )
         rows = [row for page in pages for row in page.rows]
         meant_of = {name: filters[name] for name in ("task", "status", "id", "error") if filters.get(name)}
         verdict, is_well = _verdict(tallies, leaders)
@@ -98,7 +105,7 @@ class Page:
             (
                 _tasks(tallies, paused, seen.pool, now),
                 _running(seen.pool),
-                _records(rows, meant_of, now, is_more=any(page.after for page in pages)),
+                _records(rows, meant_of, now, _noted(len(rows), age_s, is_more=any(page.after for page in pages))),
                 _planners(leaders, seen.standings, now),
             ),
         )
@@ -162,7 +169,9 @@ class Page:
                 query = _query(given)
             case _:
                 raise Misuse(f"there is no action {shown(action)}", todo="there are: pause, resume, retry, retry all")
-        return f"{retried(await self._office.retry(query))}"
+        said = retried(await self._office.retry(query))
+        self._sparing.forget()
+        return said
 
 
 def _query(filters: Mapping[str, str]) -> Query:
@@ -273,9 +282,13 @@ def _running(pool: PoolState) -> Table:
     return Table("running", "Running in this process", columns, rows, "nothing runs here", note=note)
 
 
-def _records(rows: Sequence[RecordRow], given: Mapping[str, str], now: Instant, *, is_more: bool) -> Table:
+def _noted(count: int, age_s: float, *, is_more: bool) -> str:
+    more = " and more: narrow them down" if is_more else ""
+    return f"{count:,}{more}" + (f", as they stood {age_s:.0f} s ago" if age_s > _OLD_S else "")
+
+
+def _records(rows: Sequence[RecordRow], given: Mapping[str, str], now: Instant, note: str) -> Table:
     columns = ("document", "task", "status", "when", "attempts", "why")
-    note = f"{len(rows):,}" + (" and more: narrow them down" if is_more else "")
     everything = Action("retry all", "Retry all that match", given, asks=f"Retry all records with {_named(given)}?")
     table = tuple(_record(each, now) for each in rows)
     return Table("records", "Records", columns, table, "there are none", (everything,) if given and rows else (), note)
