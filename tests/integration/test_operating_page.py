@@ -1,0 +1,76 @@
+"""The page on reactive tasks in operation says what there is: commands, settings, metrics and health."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tidegate.exit_codes import ExitCode
+from tidegate_adapters.cli.command_line import parsed
+from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.cli.reactive import reactive
+from tidegate_adapters.configuration import configured
+from tidegate_adapters.reactive.metrics import ReactiveCollector
+from tidegate_adapters.reactive.monitor import of_health
+from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate_adapters.reactive.tallies import NOTHING, Tallies
+
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "operating.md").read_text("utf-8")
+COMMANDS: Final = re.findall(r"^    (tidegate .*)$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_is_one(command: str) -> None:
+    """With all its options, and no other word."""
+    name, *arguments = shlex.split(command)
+
+    assert name == "tidegate"
+    assert callable(parsed(arguments, Terminal(sys.stdout, sys.stderr, {})))
+
+
+def test_every_command_is_shown() -> None:
+    """None is left out."""
+    from tidegate_adapters.cli.reactive import reactive
+
+    assert {shlex.split(each)[2] for each in COMMANDS if " reactive " in each} == set(reactive.commands)
+
+
+def test_each_setting_is_what_it_is_by_default() -> None:
+    rows = {each.path: each.value for each in configured(ReactiveSettings(database="shop")).rows}
+    told = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]*\|$", PAGE, re.MULTILINE))
+
+    assert told
+    assert told == {name: rows[name] for name in told}
+
+
+def test_each_metric_is_one_and_all_are_there() -> None:
+    """By name, kind and labels."""
+    told = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \| ([^|]+) \|", PAGE, re.MULTILINE)
+    families = {each.name: each for each in ReactiveCollector(lambda: NOTHING, Tallies()).describe()}
+
+    assert {f"tidegate_reactive_{name}": kind for name, kind, _ in told} == {
+        name: each.type for name, each in families.items()
+    }
+    for name, _, labels in told:
+        assert labels.split(", ") == list(getattr(families[f"tidegate_reactive_{name}"], "_labelnames", ()))
+
+
+def test_each_exit_code_is_one() -> None:
+    told = {int(code) for codes in re.findall(r"^\| ([0-9, ]+) \| ", PAGE, re.MULTILINE) for code in codes.split(",")}
+
+    assert told <= set(ExitCode)
+    assert {ExitCode.NOTHING_SELECTED, ExitCode.INCONCLUSIVE} <= told
+
+
+def test_health_has_the_fields_that_are_shown() -> None:
+    shown = json.loads(re.findall(r'^    (\{"healthy".*)$', PAGE, re.MULTILINE)[0])
+    answered = json.loads(of_health(NOTHING, 0.4, {"shop": 1.2}, 300_000_000).content)
+
+    assert shown.keys() == answered.keys()
+    assert shown["databases"][0].keys() == answered["databases"][0].keys()
