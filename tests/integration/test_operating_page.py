@@ -36,8 +36,6 @@ def test_each_command_is_one(command: str) -> None:
 
 def test_every_command_is_shown() -> None:
     """None is left out."""
-    from tidegate_adapters.cli.reactive import reactive
-
     assert {shlex.split(each)[2] for each in COMMANDS if " reactive " in each} == set(reactive.commands)
 
 
