@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from bson import Binary, Decimal128, ObjectId
+from bson import Binary, Code, Decimal128, ObjectId, Timestamp
 from pymongo import MongoClient
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
@@ -166,6 +166,26 @@ def test_all_that_changes_is_planned_for_each_task(mongodb: str, database: str) 
 
 async def is_planned(held: Any, name: str, expected: Iterable[tuple[Any, Any]], source: str = "orders") -> bool:
     return same(await planned(held, name, source), expected)
+
+
+def test_of_a_document_only_what_is_watched_is_read(mongodb: str, database: str) -> None:
+    """What else is there may be of a type that no document here has (a timestamp of 0, and code with a scope)."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        odd = {"then": {"at": Timestamp(0, 0)}, "code": Code("x", {"a": 1})}
+        where = Eq(Field[str]("state"), "open")
+        watching = attrs.evolve(task("a", "orders", "total"), where=where)
+        async with planning(site_of(client, database), [watching]) as life:
+            await until(lambda: life.planner.standing.leads)
+            await held.orders.insert_one({"_id": 1, "total": 1, "state": "open", **odd})
+            await held.orders.insert_one({"_id": 2, "total": 1, "state": "paid", **odd})
+            await held.orders.insert_one({"_id": 3, "total": 1, "state": "open"})
+            await until(lambda: is_planned(held, "a", [(1, {"total": 1}), (3, {"total": 1})]))
+            await life.settled("a")
+            assert life.planner.standing.error is None
+
+    on_mongo(mongodb, work)
 
 
 def test_each_database_has_a_planner_of_its_own(mongodb: str, database: str) -> None:

@@ -7,17 +7,34 @@ from typing import Any, Final, TypeVar, final
 
 import attrs
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put, Value
+from tidegate.model.documents import (
+    ID,
+    Document,
+    Eq,
+    Field,
+    Filter,
+    OlderThan,
+    Put,
+    Value,
+    exactly,
+    matches,
+    parts_of,
+)
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Now, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import PPM, SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, StoreTime, UpdateOne
+from tidegate.model.strategies.documents import documents
+from tidegate.model.strategies.operations import filters
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.laws import reactive_task as laws
 from tidegate.reactive.orphans import CleanUp, DeleteWhen
 from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask, SetAside
-from tidegate.reactive.snapshot import Computed, Projection
+from tidegate.reactive.snapshot import Computed, Projection, snapshot
+from tidegate.reactive.strategies.snapshot import computed_projections, projections
 from tidegate.reactive.task_documents import loaded, record_id
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Claim, Deferred, Succeeded, TaskRules, Why, WhyNot
@@ -128,6 +145,26 @@ def planned(task: ReactiveTask = TASK, **values: Any) -> Store:
     assert store.run(task.plan_pass(("x",), "p1")) == ()
     store.asked.clear()
     return store
+
+
+def no_clock() -> Instant:
+    raise AssertionError("nobody asks for an age")
+
+
+@given(projections() | computed_projections(), st.none() | filters(), documents())
+def test_a_look_sees_the_same_in_the_fields_that_it_reads(
+    watched: Projection, where: Filter | None, doc: Document
+) -> None:
+    """What is watched, and whether it matches; of a document of which a value is computed, all of it is read."""
+    assume(where is None or not any(isinstance(part, OlderThan) for part in parts_of(where)))
+    task = ReactiveTask(name="bill", source="orders", watched=watched, where=where)
+    fields = task.fields
+    if watched.computed or not watched.paths:
+        assert fields is None
+    elif fields is not None:
+        read = Document(tuple(item for item in doc.items if item[0] in {ID.name, *(each.name for each in fields)}))
+        assert exactly(snapshot(read, watched)) == exactly(snapshot(doc, watched))
+        assert where is None or matches(where, read, no_clock) == matches(where, doc, no_clock)
 
 
 # --- what becomes of requests -----------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ Errors of the server end nothing: what failed is asked for again, or the lease i
 are set up (no replica set, no rights) is raised by `run` as it begins.
 
 Known not to work
-    - A document that cannot be read (code with a scope is of a type that no document has here) holds the position, and
-      everything behind it, until it is changed or deleted; `Standing.error` says where.
+    - A document that cannot be read holds the position, and everything behind it, until it is changed or deleted: one that has
+      code with a scope, or a timestamp of 0, in what is watched of it. `Standing.error` says where.
     - Where the record of the lease is removed, epochs begin anew, and nobody leads until they have passed the one that is stored
       beside the position: one in each `pause`.
 """

@@ -54,14 +54,18 @@ from tidegate.model.documents import (
     Eq,
     Exists,
     Field,
+    Fields,
     Filter,
+    HasOther,
     In,
+    Not,
     OlderThan,
     Put,
     Sort,
     Value,
     exactly,
     matches,
+    parts_of,
     show,
 )
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep
@@ -370,6 +374,16 @@ class ReactiveTask:
         check_attempts(self.attempts, self.pauses)
         check_type(self.polling, PollingBounds, "the bounds of an interval")
         check_type(self.parts, ReactiveTaskParts, "what programs are made of")
+
+    @property
+    def fields(self) -> Fields | None:
+        """What a look reads of a document, so that nothing else travels; None for all of it."""
+        asked = () if self.where is None else tuple(parts_of(self.where))
+        if not self.watched.paths or self.watched.computed or any(isinstance(part, HasOther) for part in asked):
+            return None
+        names = {way[0].name for way, _ in self.watched.ways}
+        names.update(part.field.name for part in asked if not isinstance(part, (AllOf, AnyOf, Not, HasOther)))
+        return tuple(Field(name) for name in sorted(names))
 
     @property
     def indexes(self) -> Indexes:
@@ -819,7 +833,7 @@ class ReactiveTask:
     async def _documents(self, keys: tuple[Value, ...]) -> tuple[Document | None, ...]:
         """The documents of these ids, in their order."""
         where = _any_of(tuple(Eq(_KEY, key) for key in keys))
-        return self._in_order(keys, await _found(self.source, where, len(keys)), _id_of)
+        return self._in_order(keys, await _found(self.source, where, len(keys), fields=self.fields), _id_of)
 
     def _in_order(
         self, keys: tuple[Value, ...], found: tuple[Document, ...], of: Callable[[Document], Value]
@@ -900,11 +914,13 @@ class _Beginning:
     run: Run | None
 
 
-async def _found(collection: str, where: Filter, most: int, sort: Sort = ()) -> tuple[Document, ...]:
+async def _found(
+    collection: str, where: Filter, most: int, sort: Sort = (), fields: Fields | None = None
+) -> tuple[Document, ...]:
     if most == 1:
-        one = await find_one(collection, where, sort=sort)
+        one = await find_one(collection, where, fields=fields, sort=sort)
         return () if one is None else (one,)
-    return await find_all(collection, where, limit=most, sort=sort)
+    return await find_all(collection, where, limit=most, fields=fields, sort=sort)
 
 
 def _any_of(filters: tuple[Filter, ...]) -> Filter:
