@@ -48,6 +48,7 @@ from tidegate.model.documents import Document, Value, show
 from tidegate.model.errors import TidegateError
 from tidegate.sim.trace import StepKind
 from tidegate_adapters import leases, payloads, testing
+from tidegate_adapters.reactive import app, planner
 from tidegate_adapters.simulated_mongo import Change, Code, Network, Outcome, SimulatedReplicaSet
 from tidegate_adapters.store import Store
 
@@ -212,6 +213,8 @@ class Run:
         """Whether what strikes is over at once, and refuses nothing."""
         return self.course.fault in ONCE and not self.refuses
 
+    cut_until_s: float = 0.0
+    """Until then the client that is struck reaches nobody, where it is cut off; the workload says when."""
     kept: int = 0
     """So many sessions are kept for transactions whose abort was cut off."""
     refuses: bool = False
@@ -248,6 +251,8 @@ class Run:
 
     def _struck(self, client: str, command: Mapping[str, Any]) -> Way | None:
         told, name = self.course, next(iter(command))
+        if client == told.whom and told.fault == "cut" and name in COMMANDS:
+            return Outcome.UNSENT if self.set.loop.time() < self.cut_until_s else None
         if client != told.whom or told.fault not in OF_COMMANDS or name not in COMMANDS:
             return None
         if told.fault in OF_WRITES and (name not in WRITES or self._sent > told.number + 1):
@@ -368,7 +373,7 @@ class Run:
         left = [each for each in self._sessions if not each.has_ended]
         if len(left) > self.kept:
             self.story.accuse("M11", f"{len(left)} sessions are left")
-        if self.is_calm and len(self.net.commands.cursors.open) > 2 * (self.course.workload == "streams"):
+        if self.is_calm and len(self.net.commands.cursors.open) > 2 * (self.course.workload in {"streams", "reactive"}):
             self.story.accuse("M11", f"{len(self.net.commands.cursors.open)} cursors are left")
         codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
         ours = sorted({each.co_qualname for each in codes if Path(each.co_filename).parent == _ADAPTERS})
@@ -398,6 +403,7 @@ def judged(
         is_seen: Whether it is told each time what can be seen from outside.
     """
     from tests.integration.mongo_workloads import WORKLOAD
+    from tests.integration.reactive_workload import Apps
 
     told = course(seed, workloads, faults)
     story = Story(told)
@@ -405,9 +411,9 @@ def judged(
     async def main(random: Random) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         ids = Random(f"ids {seed}")
-        for module in (leases, payloads):
+        for module in (leases, payloads, app, planner):
             patch.setattr(module, "uuid4", lambda: UUID(int=ids.getrandbits(128)))
-        workload = WORKLOAD[told.workload]
+        workload = Apps if told.workload == "reactive" else WORKLOAD[told.workload]
         run = Run(told, random, story, workload.documents)
         if is_seen:
             story.see = lambda: _seen(run.set)

@@ -23,6 +23,7 @@ from tidegate.model.effects import Ambiguous, Failure
 from tidegate.model.operations import Operation
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.change_stream import Broken, Position
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.bson_values import encoded
 from tidegate_adapters.change_streams import ChangeStream
@@ -46,7 +47,7 @@ Account: TypeAlias = tuple[str, ...]
 class Ask(NamedTuple):
     """Have an operation carried out, or a statement of a transaction, or its end."""
 
-    operation: Operation | InTransaction[Any] | CommitTransaction | AbortTransaction
+    operation: Operation | FindChanged | FindOrphaned | InTransaction[Any] | CommitTransaction | AbortTransaction
 
 
 class Begin(NamedTuple):

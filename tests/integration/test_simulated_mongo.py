@@ -45,6 +45,7 @@ from tidegate.model.documents import (
     Document,
     Eq,
     Field,
+    Filter,
     Gt,
     Lt,
     Push,
@@ -70,6 +71,8 @@ from tidegate.model.operations import (
     upsert_one,
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.reactive.snapshot import Projection
 from tidegate.strategies import operations, values
 from tidegate_adapters.black_pipe import BlackPipe
 from tidegate_adapters.bson_values import CODEC
@@ -101,6 +104,15 @@ def doc(key: str, n: int) -> Document:
     return Document.of({"_id": key, "n": n})
 
 
+def record(key: str, n: int) -> Document:
+    return Document.of(
+        {"_id": f"bill/{key}", "task": "bill", "document": key, "status": "completed", "snapshot": {"n": n}}
+    )
+
+
+PLANNED: Final[tuple[tuple[tuple[str, ...], Filter | None, tuple[str, ...]], ...]] = (
+    (("n",), None, ()), (("n",), Gt(N, 1), ()), (("n",), None, ("a",)), ((), None, ()), (("n", "s.t"), None, ("b",)),
+)  # fmt: skip
 OPERATIONS: Final[Mapping[str, tuple[Operation, str]]] = {
     "find": (find_one(COLLECTION, A), "find"),
     "find all": (find_all(COLLECTION, Gt(N, 0), limit=10), "find"),
@@ -146,6 +158,11 @@ BY_HAND: Final[Mapping[str, Script]] = {
         Ask(insert_one(COLLECTION, doc("a", 7))),
         Ask(delete_one(COLLECTION, A)),
         Wait(),
+    ),
+    "what planners ask": (
+        Ask(insert_one("records", record("a", 1))), Ask(insert_one("records", record("z", 1))),
+        *(Ask(FindChanged(COLLECTION, "records", "bill", Projection(paths), where, 10, after)) for paths, where, after in PLANNED),
+        *(Ask(FindOrphaned("records", COLLECTION, "bill", where, 1, after)) for where, after in ((None, ()), (Gt(N, 1), ("bill/a",)))),
     ),
     "a stream": (Read(), Ask(update_one(COLLECTION, A, Add(N, 1))), Ask(delete_one(COLLECTION, B)), Read(), Ask(insert_one("others", doc("x", 1))), Ask(insert_one("strange", doc("x", 1))), Read()),
     "a stream whose reply is lost": (Read(), Ask(update_one(COLLECTION, A, Add(N, 1))), Strike("getMore", Outcome.LOST_REPLY), Read(), Read()),

@@ -5,7 +5,7 @@ is told with MongoDB's code. A command that is struck (`Code`) is answered so be
 when a part of its documents is done.
 
     hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, drop, renameCollection,
-    dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`), endSessions
+    dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`) or for planners (`planning`), endSessions
     in a transaction: find, getMore, findAndModify, insert, update, delete; commitTransaction, abortTransaction
 
 A statement of a transaction that is refused is its end. A write beside transactions, of what one of them has written, waits until
@@ -42,6 +42,7 @@ from tidegate.model.transactions import AbortTransaction, CommitTransaction, InT
 from tidegate.sim.cells import Outcomes, World
 from tidegate.sim.world import Key, contents, ids, parts, perform, pinned, uniques
 from tidegate_adapters.bson_values import CODEC, encoded, loaded
+from tidegate_adapters.simulated_mongo import planning
 from tidegate_adapters.simulated_mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply
 from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, filter_of, query_of, sort_of, updates_of
 from tidegate_adapters.simulated_mongo.replica_set import Blocked, SimulatedReplicaSet, namespace
@@ -245,9 +246,11 @@ class Commands:
     def _aggregate(self, command: _Command, _: str) -> _Reply:
         self._check_read()
         pipeline = command["pipeline"]
-        if not pipeline or "$changeStream" not in pipeline[0]:
-            raise NotUnderstood("an aggregation that the simulated MongoDB does not know: it knows change streams")
-        return self.cursors.streams(command["$db"], pipeline)
+        if pipeline and "$changeStream" in pipeline[0]:
+            return self.cursors.streams(command["$db"], pipeline)
+        query = planning.asked(command["aggregate"], pipeline)
+        found = planning.page(command["$db"], query, self._set.stable.world)
+        return self.cursors.found(namespace(command["$db"], command["aggregate"]), found, FIRST_BATCH, is_single=True)
 
     def _check_read(self) -> None:
         if not self._set.is_primary:
