@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -189,12 +188,49 @@ def orders(mongodb: str, database: str) -> Iterator[Orders]:
         yield Orders(client, database)
 
 
-def asked(folder: Path, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
-    (folder / "app.py").write_text(APP)
-    (folder / "kafka_app.py").write_text(WORKER)
-    env = environment(given.pop("uri", NOWHERE), given.pop("database", "shop"), **given)
-    command = [sys.executable, "-m", "tidegate", *arguments]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+class Said(NamedTuple):
+    """What the command line has answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+@final
+class Asking:
+    """The command line, called within this process: whoever asks about tasks needs none of the app."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def main(self, *arguments: str) -> Said:
+        """One call of the command line; no secret is in what it says, and no traceback."""
+        _ = self.capsys.readouterr()
+        said = Said(main([*arguments]), *self.capsys.readouterr())
+        assert not [each for each in ("hunter2", "Traceback") if each in said.out + said.err], said
+        return said
+
+    def said(self, command: str, *options: str) -> Said:
+        return self.main("reactive", command, "app.py:app", *options)
+
+    def told(self, command: str, *options: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
+        said = self.said(command, *options, "--json")
+        assert said.code == code, said.err
+        answer: dict[str, Any] = json.loads(said.out)
+        assert answer["schema"] == "tidegate/reactive@1"
+        return answer
+
+
+@pytest.fixture
+def asking(
+    mongodb: str, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Asking:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "kafka_app.py").write_text(WORKER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("URI", mongodb)
+    monkeypatch.setenv("DATABASE", database)
+    return Asking(capsys)
 
 
 # --- run ----------------------------------------------------------------------------------------------------------------
@@ -237,71 +273,92 @@ def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
 @pytest.mark.parametrize(
     ("target", "code", "said"),
     [
+        ("app", ExitCode.NOT_MET, "no MongoDB answers"),
+        ("empty", ExitCode.USAGE, "an app without tasks"),
+    ],
+)
+def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, said: str) -> None:
+    """A server that does not answer, and an app that has nothing to do: without a traceback, and the password of the URI."""
+    running = Running(tmp_path, NOWHERE, "shop", target, "--log-level", "error")
+    running.process.communicate()
+    text = running.log.read_text()
+
+    assert running.process.returncode == code
+    assert said in text
+    assert not [each for each in ("hunter2", "Traceback") if each in text]
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
         ("app.py:number", ExitCode.USAGE, "app.py:number is no Reactive: int"),
         ("app.py:number", ExitCode.USAGE, "found there: app, empty, embedded"),
         ("app.py:takes", ExitCode.USAGE, "app.py:takes takes arguments"),
         ("app.py:raises", ExitCode.RAISED, "RuntimeError: no database"),
         ("app.py:nothing", ExitCode.USAGE, "there is no 'nothing' in app.py"),
-        ("app.py:empty", ExitCode.USAGE, "an app without tasks"),
         ("kafka_app.py:worker", ExitCode.USAGE, "help: tidegate worker takes it"),
-        ("app.py:app", ExitCode.NOT_MET, "no MongoDB answers"),
     ],
 )
-def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, said: str) -> None:
-    """Bad input: a clear error, without a traceback and without the password of the URI."""
-    done = asked(tmp_path, "reactive", "run", target, "--log-level", "error")
+def test_what_is_no_app_is_told(asking: Asking, target: str, code: ExitCode, said: str) -> None:
+    """Bad input."""
+    done = asking.main("reactive", "status", target)
 
-    assert said in done.stderr, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "hunter2" not in done.stderr + done.stdout
-    assert done.returncode == code
+    assert said in done.err
+    assert done.code == code
 
 
-def test_a_worker_is_told_apart_from_an_app(tmp_path: Path) -> None:
+def test_a_worker_is_told_apart_from_an_app(asking: Asking) -> None:
     """Bad input: each is run by its own command, and the other one is named."""
-    done = asked(tmp_path, "worker", "run", "app.py:app")
+    done = asking.main("worker", "run", "app.py:app", "--dry-run")
 
-    assert done.returncode == ExitCode.USAGE
-    assert "app.py:app is no Worker: Reactive" in done.stderr
-    assert "help: tidegate reactive takes it" in done.stderr
+    assert done.code == ExitCode.USAGE
+    assert "app.py:app is no Worker: Reactive" in done.err
+    assert "help: tidegate reactive takes it" in done.err
 
 
 # --- what it is told ----------------------------------------------------------------------------------------------------
 
 
-def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(tmp_path: Path) -> None:
-    """`config show --origin` tells which; a file may have settings of workers, too, and of a secret it is said that there is one."""
+def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(
+    asking: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`config show` tells which; a file may have settings of workers, too, and of a secret it is said that there is one."""
     (tmp_path / "own.toml").write_text("[worker]\ngroup = 'g'\n[reactive]\nconcurrency = 7\npolling.most = '3 s'")
-    both = {"TIDEGATE_REACTIVE__CONCURRENCY": "8", "TIDEGATE_WORKER__GROUP": "g", "TIDEGATE_CONFIG": "own.toml"}
-    both["TIDEGATE_REACTIVE__PAGE_TOKEN"] = "hunter2" * 3
 
-    def rows(*command: str, **given: str) -> dict[str, tuple[str, str]]:
-        done = asked(tmp_path, *command, "app.py:app", "--json", **given)
-        assert done.returncode == 0, done.stderr
-        assert "hunter2" not in done.stdout + done.stderr
-        answer = json.loads(done.stdout)
+    def rows(*command: str) -> dict[str, tuple[str, str]]:
+        done = asking.main(*command, "app.py:app", "--json")
+        assert done.code == ExitCode.OK, done.err
+        answer = json.loads(done.out)
         assert (answer["schema"], answer["ok"]) == ("tidegate/config@1", True)
         return {each["path"]: (each["value"], each["origin"]) for each in answer["settings"]}
 
     show = ("config", "show")
     assert rows(*show)["concurrency"] == ("10", "default")
     assert rows(*show, "--config", "own.toml")["concurrency"] == ("7", "file own.toml")
-    told = rows(*show, **both)
+    for name, value in (
+        ("REACTIVE__CONCURRENCY", "8"),
+        ("REACTIVE__PAGE_TOKEN", "hunter2" * 3),
+        ("WORKER__GROUP", "g"),
+        ("CONFIG", "own.toml"),
+    ):
+        monkeypatch.setenv(f"TIDEGATE_{name}", value)
+    told = rows(*show)
     assert told["concurrency"] == ("8", "environment TIDEGATE_REACTIVE__CONCURRENCY")
     assert told["polling.most"] == ("3 s", "file own.toml")
-    assert told["database"] == ("shop", "code")
-    assert (told["uri"], told["page_token"]) == (("***", "code"), ("***", "environment TIDEGATE_REACTIVE__PAGE_TOKEN"))
-    dry = rows("reactive", "run", "--dry-run", "--set", "concurrency=9", **both)
+    assert told["uri"] == ("***", "code")
+    assert told["page_token"] == ("***", "environment TIDEGATE_REACTIVE__PAGE_TOKEN")
+    dry = rows("reactive", "run", "--dry-run", "--set", "concurrency=9")
     assert dry == {**told, "concurrency": ("9", "argument concurrency")}
 
 
-def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(tmp_path: Path) -> None:
-    """Bad input: also as JSON, and before anything runs."""
-    done = asked(tmp_path, "reactive", "run", "app.py:app", "--json", TIDEGATE_REACTIVE__CONCURENCY="8")
+def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bad input: also as JSON, and before anything is connected."""
+    monkeypatch.setenv("TIDEGATE_REACTIVE__CONCURENCY", "8")
+    answer = asking.told("status", code=ExitCode.USAGE)
 
-    assert done.returncode == ExitCode.USAGE
-    answer = json.loads(done.stdout)
-    assert (answer["schema"], answer["ok"]) == ("tidegate/reactive@1", False)
+    assert answer["ok"] is False
     assert answer["error"] == {
         "what": "there is no setting concurency",
         "where": "environment TIDEGATE_REACTIVE__CONCURENCY",
@@ -311,46 +368,6 @@ def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(tmp_path: Pa
 
 
 # --- asking, and telling ------------------------------------------------------------------------------------------------
-
-
-class Said(NamedTuple):
-    """What the command line has answered."""
-
-    code: int
-    out: str
-    err: str
-
-
-@final
-class Asking:
-    """The command line beside an app, whose tasks need no process to be asked about."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.capsys = capsys
-
-    def said(self, command: str, *options: str, target: str = "app.py:app") -> Said:
-        _ = self.capsys.readouterr()
-        code = main(["reactive", command, target, *options])
-        return Said(code, *self.capsys.readouterr())
-
-    def told(self, command: str, *options: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
-        said = self.said(command, *options, "--json")
-        assert said.code == code, said.err
-        answer: dict[str, Any] = json.loads(said.out)
-        assert answer["schema"] == "tidegate/reactive@1"
-        return answer
-
-
-@pytest.fixture
-def asking(
-    mongodb: str, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Asking:
-    (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "kafka_app.py").write_text(WORKER)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("URI", mongodb)
-    monkeypatch.setenv("DATABASE", database)
-    return Asking(capsys)
 
 
 FIRST, SECOND = ObjectId("65a5f0b4c3d2e1f0a9b8c7d6"), ObjectId("65a5f0b4c3d2e1f0a9b8c7d7")
@@ -459,12 +476,9 @@ def test_what_cannot_be_asked_says_why(
 ) -> None:
     """Bad input, and a server that does not answer: a clear error, as JSON as well, and no password."""
     monkeypatch.setenv("URI", NOWHERE)
-    command, target, *options = arguments
-    done = asking.said(command, *options, "--json", target=target)
+    done = asking.main("reactive", *arguments, "--json")
 
-    assert said in done.err, done.err
-    assert "Traceback" not in done.err
-    assert "hunter2" not in done.err + done.out
+    assert said in done.err
     assert done.code == code
     answer = json.loads(done.out)
     assert (answer["schema"], answer["ok"]) == ("tidegate/reactive@1", False)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, cast, final
 
@@ -110,18 +111,25 @@ def _answered(told: Told, ask: Callable[[Office], Awaitable[T]]) -> T:
         app = cast("Reactive", found)
         if not app.declared:
             raise Misuse(f"{told.target} has no tasks", todo="decorate a function with @app.task(collection=...)")
-        async with app.connected() as sites:
-            placed = [each.at(sites[each.database or app.settings.database]) for each in app.declared.values()]
-            if any(each.site.client is None for each in placed):
-                raise Misuse(
-                    f"{told.target} keeps its documents in its own process",
-                    why="its store is embedded: what stands there is there only while it runs",
-                    todo="look at its page (page_port)",
-                )
-            return await ask(Office(placed))
+        with _as_of_the_server():
+            async with app.connected() as sites:
+                placed = [each.at(sites[each.database or app.settings.database]) for each in app.declared.values()]
+                if any(each.site.client is None for each in placed):
+                    raise Misuse(
+                        f"{told.target} keeps its documents in its own process",
+                        why="its store is embedded: what stands there is there only while it runs",
+                        todo="look at its page (page_port)",
+                    )
+                return await ask(Office(placed))
 
+    return asyncio.run(answered())
+
+
+@contextmanager
+def _as_of_the_server() -> Iterator[None]:
+    """What goes wrong and is nobody's mistake is the server's."""
     try:
-        return asyncio.run(answered())
+        yield
     except Misuse:
         raise
     except TidegateError as error:
