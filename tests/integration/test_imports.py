@@ -98,5 +98,9 @@ def test_every_extra_promises_something() -> None:
         [sys.executable, "-c", REFUSES.format(["click"]) + PROMISED["cli"]], capture_output=True, text=True, check=False
     )
 
+    configuring = REFUSES.format(["cattrs"]) + IMPORT.format(["tidegate_adapters.running"])
+    told = subprocess.run([sys.executable, "-c", configuring], capture_output=True, text=True, check=False).stderr
+
+    assert "pip install 'tidegate[worker]', or 'tidegate[reactive]'" in told
     assert set(PROMISED) == extras().keys()
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'click'"

@@ -76,7 +76,7 @@ try:
         IterableValidationError,
     )
 except ImportError as missing:
-    raise MissingExtra("tidegate_adapters.configuration", "worker", missing) from missing
+    raise MissingExtra("tidegate_adapters.configuration", "worker", missing, "reactive") from missing
 
 __all__ = ["Configured", "Row", "Setting", "configured", "from_arguments", "from_environment", "from_file", "layers"]
 

@@ -57,10 +57,12 @@ class MissingExtra(TidegateError, ImportError):  # noqa: N818  it says what is m
         module: What was imported.
         extra: Which extra brings what it needs.
         why: What was not found.
+        others: Other extras that bring it.
     """
 
-    def __init__(self, module: str, extra: str, why: ImportError) -> None:
-        super().__init__(f"{module} needs an extra", why=str(why), todo=f"pip install 'tidegate[{extra}]'")
+    def __init__(self, module: str, extra: str, why: ImportError, *others: str) -> None:
+        todo = ", or ".join(f"'tidegate[{each}]'" for each in (extra, *others))
+        super().__init__(f"{module} needs an extra", why=str(why), todo=f"pip install {todo}")
 
 
 @final
