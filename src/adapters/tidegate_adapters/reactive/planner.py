@@ -251,6 +251,7 @@ class Planner:
         self._runtime: _Events | None = None
         self._epoch = self._looked = 0
         self._errors: dict[str, str] = {}
+        """By what has failed, the last one last; another mapping after each change, for other threads look at it."""
         self._reconciled = frozenset[str]()
         self._deployments = tuple(Deployment(each.task, each.version, each.evolution) for each in declared)
         scanned = tuple(each.scanned for each in self._deployments)
@@ -269,15 +270,16 @@ class Planner:
 
     @property
     def standing(self) -> Standing:
-        """How it stands now."""
-        left = 0 if self._held is None else self._held.left
-        state = None if self._runtime is None else self._runtime.state
+        """How it stands now; from any thread."""
+        held, runtime, errors = self._held, self._runtime, self._errors
+        left = 0 if held is None else held.left
+        state = None if runtime is None else runtime.state
         whole = Standing(
             leads=left > 0,
             epoch=self._epoch,
             lease_left=left,
             looked=self._looked,
-            error=next(reversed(self._errors.values()), None),
+            error=next(reversed(errors.values()), None),
         )
         if not isinstance(state, Consuming):
             return whole
@@ -350,7 +352,7 @@ class Planner:
             return
         log.info("%s leads in %s, epoch %d", self._holder, self._site.name, held.epoch)
         self._held, self._epoch = held, held.epoch
-        self._errors.clear()
+        self._errors = {}
         self._reconciled = frozenset()
         try:
             await self._site.run(deploy(STREAMS, KEY, held.epoch, self._deployments, pause=self._rules.pause))
@@ -412,7 +414,7 @@ class Planner:
         except Failure as failure:
             self._failed("position", failure)
             raise
-        self._errors.pop("position", None)
+        self._heal("position")
 
     # --- looks ---
 
@@ -424,8 +426,9 @@ class Planner:
         ended = await asyncio.gather(*looks, return_exceptions=True)
         self._looked += len(command.ids)
         for task, error in zip(tasks, ended, strict=True):
-            self._errors.pop(task.name, None)
-            if error is not None:
+            if error is None:
+                self._heal(task.name)
+            else:
                 self._failed(task.name, error)
         for error in ended:
             if error is not None:
@@ -465,7 +468,7 @@ class Planner:
                 self._failed(what, error)
                 await asyncio.sleep(self._rules.pause / SECOND)
             else:
-                self._errors.pop(what, None)
+                self._heal(what)
                 return
 
     async def _know_reconciled(self) -> None:
@@ -495,17 +498,24 @@ class Planner:
 
     def _failed(self, what: str, error: BaseException) -> None:
         said = _said(error)
-        self._errors.pop(what, None)
-        self._errors[what] = f"{what}: {said}"
+        self._note(what, said)
         log.warning("%s, %s: %s", self._site.name, what, said)
+
+    def _note(self, what: str, said: str) -> None:
+        self._heal(what)
+        self._errors = {**self._errors, what: f"{what}: {said}"}
+
+    def _heal(self, what: str) -> None:
+        if what in self._errors:
+            self._errors = {name: said for name, said in self._errors.items() if name != what}
 
     def _observe(self, event: StreamEvent, state: StreamState, commands: Sequence[StreamCommand]) -> None:
         del state, commands
         match event:
             case StreamFailed(_, code):
-                self._errors["stream"] = f"the stream has failed, code {code}"
+                self._note("stream", f"it has failed, code {code}")
             case Received():
-                self._errors.pop("stream", None)
+                self._heal("stream")
             case _:
                 pass
 
