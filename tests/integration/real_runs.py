@@ -41,7 +41,7 @@ from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomat
 from tidegate.sim.faults import Fault
 from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.scenario import Law, Scenario
-from tidegate.sim.world import CLOCK, IDS, MANY, UNIQUE, Cell, Key, Many, Plain, document, ids, parts, pinned, uniques
+from tidegate.sim.world import CLOCK, IDS, MANY, UNIQUE, Cell, Key, Many, Plain, document, ids, parts, target, uniques
 from tidegate_adapters.bson_values import CODEC, loaded, stored
 
 Raw: TypeAlias = dict[str, Any]
@@ -327,13 +327,13 @@ class RealRun:
 
     def is_of_parts(self, who: str, effect: Many, reply: object, happened: list[Changed]) -> bool:
         """Has it been done as a write of one document after the other? Others may have looked in between."""
-        left = {(part.collection, cast("Key", pinned(part.where))): part for part in parts(effect, self.world)}
+        left = {(part.collection, cast("Key", target(part))): part for part in parts(effect, self.world)}
         total = 0
         for key, doc in happened:
             part = left.pop(key)
             ((world, matched),) = self.processes[who].meaning(part, self.world, who)
             world, _ = _stamped(_plain(world), matched, part, [(key, doc)], self.world.read(CLOCK))
-            self.world, total = world, total + cast("int", matched)
+            self.world, total = world, total + (1 if matched is None else cast("int", matched))
             self.judge()
         return contents_of(self.world) == self.contents and (isinstance(reply, Failure) or reply == total)
 

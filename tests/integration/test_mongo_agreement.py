@@ -74,6 +74,7 @@ from tidegate.model.operations import (
     FindAll,
     FindOne,
     FindOneAndUpdate,
+    InsertMany,
     InsertOne,
     Operation,
     StoreTime,
@@ -113,7 +114,7 @@ def same(reply: object) -> object:
     return reply
 
 
-UNORDERED: Final = (InsertOne, FindAll, DeleteMany, BulkUpdate)
+UNORDERED: Final = (InsertOne, InsertMany, FindAll, DeleteMany, BulkUpdate)
 """What no order of documents matters to, or what has one of its own."""
 Ordered: TypeAlias = FindOne | FindOneAndUpdate | UpdateOne | UpsertOne | DeleteOne | UpdateMany
 

@@ -33,7 +33,7 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, R
 from tidegate.model.errors import Misuse
 from tidegate_adapters.mongo_attempts import Requests, before
 from tidegate_adapters.mongo_codes import CODES, LABELS, SILENT_LABELS
-from tidegate_adapters.mongo_errors import Before, DriverError, failure, failure_of_many
+from tidegate_adapters.mongo_errors import Before, DriverError, failure, failure_of_many, inserted_beside
 
 Raw: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = type[Failure]
@@ -229,16 +229,42 @@ def test_what_could_not_be_asked_is_a_misuse(error: DriverError) -> None:
 # Of many documents
 
 
-def in_bulk(*codes: int, matched: int = 0, concern: int | None = None) -> BulkWriteError:
+def in_bulk(
+    *codes: int, matched: int = 0, inserted: int = 0, key: str = "_id", concern: int | None = None
+) -> BulkWriteError:
     """What the driver raises of a bulk of which some updates were refused."""
-    wrong = [{"index": index, "code": code, "errmsg": "as the server says"} for index, code in enumerate(codes)]
+    wrong: list[dict[str, Any]] = [
+        {"index": index, "code": code, "errmsg": "as the server says", "keyPattern": {key: 1}}
+        for index, code in enumerate(codes)
+    ]
     concerns = [] if concern is None else [{"code": concern, "errmsg": "as the server says"}]
-    return BulkWriteError({"writeErrors": wrong, "writeConcernErrors": concerns, "nMatched": matched})
+    return BulkWriteError(
+        {"writeErrors": wrong, "writeConcernErrors": concerns, "nMatched": matched, "nInserted": inserted}
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "inserted"),
+    [
+        (in_bulk(11000, inserted=3), 3),
+        (in_bulk(11000, 11000), 0),
+        (in_bulk(11000, 121, inserted=3), None),
+        (in_bulk(11000, inserted=3, key="a"), None),
+        (in_bulk(11000, inserted=3, concern=64), None),
+        (in_bulk(inserted=3, concern=64), None),
+        (AutoReconnect("gone"), None),
+    ],
+    ids=["one", "all", "another is invalid", "another index", "not durable", "none, not durable", "no reply"],
+)
+def test_ids_that_were_taken_are_told_from_all_else(error: DriverError, inserted: int | None) -> None:
+    """Of an insert of many."""
+    assert inserted_beside(error) == inserted
 
 
 @pytest.mark.parametrize(
     ("error", "outcome", "open_", "never"),
     [
+        (in_bulk(121, inserted=1), Ambiguous, Ambiguous, Ambiguous),
         *((said(code), Ambiguous, Ambiguous, NotApplied) for code in (189, 10107, 112, 388, 91, 424242)),
         *((said(code), Refused, Ambiguous, Refused) for code in (13, 73)),
         *((said(code, WriteError), Ambiguous, Ambiguous, Refused) for code in (14, 121)),

@@ -30,6 +30,7 @@ from tidegate.model.operations import (
     find_all,
     find_one,
     find_one_and_update,
+    insert_many,
     insert_one,
     update_many,
     update_one,
@@ -64,9 +65,10 @@ WRITES: Final[Mapping[str, Operation]] = {
     "all updated": update_many(COLLECTION, Eq(ID, "all updated"), Add(COUNT, 1)),
     "all deleted": delete_many(COLLECTION, Eq(ID, "all deleted")),
     "in bulk": bulk_update(update_one(COLLECTION, Eq(ID, "in bulk"), Add(COUNT, 1))),
+    "all inserted": insert_many(COLLECTION, Document.of({"_id": "all inserted", "count": 1})),
 }
 """By the id of what they write; each once."""
-MANY: Final = ("all updated", "all deleted", "in bulk")
+MANY: Final = ("all updated", "all deleted", "in bulk", "all inserted")
 """Of these a part may have been done before the server says no."""
 ONCE: Final = ("all updated", "all deleted")
 """These the driver never sends again."""
@@ -233,7 +235,7 @@ OPERATIONS: Final[Operations] = {
     "indexed": insert_one(INDEXED, Document.of({"_id": "indexed"})),
 }
 COMMAND: Final = {
-    "found": "findAndModify", "updated": "update", "deleted": "delete", "inserted": "insert", "upserted": "findAndModify",
+    "found": "findAndModify", "updated": "update", "deleted": "delete", "inserted": "insert", "all inserted": "insert", "upserted": "findAndModify",
     "all updated": "update", "all deleted": "delete", "in bulk": "update",
     "read": "find", "all read": "find", "told the time": "hello", "indexed": "createIndexes",
 }  # fmt: skip
@@ -249,7 +251,7 @@ ANSWERS: Final = {
 }  # fmt: skip
 ANSWERED: Final[Mapping[str, object]] = {
     **{key: Document.of({"_id": key, "count": 1}) for key in ("found", "upserted")},
-    **dict.fromkeys(("updated", "deleted", "all updated", "all deleted", "in bulk"), 1),
+    **dict.fromkeys(("updated", "deleted", "all updated", "all deleted", "in bulk", "all inserted"), 1),
     **dict.fromkeys(("inserted", "indexed")),
     "read": Document.of({"_id": "read"}),
     "all read": (Document.of({"_id": "all read"}),),

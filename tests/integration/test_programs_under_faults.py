@@ -110,6 +110,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ("crons", Row(own.crons, ago=820 * MILLISECOND)),
         ships("reactive_task", "editor"),
         ships("reactive_task.asks", "editor"),
+        ships("reactive_task.new"),
         ships("reactive_task.deleted", "editor"),
         ships("reactive_task.comes_back", "editor"),
         ships("reactive_task.indexed", "editor"),

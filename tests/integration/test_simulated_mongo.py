@@ -65,6 +65,7 @@ from tidegate.model.operations import (
     find_all,
     find_one,
     find_one_and_update,
+    insert_many,
     insert_one,
     update_many,
     update_one,
@@ -127,6 +128,7 @@ OPERATIONS: Final[Mapping[str, tuple[Operation, str]]] = {
     "upserted": (upsert_one(COLLECTION, Eq(ID, "c"), Add(N, 1)), "findAndModify"),
     "all updated": (update_many(COLLECTION, Gt(N, 0), Add(N, 1)), "update"),
     "all deleted": (delete_many(COLLECTION, Gt(N, 0)), "delete"),
+    "all inserted": (insert_many(COLLECTION, doc("c", 3), doc("a", 3), doc("d", 4)), "insert"),
     "in bulk": (bulk_update(update_one(COLLECTION, A, Add(N, 1)), update_one(COLLECTION, Eq(ID, "z"), Add(N, 1))), "update"),
 }  # fmt: skip
 BY_HAND: Final[Mapping[str, Script]] = {

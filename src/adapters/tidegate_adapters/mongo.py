@@ -81,7 +81,7 @@ from tidegate.model.documents import (
     Update,
     equalities,
 )
-from tidegate.model.effects import Ambiguous, Failure, NotApplied, Refused
+from tidegate.model.effects import Ambiguous, NotApplied, Refused
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import (
@@ -93,6 +93,7 @@ from tidegate.model.operations import (
     FindOne,
     FindOneAndUpdate,
     Indexes,
+    InsertMany,
     InsertOne,
     Operation,
     StoreTime,
@@ -127,6 +128,7 @@ try:
         failure,
         failure_of_many,
         failure_of_statement,
+        inserted_beside,
     )
     from tidegate_adapters.mongo_orders import behind, ordered
     from tidegate_adapters.mongo_planning import counts_of, page_of, pipeline
@@ -334,16 +336,19 @@ def _before(
     return lambda *_: known
 
 
-_MANY: Final = (UpdateMany, DeleteMany, BulkUpdate)
+_MANY: Final = (UpdateMany, DeleteMany, BulkUpdate, InsertMany)
 
 
-def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[str, Any]) -> Failure:
+def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[str, Any]) -> object:
+    """The failure; of an insert of many no more than their number, where ids were taken and nothing else is wrong."""
     if within and within["session"].in_transaction:
         return failure_of_statement(error)
     if isinstance(effect, (FindChanged, FindOrphaned)) and isinstance(error, OperationFailure):
         code = error.code
         if code is not None and meaning(code, ()) is None:  # an expression fails, and has a code of its own
             return Refused(f"the query fails ({type(error).__name__} {code})")
+    if isinstance(effect, InsertMany) and (inserted := inserted_beside(error)) is not None:
+        return _replied(inserted, effect, known)
     return (failure_of_many if isinstance(effect, _MANY) else failure)(error, known)
 
 
@@ -351,7 +356,9 @@ def _replied(reply: object, effect: Asked, known: Before) -> object:
     """The reply; a write that matched nothing may do so yet where an earlier request for it is under way."""
     if known is not Before.OPEN or isinstance(effect, InsertOne):
         return reply
-    is_short = reply != len(effect.updates) if isinstance(effect, BulkUpdate) else reply in (None, 0)
+    asked = len(effect.updates) if isinstance(effect, BulkUpdate) else None
+    asked = len(effect.docs) if isinstance(effect, InsertMany) else asked
+    is_short = reply in (None, 0) if asked is None else reply != asked
     return Ambiguous("an earlier request may have been done: nothing matched") if is_short else reply
 
 
@@ -570,6 +577,9 @@ def _on_collection(effect: Operation, held: Any, **within: Any) -> _Request:
             return (_find_and_modify(held, _describing(where), updates, upsert=True, **within), found)
         case InsertOne(collection, doc):
             return (partial(held.insert_one, stored(doc, collection), **within), lambda _: None)
+        case InsertMany(collection, docs):
+            each = [stored(doc, collection) for doc in docs]
+            return (partial(held.insert_many, each, ordered=False, **within), lambda answer: len(answer.inserted_ids))
         case DeleteOne(_, where):
             return (partial(held.delete_one, condition(where), **within), lambda answer: answer.deleted_count)
         case UpdateMany(_, where, updates):

@@ -68,7 +68,7 @@ from tidegate.model.errors import Misuse
 from tidegate_adapters.mongo_codes import LABELS, Meaning, Reply, meaning
 
 __all__ = [
-    "DRIVER_ERRORS", "Before", "DriverError", "failure", "failure_of_commit", "failure_of_many", "failure_of_statement",
+    "DRIVER_ERRORS", "Before", "DriverError", "failure", "failure_of_commit", "failure_of_many", "failure_of_statement", "inserted_beside",
     "is_said_by", "wrote_nothing",
 ]  # fmt: skip
 
@@ -210,15 +210,34 @@ def failure_of_many(error: DriverError, before: Before) -> Failure:
     return Ambiguous(f"a part may have been done: {said.reason}")
 
 
+def inserted_beside(error: DriverError) -> int | None:
+    """How many documents were inserted beside those whose ids were taken; None where something else is wrong.
+
+    Args:
+        error: What pymongo raised for an insert of many, without an order.
+    """
+    if not isinstance(error, BulkWriteError) or error.details["writeConcernErrors"]:
+        return None
+    wrong = error.details["writeErrors"]
+    is_taken = all(
+        (said := meaning(each["code"], ())) and said.reason == DUPLICATE_KEY and [*each["keyPattern"]] == ["_id"]
+        for each in wrong
+    )
+    inserted: int = error.details["nInserted"]
+    return inserted if is_taken else None
+
+
 def _of_bulk(error: BulkWriteError, before: Before) -> Failure:
     """What it comes to: each of its updates was done, matched nothing, or was refused."""
-    wrong, matched = error.details["writeErrors"], error.details["nMatched"]
+    wrong, done = error.details["writeErrors"], error.details["nMatched"] + error.details["nInserted"]
     codes = sorted({each["code"] for each in wrong})
-    reason = f"{len(wrong)} of a bulk refused, {matched} matched ({type(error).__name__}{''.join(f' {code}' for code in codes)})"
+    reason = (
+        f"{len(wrong)} of a bulk refused, {done} done ({type(error).__name__}{''.join(f' {code}' for code in codes)})"
+    )
     if not wrong:
         return NotDurable(f"{_UNCONFIRMED.reason} ({type(error).__name__})")
     said = [meaning(code, ()) for code in codes]
-    is_no = before is not Before.OPEN and not matched and all(each and each.outcome is Refused for each in said)
+    is_no = before is not Before.OPEN and not done and all(each and each.outcome is Refused for each in said)
     return (Refused if is_no else Ambiguous)(reason)
 
 

@@ -74,6 +74,7 @@ from tidegate.model.operations import (
     delete_one,
     find_one,
     find_one_and_update,
+    insert_many,
     insert_one,
     update_many,
     update_one,
@@ -322,6 +323,8 @@ def _many(collection: str) -> Iterator[Operation]:
     )
     yield bulk_update(update_one(collection, Eq(ID, _X), Add(Field[int]("which"), 1)))
     yield delete_many(collection, AllOf((both, Eq(which, "x"))))
+    yield insert_many(collection, Document.of({"_id": _X, "n": 1}), Document.of({"_id": _Y, "n": 2}))
+    yield delete_many(collection, AnyOf((AllOf((Eq(ID, _X), Eq(_N, 1))), AllOf((Eq(ID, _Y), Eq(_N, 2))))))
     yield insert_one(collection, Document.of({"_id": _X, "n": 1}))
 
 

@@ -32,6 +32,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
     FOUND_MAX,
+    INSERTS_MAX,
     UPDATES_MAX,
     BulkUpdate,
     DeleteMany,
@@ -39,6 +40,7 @@ from tidegate.model.operations import (
     FindAll,
     FindOne,
     FindOneAndUpdate,
+    InsertMany,
     InsertOne,
     Operation,
     Unique,
@@ -52,6 +54,7 @@ from tidegate.model.operations import (
     find_all,
     find_one,
     find_one_and_update,
+    insert_many,
     insert_one,
     update_many,
     update_one,
@@ -75,6 +78,7 @@ ON: Final[dict[str, Callable[[str], Operation]]] = {
     "delete_one": lambda collection: delete_one(collection, WHERE),
     "update_many": lambda collection: update_many(collection, WHERE, Put(COUNT, 1)),
     "delete_many": lambda collection: delete_many(collection, WHERE),
+    "insert_many": lambda collection: insert_many(collection, DOC),
     "bulk_update": lambda collection: bulk_update(update_one(collection, WHERE, Put(COUNT, 1))),
 }
 """Each operation, on a collection."""
@@ -224,6 +228,24 @@ def test_a_bulk_takes_as_many_as_a_find_replies() -> None:
     assert bulk_update(*bumped(Eq(ID, 1), Eq(ID, "1"))).collection == "c"
 
 
+@pytest.mark.parametrize(
+    ("docs", "why"),
+    [
+        ((), "0 cannot be a number of documents"),
+        (tuple(Document.of({"_id": number}) for number in range(INSERTS_MAX + 1)), "cannot be a number of documents"),
+        ((DOC, DOC.put(COUNT, 7)), "two documents of one id"),
+        ((DOC, Document.of({"n": 1})), "needs an _id"),
+        ((DOC, "x"), "a document"),
+    ],
+    ids=["none", "too many", "one id", "no id", "no document"],
+)
+def test_many_are_inserted_under_ids_of_their_own(docs: tuple[Document, ...], why: str) -> None:
+    """And no more than one find reads back."""
+    with pytest.raises(Misuse, match=why):
+        _ = insert_many("c", *docs)
+    assert len(insert_many("c", *(Document.of({"_id": number}) for number in range(INSERTS_MAX))).docs) == INSERTS_MAX
+
+
 # --- inserts ----------------------------------------------------------------------------------------------------------
 
 
@@ -305,6 +327,7 @@ EITHER: Final[Filter] = AnyOf((Eq(STATUS, "free"), Eq(COUNT, 0)))
         (update_one("c", WHERE, Push(NAMES, "n", last=2)), 'update c where _id = "x": push "n" to names, keep 2'),
         (upsert_one("c", WHERE, Add(COUNT, 1)), 'upsert in c where _id = "x": count += 1'),
         (insert_one("c", Document.of({"_id": 7, "n": None})), "insert into c: {_id: 7, n: null}"),
+        (insert_many("c", DOC, Document.of({"_id": 7})), 'insert into c: {_id: "x"}; {_id: 7}'),
         (delete_one("c", Exists(NAMES)), "delete c where has names"),
         (update_many("c", Exists(NAMES), Add(COUNT, 1)), "update all of c where has names: count += 1"),
         (delete_many("c", Exists(NAMES)), "delete all of c where has names"),
@@ -328,7 +351,7 @@ def test_no_value_forges_a_line(hostile: str) -> None:
     assert all(str(operation).isprintable() for operation in (insert_one("c", doc), find_one("c", Eq(ID, hostile))))
 
 
-def test_there_are_ten_operations() -> None:
+def test_there_are_eleven_operations() -> None:
     """What a program may ask of a document store; each is one command."""
     made = {type(ON[name]("c")) for name in ON}
 
@@ -343,4 +366,5 @@ def test_there_are_ten_operations() -> None:
         UpdateMany,
         DeleteMany,
         BulkUpdate,
+        InsertMany,
     }

@@ -26,7 +26,16 @@ from tidegate.model.documents import (
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Now, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import PPM, SECOND, Instant
-from tidegate.model.operations import DeleteOne, InsertOne, StoreTime, UpdateOne
+from tidegate.model.operations import (
+    FOUND_MAX,
+    DeleteMany,
+    DeleteOne,
+    FindAll,
+    InsertMany,
+    InsertOne,
+    StoreTime,
+    UpdateOne,
+)
 from tidegate.model.strategies.documents import documents
 from tidegate.model.strategies.operations import filters
 from tidegate.reactive.debounce import Debounce
@@ -35,13 +44,13 @@ from tidegate.reactive.orphans import CleanUp, DeleteWhen
 from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask, SetAside
 from tidegate.reactive.snapshot import Computed, Projection, snapshot
 from tidegate.reactive.strategies.snapshot import computed_projections, projections
-from tidegate.reactive.task_documents import loaded, record_id
+from tidegate.reactive.task_documents import DOCUMENT, RECORD, loaded, record_id, stored
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Claim, Deferred, Succeeded, TaskRules, Why, WhyNot
 from tidegate.retries.backoff import Exponential, Fixed, Policy
 from tidegate.retries.pauses import Pauses
 from tidegate.retries.polling import PollingBounds
-from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform, world_with
+from tidegate.sim.world import CLOCK, Plain, World, contents, document, ids, perform, world_with
 
 T = TypeVar("T")
 
@@ -184,10 +193,61 @@ def test_a_look_is_written_whatever_becomes_of_one_request(at: int, trouble: Tro
 
 def test_a_pass_tells_which_looks_are_not_known_to_be_written() -> None:
     """So that they are looked at again: the position of a stream must not pass them."""
-    store = Store(world_with({"orders": (DOC, DOC.put(ID, "y"))}), trouble={5: dropped, 9: dropped})
+    store = Store(world_with({"orders": (DOC, DOC.put(ID, "y"))}), trouble={4: the_first_alone, 8: dropped})
 
     assert store.run(TASK.plan_pass(("x", "y"), "p1")) == ("y",)
     assert store.record is not None
+
+
+def the_first_alone(store: Store, effect: Effect[object]) -> object:
+    assert isinstance(effect, InsertMany)
+    store.do(InsertOne(effect.collection, effect.docs[0]))
+    return Ambiguous("no reply")
+
+
+def test_a_thousand_new_documents_are_planned_and_removed_in_a_few_requests() -> None:
+    """And where some were planned before, or are planned meanwhile, those are looked at again, and no others."""
+    keys = tuple(f"{number:03}" for number in range(FOUND_MAX))
+    store = Store(world_with({"orders": tuple(DOC.put(ID, key) for key in keys)}))
+    assert store.run(TASK.plan_pass(keys[::2], "p1")) == ()
+    assert [type(effect) for effect in store.asked] == [FindAll, FindAll, StoreTime, InsertMany]
+    store.asked.clear()
+
+    def another_was_faster(store: Store, effect: Effect[object]) -> object:
+        assert isinstance(effect, InsertMany)
+        store.do(InsertOne(effect.collection, effect.docs[7]))
+        return store.do(effect)
+
+    store.trouble = {4: another_was_faster}
+    assert store.run(TASK.plan_pass(keys, "p2")) == ()
+    assert [type(effect) for effect in store.asked] == [
+        FindAll,
+        FindAll,
+        StoreTime,
+        InsertMany,
+        FindAll,
+        FindAll,
+        StoreTime,
+    ]
+    records = contents(store.world, "orders_tasks")
+    assert len(records) == FOUND_MAX
+    made = {record[DOCUMENT]: str(record[RECORD]).partition("/")[0] for record in records}
+    assert made == {key: f"p{number % 2 + 1}" for number, key in enumerate(keys)}
+
+    store.asked.clear()
+    store.trouble = {}
+    store.world = world_with({"orders_tasks": tuple(map(over, records))}).write(CLOCK, Instant(SECOND))
+    assert store.run(TASK.clean_up(keys)) == ()
+    assert [type(effect) for effect in store.asked] == [FindAll, FindAll, StoreTime, *[DeleteMany] * 5]
+    assert contents(store.world, "orders_tasks") == ()
+
+
+def over(record: Document) -> Document:
+    """The record of a document that is gone, which is known."""
+    done = attrs.evolve(
+        loaded(record), status=TaskStatus.COMPLETED, next_run_at=None, snapshot=None, waiting_since=None
+    )
+    return stored(done, "bill", record[DOCUMENT])
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)

@@ -36,6 +36,7 @@ from tidegate.model.operations import (
     delete_one,
     find_one,
     find_one_and_update,
+    insert_many,
     update_many,
     update_one,
 )
@@ -419,6 +420,26 @@ MANY: Final[tuple[Many, ...]] = (
     bulk_update(*(update_one("rows", Eq(ID, key), Add(N, 1)) for key in "xyz")),
     delete_many("rows", Exists(ID)),
 )
+
+
+INSERTED: Final = insert_many("rows", *(Document.of({"_id": key, "n": 1}) for key in "xyz"))
+
+
+def test_an_insert_of_many_may_end_after_any_of_them() -> None:
+    """Nobody is told which; what comes late comes one by one."""
+    made = Scenario(
+        name="many",
+        summary="",
+        world=world_with({}),
+        actors=(Process("p0", factory(writes_many, INSERTED), Faults.of(Fault.PARTLY_DONE, Fault.LATE)), Network()),
+        budget=1,
+    )
+    there = {
+        "".join(sorted(str(doc[ID]) for doc in contents(here, "rows")))
+        for here in checked(made).states.values()
+        if isinstance(here.status("p0"), Returned)
+    }
+    assert there == {"", "x", "y", "z", "xy", "xz", "yz", "xyz"}
 
 
 async def writes_many(effect: Many | UpdateOne) -> str:

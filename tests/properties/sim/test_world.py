@@ -42,6 +42,7 @@ from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import (
     DeleteMany,
     FindOneAndUpdate,
+    InsertMany,
     InsertOne,
     UpdateMany,
     UpdateOne,
@@ -52,6 +53,7 @@ from tidegate.model.operations import (
     find_all,
     find_one,
     find_one_and_update,
+    insert_many,
     insert_one,
     update_many,
     update_one,
@@ -213,6 +215,11 @@ def check_wo4(done: Done) -> None:
     many = st.one_of(
         st.builds(UpdateMany, st.just("rows"), filters(), updates()),
         st.builds(DeleteMany, st.just("rows"), filters()),
+        st.builds(
+            InsertMany,
+            st.just("rows"),
+            st.just((Document.of({"_id": "c", "n": 3}), Document.of({"_id": "new", "n": 7}))),
+        ),
         st.builds(lambda one, two: bulk_update(*one, *two), bumps("a"), bumps("b")),
     )
 
@@ -225,7 +232,7 @@ def check_wo4(done: Done) -> None:
             one_by_one, reply = outcome(part, one_by_one)
             if isinstance(reply, Refused):
                 return
-            total += cast("int", reply)
+            total += 1 if reply is None else cast("int", reply)
         world, reply = done(effect, WORLD)
         assert ({*contents(world, "rows")}, reply) == ({*contents(one_by_one, "rows")}, total)
 
@@ -265,6 +272,14 @@ def test_a_write_of_many_comes_to_what_its_parts_come_to() -> None:
         (bulk_update(*(update_one("rows", Eq(ID, key), Put(N, 2)) for key in "ab")), [(1,), (2,)], Ambiguous),
         (bulk_update(update_one("rows", Eq(ID, "a"), Put(N, 2))), [(1,), (2,)], Refused),
         (bulk_update(*(update_one("rows", Eq(ID, key), Add(N, 9)) for key in "axb")), [(10,), (11,)], 2),
+        (
+            insert_many("rows", Document.of({"_id": "c", "n": 3}), Document.of({"_id": "a", "n": 4})),
+            [(1,), (2,), (3,)],
+            1,
+        ),
+        (insert_many("rows", Document.of({"_id": "a", "n": 4})), [(1,), (2,)], 0),
+        (insert_many("rows", *(Document.of({"_id": key, "n": 3}) for key in "cd")), [(1,), (2,), (3,)], Ambiguous),
+        (insert_many("rows", Document.of({"_id": "c", "n": 2})), [(1,), (2,)], Refused),
     ],
     ids=str,
 )

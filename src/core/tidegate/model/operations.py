@@ -6,13 +6,14 @@
     UpdateOne          how many documents matched: 0 or 1
     UpsertOne          the document as it is after the updates; one that the filter describes is inserted if none matched
     InsertOne          nothing; Refused where the id is taken
+    InsertMany         how many of the documents were inserted: those whose ids were free
     DeleteOne          how many documents were deleted: 0 or 1
     UpdateMany         how many documents matched; each of them is updated
     DeleteMany         how many documents were deleted: all that matched
     BulkUpdate         how many of these UpdateOne matched, all together
     StoreTime          the store's time
 
-The last three writes are not atomic over documents. A server carries them out one document after the other, in an order of
+`UpdateMany`, `DeleteMany`, `BulkUpdate` and `InsertMany` are not atomic over documents. A server carries them out one document after the other, in an order of
 its own: others may look, and write, in between, and where it stops midway, a part stays done. So
 
     a total        says how many, never which
@@ -78,10 +79,10 @@ from tidegate.model.instants import Instant
 from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
-    "FOUND_MAX", "NO_INDEXES", "UPDATES_MAX", "BulkUpdate", "DeleteMany", "DeleteOne", "FindAll", "FindOne",
-    "FindOneAndUpdate", "Index", "Indexes", "InsertOne", "Operation", "StoreTime", "Unique", "UpdateMany", "UpdateOne",
+    "FOUND_MAX", "INSERTS_MAX", "NO_INDEXES", "UPDATES_MAX", "BulkUpdate", "DeleteMany", "DeleteOne", "FindAll", "FindOne",
+    "FindOneAndUpdate", "Index", "Indexes", "InsertMany", "InsertOne", "Operation", "StoreTime", "Unique", "UpdateMany", "UpdateOne",
     "UpsertOne", "bulk_update", "check_collection", "check_indexes", "check_inserted", "check_unique", "delete_many",
-    "delete_one", "find_all", "find_one", "find_one_and_update", "insert_one", "is_key", "update_many", "update_one",
+    "delete_one", "find_all", "find_one", "find_one_and_update", "insert_many", "insert_one", "is_key", "update_many", "update_one",
     "upsert_one",
 ]  # fmt: skip
 
@@ -91,6 +92,8 @@ FOUND_MAX: Final = 1_000
 """How many documents one find replies at most; for more, ask again after the last id (`after`)."""
 UPDATES_MAX: Final = FOUND_MAX
 """How many updates one bulk has at most, so that one find reads back what became of them."""
+INSERTS_MAX: Final = FOUND_MAX
+"""How many documents are inserted in one request at most, likewise."""
 
 Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
 """The unique indexes of each collection, besides that of the ids, which every collection has."""
@@ -404,6 +407,33 @@ class InsertOne(Effect[None]):
 
 @final
 @attrs.frozen(cache_hash=True)
+class InsertMany(Effect[int]):
+    """Inserts each of the documents whose id is free, in any order, and replies how many they were.
+
+    Where the id of one is taken, what is there stays; which ones those are, whoever needs to know reads back. One that is
+    refused otherwise keeps none of the others from being inserted: `Refused` where none was, else `Ambiguous`.
+
+    Invariants: 1 <= len(docs) <= INSERTS_MAX; each has another id.
+    """
+
+    collection: str
+    docs: tuple[Document, ...]
+
+    def __attrs_post_init__(self) -> None:
+        check_collection(self.collection)
+        check_tuple(self.docs, Document, "a document")
+        check_int(len(self.docs), "a number of documents to insert", 1, INSERTS_MAX)
+        for doc in self.docs:
+            check_inserted(doc)
+        if len({exactly(doc.held(ID)) for doc in self.docs}) != len(self.docs):
+            raise Misuse("two documents of one id to insert", todo="insert one of them")
+
+    def __str__(self) -> str:
+        return f"insert into {self.collection}: {'; '.join(map(str, self.docs))}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
 class DeleteOne(Effect[int]):
     """Replies how many documents were deleted: 0 or 1."""
 
@@ -525,6 +555,7 @@ Operation: TypeAlias = (
     | UpdateOne
     | UpsertOne
     | InsertOne
+    | InsertMany
     | DeleteOne
     | UpdateMany
     | DeleteMany
@@ -584,6 +615,11 @@ def upsert_one(collection: str, where: Filter, *updates: Update) -> UpsertOne:
 def insert_one(collection: str, doc: Document) -> InsertOne:
     """Ask to insert the document."""
     return InsertOne(collection, doc)
+
+
+def insert_many(collection: str, *docs: Document) -> InsertMany:
+    """Ask to insert the documents whose ids are free, and for how many they were."""
+    return InsertMany(collection, docs)
 
 
 def delete_one(collection: str, *where: Filter) -> DeleteOne:

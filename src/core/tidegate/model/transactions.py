@@ -39,7 +39,8 @@ from typing import TypeVar, final, get_args
 import attrs
 
 from tidegate.model.effects import Effect
-from tidegate.model.operations import Operation
+from tidegate.model.errors import Misuse
+from tidegate.model.operations import InsertMany, Operation
 from tidegate.model.values import check_int, check_name, check_type
 
 __all__ = ["AbortTransaction", "CommitTransaction", "InTransaction", "Transaction"]
@@ -88,6 +89,12 @@ class InTransaction(Effect[Reply_co]):
     def __attrs_post_init__(self) -> None:
         check_type(self.transaction, Transaction, "a transaction")
         check_type(self.operation, get_args(Operation), "an operation", "the time, a sleep or a call is none")
+        if isinstance(self.operation, InsertMany):
+            raise Misuse(
+                "an InsertMany in a transaction",
+                why="an id that is taken ends the transaction, so nobody could be told how many were free",
+                todo="use insert_one, or an upsert",
+            )
         check_type(self.begins, bool, "whether the transaction begins")
 
     def __str__(self) -> str:

@@ -31,7 +31,6 @@ Known not to work
     - A worker that stands still beyond its lease runs beside the one that has taken over, until it learns so at its end.
     - A record's first insert that arrives after the record was inserted, finished and removed brings it back: the
       document is gone, so it is completed without the handler, and removed again.
-    - New records are inserted one by one, and orphans removed so.
 """
 
 from __future__ import annotations
@@ -79,9 +78,11 @@ from tidegate.model.operations import (
     UpdateOne,
     bulk_update,
     check_collection,
+    delete_many,
     delete_one,
     find_all,
     find_one,
+    insert_many,
     update_one,
 )
 from tidegate.model.programs import insert_new
@@ -256,8 +257,11 @@ def _by_id(task: ReactiveTask, key: Value) -> Filter:
     return Eq(ID, record_id(task.name, key))
 
 
-async def _insert(task: ReactiveTask, key: Value, record: TaskRecord) -> bool:
-    return await insert_new(task.records, stored(record, task.name, key))
+async def _insert(task: ReactiveTask, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
+    docs = tuple(stored(record, task.name, key) for key, record in new)
+    if len(docs) == 1:
+        return await insert_new(task.records, docs[0])
+    return await insert_many(task.records, *docs) == len(docs)
 
 
 def _unchanged(task: ReactiveTask, key: Value, write: UpdateRecord | RemoveRecord) -> Filter:
@@ -296,7 +300,7 @@ class ReactiveTaskParts:
         lapsed: Asks the policy about a run whose lease has ended.
         finalise: Decides on the end of a run.
         find: What the record of a document is found by.
-        insert: Inserts the first record of a document, and answers whether there was none.
+        insert: Inserts the first records of documents, and answers whether there was none of any.
         unchanged: What a write is guarded by: the record is still what this was decided on.
         send: Sends updates, one or more, and answers how many of them have matched.
         due: What is due, as the store judges.
@@ -311,7 +315,7 @@ class ReactiveTaskParts:
         _finalise
     )
     find: Callable[[ReactiveTask, Value], Filter] = _by_id
-    insert: Callable[[ReactiveTask, Value, TaskRecord], Program[bool]] = _insert
+    insert: Callable[[ReactiveTask, tuple[tuple[Value, TaskRecord], ...]], Program[bool]] = _insert
     unchanged: Callable[[ReactiveTask, Value, UpdateRecord | RemoveRecord], Filter] = _unchanged
     send: Callable[[tuple[UpdateOne, ...]], Program[int]] = _send
     due: Callable[[ReactiveTask], Filter] = _due
@@ -859,24 +863,27 @@ class ReactiveTask:
         return await update_one(self.records, still, *updates, *names) > 0
 
     async def _written(self, writes: tuple[_Write, ...]) -> tuple[bool, ...]:
-        """Write them, updates in one request: which are known to be written? After the first trouble, no more are."""
-        known: tuple[bool, ...] = ()
-        updates: tuple[_Update, ...] = ()
+        """Write them, those of a kind in one request: which are known to be written? After the first trouble, no more are."""
+        new = tuple((key, write.record) for key, _, write in writes if isinstance(write, InsertRecord))
+        gone = tuple(
+            self.parts.unchanged(self, key, write) for key, _, write in writes if isinstance(write, RemoveRecord)
+        )
+        updates = tuple(
+            (key, before, write)
+            for key, before, write in writes
+            if before is not None and isinstance(write, UpdateRecord)
+        )
+        done: tuple[type[object], ...] = ()
         try:
-            for key, before, write in writes:
-                if isinstance(write, InsertRecord):
-                    known = (*known, await self.parts.insert(self, key, write.record))
-                elif isinstance(write, RemoveRecord):
-                    known = (*known, await delete_one(self.records, self.parts.unchanged(self, key, write)) > 0)
-                else:
-                    assert before is not None, "an update is of a record"
-                    known, updates = (*known, False), (*updates, (key, before, write))
+            if new and await self.parts.insert(self, new):
+                done = (InsertRecord,)
+            if gone and await _removed(self.records, gone) == len(gone):
+                done = (*done, RemoveRecord)
             if await self._matched(updates) == len(updates):
-                are_updates = tuple(isinstance(write, UpdateRecord) for _, _, write in writes)
-                return tuple(is_known or is_update for is_known, is_update in zip(known, are_updates, strict=True))
+                done = (*done, UpdateRecord)
         except (Ambiguous, NotApplied, NotDurable):
             pass
-        return (*known, *(False,) * (len(writes) - len(known)))
+        return tuple(type(write) in done for _, _, write in writes)
 
     async def _matched(self, updates: tuple[_Update, ...]) -> int:
         """Send these in one request: how many were what they were decided on?"""
@@ -893,6 +900,18 @@ _SOURCES: Final[Mapping[type[Seen], Source]] = {
     Gone: Source.GONE,
     NotComputed: Source.UNKNOWN,
 }
+
+
+async def _removed(records: str, which: tuple[Filter, ...]) -> int:
+    """How many were removed, each if it is still what was decided on: so many in a request as a server takes in its stride."""
+    total = 0
+    for start in range(0, len(which), _REMOVED_MAX):
+        some = which[start : start + _REMOVED_MAX]
+        total += await (delete_one(records, some[0]) if len(some) == 1 else delete_many(records, AnyOf(some)))
+    return total
+
+
+_REMOVED_MAX: Final = 200
 
 
 _Known: TypeAlias = tuple[Value, TaskRecord]

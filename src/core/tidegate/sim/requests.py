@@ -43,7 +43,7 @@ from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
-from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, World, parts, pinned
+from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, World, parts, target
 
 __all__ = ["OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
 
@@ -161,7 +161,7 @@ def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[str, Wor
         done = world
         for part in some:
             ((done, _),) = asker.meaning(part, done, asker.name)
-        yield ", ".join(show(pinned(part.where)) for part in some), done
+        yield ", ".join(show(target(part)) for part in some), done
 
 
 def under_way(world: World, who: str, effect: Effect[object]) -> World:

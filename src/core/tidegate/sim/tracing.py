@@ -28,6 +28,7 @@ from tidegate.model.operations import (
     FindAll,
     FindOne,
     FindOneAndUpdate,
+    InsertMany,
     InsertOne,
     UpdateMany,
     UpdateOne,
@@ -73,7 +74,7 @@ Path: TypeAlias = tuple[Packed, ...]
 _KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.READ, (FindOne, FindAll, Now)),
     (StepKind.WRITE, (FindOneAndUpdate, UpdateOne, UpsertOne, UpdateMany, BulkUpdate)),
-    (StepKind.INSERT, (InsertOne,)),
+    (StepKind.INSERT, (InsertOne, InsertMany)),
     (StepKind.DELETE, (DeleteOne, DeleteMany)),
     (StepKind.SLEEP, (Sleep,)),
     (StepKind.NOTE, (Note,)),

@@ -32,11 +32,13 @@ from tidegate.model.documents import (
     ID,
     SIZE_MAX,
     AllOf,
+    AnyOf,
     Document,
     Eq,
     Field,
     Fields,
     Filter,
+    In,
     Sort,
     Value,
     cursor,
@@ -62,6 +64,7 @@ from tidegate.model.operations import (
     FindAll,
     FindOne,
     FindOneAndUpdate,
+    InsertMany,
     InsertOne,
     StoreTime,
     Unique,
@@ -96,7 +99,7 @@ __all__ = [
     "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MANY", "MOVES", "NOTES", "PROCESS",
     "QUANTUM", "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Many", "Meaning", "Outcomes", "Overwritten", "Plain",
     "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
-    "parts", "perform", "pinned", "place", "uniques", "upserted_by", "wakes", "world_with",
+    "parts", "perform", "pinned", "place", "target", "uniques", "upserted_by", "wakes", "world_with",
 ]  # fmt: skip
 
 
@@ -302,7 +305,7 @@ def _performed(effect: Effect[object], world: World, who: str, size_max: int) ->
         case DeleteOne(collection, where):
             found = _find(world, collection, where)
             yield _confirmed(world if found is None else _deleted(world, collection, found[ID])), int(found is not None)
-        case UpdateMany() | DeleteMany() | BulkUpdate():
+        case UpdateMany() | DeleteMany() | BulkUpdate() | InsertMany():
             yield _done_to_many(effect, world, who, size_max)
         case InTransaction() | CommitTransaction() | AbortTransaction():
             yield from transacted(effect, world, who, partial(_performed, size_max=size_max))
@@ -339,7 +342,8 @@ def _found(effect: FindOne | FindAll, world: World) -> Document | tuple[Document
     if sort:
         docs = iter(_ordered(_matching(world, collection, where), sort, effect.after))
     else:  # by their ids, so no more are looked at than are found
-        keys = sorted(world.read(ids(collection)), key=in_order)
+        some = _pinned_to(where)
+        keys = sorted(world.read(ids(collection)) if some is None else some, key=in_order)
         later = (key for key in keys if not effect.after or in_order(key) > in_order(effect.after[0]))
         read = filter(None, (world.read(document(collection, key)) for key in later))
         docs = (doc for doc in read if matches(where, doc, lambda: world.read(CLOCK)))
@@ -363,13 +367,15 @@ def _upserted(effect: UpsertOne, world: World, who: str, size_max: int) -> Outco
         yield world, refused.fresh()
 
 
-Many: TypeAlias = UpdateMany | DeleteMany | BulkUpdate
+Many: TypeAlias = UpdateMany | DeleteMany | BulkUpdate | InsertMany
 MANY: Final = get_args(Many)
 """What may write several documents."""
 
 
-def parts(effect: Many, world: Reads) -> tuple[UpdateOne | DeleteOne, ...]:
+def parts(effect: Many, world: Reads) -> tuple[UpdateOne | DeleteOne | InsertOne, ...]:
     """The writes of one document that it is made of, by what is there now."""
+    if isinstance(effect, InsertMany):
+        return tuple(InsertOne(effect.collection, doc) for doc in effect.docs)
     if isinstance(effect, BulkUpdate):
         return effect.updates
     keys = (doc[ID] for doc in _matching(world, effect.collection, effect.where))
@@ -379,27 +385,34 @@ def parts(effect: Many, world: Reads) -> tuple[UpdateOne | DeleteOne, ...]:
     return tuple(UpdateOne(effect.collection, where, effect.updates) for where in each)
 
 
+def target(part: UpdateOne | DeleteOne | InsertOne) -> Key | None:
+    """The id of the document that a part writes."""
+    return part.doc[ID] if isinstance(part, InsertOne) else pinned(part.where)
+
+
 def _done_to_many(effect: Many, world: World, who: str, size_max: int) -> tuple[World, object]:
-    """One part after the other; after a refusal, only a bulk goes on."""
+    """One part after the other; after a refusal, only a bulk goes on, and so do inserts, where a taken id is none."""
     world, total, refused = _confirmed(world), 0, 0
     for part in parts(effect, world):
         ((world, reply),) = _performed(part, world, who, size_max)
         if not isinstance(reply, Failure):
-            total += cast("int", reply)
-        elif isinstance(effect, BulkUpdate):
-            refused += 1
+            total += 1 if isinstance(part, InsertOne) else cast("int", reply)
+        elif isinstance(effect, (BulkUpdate, InsertMany)):
+            refused += not isinstance(part, InsertOne) or reply != duplicate_key(ID.name)
         else:
             return world, Ambiguous("a document was refused, and those before it are changed")
     if refused:
-        return world, (Ambiguous if total else Refused)(f"{refused} of a bulk refused, {total} matched")
+        return world, (Ambiguous if total else Refused)(
+            f"{refused} of a bulk refused, {total} {'inserted' if isinstance(effect, InsertMany) else 'matched'}"
+        )
     return world, total
 
 
 def _matching(world: Reads, collection: str, where: Filter) -> tuple[Document, ...]:
     """All that match, in natural order; those alone are looked at that can."""
-    key = pinned(where)
-    keys = world.read(ids(collection)) if key is None else (key,)
-    docs = filter(None, (world.read(document(collection, each)) for each in keys))
+    some = _pinned_to(where)
+    keys = some if some is not None and len(some) < 2 else world.read(ids(collection))
+    docs = filter(None, (world.read(document(collection, each)) for each in keys if some is None or each in some))
     return tuple(doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
 
 
@@ -537,6 +550,22 @@ def pinned(where: Filter) -> Key | None:
             return None
 
 
+def _pinned_to(where: Filter) -> frozenset[Key] | None:
+    """The ids of all that can match, where the filter names them."""
+    match where:
+        case Eq(Field("_id"), value):
+            return frozenset((cast("Key", value),)) if is_key(value) else None
+        case In(Field("_id"), values):
+            return frozenset(cast("tuple[Key, ...]", values)) if all(map(is_key, values)) else None
+        case AllOf(parts):
+            return next((some for part in parts if (some := _pinned_to(part)) is not None), None)
+        case AnyOf(parts):
+            each = [_pinned_to(part) for part in parts]
+            return None if None in each else frozenset(key for some in each if some is not None for key in some)
+        case _:
+            return None
+
+
 def calling(calls: Mapping[str, tuple[object, ...]], otherwise: Meaning = perform) -> Meaning:
     """A meaning in which user code answers any of the given values; a Failure among them is raised."""
 
@@ -566,7 +595,9 @@ def journaled(
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         for after, reply in otherwise(effect, world, who):
             if isinstance(effect, CommitTransaction) or (
-                isinstance(effect, (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, UpdateMany, BulkUpdate))
+                isinstance(
+                    effect, (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, UpdateMany, BulkUpdate, InsertMany)
+                )
                 and effect.collection == collection
             ):
                 doc = after.read(watched)

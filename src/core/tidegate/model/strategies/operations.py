@@ -42,6 +42,7 @@ from tidegate.model.documents import (
     Update,
     Value,
     equalities,
+    exactly,
     fields_of,
     parts_of,
 )
@@ -53,6 +54,7 @@ from tidegate.model.operations import (
     FindAll,
     FindOne,
     FindOneAndUpdate,
+    InsertMany,
     InsertOne,
     Operation,
     UpdateMany,
@@ -161,6 +163,7 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
     many = st.one_of(
         st.builds(UpdateMany, name, st.one_of(st.builds(Exists, _FIELDS), where), changes),
         st.builds(DeleteMany, name, where),
+        st.builds(InsertMany, name, _documents(values() if value is None else value)),
         st.builds(BulkUpdate, _updates_of_documents(collection, filters(value), changes)),
     )
     find_all = _pages(collection, st.one_of(st.just(Exists(ID)), where), part, values() if value is None else value)
@@ -178,6 +181,11 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
         delete,
         many,
     )
+
+
+def _documents(value: SearchStrategy[Value]) -> SearchStrategy[tuple[Document, ...]]:
+    """Documents of different ids, of which some may be taken."""
+    return st.lists(inserted(value), min_size=1, max_size=3, unique_by=lambda doc: exactly(doc.held(ID))).map(tuple)
 
 
 @st.composite

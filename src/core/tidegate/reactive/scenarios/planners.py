@@ -60,7 +60,8 @@ def by_document(task: ReactiveTask, key: Value) -> Filter:
     return AllOf((Eq(TASK, task.name), Eq(DOCUMENT, key)))
 
 
-async def inserted(task: ReactiveTask, key: Value, record: TaskRecord) -> bool:
+async def inserted(task: ReactiveTask, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
+    ((key, record),) = new
     doc = stored(record, task.name, key)
     try:
         await insert_one(task.records, Document(((ID.name, doc[RECORD]), *doc.without(ID).items)))

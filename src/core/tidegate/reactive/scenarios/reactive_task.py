@@ -15,7 +15,17 @@ import attrs
 from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Program
 from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.model.operations import BulkUpdate, DeleteOne, InsertOne, UpdateOne, delete_one, insert_one, update_one
+from tidegate.model.operations import (
+    BulkUpdate,
+    DeleteMany,
+    DeleteOne,
+    InsertMany,
+    InsertOne,
+    UpdateOne,
+    delete_one,
+    insert_one,
+    update_one,
+)
 from tidegate.reactive import laws
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
@@ -296,7 +306,7 @@ def is_not_taken(before: State, after: State, key: str) -> bool:
 
 
 def is_write(effect: Effect[object]) -> bool:
-    return isinstance(effect, (UpdateOne, InsertOne, DeleteOne, BulkUpdate))
+    return isinstance(effect, (UpdateOne, InsertOne, DeleteOne, BulkUpdate, InsertMany, DeleteMany))
 
 
 def is_handler(effect: Effect[object]) -> bool:
@@ -319,7 +329,7 @@ HANDLERS_FAIL: Final = Faults(
 )
 
 
-PARTLY: Final = Faults({**FAULTS.kinds, Fault.PARTLY_DONE: lambda effect: isinstance(effect, BulkUpdate)})
+PARTLY: Final = Faults({**FAULTS.kinds, Fault.PARTLY_DONE: lambda effect: isinstance(effect, (BulkUpdate, InsertMany))})
 STALLS: Final = Faults.of(Fault.STALL)
 CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
 """Of all that may strike, where more would make a default scope too large."""
@@ -363,6 +373,7 @@ def reactive_task(
     faults: Faults = FAULTS,
     host: Host = HOST,
     gone: TaskStatus | None = None,
+    is_new: bool = False,
     sweeps: frozenset[TaskStatus] = frozenset(),
     decide: MustLook = must_look,
 ) -> Scenario:
@@ -382,6 +393,7 @@ def reactive_task(
         host: What may become of the clock of a worker's machine, and how long a worker may stand.
         gone: Where its record stands if the only document was deleted before: completed, or pending as nobody has noticed yet;
             None where the document is there.
+        is_new: Nobody has looked at the documents yet, and their ids are in the queue.
         sweeps: The records that somebody looks at, too, to remove those of no use; nobody does for none.
         decide: What the store says is to be looked at, where it is asked.
     """
@@ -402,7 +414,8 @@ def reactive_task(
     first = tuple(Document.of({"_id": key, "total": 1}) for key in keys)
     records = tuple(planned(task, doc) for doc in first)
     kept = tuple(map(finished, records)) if gone is TaskStatus.COMPLETED else records
-    world = world_with({SOURCE: () if gone else first, RECORDS: kept})
+    world = world_with({SOURCE: () if gone else first, RECORDS: () if is_new else kept})
+    world = world.write(QUEUE, keys if is_new else ())
     return Scenario(
         name="reactive_task",
         summary=summary,
@@ -471,6 +484,22 @@ SCENARIOS: Final = (
         large=partial(
             reactive_task, works=batches, keys=BOTH, edits=(total(2), total(2, "y")), budget=2, faults=PARTLY
         ),
+    ),
+    Shipped(
+        "reactive_task.new",
+        partial(
+            reactive_task,
+            summary="two documents are new: their records are inserted in one request, which may be done in part, or arrive late",
+            edits=(),
+            keys=BOTH,
+            is_new=True,
+            workers=1,
+            budget=1,
+            moves=0,
+            faults=PARTLY,
+        ),
+        thorough=partial(reactive_task, keys=BOTH, is_new=True, workers=1, budget=1, moves=0, faults=PARTLY),
+        large=partial(reactive_task, keys=BOTH, is_new=True, workers=2, budget=2, faults=PARTLY),
     ),
     Shipped(
         "reactive_task.asks",

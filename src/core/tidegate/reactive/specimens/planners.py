@@ -18,9 +18,9 @@ from tidegate.sim.shipping import Specimen
 __all__ = ["SPECIMENS"]
 
 
-async def refusal_is_done(task: ReactiveTask, key: Value, record: TaskRecord) -> bool:
+async def refusal_is_done(task: ReactiveTask, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
     """Whoever is refused an insert takes it for done: there is a record, but of what another one saw."""
-    await INDEXED.insert(task, key, record)
+    await INDEXED.insert(task, new)
     return True
 
 
