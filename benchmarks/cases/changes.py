@@ -20,6 +20,7 @@ from tidegate.reactive import (
     reconciliation,
     record_queries,
     snapshot,
+    spread,
     story,
     task_counts,
     task_documents,
@@ -177,6 +178,12 @@ def telling(_: int) -> Made[tuple[story.Moment, ...]]:
     )
     record = attrs.evolve(planned(order(1_000)), history=runs)
     return lambda: story.story(record), lambda moments: len(moments) == 2 * len(runs) + 3
+
+
+@table.case(spread, "records are drawn", RECORDS)
+def drawing(size: int) -> Made[tuple[int, ...]]:
+    found = tuple(f"bill#{number}" for number in range(size))
+    return lambda: spread.drawn(found, size // 4, "worker 1 at 7"), lambda places: len(places) == size // 4
 
 
 @table.case(pool, "handlers of a batch end, of as many as run", RECORDS)

@@ -451,9 +451,19 @@ def test_what_has_changed_while_it_was_processed_is_looked_for_at_once() -> None
     assert pool_event_for(end, (Why.SUCCEEDED,), at(12)) == EndsWritten(at(12), end)
 
 
+def test_who_has_lost_claims_draws_among_more_at_once_and_comes_back() -> None:
+    """Law SP2. There is more that is due, though less was won than was asked for."""
+    told = RULES.step(PoolState(), PoolTimerFired(at(0)))
+    told = RULES.step(told.state, RunsTaken(at(1), Take("bill", 3), (run_of(1),), lost=2))
+    assert Take("bill", 2, 2) in told.commands
+    assert str(Take("bill", 2, 2)) == "take up to 2 of bill among 4"
+    told = RULES.step(told.state, RunsTaken(at(2), Take("bill", 2, 2), (run_of(2), run_of(3))))
+    assert told.state.factors == ()
+
+
 def test_each_answer_has_its_event() -> None:
     take, one = Take("bill", 3), run_of(1)
-    assert pool_event_for(take, ((one,), (Idle.NOT_CLAIMED,)), at(1)) == RunsTaken(at(1), take, (one,))
+    assert pool_event_for(take, ((one,), (Idle.NOT_CLAIMED,)), at(1)) == RunsTaken(at(1), take, (one,), lost=1)
     assert pool_event_for(take, ((), (SetAside("r", "torn"),)), at(1)) == RunsTaken(at(1), take, (), is_more=True)
     assert pool_event_for(take, Ambiguous("no reply"), at(1)) == RunsTaken(at(1), take, ())
     renew = Renew("bill", (one,))

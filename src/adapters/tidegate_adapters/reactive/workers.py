@@ -141,8 +141,8 @@ class Pool:
             return None
         task, run = self._declared[command.task].task, self._declared[command.task].site.run
         match command:
-            case Take(_, most):
-                return Call(lambda: run(task.take(self._worker, most)))
+            case Take(_, most, factor):
+                return Call(lambda: run(task.take(self._worker, most, factor)))
             case Handle(_, runs):
                 return CallEach(self._handlers[command.task], runs)
             case Renew(_, runs):

@@ -56,6 +56,7 @@ from tidegate.model.operations import FOUND_MAX
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, Run, SetAside
+from tidegate.reactive.spread import widened
 from tidegate.reactive.tasks import Claim, Why, WhyNot
 from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn, woken
 
@@ -164,13 +165,14 @@ _Answers: TypeAlias = tuple[tuple[Run, HandlerAnswer], ...]
 @final
 @attrs.frozen(cache_hash=True)
 class Take(Effect["tuple[Run, ...]"]):
-    """Claim what is due of this task, so many at most (`ReactiveTask.take`)."""
+    """Claim what is due of this task, so many at most, drawn among so many times as many (`ReactiveTask.take`)."""
 
     task: str
     most: int
+    factor: int = 1
 
     def __str__(self) -> str:
-        return f"take up to {self.most} of {self.task}"
+        return f"take up to {self.most} of {self.task}{f' among {self.factor * self.most}' if self.factor > 1 else ''}"
 
 
 @final
@@ -262,12 +264,14 @@ class RunsTaken:
         command: The look.
         runs: The runs.
         is_more: Whether something was done about others: there may be more that is due.
+        lost: How many claims were lost to others.
     """
 
     at: Instant
     command: Take
     runs: _Runs
     is_more: bool = False
+    lost: int = 0
 
 
 @final
@@ -383,7 +387,8 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
             check_type(reply, tuple, "runs, and what became of the others")
             runs, others = reply if isinstance(reply, tuple) and len(reply) == 2 else (reply, ())
             check_tuple(others, (Idle, SetAside), "what became of a record")
-            event = RunsTaken(at, command, cast("_Runs", runs), any(each not in _NOTHING for each in others))
+            is_more = any(each not in _NOTHING for each in others)
+            event = RunsTaken(at, command, cast("_Runs", runs), is_more, others.count(Idle.NOT_CLAIMED))
         case Handle(task):
             event = HandlersEnded(at, task, cast("_Answers", reply))
         case Renew(_, runs) if isinstance(reply, Failure):
@@ -443,6 +448,7 @@ class PoolState:
         expected: Of each task of which something is known to be due later, the first of those times, and the last.
         paused: The tasks that are looked at by nobody.
         throttled: The tasks of which no more is taken until then.
+        factors: Among how many times what is taken it is drawn (`tidegate.reactive.spread`), of tasks where that is not 1.
         stop_at: When handlers are interrupted, because the pool is to stop; None where it is not.
         wake_at: When its timer fires; None where none runs.
         is_stopped: It does nothing any more.
@@ -457,6 +463,7 @@ class PoolState:
     expected: tuple[tuple[str, Instant, Instant], ...] = ()
     paused: frozenset[str] = frozenset()
     throttled: tuple[tuple[str, Instant], ...] = ()
+    factors: tuple[tuple[str, int], ...] = ()
     stop_at: Instant | None = None
     wake_at: Instant | None = None
     is_stopped: bool = False
@@ -548,9 +555,10 @@ def _taken(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
     if since is None or task is None:
         return state
     state = attrs.evolve(state, looking=tuple(each for each in state.looking if each[0] != event.command))
+    state = _spread(state, task.name, widened(event.command.factor, len(event.runs), event.lost))
     if event.runs or event.is_more:
         # Where fewer were found than asked for, there are no more that nobody announces, for a moment.
-        is_all = len(event.runs) < event.command.most and not event.is_more
+        is_all = len(event.runs) + event.lost < event.command.most and not event.is_more
         state = _announced(rules, state, task.name, event.at + task.polling.least if is_all else event.at)
     able = () if state.stop_at else tuple(run for run in event.runs if run.trouble is None)
     over = tuple(
@@ -558,6 +566,11 @@ def _taken(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
     )
     begun = tuple(Working(task.name, run, None, since + task.lease, since + task.lease // _PART) for run in able)
     return attrs.evolve(state, working=(*state.working, *begun), ended=(*state.ended, *over))
+
+
+def _spread(state: PoolState, task: str, factor: int) -> PoolState:
+    others = tuple(each for each in state.factors if each[0] != task)
+    return attrs.evolve(state, factors=others if factor == 1 else (*others, (task, factor)))
 
 
 def _handled(state: PoolState, task: str, ended: _Answers) -> PoolState:
@@ -746,7 +759,7 @@ def _looking(rules: PoolRules, state: PoolState, at: Instant, commands: list[Poo
             continue
         asked = turn(task.polling, {task.name: _pace(state, task, at)}, at, rules.draw_ppm)
         if isinstance(asked, Ask):
-            command = Take(task.name, min(room, rules.batch))
+            command = Take(task.name, min(room, rules.batch), dict(state.factors).get(task.name, 1))
             commands.append(command)
             state = _paced(attrs.evolve(state, looking=(*state.looking, (command, at))), task.name, asked.pace)
     return state

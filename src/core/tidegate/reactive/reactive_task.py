@@ -88,7 +88,7 @@ from tidegate.model.operations import (
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.reactive import orphans, tasks
+from tidegate.reactive import orphans, spread, tasks
 from tidegate.reactive.orphans import RemoveRecord, Source
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
@@ -512,22 +512,26 @@ class ReactiveTask:
         ends = await self.end(ended)
         return (*(Ran(run.claim, end) for run, end in zip(runs, ends, strict=True)), *others)
 
-    async def take(self, worker: str, most: int) -> tuple[tuple[Run, ...], tuple[Idle | SetAside, ...]]:
+    async def take(
+        self, worker: str, most: int, factor: int = 1
+    ) -> tuple[tuple[Run, ...], tuple[Idle | SetAside, ...]]:
         """Claim records that are due, and look at their documents: their handlers are to run now.
 
         Args:
             worker: Who works; another name for each process and each of its lives.
             most: How many at most; 1 <= most <= FOUND_MAX.
+            factor: Among how many times as many they are drawn (`tidegate.reactive.spread`), where others look, too.
 
         Returns:
             The runs that have begun, and why others have not.
         """
         check_name(worker, "a worker")
         check_int(most, "a number of records", 1, FOUND_MAX)
+        check_int(factor, "a factor", 1, spread.FACTOR_MAX)
         try:
-            due = await _found(self.records, self.parts.due(self), most, _LONGEST_DUE)
+            due = await self._due(worker, most, factor)
             if not due:
-                return (), (Idle.NOTHING_DUE,)
+                return (), (Idle.NOTHING_DUE if due is None else Idle.NOT_CLAIMED,)
             aside: tuple[Idle | SetAside, ...] = ()
             known: tuple[_Known, ...] = ()
             for each in due:
@@ -650,6 +654,20 @@ class ReactiveTask:
         return tuple(key for (key, _, _), is_written in zip(writes, are_written, strict=True) if not is_written)
 
     # --- claim ---
+
+    async def _due(self, worker: str, most: int, factor: int) -> tuple[Document, ...] | None:
+        """What is due longest, or what is drawn of it and not taken since: of more, nothing but ids is found. None for nothing."""
+        where = self.parts.due(self)
+        among = min(factor * most, FOUND_MAX)
+        if among == most:
+            return await _found(self.records, where, most, _LONGEST_DUE) or None
+        found = await find_all(self.records, where, limit=among, fields=(NEXT_RUN_AT,), sort=_LONGEST_DUE)
+        if not found:
+            return None
+        ids = tuple(str(each[ID]) for each in found)
+        some = spread.drawn(ids, most, f"{worker} {await Now()}")
+        which = In(ID, tuple(found[at][ID] for at in some))
+        return await _found(self.records, AllOf((which, where)), len(some), _LONGEST_DUE)
 
     async def _claimed(self, due: tuple[_Known, ...], worker: str) -> tuple[tuple[_Known, ...], tuple[Idle, ...]]:
         """The records that are under a claim of this worker's now, and why others are not."""
