@@ -40,7 +40,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.sim.cells import Outcomes, World
-from tidegate.sim.world import Key, contents, ids, parts, perform, pinned, uniques
+from tidegate.sim.world import Key, Part, contents, ids, parts, perform, target, uniques
 from tidegate_adapters.bson_values import CODEC, encoded, loaded
 from tidegate_adapters.simulated_mongo import planning
 from tidegate_adapters.simulated_mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply
@@ -545,10 +545,10 @@ class _Statements:
             self._left = None if self._left is None else self._left - 1
         return done
 
-    def _next_part(self, effect: UpdateMany | DeleteMany, ns: str, passed: set[Key]) -> UpdateOne | DeleteOne | None:
+    def _next_part(self, effect: UpdateMany | DeleteMany, ns: str, passed: set[Key]) -> Part | None:
         """What is done to the next document in natural order; all of them up to that one are passed."""
         world = self._set.state.world
-        matching = {cast("Key", pinned(part.where)): part for part in parts(effect, world)}
+        matching = {cast("Key", target(part)): part for part in parts(effect, world)}
         for key in world.read(ids(ns)):
             if key not in passed:
                 passed.add(key)

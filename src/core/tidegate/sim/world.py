@@ -97,7 +97,7 @@ from tidegate.sim.transactions import Claim, Waits, contend, has_rivals, put, tr
 
 __all__ = [
     "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MANY", "MOVES", "NOTES", "PROCESS",
-    "QUANTUM", "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Many", "Meaning", "Outcomes", "Overwritten", "Plain",
+    "QUANTUM", "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Many", "Meaning", "Outcomes", "Overwritten", "Part", "Plain",
     "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
     "parts", "perform", "pinned", "place", "target", "uniques", "upserted_by", "wakes", "world_with",
 ]  # fmt: skip
@@ -372,7 +372,11 @@ MANY: Final = get_args(Many)
 """What may write several documents."""
 
 
-def parts(effect: Many, world: Reads) -> tuple[UpdateOne | DeleteOne | InsertOne, ...]:
+Part: TypeAlias = UpdateOne | DeleteOne | InsertOne
+"""The write of one document."""
+
+
+def parts(effect: Many, world: Reads) -> tuple[Part, ...]:
     """The writes of one document that it is made of, by what is there now."""
     if isinstance(effect, InsertMany):
         return tuple(InsertOne(effect.collection, doc) for doc in effect.docs)
@@ -385,7 +389,7 @@ def parts(effect: Many, world: Reads) -> tuple[UpdateOne | DeleteOne | InsertOne
     return tuple(UpdateOne(effect.collection, where, effect.updates) for where in each)
 
 
-def target(part: UpdateOne | DeleteOne | InsertOne) -> Key | None:
+def target(part: Part) -> Key | None:
     """The id of the document that a part writes."""
     return part.doc[ID] if isinstance(part, InsertOne) else pinned(part.where)
 
