@@ -62,7 +62,7 @@ class Shop:
                 name,
                 (Cell(name, more="an order"), Cell(at, "good" if at == "paid" else "odd")),
                 () if at == "paid" else (Action("pay", "Pay", {"key": name}, key="p"),),
-                has_story=True,
+                story=name,
             )
             for name, at in meant.items()
             if filters.get("name", "") in name

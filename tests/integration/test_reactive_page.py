@@ -247,7 +247,10 @@ def test_operators_see_what_runs_waits_and_fails_and_have_it_run_again(
     assert "leads" not in cells(tab, f"planner {shop.name}")[1]
     assert "(this process)" in cells(tab, f"planner {shop.name}")[1]
 
-    tab.run("rows().find(row => row.item.has_story).focus()")
+    tab.run("rows().find(row => row.closest('[aria-labelledby=table-running]')).focus()")
+    tab.press("Enter")
+    until(tab, says("#told", "claimed"))
+    tab.run("rows().find(row => row.item.actions.some(each => each.name === 'retry')).focus()")
     tab.press("Enter")
     until(tab, says("#told", "a run ended"))
     story = tab.texts(".story .what")
@@ -256,7 +259,7 @@ def test_operators_see_what_runs_waits_and_fails_and_have_it_run_again(
     assert "hunter2" not in tab.visible()
 
     (tmp_path / "fixed").touch()
-    tab.run("rows().find(row => row.item.has_story)?.focus()")
+    tab.run("rows().find(row => row.item.actions.some(each => each.name === 'retry')).focus()")
     tab.press("r")
     eventually(lambda: bills(shop)["b"] == "completed")
     until(tab, says("#verdict", "1 to be handled"))
@@ -309,7 +312,7 @@ def test_what_tasks_ids_and_errors_say_stays_text(serve: Serve, shop: Any, open_
     tab = open_page(serve().page, dark=dark)
     until(tab, says("section[aria-labelledby=table-records] tbody", "</script>"))
     until(tab, f"rows().filter(row => row.textContent.includes({json.dumps(HOSTILE)})).length >= 4")
-    tab.run("open(rows().find(row => row.item.has_story && row.textContent.includes('failed')).dataset.key)")
+    tab.run("open(rows().find(row => row.item.story && row.textContent.includes('failed')).item.story)")
     until(tab, says("#told", "</script>"))
 
     assert tab.run("document.querySelectorAll('img').length") == 0

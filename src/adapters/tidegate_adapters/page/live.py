@@ -110,13 +110,13 @@ class Row:
         key: It is the same row for as long as this is the same.
         cells: One a column.
         actions: What can be done with it.
-        has_story: Whether there is a story of it.
+        story: The key of the story of what it is about; "" where there is none.
     """
 
     key: str
     cells: tuple[Cell, ...]
     actions: tuple[Action, ...] = ()
-    has_story: bool = False
+    story: str = ""
 
 
 @final
@@ -225,10 +225,10 @@ class Provider(Protocol):
         ...
 
     async def story(self, key: str) -> Story:
-        """The story of a row.
+        """The story of that key.
 
         Raises:
-            TidegateError: There is no such row, or a server does not answer.
+            TidegateError: There is none, or a server does not answer.
         """
         ...
 

@@ -268,17 +268,18 @@ def _running(pool: PoolState) -> Table:
         Row(
             f"running {_key(each.task, each.run.key)}",
             (
-                Cell(each.task),
                 Cell(readable(each.run.key)),
+                Cell(each.task),
                 Cell(str(each.run.record.attempts)),
                 Cell("" if each.since is None else length(max(round(now * SECOND) - each.since.at, 0))),
                 Cell(each.why.value if each.why else "runs", "bad" if each.why else "odd"),
             ),
+            story=_key(each.task, each.run.key),
         )
         for each in pool.working[:_SHOWN]
     )
     note = f"{len(pool.working):,} handlers" + (f", the first {_SHOWN} of them" if len(pool.working) > _SHOWN else "")
-    columns = ("task", "document", "attempt", "for", "")
+    columns = ("document", "task", "attempt", "for", "")
     return Table("running", "Running in this process", columns, rows, "nothing runs here", note=note)
 
 
@@ -307,7 +308,7 @@ def _record(row: RecordRow, now: Instant) -> Row:
             key,
             (*place, Cell("unreadable", "bad"), Cell(""), Cell(""), Cell(trouble, "bad")),
             (_retry(key),),
-            has_story=True,
+            story=key,
         )
     at, words = _when(record, now)
     why = record.last_error or ""
@@ -318,7 +319,7 @@ def _record(row: RecordRow, now: Instant) -> Row:
         Cell(str(record.attempts)),
         Cell(redacted(why) or owner, "bad" if why else "soft"),
     )
-    return Row(key, (*place, *cells), (_retry(key),), has_story=True)
+    return Row(key, (*place, *cells), (_retry(key),), story=key)
 
 
 def _when(record: TaskRecord, now: Instant) -> tuple[Instant, str]:

@@ -90,8 +90,8 @@ function pressed(event) {
   if (event.target.closest("input, select")) return false;
   const row = focusedRow();
   if (event.key === "Enter") {
-    if (!row?.item.has_story || event.target !== row) return false;
-    open(row.dataset.key);
+    if (!row?.item.story || event.target !== row) return false;
+    open(row.item.story);
     return true;
   }
   const action = row?.item.actions.find(each => each.key === event.key);
@@ -108,7 +108,7 @@ byId("lists").addEventListener("click", event => {
   const row = event.target.closest("tbody tr");
   if (!row || event.target.closest("button")) return;
   goTo(row);
-  if (row.item.has_story) open(row.dataset.key);
+  if (row.item.story) open(row.item.story);
 });
 byId("keys").addEventListener("click", () => help.showModal());
 addEventListener("hashchange", look);

@@ -50,7 +50,7 @@ export function keepActions(parent, actions, act) {
 
 export const rows = () => [...lists.querySelectorAll("tbody tr")];
 export const focusedRow = () => document.activeElement?.closest?.("tbody tr");
-export const isOpen = key => address().get("story") === key;
+export const isOpen = item => Boolean(item.story) && address().get("story") === item.story;
 export const open = key => setAddress("story", key);
 
 // One row can be reached with Tab, and what is in it; arrows lead to the others.
@@ -70,9 +70,9 @@ lists.addEventListener("focusin", event => setReachable(event.target.closest("tb
 
 function cellOf(row, at, content, item) {
   const cell = row.children[at] ?? row.appendChild(make("td"));
-  const isLink = at === 0 && item.has_story;
+  const isLink = at === 0 && Boolean(item.story);
   if (isLink && !cell.firstElementChild) {
-    cell.append(button("", () => open(row.dataset.key)));
+    cell.append(button("", () => open(row.item.story)));
     cell.firstElementChild.className = "link";
   }
   const place = isLink ? cell.firstElementChild : cell;
@@ -82,13 +82,13 @@ function cellOf(row, at, content, item) {
 }
 
 function drawRow(row, item, act) {
+  row.item = item;
   item.cells.forEach((content, at) => {
     cellOf(row, at, content, item);
   });
   const last = row.children[item.cells.length] ?? row.appendChild(make("td"));
-  row.item = item;
   keepActions(last, item.actions, act);
-  setAttribute(row, "aria-current", String(isOpen(item.key)));
+  setAttribute(row, "aria-current", String(isOpen(item)));
 }
 
 // --- tables ------------------------------------------------------------------------------------
@@ -131,6 +131,6 @@ export function drawTables(act) {
       (section, item) => drawTable(section, item, act)
     );
     if (before && !before.isConnected) goTo(rows()[Math.min(at, rows().length - 1)]);
-    else setReachable(focusedRow() ?? rows().find(row => isOpen(row.dataset.key)) ?? rows()[0]);
+    else setReachable(focusedRow() ?? rows().find(row => isOpen(row.item)) ?? rows()[0]);
   });
 }
