@@ -125,7 +125,7 @@ class PlannerRules:
 
     terms: Terms = TERMS
     stream: ChangeStreamConsumer = attrs.field(factory=ChangeStreamConsumer)
-    batch: int = 500
+    batch: int = FOUND_MAX
     sweep: Duration = DAY
     pause: Duration = SECOND
     drain: Duration = 5 * SECOND
