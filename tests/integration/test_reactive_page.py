@@ -106,7 +106,9 @@ def serve(mongodb: str, database: str, tmp_path: Path) -> Iterator[Serve]:
     started: list[Served] = []
 
     def served(*settings: str, uri: str = mongodb) -> Served:
-        started.append(Served(tmp_path, uri, database, *settings))
+        folder = tmp_path if not started else tmp_path / str(len(started))
+        folder.mkdir(exist_ok=True)
+        started.append(Served(folder, uri, database, *settings))
         return started[-1]
 
     yield served
@@ -283,6 +285,30 @@ def test_operators_pause_and_resume_a_task(serve: Serve, shop: Any, open_page: O
     tab.press("p")
     until(tab, says("#message", "bill goes on"))
     eventually(lambda: bills(shop) == {"a": "completed"})
+
+
+@in_browser
+def test_the_page_of_a_process_that_follows_shows_who_leads_until_it_leads_itself(
+    serve: Serve, shop: Any, open_page: Open
+) -> None:
+    """The leader is killed, and the other one takes over under the next epoch; its metrics say so, too."""
+    short = ("planner.terms.ttl=3 s", "planner.terms.heartbeat=500 ms", "planner.terms.margin=500 ms")
+    first, leads = serve(*short), f'leads{{database="{shop.name}"}}'
+    eventually(partial(is_shown, first, leads, 1))
+    second = serve(*short)
+    tab = open_page(second.page)
+    planner = f"tr[data-key='planner {shop.name}']"
+    until(tab, says(planner, str(first.process.pid)))
+    assert "(this process)" not in cells(tab, f"planner {shop.name}")[1]
+    assert cells(tab, f"planner {shop.name}")[2] == "1"
+    assert second.metric(leads) == 0
+    assert second.metric('records{status="failed",task="bill"}') is None
+
+    first.process.kill()
+    until(tab, says(planner, f"{second.process.pid}"))
+    until(tab, says(planner, "(this process)"))
+    assert cells(tab, f"planner {shop.name}")[2] == "2"
+    eventually(partial(is_shown, second, 'records{status="failed",task="bill"}', 0))
 
 
 @in_browser
