@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from itertools import pairwise
+from pathlib import Path
 from signal import SIGTERM
 from subprocess import PIPE, Popen
 from typing import Any, Final, TypeAlias, final
@@ -485,6 +489,35 @@ def test_a_cancellation_drains_too_and_comes_out(mongodb: str, database: str) ->
     assert record["status"] == "completed"
 
 
+def test_a_handler_that_exits_ends_the_app_which_drains(mongodb: str, database: str) -> None:
+    """What it exits with comes out; its run counts as failed, for nobody knows what it has done."""
+
+    async def run() -> list[Raw]:
+        async with shop_of("mongod", mongodb, database) as shop:
+            app = shop.app()
+
+            @app.task("orders", debounce=AT_ONCE)
+            async def invoice(change: Change) -> None:
+                await asyncio.sleep(0.1)
+                if change.id == 1:
+                    raise SystemExit(3)
+
+            async def write() -> None:
+                await until(lambda: app.planners and follows(app), "it begins")
+                await shop.insert({"_id": 1}, {"_id": 2})
+
+            writing = asyncio.create_task(write())
+            with pytest.raises(SystemExit) as exits:
+                await app.serve()
+            await writing
+            assert exits.value.code == 3
+            return await shop.records()
+
+    first, second = in_loop(run())
+    assert (first["status"], first["last_error"]) == ("pending", "SystemExit: 3")
+    assert second["status"] == "completed"
+
+
 def test_two_processes_handle_each_change_once(mongodb: str, database: str) -> None:
     seen: list[tuple[int, str, int]] = []
 
@@ -533,17 +566,14 @@ def test_versions_of_an_application_run_side_by_side(mongodb: str, database: str
     assert sorted(seen[4:]) == [(1, "parcel", key) for key in range(4)]
 
 
-TEN_LINES: Final = """
-from tidegate_adapters.reactive import Change, Reactive
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "reactive.md").read_text(encoding="utf-8")
+SAMPLES: Final[list[str]] = re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL)
 
-app = Reactive({uri!r}, database={database!r})
 
-@app.task(collection="orders", watch=["total"])
-async def invoice(change: Change) -> None:
-    print(change.id, change.values["total"], flush=True)
-
-app.run()
-"""
+def sample(number: int, uri: str, database: str) -> str:
+    """A sample of the page, on this server."""
+    code = SAMPLES[number].replace("mongodb://localhost/?replicaSet=rs0", uri)
+    return code.replace('"shop"', repr(database)).replace("client.shop.", f"client[{database!r}].")
 
 
 def test_ten_lines_are_an_application(mongodb: str, database: str) -> None:
@@ -551,8 +581,7 @@ def test_ten_lines_are_an_application(mongodb: str, database: str) -> None:
     with MongoClient[Raw](mongodb) as client:
         orders = client[database]["orders"]
         _ = orders.insert_one({"_id": 1, "total": 5})
-        code = TEN_LINES.format(uri=mongodb, database=database)
-        with Popen([sys.executable, "-c", code], stdout=PIPE, text=True) as process:
+        with Popen([sys.executable, "-c", sample(0, mongodb, database)], stdout=PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "1 5\n"
             _ = orders.insert_one({"_id": 2, "total": 6})
@@ -562,6 +591,27 @@ def test_ten_lines_are_an_application(mongodb: str, database: str) -> None:
         statuses = [each["status"] for each in client[database]["orders_tasks"].find()]
 
     assert statuses == ["completed"] * 2
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, "invoiced 7\n"), (2, "7 5\n")], ids=["a transaction", "no server"])
+def test_the_samples_of_the_page_do_what_it_says(mongodb: str, database: str, number: int, said: str) -> None:
+    with MongoClient[Raw](mongodb) as client:
+        _ = client[database]["orders"].insert_one({"_id": 7, "total": 5})
+        code = sample(number, mongodb, database)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+        )
+        invoices = list(client[database]["invoices"].find({}, {"_id": 0}))
+
+    assert done.stdout == said
+    assert invoices == ([{"order": 7, "total": 5}] if number == 1 else [])
+
+
+def test_the_page_names_the_options_that_there_are() -> None:
+    rows = PAGE.partition("| `@app.task(...)`")[2].partition("\n\n")[0].splitlines()[2:]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+    assert named == {*signature(Reactive.task).parameters} - {"self"}
 
 
 STUCK: Final = """
@@ -795,7 +845,7 @@ def test_a_wrong_option_is_refused_where_it_is_told(name: str) -> None:
     with pytest.raises(Misuse, match=words) as refused:
         app.task(**{"collection": "orders", **options})(good)
 
-    assert "the task" in str(refused.value)
+    assert re.search(r"where: the task .*test_reactive_app.py:[0-9]+", str(refused.value))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.tasks import TaskRules
 from tidegate.retries.backoff import Backoff, Fixed, Policy
 from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.failures import near
 from tidegate_adapters.reactive.sites import Site
 
 __all__ = ["CLEAN_UP", "LEASE", "Declared", "UserHandler", "Watch", "Where", "declared"]
@@ -130,7 +131,7 @@ def declared(
             _longest(longest, is_async=is_async), database,
         )  # fmt: skip
     except TidegateError as error:
-        error.where = f"the task {found!r}" + (f", {error.where}" if error.where else "")
+        error.where = ", ".join(filter(None, (f"the task {found!r}", _place(handler), error.where)))
         raise
 
 
@@ -146,6 +147,12 @@ def _is_async(handler: UserHandler, name: str) -> bool:
     except ValueError:  # nobody knows what it takes
         pass
     return iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def _place(handler: UserHandler) -> str:
+    """`file:line` of a function."""
+    code = getattr(handler, "__code__", None)
+    return "" if code is None else f"{near(code.co_filename)}:{code.co_firstlineno}"
 
 
 def _length(length: object, what: str, least: Duration) -> Duration:
