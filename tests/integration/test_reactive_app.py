@@ -621,7 +621,7 @@ from threading import Event
 from tidegate_adapters.reactive import Reactive
 from tidegate_adapters.reactive.settings import ReactiveSettings
 
-app = Reactive({uri!r}, settings=ReactiveSettings(database={database!r}, uri={uri!r}, drain=100_000, leave=100_000))
+app = Reactive({uri!r}, settings=ReactiveSettings(database={database!r}, drain=100_000, leave=100_000))
 
 @app.task(collection="orders", debounce=timedelta(0))
 def invoice(change):
@@ -861,6 +861,10 @@ def test_a_wrong_option_is_refused_where_it_is_told(name: str) -> None:
         (lambda _: Reactive("localhost", database="shop"), "should be a URI"),
         (lambda _: Reactive("mongodb://localhost", database="shop", concurrency=0), "handlers at a time"),
         (lambda _: Reactive(Embedded(), database="shop").task("orders", database="b")(good), "is one database"),
+        (
+            lambda _: Reactive(Embedded(), settings=ReactiveSettings(database="shop", uri="mongodb://localhost")),
+            "settings with a URI",
+        ),
         (lambda app: in_loop(app.serve()), "an app without tasks"),
     ],
     ids=str,

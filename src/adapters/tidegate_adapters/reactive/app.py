@@ -26,6 +26,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 from uuid import uuid4
 
+import attrs
+
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, Failure, NotApplied
 from tidegate.model.errors import MissingExtra, Misuse
@@ -76,7 +78,7 @@ class Reactive:
         database: Where tasks are that name no other.
         concurrency: How many handlers run at a time in this process.
         drain: How long handlers may go on once the app is to stop.
-        settings: All that an app can be told that is not code, in the place of the three before.
+        settings: All that an app can be told that is not code, in the place of the three before; the URI is the store.
         metrics: A registry of prometheus_client, which shows the app while it is served (`tidegate_adapters.reactive.metrics`).
         observers: Called with each event of the pool, the state after it, and the commands that follow.
 
@@ -98,8 +100,7 @@ class Reactive:
         metrics: CollectorRegistry | None = None,
         observers: Iterable[PoolObserver] = (),
     ) -> None:
-        is_uri = isinstance(store, str)
-        if not is_uri and not isinstance(store, AsyncMongoClient) and not callable(getattr(store, "awaited", None)):
+        if not isinstance(store, (str, AsyncMongoClient)) and not callable(getattr(store, "awaited", None)):
             raise Misuse(
                 f"a {type(store).__name__} is no store of documents",
                 todo="pass a URI, an AsyncMongoClient, or an Embedded() of tidegate_adapters.embedded",
@@ -107,12 +108,14 @@ class Reactive:
         if settings is None:
             if database is None:
                 raise Misuse("an app needs a database", todo='write Reactive(uri, database="shop")')
-            uri = store if isinstance(store, str) else None
-            settings = ReactiveSettings(database=database, uri=uri, concurrency=concurrency, drain=duration(drain))
-        if is_uri != (settings.uri is not None):
-            raise Misuse("settings with a URI, and a store of yours" if settings.uri else "settings without a URI")
+            settings = ReactiveSettings(database=database, concurrency=concurrency, drain=duration(drain))
+        if isinstance(store, str):
+            settings = attrs.evolve(settings, uri=store)
+        elif settings.uri is not None:
+            raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
         self.settings: Final = settings
-        self._store, self._metrics, self._observers = None if is_uri else store, metrics, tuple(observers)
+        self._store = None if isinstance(store, str) else store
+        self._metrics, self._observers = metrics, tuple(observers)
         self._declared: dict[str, Declared] = {}
         self._pool: Pool | None = None
         self._planners: tuple[Planner, ...] = ()

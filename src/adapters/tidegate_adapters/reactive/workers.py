@@ -52,6 +52,8 @@ log: Final = logging.getLogger("tidegate_adapters.reactive")
 log.addHandler(logging.NullHandler())
 
 _LOOP: Final = ClockName("loop")
+_INTERRUPTED: Final = Refused("interrupted")
+"""What the runtime says of code that was interrupted (law RT5)."""
 
 
 @final
@@ -165,8 +167,8 @@ class Pool:
 
     def _answer(self, command: Handle, ended: Ended) -> HandlerAnswer:
         """What a handler has come to."""
-        if isinstance(ended.reply, Refused):
-            return ended.reply.reason
+        if ended.reply == _INTERRUPTED:
+            return _INTERRUPTED.reason
         answer = _failure(ended.reply) if isinstance(ended.reply, BaseException) else answered(ended.reply)
         if isinstance(answer, str):
             error = ended.reply if isinstance(ended.reply, BaseException) else None
