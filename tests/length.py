@@ -96,10 +96,8 @@ OUTCOMES_STEP: Final = _either(9, 1)
 """Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(1, 1_000)
 """So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
-REACTIVE_RUNS: Final = _either(300, 50_000)
-"""So many runs of two applications of reactive tasks on the simulated MongoDB, a tenth of a second each."""
-PLANTED_REACTIVE_RUNS: Final = 100
-"""Of which at least one shows a bug that is planted in them."""
+REACTIVE_RUNS: Final = _either(5_000, 200_000)
+"""Short runs of applications of reactive tasks on the simulated MongoDB, by seed: rarer interleavings."""
 PLANNER_SEEDS: Final = _either(40, 1_000)
 """So many runs of two planners of reactive tasks on a simulated event loop."""
 LEASE_FAULTS_STEP: Final = _either(4, 1)

@@ -70,6 +70,10 @@ FAULTS: Final = (
     "nothing", "command", "command", "command", "overtaken", "storm", "step_down", "die", "lost_and_die", "closed", "cancel",
     "cursors", "forget",
 )  # fmt: skip
+REACTIVE_FAULTS: Final = (
+    "nothing", "kill", "kill", "stop", "forget", "cut", "command", "storm", "step_down", "die", "lost_and_die", "closed", "cursors",
+)  # fmt: skip
+"""Those of applications of reactive tasks."""
 ONCE: Final = ("nothing", "command")
 """Faults after which nothing is uncertain for long."""
 OF_WRITES: Final = ("overtaken", "lost_and_die")
@@ -198,10 +202,13 @@ class Run:
         self.clients: dict[str, AsyncMongoClient[dict[str, Any]]] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.cancelled: set[str] = set()
+        self.dead: set[str] = set()
+        """Clients whose processes are gone: nothing that they send arrives."""
         self._sessions: list[Any] = []
         self._sent = 0
         self._began_s: float | None = None
         self._ways = Random(f"ways {told.seed}")
+        self._number = told.number * (8 if told.workload == "reactive" else 1)  # applications send more
 
     @property
     def is_calm(self) -> bool:
@@ -251,19 +258,21 @@ class Run:
 
     def _struck(self, client: str, command: Mapping[str, Any]) -> Way | None:
         told, name = self.course, next(iter(command))
+        if client in self.dead:
+            return Outcome.DROPPED
         if client == told.whom and told.fault == "cut" and name in COMMANDS:
             return Outcome.UNSENT if self.set.loop.time() < self.cut_until_s else None
         if client != told.whom or told.fault not in OF_COMMANDS or name not in COMMANDS:
             return None
-        if told.fault in OF_WRITES and (name not in WRITES or self._sent > told.number + 1):
+        if told.fault in OF_WRITES and (name not in WRITES or self._sent > self._number + 1):
             return None
         self._sent += 1
         now = self.set.loop.time()
         if told.fault in OF_WRITES:
             return self._of_a_write(name)
         if told.fault == "command":
-            return self._way(name, command, told.way) if self._sent == told.number + 1 else None
-        if self._sent > told.number and self._began_s is None:
+            return self._way(name, command, told.way) if self._sent == self._number + 1 else None
+        if self._sent > self._number and self._began_s is None:
             self._began_s = now
         if self._began_s is None or now - self._began_s > told.lasts_s or self._ways.random() < 0.6:
             return None
@@ -272,9 +281,9 @@ class Run:
     def _of_a_write(self, name: str) -> Way | None:
         """A write that is late, and the next one is told a no; or one whose reply is lost, and then the primary dies."""
         told = self.course
-        if self._sent == told.number + 2 and told.fault == "overtaken":
+        if self._sent == self._number + 2 and told.fault == "overtaken":
             return self._told(name, Code((REFUSED, REFUSED, 112, 10107)[int(told.way * 4)]))
-        if self._sent != told.number + 1:
+        if self._sent != self._number + 1:
             return None
         if told.fault == "overtaken":
             return self._told(name, Outcome.LATE)
@@ -314,7 +323,9 @@ class Run:
             case "closed":
                 story.tell("faults", "nobody reaches the set", fault="closed")
                 self.net.close()
-                await asyncio.sleep(told.lasts_s)
+                await asyncio.sleep(
+                    told.lasts_s * (12 if told.workload == "reactive" else 1)
+                )  # or all is tried again in time
                 story.tell("faults", "the set is reached again")
                 self.net.open()
             case "cancel":
@@ -326,11 +337,15 @@ class Run:
             case "cursors":
                 story.tell("faults", "cursors are killed", fault="cursors")
                 self.net.commands.cursors.kill_all()
-            case "forget":
-                story.tell("faults", "the set forgets its history", fault="forget")
-                self.set.forget()
+            case "forget" if told.workload != "reactive":
+                self.forget()
             case _:
                 pass
+
+    def forget(self) -> None:
+        """What has happened until now, no stream tells any more."""
+        self.story.tell("faults", "the set forgets its history", fault="forget")
+        self.set.forget()
 
     async def played(self, workload: Any) -> None:
         """Play the tasks of a workload, and judge."""
@@ -371,13 +386,13 @@ class Run:
     def _judge_what_is_left(self) -> None:
         """M11, but for cursors of reads that were given up, one in each life of a consumer: the server ends them."""
         left = [each for each in self._sessions if not each.has_ended]
-        if len(left) > self.kept:
+        if len(left) > self.kept and not self.dead:
             self.story.accuse("M11", f"{len(left)} sessions are left")
         if self.is_calm and len(self.net.commands.cursors.open) > 2 * (self.course.workload in {"streams", "reactive"}):
             self.story.accuse("M11", f"{len(self.net.commands.cursors.open)} cursors are left")
         codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
         ours = sorted({each.co_qualname for each in codes if Path(each.co_filename).parent == _ADAPTERS})
-        if ours:
+        if ours and not self.dead:
             self.story.accuse("M11", f"{ours} are left running")
 
 
@@ -403,7 +418,7 @@ def judged(
         is_seen: Whether it is told each time what can be seen from outside.
     """
     from tests.integration.mongo_workloads import WORKLOAD
-    from tests.integration.reactive_workload import Apps
+    from tests.integration.reactive_workload import Reactively
 
     told = course(seed, workloads, faults)
     story = Story(told)
@@ -413,7 +428,7 @@ def judged(
         ids = Random(f"ids {seed}")
         for module in (leases, payloads, app, planner):
             patch.setattr(module, "uuid4", lambda: UUID(int=ids.getrandbits(128)))
-        workload = Apps if told.workload == "reactive" else WORKLOAD[told.workload]
+        workload = Reactively if told.workload == "reactive" else WORKLOAD[told.workload]
         run = Run(told, random, story, workload.documents)
         if is_seen:
             story.see = lambda: _seen(run.set)

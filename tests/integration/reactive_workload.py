@@ -1,178 +1,319 @@
-"""Two applications of reactive tasks on the simulated MongoDB, those who change its documents, and what their judges say (`mongo_runs`).
+"""Applications of reactive tasks in short runs on the simulated MongoDB (`mongo_runs`): two processes, ten documents, a fault.
 
-M14  No two handlers of one document run at the same time (RT2, RT7): who is interrupted has ended before another begins.
-M15  In the end each document was handled as it is (RT1), and each record is at rest.
-M16  No run is handled twice: a claim has a token of its own.
+    python -m tests.integration.mongo_runs 17 --workloads reactive
+
+Each process is a whole `Reactive`: it leads or waits to, plans, and handles. One may be killed: from then on nothing that it sends
+arrives, and another one begins in its place. Documents are changed, removed and made anew, in ways that are watched or not;
+handlers succeed, fail, ask for later, outlast their lease, will not be cancelled, throttle their task.
+
+Judges:
+    R1  In the end what each document says was handled by each task that it is for, and no record is left to be done (RT1).
+    R2  No two handlers run for one task and document at one time, but for one that will not be cancelled (RT2).
+    R3  Each version of a record is one, follows the one before, and no lease is taken from its holder (RT3, RT6, RT7).
+    R4  Where nothing strikes, what a document says is handled well once, and what has not changed is not (RT5).
+    R5  What is stored of the stream is never written under an epoch that is over (SR1), nor with a position of another history (SR2).
+    R6  A process that is to stop ends in time.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any, ClassVar, Final, final
+from itertools import pairwise
+from typing import Any, ClassVar, Final, NamedTuple, final
 
-from pymongo.errors import PyMongoError
-from tests.integration.mongo_runs import DATABASE
-from tests.integration.mongo_workloads import THERE, THINGS, Documents, N, Work
+from bson import ObjectId
+from tests.integration.mongo_runs import DATABASE, Run
+from tests.integration.mongo_workloads import Documents, Work
 
 from tidegate.leases.lease import Terms
-from tidegate.model.documents import Document, Field
-from tidegate.model.effects import Failure
-from tidegate.model.errors import TidegateError
+from tidegate.model.documents import ID, Document, Field, Value, show
+from tidegate.model.effects import Refused
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.reactive.change_stream import ChangeStreamConsumer
+from tidegate.reactive.reconciler import EPOCH, HISTORY
+from tidegate.reactive.stream_records import AFTER
+from tidegate.reactive.task_documents import DOCUMENT, STATUS, TASK, loaded, record_id
+from tidegate.reactive.task_records import PROCESSED, TaskRecord, TaskStatus
+from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.reactive import Change, Later, Reactive
 from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate_adapters.reactive.sites import STREAMS
 
-__all__ = ["Apps"]
-
+SOURCE: Final = "orders"
+RECORDS: Final = f"{SOURCE}_tasks"
+KEYS: Final = (1, 2, "x", "1", ObjectId("5f5f5f5f5f5f5f5f5f5f5f5f"), "y", 7, -1, "#1", "")
+N, KIND = Field[int]("n"), Field[str]("kind")
+KEY: Final = Field[Value](ID.name)
 SETTINGS: Final = ReactiveSettings(
     database=DATABASE,
-    concurrency=3,
-    drain=SECOND,
-    leave=SECOND,
-    polling=PollingBounds(least=100 * MILLISECOND, most=800 * MILLISECOND, jitter=10 * MILLISECOND),
-    paused_every=10 * SECOND,
+    concurrency=6,
+    drain=2 * SECOND,
+    leave=2 * SECOND,
+    polling=PollingBounds(least=100 * MILLISECOND, most=2 * SECOND, jitter=10 * MILLISECOND),
+    paused_every=20 * SECOND,
     planner=PlannerRules(
-        terms=Terms(ttl=3 * SECOND, heartbeat=SECOND, margin=200 * MILLISECOND),
-        stream=ChangeStreamConsumer(wait=0, pause=100 * MILLISECOND, idle=SECOND),
-        pause=200 * MILLISECOND,
+        terms=Terms(ttl=4 * SECOND, heartbeat=1_500 * MILLISECOND, margin=500 * MILLISECOND),
+        stream=ChangeStreamConsumer(wait=0, idle=5 * SECOND, pause=200 * MILLISECOND),
+        pause=300 * MILLISECOND,
+        drain=SECOND,
     ),
 )
-LEASE: Final = timedelta(seconds=2)
-DOCUMENTS: Final = 10
-SETTLED_S: Final = 100.0
-STATUS, SNAPSHOT = Field[str]("status"), Field[Document]("snapshot")
+LEASE_S: Final = 2.0
+SETTLED_S, STOPPED_S = 120.0, 15.0
+POLICY: Final = Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=None)
+
+
+class Handled(NamedTuple):
+    """A call of a handler that has ended, or whose process was killed."""
+
+    began_s: float
+    ended_s: float
+    token: int
+    n: int
+    is_done: bool
+    is_stubborn: bool
+
+
+def is_for(task: str, doc: Document) -> bool:
+    """Which documents a task is for."""
+    return task == "all" or doc.held(KIND) == "big"
 
 
 @final
-class Apps(Work):
-    """They handle each document that has changed; all of them are changed once at least, some of them again."""
+class Reactively(Work):
+    """Two processes that serve, one that changes documents, and, now and then, one that is killed."""
 
-    documents: ClassVar[Documents] = {THERE: tuple(Document.of({"_id": key, "n": 0}) for key in range(2))}
+    documents: ClassVar[Documents] = {
+        f"{DATABASE}.{SOURCE}": tuple(
+            Document.of({"_id": key, "n": 0, "kind": "big" if at % 3 == 0 else "small", "note": 0})
+            for at, key in enumerate(KEYS)
+        )
+    }
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Run) -> None:
         super().__init__(run)
-        self.working: dict[int, str] = {}
-        """Who handles a document now."""
-        self.handled: dict[int, int] = {}
-        """What was handled of each last."""
-        self.tokens: set[tuple[int, int]] = set()
-        self.is_written = False
+        self.handled: dict[str, list[Handled]] = defaultdict(list)
+        """By the id of the record."""
+        self.done: dict[tuple[str, Value], list[int]] = defaultdict(list)
+        """What was handled well, by task and document."""
+        self.tasks = self.random.choice((("all",), ("all",), ("big",), ("all", "big")))
+        self.apps: dict[str, Reactive] = {}
+        self.killed_s: dict[str, float] = {}
+        self._values = iter(range(1, 1_000))
 
     async def begin(self) -> None:
-        self.run.begin("w", self._write())
-        for client in "ab":
-            self.run.begin(client, self.task(client, client))
+        for name in ("a", "b"):
+            self.run.begin(name, self._live(name))
+        self.run.begin("w", self._change())
+        self.run.begin("judge", self._settle())
 
-    async def task(self, name: str, client: str) -> None:
-        """A process, which is begun anew where it ends with an error."""
-        while not self._is_settled():
-            app = self._app(name, client)
-            serving = asyncio.get_running_loop().create_task(app.serve(), name=f"{name} serves")
-            try:
-                async with asyncio.timeout(SETTLED_S):
-                    while not (self._is_settled() or serving.done()):  # noqa: ASYNC110  of documents nobody tells
-                        await asyncio.sleep(0.05)
-            except TimeoutError:
-                self.story.accuse(
-                    "M15", f"{self.handled} were handled, and there is {self._there()}, {self._records()}"
-                )
-                return
-            finally:
-                app.stop()
-                try:
-                    await serving
-                except (TidegateError, Failure) as error:
-                    self.story.tell(name, f"ends: {error}")
-            await asyncio.sleep(0.1)
+    # --- processes ---
 
-    def _app(self, name: str, client: str) -> Reactive:
-        app = Reactive(self.run.client(client), settings=SETTINGS)
+    async def _live(self, name: str) -> None:
+        app = self.apps[name] = self._application(name)
+        try:
+            await app.serve()
+        except asyncio.CancelledError:
+            if name not in self.killed_s:
+                raise
+        except Refused:  # nothing is as it should be, so it does not begin
+            if not self.run.refuses:
+                raise
 
-        @app.task(
-            THINGS,
-            watch=["n"],
-            debounce=timedelta(milliseconds=self.random.choice((0, 0, 20))),
-            lease=LEASE,
-            retries=50,
-            backoff=timedelta(milliseconds=50),
-        )
-        async def handle(change: Change) -> Later | None:
+    async def _replace(self) -> None:
+        """One process is gone: killed, so that what it sends is lost, or asked to stop; where the history is to be forgotten,
+        that is while nobody follows it. Another one comes.
+        """
+        told = self.run.course
+        await asyncio.sleep(4 * told.at_s)
+        gone = ("a", "b") if told.fault == "forget" else (told.whom,)
+        self.story.tell("faults", f"{told.fault}: {gone}", fault=told.fault)
+        for name in gone:
+            if told.fault == "stop":
+                self.apps[name].stop()
+            else:
+                self.killed_s[name] = self._now()
+                self.run.dead.add(name)
+        await asyncio.sleep(told.lasts_s)
+        if told.fault == "forget":
+            self.run.forget()
+        self.run.begin("c", self._live("c"))
+
+    def _application(self, name: str) -> Reactive:
+        app = Reactive(self.run.client(name), settings=SETTINGS)
+        options: Any = {"debounce": timedelta(milliseconds=20), "retries": POLICY, "lease": timedelta(seconds=LEASE_S)}
+
+        async def handle(change: Change) -> object:
             return await self._handle(name, change)
 
+        for task in self.tasks:
+            where = None if task == "all" else {"kind": "big"}
+            app.task(SOURCE, watch=["n", "kind"], where=where, name=task, **options)(handle)
         return app
 
-    async def _handle(self, name: str, change: Change) -> Later | None:
-        key, seen = change.id, change.values["n"]
-        if key in self.working:
-            self.story.accuse(
-                "M14", f"{name} handles {key} under token {change.token}, and {self.working[key]} does, too"
-            )
-        if (key, change.token) in self.tokens:
-            self.story.accuse("M16", f"{name} handles {key} under token {change.token}, which was handled")
-        self.tokens.add((key, change.token))
-        self.working[key] = f"{name} under token {change.token}"
+    async def _handle(self, process: str, change: Change) -> object:
+        """A handler, as handlers are."""
+        began_s, drawn = self._now(), self.random.random()
+        id_, is_done = _value(change.id), False
+        is_stubborn = drawn > 0.97 and not self.run.is_calm
         try:
-            if self.run.course.fault == "cut" and name == self.run.course.whom and not self.run.cut_until_s:
-                self.story.tell("faults", f"{name} is cut off while it works", fault="cut")
-                self.run.cut_until_s = self.run.set.loop.time() + self.run.course.lasts_s
-                await asyncio.sleep(3.0)
-            await asyncio.sleep(self.random.choice((0, 0, 0.01, 0.01, 0.3, 3.0 if self.random.random() < 0.05 else 0)))
-            if self.random.random() < 0.05:
-                raise ValueError("no")
-            if self.random.random() < 0.05:
-                return Later(timedelta(milliseconds=20))
+            if self.run.course.fault == "cut" and process == self.run.course.whom and not self.run.cut_until_s:
+                self.story.tell("faults", f"{process} is cut off while it works", fault="cut")
+                self.run.cut_until_s = began_s + self.run.course.lasts_s
+                await asyncio.sleep(1.5 * LEASE_S)
+            if drawn < 0.1:
+                await asyncio.sleep(self.random.random() * 0.05)
+                raise ArithmeticError("a bad day")
+            if drawn < 0.15:
+                return Later(50 * MILLISECOND)
+            if drawn < 0.18:
+                change.throttle(timedelta(milliseconds=300))
+            await (_stubbornly(3 * LEASE_S) if is_stubborn else asyncio.sleep(1.5 * LEASE_S if drawn > 0.9 else 0.01))
+            is_done = True
+            return None
         finally:
-            del self.working[key]
-        self.handled[key] = seen
-        return None
+            ended_s = min(self._now(), self.killed_s.get(process, self._now()))
+            if ended_s >= began_s:  # or it was killed before
+                is_done = is_done and process not in self.killed_s
+                n = change.values["n"]
+                self.handled[record_id(change.task, id_)].append(
+                    Handled(began_s, ended_s, change.token, n, is_done, is_stubborn)
+                )
+                if is_done:
+                    self.done[change.task, id_].append(n)
 
-    async def _write(self) -> None:
-        """All documents come, a few at a time; then some are changed. Who is cancelled leaves it at that."""
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # --- documents ---
+
+    async def _change(self) -> None:
+        """What happens to documents, by a client that nothing strikes but what strikes all."""
+        held = self.run.client("w")[DATABASE][SOURCE]
+        for _ in range(self.random.randint(3, 8)):
+            await asyncio.sleep(self.random.random() * self.random.choice((0.01, 0.1, 2.0)))
+            key, drawn = self.random.choice(KEYS), self.random.random()
+            with suppress(Exception):
+                if drawn < 0.12:
+                    await held.delete_one({"_id": key})
+                elif drawn < 0.25:
+                    await held.insert_one({"_id": key, "n": next(self._values), "kind": "big", "note": 0})
+                elif drawn < 0.35:
+                    await held.update_one({"_id": key}, {"$inc": {"note": 1}})
+                elif drawn < 0.5:
+                    kind = self.random.choice(("big", "small"))
+                    await held.update_one({"_id": key}, {"$set": {"kind": kind, "n": next(self._values)}})
+                else:
+                    await held.update_one({"_id": key}, {"$set": {"n": next(self._values)}})
+
+    # --- judges ---
+
+    async def _settle(self) -> None:
+        """Wait until nothing is left to do, and let all processes stop."""
+        if self.run.course.fault in ("kill", "stop", "forget"):
+            await self._replace()
+        await asyncio.wait([self.run.tasks["w"]])
+        left: list[str] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLED_S):
+                while left := [*self._left()]:  # noqa: ASYNC110  of documents nobody tells
+                    await asyncio.sleep(0.25)
+        if left:
+            self.story.accuse("R1", f"after {SETTLED_S} s there is left to do: {left[:3]}")
+        for name in self.killed_s:
+            self.run.tasks[name].cancel()
+        for app in self.apps.values():
+            app.stop()
+        _, late = await asyncio.wait([self.run.tasks[name] for name in self.apps], timeout=STOPPED_S)
+        for task in late:
+            if task.get_name() not in self.killed_s:
+                self.story.accuse("R6", f"{task.get_name()} was asked to stop, and goes on")
+
+    def _left(self) -> Iterator[str]:
+        """What is not handled, or not finished."""
+        docs = self.run.contents(SOURCE)
+        for task in self.tasks:
+            for doc in docs:
+                if is_for(task, doc) and doc[N] not in self.done[task, doc[KEY]]:
+                    yield f"{show(doc)} by {task}, which has handled {self.done[task, doc[KEY]]}"
+        for doc in self.run.contents(RECORDS):
+            if doc[STATUS] != TaskStatus.COMPLETED.value:
+                yield show(doc)
+
+    async def end(self) -> None:
+        for key, calls in self.handled.items():
+            self._judge_calls(key, sorted(calls))
+        before: dict[str, TaskRecord] = {}
+        for change in self.run.changes(RECORDS):
+            self._judge_version(before, str(change.key), change.after)
+        self._judge_stream()
+
+    def _judge_calls(self, key: str, calls: list[Handled]) -> None:
+        for one, other in pairwise(calls):
+            if one.ended_s > other.began_s and not one.is_stubborn:
+                self.story.accuse("R2", f"{key}: two at one time: {one} and {other}")
+        if self.run.is_calm:
+            done = [each.n for each in calls if each.is_done]
+            if len(set(done)) != len(done):
+                self.story.accuse("R4", f"{key} was handled for {done}")
+
+    def _judge_version(self, before: dict[str, TaskRecord], key: str, held: Document | None) -> None:
+        """R3."""
+        was = before.pop(key, None)
+        if held is None:
+            return
         try:
-            await self._written()
-        finally:
-            self.is_written = True
-
-    async def _written(self) -> None:
-        things = self.run.client("w")[DATABASE][THINGS]
-        keys = [*range(len(self.documents[THERE]), DOCUMENTS)]
-        while keys:
-            some, keys = keys[:6], keys[6:]
-            try:
-                _ = await things.insert_many([{"_id": key, "n": 0} for key in some])
-            except PyMongoError:
-                for key in some:
-                    await self._put(things, key, 0)
-            await self.a_while()
-        for number in range(self.random.randint(1, 4)):
-            await self._put(things, self.random.randrange(DOCUMENTS), number + 1)
-            await self.a_while()
-
-    async def _put(self, things: Any, key: int, n: int) -> None:
-        for _ in range(100):
-            try:
-                if not (await things.update_one({"_id": key}, {"$set": {"n": n}})).matched_count:
-                    _ = await things.insert_one({"_id": key, "n": n})
-            except PyMongoError:
-                await asyncio.sleep(0.2)
+            after = before[key] = loaded(held)
+        except Misuse as wrong:
+            self.story.accuse("R3", f"{key} is no record: {wrong}")
+            return
+        if record_id(held[TASK], held[DOCUMENT]) != key:
+            self.story.accuse("R3", f"{key} is of {held[TASK]} and {show(held[DOCUMENT])}")
+        if was is None:
+            is_right = (after.version, after.token, after.status) == (1, 0, TaskStatus.PENDING)
+        else:
+            is_claim = after.token > was.token
+            is_right = after.id == was.id and after.version == was.version + 1 and after.token <= was.token + 1
+            if is_claim:
+                due = was.next_run_at
+                is_right &= due is not None and after.claimed_at is not None and after.claimed_at - due >= 0
+            elif was.status in PROCESSED:
+                is_right &= after.owner in (None, was.owner)
             else:
-                return
+                is_right &= after.owner is None
+        if not is_right:
+            self.story.accuse("R3", f"{key}: {was} became {after}")
 
-    def _there(self) -> dict[Any, int]:
-        return {each.items[0][1]: each[N] for each in self.run.contents(THINGS)}
+    def _judge_stream(self) -> None:
+        """R5."""
+        last = (0, 0)
+        for change in self.run.changes(STREAMS):
+            if change.after is None:
+                continue
+            at = change.after[EPOCH], change.after[HISTORY]
+            if at[0] < last[0] or at[1] < last[1]:
+                self.story.accuse("R5", f"epoch and history {at} after {last}")
+            if change.before is not None and at[1] > last[1] and change.after.has(AFTER):
+                self.story.accuse("R5", f"history {at[1]} begins with a position of {last[1]}")
+            last = at
 
-    def _records(self) -> dict[Any, Any]:
-        found = self.run.contents(f"{THINGS}_tasks")
-        return {each.held(Field[Any]("document")): (each.get(STATUS), str(each.get(SNAPSHOT))) for each in found}
 
-    def _is_settled(self) -> bool:
-        there = self._there()
-        return (
-            self.is_written
-            and self.handled == there
-            and self._records() == {key: ("completed", f"{{n: {n}}}") for key, n in there.items()}
-        )
+def _value(key: Any) -> Value:
+    """The id of a document as the core has it."""
+    return Document.of({"_id": key})[KEY]
+
+
+async def _stubbornly(seconds: float) -> None:
+    """Wait as long, and swallow what would end it."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while (left := until - loop.time()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(left)
