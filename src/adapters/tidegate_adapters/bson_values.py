@@ -149,7 +149,9 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(_written(where)))
     below = depth + 1
-    match value:  # whatever is `_SAME` has not come here, for most values are
+    match value:  # whatever is `_SAME` has not come here, for most values are; then dates are the most
+        case DatetimeMS():
+            return Instant(int(value) * MILLISECOND)
         case list():
             each = enumerate(value)
             return tuple(
@@ -164,8 +166,6 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
             )
         case int():
             return int(value)  # pymongo's Int64 is a class of its own
-        case DatetimeMS():
-            return Instant(int(value) * MILLISECOND)
         case DBRef():  # what pymongo makes of any object that has the keys $ref and $id
             return _decoded(value.as_doc(), where, depth)
         case _:

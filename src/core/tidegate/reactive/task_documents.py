@@ -24,12 +24,13 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Final, cast
+from typing import Final, Never, cast
 
 from tidegate.model.documents import (
     ID,
+    INT64,
     Add,
     AllOf,
     Document,
@@ -44,7 +45,6 @@ from tidegate.model.documents import (
     Update,
     Value,
     checked,
-    exactly,
     numeric,
     show,
 )
@@ -123,14 +123,20 @@ def record_id(task: str, document: Value) -> str:
         Misuse: The task has no name, or MongoDB takes no such id: an array, or a regular expression.
     """
     check_name(task, "a task")
+    if type(document) is int and document in INT64:
+        return f"{_escaped(task)}#{document}"  # as `_text` has it
     checked(document, "the id of a document")
     if isinstance(document, tuple) or is_regex(document):
         raise Misuse(
             f"{shown(document)} is no id of a document", why="MongoDB takes no array and no regular expression"
         )
-    # What separates does not stand in a name, and strings are kept apart from the texts of other values.
-    name = task.replace("%", "%25").replace("/", "%2F").replace("#", "%23")
-    return f"{name}/{document}" if isinstance(document, str) else f"{name}#{_text(document)}"
+    # Strings are kept apart from the texts of other values.
+    return f"{_escaped(task)}/{document}" if isinstance(document, str) else f"{_escaped(task)}#{_text(document)}"
+
+
+def _escaped(task: str) -> str:
+    """The name of a task without what separates it."""
+    return task.replace("%", "%25").replace("/", "%2F").replace("#", "%23")
 
 
 def _text(value: Value) -> str:
@@ -191,8 +197,8 @@ def changes(before: TaskRecord, after: TaskRecord) -> tuple[Update, ...]:
         was, is_now = of(before), of(after)
         if was is is_now or was == is_now:
             continue
-        old, new = (None if each is None else as_value(each) for each in (was, is_now))
-        if new is not None and exactly(new) != exactly(old):
+        old, new = None if was is None else as_value(was), None if is_now is None else as_value(is_now)
+        if new is not None and new != old:  # of one type, and documents compare exactly
             put.append(Put(field, new))
         elif new is None and old is not None:  # a field without a value is not stored
             removed.append(Remove(field))
@@ -215,28 +221,20 @@ def loaded(doc: Document) -> TaskRecord:
         Misuse: It holds none.
     """
     check_type(doc, Document, "a document")
+    held = dict(doc.items)
+    for field in _NEEDED:
+        if field.name not in held:
+            needed(doc, field)  # which says so
     digest, last_success, ends = doc.get(DIGEST), doc.get(_LAST_SUCCESS), doc.get(_HISTORY) or ()
     check_tuple(ends, Document, "the end of a run")
     return TaskRecord(
         id=needed(doc, RECORD),
-        version=needed(doc, VERSION),
         status=one_of(TaskStatus, needed(doc, STATUS)),
         snapshot=doc.get(SNAPSHOT) if digest is None else Digest(digest),
-        next_run_at=doc.get(NEXT_RUN_AT),
-        due_at=needed(doc, DUE_AT),
-        changed_at=needed(doc, CHANGED_AT),
-        waiting_since=doc.get(_WAITING_SINCE),
-        created_at=needed(doc, _CREATED_AT),
-        retry_at=doc.get(_RETRY_AT),
-        attempts=needed(doc, _ATTEMPTS),
-        token=needed(doc, _TOKEN),
-        owner=doc.get(_OWNER),
-        claimed_at=doc.get(_CLAIMED_AT),
-        first_error_at=doc.get(_FIRST_ERROR_AT),
-        last_error=doc.get(LAST_ERROR),
-        finalised_at=doc.get(_FINALISED_AT),
         last_success=None if last_success is None else _run(last_success),
         history=tuple([_run(run) for run in ends]),
+        # Of which type each is, a record checks.
+        **cast("Mapping[str, Never]", {name: held.get(name) for name in _AS_THEY_ARE}),
     )
 
 
@@ -339,6 +337,10 @@ _CHANGING: Final[tuple[tuple[Field[Value], Callable[[TaskRecord], object], Calla
     (Field("history"), attrgetter("history"), _runs),
 )
 """The fields that a write may change: what of a record stands there, and as which value; as none where it is not stored."""
+
+_NEEDED: Final[Fields] = (RECORD, VERSION, STATUS, DUE_AT, CHANGED_AT, _CREATED_AT, _ATTEMPTS, _TOKEN)
+_AS_THEY_ARE: Final = tuple(field.name for field, _, as_value in _CHANGING if as_value is _as_it_is)
+"""The fields that hold what the record's attributes of their names do."""
 
 
 def _run(doc: Document) -> RunEnd:

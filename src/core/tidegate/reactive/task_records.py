@@ -180,11 +180,14 @@ class TaskRecord:
         check_type(self.created_at, Instant, "the time of creation")
         for at in (self.due_at, self.changed_at):
             check_type(at, Instant, "a time of a record")
-            _ = at - self.created_at  # of one clock
-        optional = (self.next_run_at, self.waiting_since, self.retry_at, self.claimed_at, self.first_error_at)
-        for may_be in (*optional, self.finalised_at):
-            check_type(may_be, (Instant, NoneType), "a time of a record")
-            _ = None if may_be is None else may_be - self.created_at
+        for may_be in (
+            self.due_at, self.changed_at, self.next_run_at, self.waiting_since, self.retry_at, self.claimed_at,
+            self.first_error_at, self.finalised_at,
+        ):  # fmt: skip
+            if may_be is not None:
+                check_type(may_be, Instant, "a time of a record")
+                if may_be.clock != self.created_at.clock:
+                    _ = may_be - self.created_at  # which says so
         is_processed = self.status in PROCESSED
         if self.owner is not None:
             check_name(self.owner, "the owner of a record")

@@ -73,7 +73,7 @@ Fields: TypeAlias = "tuple[Field[Any], ...]"
 
 
 @final
-@attrs.frozen(repr=False, cache_hash=True)
+@attrs.frozen(repr=False, eq=False)
 class Document:
     """An immutable document.
 
@@ -86,15 +86,15 @@ class Document:
         height: How many levels of values lie in it: 0 if it is empty.
     """
 
-    items: tuple[tuple[str, Value], ...] = attrs.field(default=(), eq=False)
-    _exact: tuple[tuple[str, object], ...] = attrs.field(init=False)
-    """What is compared and hashed in the place of `items`: the same with the stand-ins of `exactly`."""
-    height: int = attrs.field(init=False, eq=False)
+    items: tuple[tuple[str, Value], ...] = ()
+    height: int = attrs.field(init=False)
+    _exact: tuple[tuple[str, object], ...] | None = attrs.field(init=False, default=None)
+    """What is compared and hashed in the place of `items`: the same with the stand-ins of `exactly`, once that is asked for."""
+    _hash: int | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         check_type(self.items, tuple, "a tuple of keys and values")
         height = 0
-        exact: list[tuple[str, object]] = []
         for item in self.items:
             if type(item) is not tuple or len(item) != 2:
                 raise Misuse(f"a {type(item).__name__} is not a key and value")
@@ -102,15 +102,30 @@ class Document:
             if type(key) is not str or "\0" in key or not key.isascii():
                 _check_key(key)
             if (type(value) is str and value.isascii()) or (type(value) is int and -_HALF <= value < _HALF):
-                exact.append(item)  # most values: nothing lies in them, and they are compared as they are
-                height = height or 1
+                height = height or 1  # most values: nothing lies in them
             else:
                 height = max(height, _lowest(value, key, 1))
-                exact.append((key, exactly(value)))
-        if len(dict(exact)) != len(exact):
+        if len(dict(self.items)) != len(self.items):
             raise Misuse(f"a document has a key twice: {shown([key for key, _ in self.items])}")
-        object.__setattr__(self, "_exact", tuple(exact))
         object.__setattr__(self, "height", height)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Document:
+            return NotImplemented
+        return self is other or self._exactly() == other._exactly()
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash(self._exactly()))
+        return cast("int", self._hash)
+
+    def __reduce__(self) -> tuple[type[Document], tuple[object]]:
+        return Document, (self.items,)  # in another process, texts have other hashes
+
+    def _exactly(self) -> tuple[tuple[str, object], ...]:
+        if self._exact is None:
+            object.__setattr__(self, "_exact", tuple([(key, exactly(value)) for key, value in self.items]))
+        return cast("tuple[tuple[str, object], ...]", self._exact)
 
     @classmethod
     def of(cls, contents: Mapping[str, object]) -> Document:
@@ -172,9 +187,11 @@ def _check_key(key: object) -> None:
         raise Misuse(f"{key!r} is not a key of a document", why="a lone surrogate has no UTF-8 form")
 
 
-def _name_of(field: Field[Any]) -> str:
+def _name_of(field: object) -> str:
+    if type(field) is Field:
+        return field.name
     check_type(field, Field, "a field", 'name it with the type of what it holds, as in Field[int]("count")')
-    return field.name
+    return cast("Field[Any]", field).name
 
 
 # --- what may stand in a document ---------------------------------------------------------------------------------------
@@ -242,19 +259,20 @@ _SHALLOW: Final = (1, 2)
 
 def check_held(field: object, value: object, depth: int = 1) -> None:
     """Raise Misuse unless it is a field, and the value may stand in it, at this depth."""
-    if (
-        type(field) is Field
-        and depth in _SHALLOW
-        and (
+    if type(field) is Field and depth in _SHALLOW:  # as most are
+        kind = type(value)
+        if kind is Instant:
+            _check_instant(cast("Instant", value), field.name)
+            return
+        if (
             value is None
-            or (type(value) is str and value.isascii())
-            or (type(value) is int and value in INT64)
-            or (type(value) is Document and value.height < DEPTH_MAX - 1)
-        )
-    ):
-        return  # as most are
+            or (kind is str and cast("str", value).isascii())
+            or (kind is int and value in INT64)
+            or (kind is Document and cast("Document", value).height < DEPTH_MAX - 1)
+        ):
+            return
     check_int(depth, "a depth", 1)
-    _lowest(value, _name_of(cast("Field[Any]", field)), depth)
+    _lowest(value, _name_of(field), depth)
 
 
 def _lowest(value: object, where: str, depth: int) -> int:
@@ -335,6 +353,8 @@ def exactly(value: object) -> object:
         return value
     if value is None:
         return _NOTHING
+    if kind is Instant:
+        return (Instant, cast("Instant", value).at, cast("Instant", value).clock)
     if kind is tuple:
         try:
             return tuple([exactly(item) for item in cast("tuple[object, ...]", value)])

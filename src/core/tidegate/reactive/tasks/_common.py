@@ -21,6 +21,8 @@ def is_same(known: Kept | None, snapshot: Document | None) -> bool:
 
 def counted_anew(record: TaskRecord) -> TaskRecord:
     """The record without attempts and without a failing streak."""
+    if record.retry_at is None and not record.attempts and record.first_error_at is None and record.last_error is None:
+        return record
     return attrs.evolve(record, retry_at=None, attempts=0, first_error_at=None, last_error=None)
 
 

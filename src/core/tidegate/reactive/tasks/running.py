@@ -315,4 +315,6 @@ def _failing_since(record: TaskRecord, now: Instant) -> Instant:
 
 
 def _without_streak(record: TaskRecord) -> TaskRecord:
+    if record.first_error_at is None and record.last_error is None:
+        return record
     return attrs.evolve(record, first_error_at=None, last_error=None)
