@@ -28,6 +28,7 @@ from tidegate.payloads.upload_records import CONTENT
 from tidegate.payloads.uploads import Absent, Deleted, PayloadStore, Unanswered, delete
 from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
 from tidegate.reactive.desk import Desk, Tally
+from tidegate.reactive.mongodash_records import Imported, ImportedBefore, MongodashImport
 from tidegate.reactive.pausing import PausedTask
 from tidegate.reactive.reactive_task import PARTS
 from tidegate.reactive.reconciler import EPOCH, HISTORY, Reconciler, ScannedTask, progress_of
@@ -60,7 +61,7 @@ from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 
 __all__ = [
-    "asked", "brief_election", "brief_service", "consumed", "crons", "deleted", "documents", "first_sight", "members", "planned", "reconciling", "resent",
+    "asked", "brief_election", "brief_service", "consumed", "crons", "deleted", "documents", "first_sight", "imported", "members", "planned", "reconciling", "resent",
     "stuck", "wrapped",
 ]  # fmt: skip
 
@@ -195,6 +196,41 @@ def asked() -> Scenario:
     asker = Process("asker", factory(asks), ANY, planning())
     return attrs.evolve(
         made, actors=(asker,), always={"it is as it was": is_answered}, eventually={}, step={}, sometimes={}
+    )
+
+
+# --- records of mongodash -----------------------------------------------------------------------------------------------
+
+THEIRS: Final = tuple(
+    Document.of({"_id": number, "task": tasks.NAME, "sourceDocId": f"{number}", "status": status})
+    for number, status in enumerate(("pending", "completed", "failed", "no status"))
+)
+IMPORTS: Final = MongodashImport(
+    task=attrs.evolve(tasks.bill(PARTS), records="records"), theirs=tasks.RECORDS, quiet=0, batch=2
+)
+
+
+async def imports() -> object:
+    dry = await until_answered(lambda: IMPORTS.take_over(is_dry=True))
+    return dry, await until_answered(IMPORTS.take_over), await until_answered(IMPORTS.take_over)
+
+
+def is_imported(state: State) -> bool:
+    match state.status("importer"):
+        case Returned((Imported(3, 0, 1), Imported(_, _, 1) | ImportedBefore(), ImportedBefore())):
+            return len(contents(state, "records")) == len(THEIRS) - 1 and contents(state, tasks.RECORDS) == THEIRS
+        case other:
+            return not isinstance(other, Returned)
+
+
+def imported() -> Scenario:
+    """Records of mongodash are taken over, once, whoever gets no answer."""
+    return Scenario(
+        name="imported",
+        summary="records of mongodash",
+        world=world_with({tasks.RECORDS: THEIRS}),
+        actors=(Process("importer", factory(imports), ANY),),
+        always={"each is here once, and stays there": is_imported},
     )
 
 

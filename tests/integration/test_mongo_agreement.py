@@ -320,6 +320,18 @@ def test_an_event_loop_is_answered_alike(mongodb: str, database: str) -> None:
     assert refused == Refused("duplicate key of the index on a")
 
 
+def test_a_client_that_tells_of_each_request_knows_how_many_were_inserted(mongodb: str, database: str) -> None:
+    """Where ids are taken, that is no earlier request of its own."""
+    docs = tuple(Document.of({"_id": key}) for key in "abc")
+    with connect(mongodb) as client:
+        real = Mongo(client, database)
+        assert real(InsertMany(COLLECTION, docs[:2])) == 2
+        assert real(InsertMany(COLLECTION, docs)) == 1
+        assert real(InsertMany(COLLECTION, docs)) == 0
+        assert isinstance(real(BulkUpdate((UpdateOne(COLLECTION, Eq(ID, "a"), (Push(A, 1),)),))), int)
+        assert isinstance(real(BulkUpdate((UpdateOne(COLLECTION, Eq(ID, "a"), (Add(A, 1),)),))), Refused)
+
+
 TIME: Final = Field[Instant]("at")
 
 

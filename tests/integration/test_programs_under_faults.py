@@ -119,6 +119,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("desk.running"),
         ships("pausing"),
         ("asked", Row(own.asked)),
+        ("imported", Row(own.imported)),
         ("first sight", Row(own.first_sight, ("editor",))),
         ("reconciling", Row(own.reconciling)),
         ships("reconciler"),

@@ -253,6 +253,10 @@ def is_said_by(reply: Reply, error: DriverError) -> bool:
         reply: What came of a request.
         error: What the driver raised.
     """
+    if isinstance(error, BulkWriteError):  # of one request, it holds what was wrong there, and no code of its own
+        wrong, concern = reply.get("writeErrors", ()), reply.get("writeConcernError")
+        is_same = [each["code"] for each in wrong] == [each["code"] for each in error.details["writeErrors"]]
+        return is_same and bool(wrong or concern)
     parts: tuple[Reply, ...] = (reply, reply.get("writeConcernError", {}), *reply.get("writeErrors", ()))
     code = _code_of(error)
     return isinstance(error, DocumentTooLarge) or (code is not None and any(part.get("code") == code for part in parts))

@@ -24,6 +24,7 @@ Read the modules in this order; the `__all__` of each is what it offers:
     story            what has become of a document's task, as a time line
     pausing          the programs that say whether handlers of a task are begun at all
     desk             the programs of operators: list, count, run again, pause
+    mongodash_records   the program that takes over the records of mongodash, once
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 
