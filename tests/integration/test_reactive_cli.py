@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 from uuid import uuid4
@@ -501,3 +502,53 @@ def test_what_is_asked_for_and_cannot_be_says_why(asking: Asking, options: tuple
 
     assert said in done.err, done.err
     assert (done.code, done.out) == (ExitCode.USAGE, "")
+
+
+# --- from mongodash -----------------------------------------------------------------------------------------------------
+
+
+def left_by_mongodash(key: str, status: str, **more: object) -> dict[str, object]:
+    """A record of mongodash's, as it stores one."""
+    at = datetime(2026, 11, 1, tzinfo=UTC)
+    due = {"nextRunAt": at if status == "pending" else None, "dueAt": at, "createdAt": at, "updatedAt": at}
+    observed = {"lastObservedValues": {"_id": key, "total": 1}}
+    return {"task": "makeBill", "sourceDocId": key, "status": status, "attempts": 1, **due, **observed, **more}
+
+
+def test_what_mongodash_has_left_is_taken_over_once(run: Run, orders: Orders, asking: Asking, tmp_path: Path) -> None:
+    """What was finished is not run again, what was to run runs, and a second time nothing is done."""
+    (tmp_path / "go").touch()
+    theirs = orders.records.database["old"]
+    theirs.insert_many([left_by_mongodash("a", "completed"), left_by_mongodash("b", "pending"), {"task": "makeBill"}])
+    orders.documents.insert_many([{"_id": "a", "total": 1}, {"_id": "b", "total": 1}])
+    how = ("bill", "--from", "old", "--named", "makeBill", "--quiet", "10ms")
+
+    dry = asking.told("import", *how, "--dry-run", code=ExitCode.INCONCLUSIVE)
+    assert (dry["taken"], dry["unreadable"], dry["dry_run"], orders.statuses()) == (2, 1, True, [])
+    theirs.delete_one({"sourceDocId": None})
+    assert asking.said("import", *how).out == "2 taken over, 0 were here before, 0 cannot be read\n"
+    assert asking.said("import", *how).out.startswith("taken over before, at 20")
+
+    running = run()
+    orders.until(["completed", "completed"])
+    assert running.log.read_text().count("begun") == 1
+    assert "begun b" in running.log.read_text()
+    assert theirs.count_documents({}) == 2
+
+
+def test_what_mongodash_still_writes_to_is_not_taken_over(orders: Orders, asking: Asking) -> None:
+    """Its leader lives, or a worker; what there is nothing of, and what has the name of ours, is told."""
+    database = orders.records.database
+    database["old"].insert_one(left_by_mongodash("a", "completed"))
+    lock = {"expiresAt": datetime.now(UTC) + timedelta(minutes=1), "instanceId": "x"}
+    database["_mongodash_globals"].insert_one({"_id": "_mongodash_planner_meta", "lock": lock})
+    how = ("bill", "--from", "old", "--named", "makeBill", "--quiet", "10ms")
+
+    refused = asking.told("import", *how, code=ExitCode.NOT_MET)
+    assert refused["refused"] == "the lease of a leader lasts"
+    assert orders.statuses() == []
+    database["_mongodash_globals"].drop()
+    assert asking.told("import", *how[:3], "--quiet", "10ms", code=ExitCode.NOTHING_SELECTED)["taken"] == 0
+    same = asking.said("import", "bill", "--from", "orders_tasks")
+    assert same.code == ExitCode.USAGE
+    assert "records of mongodash's and of ours in orders_tasks" in same.err

@@ -10,7 +10,7 @@ import click
 
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.options import P, Run, common, explained, logged, told
+from tidegate_adapters.cli.options import P, Run, common, duration, explained, logged, told
 
 if TYPE_CHECKING:
     from tidegate_adapters.reactive.command_line import Asked
@@ -289,3 +289,60 @@ pausing(
     "What runs goes on, and documents are looked at as before. Processes hear of it within some seconds.",
 )
 pausing("resume", "Have handlers of these tasks begin again.")
+
+
+@reactive.command(
+    "import",
+    help=explained(
+        "Take over the records that mongodash has left of a task, once.\n\n"
+        "TASK is its name here. What was to run there runs here, and what was finished is finished. Their collection stays as it "
+        "is; rename it first where it is called as that of the records here, for its indexes refuse them. It is refused "
+        "while mongodash still writes there: stop all of its instances for good.",
+        (
+            "tidegate reactive import shop.tasks:app invoice --from orders_tasks_of_mongodash --dry-run",
+            "tidegate reactive import tasks.py:app invoice --from orders_tasks_of_mongodash --named makeInvoice",
+        ),
+        {
+            ExitCode.OK: "taken over, now or before",
+            ExitCode.NOT_MET: "mongodash still writes there; or the server does not answer, or refuses",
+            ExitCode.USAGE: ASKED[ExitCode.USAGE],
+            ExitCode.RAISED: ASKED[ExitCode.RAISED],
+            ExitCode.NOTHING_SELECTED: "there is nothing of that task",
+            ExitCode.INCONCLUSIVE: "some are no records; the others are taken over",
+        },
+    ),
+)
+@told
+@click.argument("task")
+@click.option("--from", "theirs", required=True, metavar="COLLECTION", help="Their collection, in the task's database.")
+@click.option("--named", metavar="NAME", help="The name of the task there; without it the same.")
+@click.option(
+    "--quiet",
+    callback=duration,
+    metavar="TIME",
+    default="15s",
+    show_default=True,
+    help="For how long nothing may have changed there; mongodash looks every ten seconds.",
+)
+@click.option("--dry-run", is_flag=True, help="Tell what would be taken over, and write nothing.")
+@common
+def take_over(
+    *,
+    target: str,
+    task: str,
+    theirs: str,
+    named: str | None,
+    quiet: float,
+    dry_run: bool,
+    config: Path | None,
+    settings: tuple[str, ...],
+    is_json: bool,
+) -> Run:
+    def answer(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.reactive import command_line  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.running import Told  # noqa: PLC0415
+
+        left = command_line.Left(task, theirs, named, quiet, dry_run)
+        return command_line.take_over(Told(target, config, settings), left, terminal, is_json=is_json)
+
+    return answer

@@ -20,6 +20,7 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import MINUTE, SECOND, Instant, instant, seconds
 from tidegate.reactive.desk import Retried, Tally, TaskCounts
+from tidegate.reactive.mongodash_records import Imported, ImportedBefore, StillWritten
 from tidegate.reactive.record_queries import Order, Query, RecordRow
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate_adapters.cli.console import Terminal
@@ -33,7 +34,7 @@ from tidegate_adapters.reactive.words import numbers_of, retried, when
 from tidegate_adapters.running import REACTIVE, Told, made
 from tidegate_adapters.targets import attribute
 
-__all__ = ["Asked", "count", "list_records", "pause", "resume", "retry", "status"]
+__all__ = ["Asked", "Left", "count", "list_records", "pause", "resume", "retry", "status", "take_over"]
 
 T = TypeVar("T")
 
@@ -92,6 +93,25 @@ def _time(text: str | None, now: Instant | None) -> Instant | None:
         raise Misuse(
             f"{shown(text)} is no time", todo="write 2026-11-24T12:00:00Z, or how long ago: 90s, 5m, 2h, 1d"
         ) from None
+
+
+@final
+class Left(NamedTuple):
+    """What mongodash has left of a task.
+
+    Attributes:
+        task: The name of the task here.
+        theirs: Their collection.
+        named: The name of the task there; None for the same.
+        quiet_s: For how many seconds nothing may have changed there.
+        is_dry: Look, and write nothing.
+    """
+
+    task: str
+    theirs: str
+    named: str | None
+    quiet_s: float
+    is_dry: bool
 
 
 # --- asking it ----------------------------------------------------------------------------------------------------------
@@ -307,6 +327,51 @@ def _said(told: Told, say: Callable[[Office], Awaitable[None]], terminal: Termin
     else:
         terminal.say(f"paused: {one_line(', '.join(paused)) or 'none'}")
     return ExitCode.OK
+
+
+def take_over(told: Told, left: Left, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Take the records over that mongodash has left of a task, once.
+
+    Args:
+        told: Which app.
+        left: Which records, and how.
+        terminal: Where it is shown what became of them.
+        is_json: Answer with one JSON object.
+
+    Returns:
+        NOT_MET where mongodash still writes there; NOTHING_SELECTED where there is nothing of it; INCONCLUSIVE where some are
+        no records.
+
+    Raises:
+        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
+    """
+    task, theirs, named, quiet = left.task, left.theirs, left.named, round(left.quiet_s * SECOND)
+    found = _answered(told, lambda office: office.take_over(task, theirs, named=named, quiet=quiet, is_dry=left.is_dry))
+    code, said, more = _taken(found)
+    if is_json:
+        terminal.answer({"schema": SCHEMA, **more, "dry_run": left.is_dry, "ok": code is ExitCode.OK})
+        return code
+    terminal.say(said)
+    for each in more.get("reasons", ()):
+        terminal.tell(one_line(each))
+    return code
+
+
+def _taken(found: Imported | ImportedBefore | StillWritten) -> tuple[ExitCode, str, Mapping[str, Any]]:
+    """What became of the records of mongodash: as a code, in words, and as data."""
+    match found:
+        case Imported(taken, there, unreadable, reasons, is_dry):
+            would = "would be taken" if is_dry else "taken"
+            said = f"{taken:,} {would} over, {there:,} were here before, {unreadable:,} cannot be read"
+            data = {"taken": taken, "there": there, "unreadable": unreadable, "reasons": [*map(redacted, reasons)]}
+            if unreadable:
+                return ExitCode.INCONCLUSIVE, said, data
+            return (ExitCode.OK if taken or there else ExitCode.NOTHING_SELECTED), said, data
+        case ImportedBefore(at):
+            return ExitCode.OK, f"taken over before, at {when(at)}", {"taken": 0, "before": when(at)}
+        case StillWritten():
+            said = f"nothing is taken over: {found.value}; stop all instances of mongodash, and ask again"
+            return ExitCode.NOT_MET, said, {"taken": 0, "refused": found.value}
 
 
 # --- in words, and as JSON ----------------------------------------------------------------------------------------------

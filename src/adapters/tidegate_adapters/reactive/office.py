@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import count
-from typing import final
+from typing import Final, final
 
 import attrs
 
 from tidegate.leases.leader import lease_of
 from tidegate.model.documents import ID, Eq, Value
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import Duration, Instant
+from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, find_one
 from tidegate.model.reading import needed
 from tidegate.reactive.desk import Desk, Retried, Tally
+from tidegate.reactive.mongodash_records import Imported, ImportedBefore, MongodashImport, StillWritten
 from tidegate.reactive.pausing import PausedTask
 from tidegate.reactive.reconciler import HISTORY
 from tidegate.reactive.record_queries import Order, Query, RecordPage, RecordRow
@@ -26,7 +27,10 @@ from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.reactive.declared import Declared
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
 
-__all__ = ["Leadership", "Office"]
+__all__ = ["QUIET", "Leadership", "Office"]
+
+QUIET: Final = 15 * SECOND
+"""For how long nothing may have changed of what mongodash has left: it looks every ten seconds at least."""
 
 
 @final
@@ -137,6 +141,23 @@ class Office:
         """Which tasks of the app are paused."""
         found = [await site.run(desk.paused()) for site, desk in self._desks]
         return tuple(each for some in found for each in some if each.task in self.tasks)
+
+    async def take_over(
+        self, task: str, theirs: str, *, named: str | None = None, quiet: Duration = QUIET, is_dry: bool = False
+    ) -> Imported | ImportedBefore | StillWritten:
+        """Take the records over that mongodash has left of a task (`MongodashImport.take_over`).
+
+        Args:
+            task: The name of the task here.
+            theirs: Their collection, in the same database.
+            named: The name of the task there; None for the same.
+            quiet: For how long nothing may have changed there, in microseconds.
+            is_dry: Look, and write nothing.
+        """
+        ((site, desk, _),) = self._asked(Query(tasks=(task,)))
+        ours = next(each for each in desk.tasks if each.name == task)
+        program = MongodashImport(task=ours, theirs=theirs, named=named or task, quiet=quiet)
+        return await site.run(program.take_over(is_dry=is_dry))
 
     def _asked(self, query: Query) -> list[tuple[Site, Desk, Query]]:
         """What each database is asked: it knows no tasks but its own.
