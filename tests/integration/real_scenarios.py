@@ -398,9 +398,9 @@ def others_are_as_said(state: State) -> bool:
         case Returned((deleted, counted, resending.Done(read))):
             is_deleted = state.read(document(ROWS, "old")) is None
             return (
-                read == total
+                total is not None
+                and read == total
                 and is_as_said(deleted, is_done=is_deleted)
-                and total is not None
                 and is_as_said(counted, is_done=total[COUNT] == 1)
             )
         case Returned((_, _, other)):
