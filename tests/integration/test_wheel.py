@@ -31,6 +31,7 @@ EXTRAS: Final = {
     "pytest",
     "dask",
     "worker",
+    "reactive",
     "yaml",
     "metrics",
     "tracing",
