@@ -150,7 +150,7 @@ class Reactively(Work):
         app = Reactive(self.run.client(name), settings=SETTINGS)
         options: Any = {"debounce": timedelta(milliseconds=20), "retries": POLICY, "lease": timedelta(seconds=LEASE_S)}
 
-        async def handle(change: Change) -> object:
+        async def handle(change: Change) -> Later | None:
             return await self._handle(name, change)
 
         for task in self.tasks:
@@ -158,7 +158,7 @@ class Reactively(Work):
             app.task(SOURCE, watch=["n", "kind"], where=where, name=task, **options)(handle)
         return app
 
-    async def _handle(self, process: str, change: Change) -> object:
+    async def _handle(self, process: str, change: Change) -> Later | None:
         """A handler, as handlers are."""
         began_s, drawn = self._now(), self.random.random()
         id_, is_done = _value(change.id), False

@@ -12,22 +12,27 @@ none is elected: work goes on when the link is back. Where those are lost, too, 
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
 import pytest
-from pymongo import MongoClient
+from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import PyMongoError
 from tests.integration.servers import MongoServer
 from tests.integration.servers.processes import free_ports, wait_until
-from tests.length import CUTS_OFF, FAILOVERS
+from tests.integration.test_reactive_storm import Application, calm, write, wrong
+from tests.length import CUTS_OFF, FAILOVERS, REACTIVE_STORM
 
 from tidegate.invocations.record_documents import VERSION, history
 from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
@@ -259,3 +264,45 @@ def test_no_grant_is_lost_where_the_primary_is_cut_off(piped: Piped, name: str) 
     strike, most_s = CUTS[name]
 
     assert survived(piped.server, f"cut-{name.replace(' ', '-')}", partial(strike, piped)) < most_s
+
+
+# --- reactive tasks -----------------------------------------------------------------------------------------------------
+
+
+async def reactive(app: Application, server: MongoServer) -> dict[str, int]:
+    """Two processes of an application, while documents are written and the primary is killed.
+
+    Returns:
+        What the documents say in the end.
+    """
+    async with AsyncMongoClient[dict[str, Any]](server.uri) as client:
+        database = client[app.database]
+        for _ in range(2):
+            app.start(1)
+        values = itertools.count(1)
+        writing = [asyncio.create_task(write(database, each, values)) for each in range(REACTIVE_STORM.writers)]
+        await asyncio.to_thread(wait_until, lambda: any(map(Path.read_text, app.folder.glob("*.log"))), "work")
+        for _ in range(FAILOVERS):
+            await asyncio.sleep(1)
+            await asyncio.to_thread(killed, server)
+        await asyncio.gather(*writing)
+        said = await calm(app, database, ("first",))
+        for name in sorted(app.processes):
+            await app.end(name)
+        return said
+
+
+def test_what_documents_say_is_handled_though_the_primary_is_killed(three: MongoServer, tmp_path: Path) -> None:
+    """And by one at a time, under a higher token each time."""
+    app = Application(tmp_path, three.uri, f"failover-{uuid.uuid4().hex[:8]}")
+    try:
+        said = asyncio.run(reactive(app, three))
+    finally:
+        app.close()
+    found = app.work()
+
+    lines = wrong(found, said, ("first",))
+    assert not lines, "\n".join([f"{len(lines)} wrong", *lines[:5]])
+    ends = sorted(work.ended for works in found.values() for work in works if work.is_done)
+    gap = max(after - before for before, after in pairwise(ends)) / 10**9
+    print(f"{len(said)} documents, {len(ends)} handled, longest time without one {gap:.1f} s")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from inspect import signature
@@ -873,6 +873,33 @@ def test_a_wrong_option_is_refused_where_it_is_told(name: str) -> None:
 def test_what_is_wrong_is_said_before_anything_is_done(wrong: Callable[[Any], object], words: str) -> None:
     with pytest.raises(Misuse, match=words):
         wrong(Reactive("mongodb://localhost", database="shop"))
+
+
+def test_a_type_checker_knows_handlers() -> None:
+    """Where an error is ignored mypy must find one, or it complains of the comment."""
+    app = Reactive(Embedded(), database="shop")
+    task = app.task("orders")
+
+    async def waits(change: Change) -> Later | None:
+        return Later(timedelta(seconds=change.values["total"]))
+
+    def blocks(_: SyncChange) -> None: ...
+    async def answers(_: Change) -> int:
+        return 1
+
+    async def blocks_the_loop(_: SyncChange) -> None: ...
+    def never_waits(_: Change) -> None: ...
+    def is_given_more(_: SyncChange, more: int = 0) -> None: ...
+
+    returned: Callable[[Change], Coroutine[Any, Any, Later | None]] = task(waits)
+    task(blocks)
+    task(is_given_more)
+    task(answers)  # type: ignore[type-var]
+    task(blocks_the_loop)  # type: ignore[type-var]
+    task(never_waits)  # type: ignore[type-var]
+
+    assert returned is waits
+    assert [*app.declared] == ["waits", "blocks", "is_given_more", "answers", "blocks_the_loop", "never_waits"]
 
 
 def test_no_password_is_shown() -> None:

@@ -5,10 +5,10 @@ Lengths of time are timedeltas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
-from typing import Any, Final, TypeAlias, final, get_args
+from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
@@ -27,11 +27,12 @@ from tidegate.reactive.tasks import TaskRules
 from tidegate.retries.backoff import Backoff, Fixed, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.failures import near
+from tidegate_adapters.reactive.changes import Change, Later, SyncChange
 from tidegate_adapters.reactive.sites import Site
 
 __all__ = ["CLEAN_UP", "LEASE", "Declared", "UserHandler", "Watch", "Where", "declared"]
 
-UserHandler: TypeAlias = Callable[[Any], object]
+UserHandler: TypeAlias = Callable[[Change], Awaitable[Later | None]] | Callable[[SyncChange], Later | None]
 """Called with a `Change` where it is async, and otherwise, in a thread, with a `SyncChange`. It answers None, or `Later`."""
 Watch: TypeAlias = Sequence[str] | Mapping[str, object] | None
 """Paths of fields; or a mapping of paths to 1, or to what computes the value (`snapshot.Computed`); None for the whole document."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 from tidegate.model.effects import Refused
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant
@@ -190,9 +190,10 @@ class Pool:
     def _handler(self, declared: Declared) -> Callable[[Run], Awaitable[object]]:
         """The user's handler as an async function of a run."""
         make = Change if declared.is_async else SyncChange
-        call = declared.handler if declared.is_async else threaded(declared.handler, lambda: self._threads)
+        handler = cast("Callable[[Any], Any]", declared.handler)
+        call = handler if declared.is_async else threaded(handler, lambda: self._threads)
         site = declared.site
-        return lambda run: cast("Awaitable[object]", call(make(declared.task, run, site, self.throttle)))
+        return lambda run: call(make(declared.task, run, site, self.throttle))
 
     async def _close(self) -> None:
         if self._timer is not None:
