@@ -310,6 +310,12 @@ def never_wakes(rules: PoolRules, state: PoolState, now: Instant) -> None:
     del rules, state, now
 
 
+def looks_too_late(rules: PoolRules, state: PoolState, now: Instant) -> Instant | None:
+    """Looks after handlers a second after there is something to be done."""
+    found: Instant | None = RIGHT_NEXT_OF_RUNS(rules, state, now)
+    return None if found is None else found + SECOND
+
+
 def waits_its_turn(rules: PoolRules, state: PoolState, name: str, now: Instant) -> PoolState:
     """What is announced is looked for when it is due."""
     del rules, name, now
@@ -333,6 +339,7 @@ RIGHT_ENDING: Final = vars(pool)["_ending"]
 RIGHT_ONWARD: Final = vars(pool)["_onward"]
 LOOKING: Final = vars(pool)["_looking"]
 RIGHT_TAKEN: Final = vars(pool)["_taken"]
+RIGHT_NEXT_OF_RUNS: Final = vars(pool)["_next_of_runs"]
 RIGHT_MAY_LOOK: Final[Callable[[PoolState, str, Instant], bool]] = vars(pool)["_may_look"]
 RIGHT_EXPECTED: Final = vars(pool)["_expected"]
 
@@ -342,6 +349,7 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "ends are written twice": ("PW2", "_ending", writes_ends_twice),
     "what is taken at the end is dropped": ("PW2", "_taken", drops_what_it_cannot_handle),
     "a lease that is over is not noticed": ("PW3", "_reason", forgets_the_lease),
+    "handlers are looked after too late": ("PW3", "_next_of_runs", looks_too_late),
     "a lease is renewed when it is over": ("PW3", "_taken", from_the_answer),
     "two looks at a time": ("PW4", "_may_look", looks_twice),
     "what is paused is looked at": ("PW4", "_may_look", looks_though_paused),

@@ -451,6 +451,7 @@ class PoolState:
         factors: Among how many times what is taken it is drawn (`tidegate.reactive.spread`), of tasks where that is not 1.
         stop_at: When handlers are interrupted, because the pool is to stop; None where it is not.
         wake_at: When its timer fires; None where none runs.
+        runs_at: Before then no handler that runs is to be renewed or interrupted; None where that is to be found out.
         is_stopped: It does nothing any more.
     """
 
@@ -466,6 +467,7 @@ class PoolState:
     factors: tuple[tuple[str, int], ...] = ()
     stop_at: Instant | None = None
     wake_at: Instant | None = None
+    runs_at: Instant | None = None
     is_stopped: bool = False
 
     @property
@@ -543,7 +545,7 @@ def _told(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolState:
         case PoolStopRequested(at):
             until = at if state.stop_at else at + rules.drain
             is_later = state.stop_at is not None and at - state.stop_at >= 0
-            return state if is_later else attrs.evolve(state, stop_at=until)
+            return state if is_later else attrs.evolve(state, stop_at=until, runs_at=None)
         case _:
             assert_never(event)
 
@@ -565,7 +567,7 @@ def _taken(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
         (task.name, run, Later(0) if run.trouble is None else run.trouble) for run in event.runs if run not in able
     )
     begun = tuple(Working(task.name, run, None, since + task.lease, since + task.lease // _PART) for run in able)
-    return attrs.evolve(state, working=(*state.working, *begun), ended=(*state.ended, *over))
+    return attrs.evolve(state, working=(*state.working, *begun), ended=(*state.ended, *over), runs_at=None)
 
 
 def _spread(state: PoolState, task: str, factor: int) -> PoolState:
@@ -615,6 +617,7 @@ def _renewed(rules: PoolRules, state: PoolState, event: RunsRenewed) -> PoolStat
         state,
         working=tuple(map(after, state.working)),
         renewing=tuple(each for each in state.renewing if each[0] != event.command),
+        runs_at=None,
     )
 
 
@@ -666,9 +669,11 @@ _SOON: Final = 12
 def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
     """What follows from a state: what is interrupted, called, renewed, written down, looked for."""
     commands: list[PoolCommand] = []
-    state = _interrupting(rules, state, at, commands)
-    state = _calling(rules, state, at, commands)
-    state = _renewing(rules, state, at, commands)
+    if state.runs_at is None or at - state.runs_at >= 0:
+        state = _interrupting(rules, state, at, commands)
+        state = _calling(rules, state, at, commands)
+        state = _renewing(rules, state, at, commands)
+        state = attrs.evolve(state, runs_at=_next_of_runs(rules, state, at))
     state = _ending(rules, state, commands)
     if state.stop_at is None:
         state = _looking(rules, _arrived(rules, state, at), at, commands)
@@ -765,8 +770,8 @@ def _looking(rules: PoolRules, state: PoolState, at: Instant, commands: list[Poo
     return state
 
 
-def _next(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
-    """When something is to be done although nothing happens."""
+def _next_of_runs(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
+    """When a handler that runs is to be renewed or interrupted; None where none is."""
     times: list[Instant] = []
     for each in state.working:
         task = rules.task(each.task)
@@ -777,6 +782,14 @@ def _next(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
             times.append(each.renew_at)
         if task.longest is not None and each.since is not None:
             times.append(each.since + task.longest)
+        if state.stop_at is not None:
+            times.append(state.stop_at)
+    return min(times, key=lambda time: time - at, default=None)
+
+
+def _next(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
+    """When something is to be done although nothing happens."""
+    times = [] if state.runs_at is None else [state.runs_at]
     if state.stop_at is not None:
         times.append(state.stop_at if at - state.stop_at < 0 else state.stop_at + rules.leave)
     elif _room(rules, state):
