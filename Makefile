@@ -5,7 +5,7 @@
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
 #                the core of the worker by itself, and the worker beside bare aiokafka and others; a transition beside pymongo; what a planner asks;
-#                reactive tasks beside a change stream written by hand
+#                reactive tasks beside a change stream written by hand, what they take, and how soon another process goes on
 # make clean     removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.
@@ -74,6 +74,7 @@ bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.mongo --json .tidegate/bench/mongo.json
 	$(BIN)/python -m benchmarks.planning --json .tidegate/bench/planning.json
 	$(BIN)/python -m benchmarks.reactive --json .tidegate/bench/reactive.json
+	$(BIN)/python -m benchmarks.upkeep --json .tidegate/bench/upkeep.json
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -35,7 +36,7 @@ from tidegate.retries.backoff import Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.bson_values import CODEC, loaded, natural
 from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.mongo import connect_async
+from tidegate_adapters.mongo import Mongo, connect_async
 from tidegate_adapters.reactive import Change, ClaimLost, Later, Reactive, SyncChange
 from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
@@ -613,6 +614,19 @@ def test_the_page_names_the_options_that_there_are() -> None:
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
     assert named == {*signature(Reactive.task).parameters} - {"self"}
+
+
+def test_the_page_tells_the_indexes_that_are_made(mongodb: str, database: str) -> None:
+    app = Reactive(mongodb, database=database)
+    app.task("orders", name="invoice")(print)
+    with MongoClient[Raw](mongodb) as client:
+        _ = Mongo(client, database, indexes=app.indexes[database])(FindAll("orders_tasks", Eq(KEY, 0), 1))
+        made = [
+            json.dumps({name: each[name] for name in ("key", "partialFilterExpression") if name in each})
+            for each in client[database]["orders_tasks"].list_indexes()
+        ]
+
+    assert PAGE.partition("```json\n")[2].partition("```")[0].splitlines() == made[1:]
 
 
 STUCK: Final = """
