@@ -287,7 +287,7 @@ def test_a_claim_whose_reply_is_lost_is_recognised() -> None:
 def test_where_nobody_answers_nothing_is_known() -> None:
     """Not whether a run has ended, nor whether its lease goes on, nor what became of a record."""
     store = planned()
-    store.trouble = {8: dropped, 9: dropped}
+    store.trouble = {7: dropped, 8: dropped}
     assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], None)
 
     store.trouble = dict.fromkeys(range(100), dropped)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.model.documents import Document, Field, Foreign, Update, Value, equal, matches, show, updated
+from tidegate.model.documents import ID, Document, Field, Foreign, Update, Value, equal, matches, show, updated
 from tidegate.model.documents.bson import is_regex
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.strategies.documents import pairs, values
 from tidegate.reactive.strategies.tasks import records
-from tidegate.reactive.task_documents import RESET, changes, guarded, loaded, record_id, set_aside, stored
-from tidegate.reactive.task_records import Guard, RunEnd, TaskRecord, TaskStatus
+from tidegate.reactive.task_documents import DECIDED_ON, RESET, changes, guarded, loaded, record_id, set_aside, stored
+from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import reset
 
 NOW: Final = Instant(0)
@@ -74,6 +74,24 @@ def test_what_a_write_has_made_is_loaded_the_same(before: TaskRecord, after: Tas
 
     assert loaded(updated(stored(before, "bill", "x"), changed, lambda: NOW)) == after
     assert {change.field.name for change in changes(before, attrs.evolve(before, version=9))} == {"version"}
+
+
+@given(RECORDS, st.sampled_from(Ended), st.integers(1, 6))
+def test_an_end_is_written_the_same_whether_the_history_was_read_or_not(
+    record: TaskRecord, ended: Ended, history_max: int
+) -> None:
+    """Law TK6: it is appended, and of what the server has as many are kept as the decision keeps."""
+    whole = attrs.evolve(record, history=record.history[-history_max:])
+    doc = stored(whole, "bill", "x")
+    brief = loaded(Document(tuple((key, held) for key, held in doc.items if Field(key) in {ID, *DECIDED_ON})))
+    run = RunEnd(1, ended, NOW, 0, "no" if ended is Ended.FAILED else None)
+
+    def over(before: TaskRecord) -> TaskRecord:
+        return attrs.evolve(before, version=before.version + 1, history=(*before.history, run)[-history_max:])
+
+    written = changes(brief, over(brief), history_max)
+    assert written == changes(whole, over(whole), history_max)
+    assert loaded(updated(doc, written, lambda: NOW)) == over(whole)
 
 
 @given(RECORDS)

@@ -169,7 +169,12 @@ def _check_fields(fields: object) -> None:
 
 def _of(fields: Fields | None) -> str:
     """Which part of a document is found, for people."""
-    return "" if fields is None else f"{', '.join(each.name for each in fields) or ID.name} of "
+    if fields is None:
+        return ""
+    return f"{len(fields)} fields of " if len(fields) > _NAMED_MAX else f"{', '.join(map(str, fields)) or ID.name} of "
+
+
+_NAMED_MAX: Final = 6
 
 
 def _by(sort: Sort) -> str:

@@ -93,6 +93,7 @@ from tidegate.reactive.orphans import RemoveRecord, Source
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
 from tidegate.reactive.task_documents import (
+    DECIDED_ON,
     DOCUMENT,
     NEXT_RUN_AT,
     TASK,
@@ -582,7 +583,7 @@ class ReactiveTask:
                 return verdict.why
             assert record is not None, "an end is of a record"
             still = self.parts.unchanged(self, run.key, verdict)
-            if await update_one(self.records, still, *changes(record, verdict.record)):
+            if await update_one(self.records, still, *changes(record, verdict.record, self.rules.history_max)):
                 return verdict.why  # else it was renewed meanwhile, or is another's
 
     async def renew(self, key: Value, claim: Claim) -> Why | WhyNot | None:
@@ -718,10 +719,9 @@ class ReactiveTask:
         """Look at the documents, now that the records are claimed: the runs that begin, and why others do not."""
         begun: tuple[Run, ...] = ()
         idle: tuple[Idle, ...] = ()
-        # The record that was written for the claim is as good as a fresh read; after any trouble it is read again.
+        # The record that was written for the claim, and its time, are as good as fresh ones; after any trouble they are asked for.
         left: tuple[_Claimed, ...] = tuple((key, claim_of(record), record) for key, record in claimed)
         known: tuple[TaskRecord | None, ...]
-        is_known = True
         ending: tuple[Value, ...] = ()  # requests of ours to end these may still arrive, while a handler would run
         since = await begins(self.pauses)
         attempt = 0
@@ -731,10 +731,9 @@ class ReactiveTask:
             attempt += 1
             keys = tuple(key for key, _, _ in left)
             try:
-                known = tuple(record for _, _, record in left) if is_known else await self._records(keys)
-                is_known = False
+                known = tuple(record for _, _, record in left) if attempt == 1 else await self._records(keys)
                 documents = await self._documents(keys)
-                now = await self.parts.now()
+                now = _claimed_at(claimed[0]) if attempt == 1 else await self.parts.now()
                 looks = tuple(
                     self._beginning(key, claim, record, document, now)
                     for (key, claim, _), record, document in zip(left, known, documents, strict=True)
@@ -840,11 +839,17 @@ class ReactiveTask:
         taken = snapshot(document, self.watched)
         return taken if isinstance(taken, NotComputed) else Matching(taken)
 
-    async def _records(self, keys: tuple[Value, ...]) -> tuple[TaskRecord | None, ...]:
-        """The records of these documents, in their order; one that cannot be read is set aside, and has failed then."""
+    async def _records(
+        self, keys: tuple[Value, ...], fields: Fields | None = DECIDED_ON
+    ) -> tuple[TaskRecord | None, ...]:
+        """The records of these documents, in their order, without their histories; one that cannot be read is set aside, and has
+        failed then.
+        """
         where = _any_of(tuple(self.parts.find(self, key) for key in keys))
-        found = self._in_order(keys, await _found(self.records, where, len(keys)), _follows)
+        found = self._in_order(keys, await _found(self.records, where, len(keys), fields=fields), _follows)
         read = tuple(None if each is None else self._read(each) for each in found)
+        if fields is not None and any(isinstance(record, str) for record in read):
+            return await self._records(keys, None)  # what is kept of one is all that it held
         for key, doc, record in zip(keys, found, read, strict=True):
             if doc is not None and isinstance(record, str):
                 await self._set_aside(doc, record, Put(TASK, self.name), Put(DOCUMENT, key))
@@ -906,7 +911,11 @@ class ReactiveTask:
     async def _matched(self, updates: tuple[_Update, ...]) -> int:
         """Send these in one request: how many were what they were decided on?"""
         asked = tuple(
-            update_one(self.records, self.parts.unchanged(self, key, write), *changes(before, write.record))
+            update_one(
+                self.records,
+                self.parts.unchanged(self, key, write),
+                *changes(before, write.record, self.rules.history_max),
+            )
             for key, before, write in updates
         )
         return await self.parts.send(asked) if asked else 0
@@ -984,6 +993,12 @@ def _is_in(key: Value, keys: tuple[Value, ...]) -> bool:
 def _claim_of(record: TaskRecord) -> tuple[str, str | None, int]:
     """What tells one claim from all others."""
     return record.id, record.owner, record.token
+
+
+def _claimed_at(known: _Known) -> Instant:
+    at = known[1].claimed_at
+    assert at is not None, "it is claimed"
+    return at
 
 
 def _draw(text: str) -> int:

@@ -20,6 +20,8 @@ Laws
     TK3  Whatever a document holds, it is a record, or `set_aside` makes one of it that has failed.
     TK4  Two tasks, or two documents, have two ids; ids of documents that MongoDB takes for equal (7, 7.0) make one.
     TK5  What `RESET` makes of a record that is finished is what `tasks.reset` decides for it, at the store's time.
+    TK6  Of a decision on a record that was read without its history and its last success, the same is written as of one on
+         the whole record: the end of a run is appended, and how many are kept is the server's to see to.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from tidegate.model.documents import (
     Fields,
     Filter,
     Foreign,
+    Push,
     Put,
     PutServerTime,
     Remove,
@@ -57,7 +60,7 @@ from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 
 __all__ = [
-    "BRIEF", "CHANGED_AT", "DIGEST", "DOCUMENT", "DUE_AT", "LAST_ERROR", "NEXT_RUN_AT", "RECORD", "RESET", "SNAPSHOT",
+    "BRIEF", "CHANGED_AT", "DECIDED_ON", "DIGEST", "DOCUMENT", "DUE_AT", "LAST_ERROR", "NEXT_RUN_AT", "RECORD", "RESET", "SNAPSHOT",
     "STATUS", "TASK", "VERSION", "changes", "guarded", "loaded", "record_id", "set_aside", "stored",
 ]  # fmt: skip
 
@@ -105,6 +108,9 @@ BRIEF: Final[Fields] = (
     _TOKEN, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, LAST_ERROR, _FINALISED_AT,
 )  # fmt: skip
 """What a record is loaded from without its snapshot, its history and its last success; to reset it needs no more."""
+
+DECIDED_ON: Final[Fields] = (*BRIEF, SNAPSHOT, DIGEST)
+"""The same with its snapshot; no decision needs more."""
 
 _ENDED: Final = Field[str]("ended")
 _AT: Final = Field[Instant]("at")
@@ -183,8 +189,13 @@ def stored(record: TaskRecord, task: str, document: Value) -> Document:
     return Document((*own, *_fields(record)))
 
 
-def changes(before: TaskRecord, after: TaskRecord) -> tuple[Update, ...]:
+def changes(before: TaskRecord, after: TaskRecord, history_max: int = 0) -> tuple[Update, ...]:
     """What a write changes, where the record is still what it was decided on: nothing but the fields that differ.
+
+    Args:
+        before: The record as it was read.
+        after: What it is to be.
+        history_max: How many ends of runs are kept, where one more may have ended.
 
     Raises:
         Misuse: None does, or an argument is of another type.
@@ -197,6 +208,9 @@ def changes(before: TaskRecord, after: TaskRecord) -> tuple[Update, ...]:
         was, is_now = of(before), of(after)
         if was is is_now or was == is_now:
             continue
+        if field.name == _HISTORY.name and _has_ended(before.history, after.history, history_max):
+            put.append(Push(_HISTORY, _written(after.history[-1]), history_max))
+            continue
         old, new = None if was is None else as_value(was), None if is_now is None else as_value(is_now)
         if new is not None and new != old:  # of one type, and documents compare exactly
             put.append(Put(field, new))
@@ -205,6 +219,11 @@ def changes(before: TaskRecord, after: TaskRecord) -> tuple[Update, ...]:
     if not put and not removed:
         raise Misuse("a write of a task record that changes nothing", todo="write only what a decision says")
     return (*put, *removed)
+
+
+def _has_ended(before: tuple[RunEnd, ...], after: tuple[RunEnd, ...], history_max: int) -> bool:
+    """Whether one more run has ended, of whose ends so many are kept."""
+    return history_max > 0 and bool(after) and after == (*before, after[-1])[-history_max:]
 
 
 def _fields(record: TaskRecord) -> tuple[tuple[str, Value], ...]:
