@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 
@@ -36,14 +35,3 @@ def test_the_deadlines_are_those_that_are_set() -> None:
         said["an attempt of the kit; a call of it"]
         == f"{Rules().attempt // 10**6} s; {(Rules().deadline or 0) // 10**6} s"
     )
-
-
-def test_links_lead_to_headings() -> None:
-    """Of this page and of others."""
-    for page, heading in re.findall(r"\]\(([\w.-]*\.md)?#([\w-]+)\)", PAGE):
-        text = PAGE if not page else (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
-        headings = {
-            re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-")
-            for each in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-        }
-        assert heading in headings, (page, heading)

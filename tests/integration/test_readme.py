@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from typing import Final
 
 import pytest
 
@@ -70,3 +71,22 @@ def test_the_readme_has_samples() -> None:
     assert len(IN_PYTEST) == 1
     assert len(COMMANDS) == 1
     assert len(TEXTS) == 5
+
+
+PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+
+def headings(page: Path) -> set[str]:
+    """As links name them; the empty one is the top."""
+    found = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {"", *(re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in found)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_pages_and_headings(page: Path) -> None:
+    for name, heading in re.findall(r"\]\(([\w./-]+\.md)?(?:#([\w-]+))?\)", page.read_text("utf-8")):
+        assert heading in headings(page.parent / name if name else page), (name, heading)
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    assert {*re.findall(r"docs/([\w-]+\.md)", README)} == {page.name for page in PAGES[1:]}
