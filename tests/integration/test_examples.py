@@ -1,4 +1,4 @@
-"""Each of the four examples runs as a stranger would run it."""
+"""Each of the five examples runs as a stranger would run it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -66,6 +68,14 @@ def test_jobs_are_claimed_and_records_consumed_on_ones_own_servers(
     assert "20 jobs, each done once" in done.stdout
 
 
+def test_invoices_follow_orders_on_ones_own_server(mongodb: str, database: str, tmp_path: Path) -> None:
+    """Changes that come in a burst are handled together, what fails is tried again, and what is not paid has no invoice."""
+    done = run(str(EXAMPLES / "invoices.py"), cwd=tmp_path, TIDEGATE_MONGODB_URI=mongodb, DATABASE=database)
+
+    assert done.returncode == 0, done.stderr
+    assert "20 invoices, 20 of them right, of 60 changes in " in done.stdout
+
+
 def test_the_doctor_asks_the_servers(mongodb: str, kafka: str, tmp_path: Path) -> None:
     """What each of them is; and no address of theirs."""
     done = run("-m", "tidegate", "doctor", cwd=tmp_path, TIDEGATE_MONGODB_URI=mongodb, TIDEGATE_KAFKA_BOOTSTRAP=kafka)
@@ -76,9 +86,10 @@ def test_the_doctor_asks_the_servers(mongodb: str, kafka: str, tmp_path: Path) -
     assert kafka not in done.stdout
 
 
-def test_missing_servers_are_named(tmp_path: Path) -> None:
-    """Without the two addresses the example says which to set."""
-    done = run(str(EXAMPLES / "jobs.py"), cwd=tmp_path, TIDEGATE_MONGODB_URI="", TIDEGATE_KAFKA_BOOTSTRAP="")
+@pytest.mark.parametrize("example", ["jobs.py", "invoices.py"])
+def test_missing_servers_are_named(example: str, tmp_path: Path) -> None:
+    """Without their addresses the example says which to set."""
+    done = run(str(EXAMPLES / example), cwd=tmp_path, TIDEGATE_MONGODB_URI="", TIDEGATE_KAFKA_BOOTSTRAP="")
 
     assert done.returncode == 2
     assert "TIDEGATE_MONGODB_URI" in done.stderr
