@@ -59,7 +59,7 @@ from tidegate.consumer.commit_answers import verdict
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.drain import InFlight
 from tidegate.consumer.health import Health, Watch, judged, looked, polled, sights
-from tidegate.consumer.partition import Owned
+from tidegate.consumer.partition import Ordering, Owned
 from tidegate.consumer.transactions import FENCED
 from tidegate.consumer.watermark import open_offsets
 from tidegate.consumer.worker import (
@@ -135,6 +135,7 @@ class Member:
     ) -> None:
         self._client, self._settings, self._code, self._sender = client, settings, code, sender
         self._rules = rules = WorkerRules(settings.consumer, settings.leave)
+        self._needs_keys = rules.consumer.partition.ordering is Ordering.BY_KEY
         self._loop = asyncio.get_running_loop()
         observers = [
             self._follow,
@@ -424,8 +425,8 @@ class Member:
             return
         self._stands[partition] = received[-1].offset + 1
         self._records.came(partition, generation, received, self._loop.time())
-        keys = tuple(each.key for each in received)
-        self._runtime.tell(Fetched(partition, generation, tuple(each.offset for each in received), keys))
+        keys = tuple([each.key for each in received]) if self._needs_keys else ()
+        self._runtime.tell(Fetched(partition, generation, tuple([each.offset for each in received]), keys))
 
     def _measure(self, state: ConsumerState) -> None:
         """Forget the records that are done, and measure how much the others hold up, where that matters."""
@@ -436,8 +437,8 @@ class Member:
                 self._records.keep(part.partition, part.generation, set(open_offsets(part.tracker)))
             if is_bounded:
                 records = self._records.of(part.partition, part.generation)
-                size = sum(len(each.received.key or b"") + len(each.received.value or b"") for each in records.values())
-                oldest = min((each.came_s for each in records.values()), default=now)
+                size = sum(len(each.received.key or b"") + len(each.received.value or b"") for each in records)
+                oldest = min((each.came_s for each in records), default=now)
                 self._runtime.tell(Measured(part.partition, part.generation, size, round((now - oldest) * SECOND)))
 
     # --- what the group says ---

@@ -517,8 +517,8 @@ class Runtime(Generic[S, E, C]):
         work.left -= 1
         if not work.ended:
             self._told.append(work)
+            self._come()
         work.ended.append(Ended(given, reply, seconds))
-        self._come()
 
     # --- runners ---
 
@@ -585,7 +585,7 @@ class Runtime(Generic[S, E, C]):
                 calls, now_s = 0, self._loop.time()
                 continue
             work, runner.given = self._queue.popleft()
-            if not calls:
+            if not calls and len(self._queue) > self._coming:
                 self._call_in()
             calls += 1
             runner.work, runner.began_s = work, now_s

@@ -6,8 +6,8 @@ the generation that it was assigned in.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple, final
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, TypeAlias, final
 
 from tidegate.consumer.commands import Work
 from tidegate.model.records import Record, TopicPartition
@@ -27,12 +27,16 @@ class Undone(NamedTuple):
     failed: Failed = Failed()
 
 
+_Undone: TypeAlias = tuple[Received, float] | tuple[Received, float, Failed]
+"""The same without names, as it is kept: one is made of each record, and looked at only where records deviate."""
+
+
 @final
 class Records:
     """Those of all partitions."""
 
     def __init__(self) -> None:
-        self._lives: dict[tuple[TopicPartition, int], dict[int, Undone]] = {}
+        self._lives: dict[tuple[TopicPartition, int], dict[int, _Undone]] = {}
 
     def begin(self, partition: TopicPartition, generation: int) -> None:
         """A life with none."""
@@ -40,32 +44,37 @@ class Records:
 
     def came(self, partition: TopicPartition, generation: int, received: Iterable[Received], now_s: float) -> None:
         """These have come."""
-        self._lives[partition, generation].update((each.offset, Undone(each, now_s)) for each in received)
+        self._lives[partition, generation].update({each.offset: (each, now_s) for each in received})
 
-    def of(self, partition: TopicPartition, generation: int) -> Mapping[int, Undone]:
-        """Those of a life, by offset; none of a life that is over."""
-        return self._lives.get((partition, generation), {})
+    def of(self, partition: TopicPartition, generation: int) -> list[Undone]:
+        """Those of a life; none of a life that is over."""
+        return [Undone(*each) for each in self._lives.get((partition, generation), {}).values()]
+
+    def undone(self, work: Work) -> list[Undone]:
+        """Those of some work."""
+        records = self._lives[work.partition, work.generation]
+        return [Undone(*records[offset]) for offset in work.offsets]
 
     def first(self, partition: TopicPartition, generation: int) -> Undone | None:
         """The one that came first; from any thread."""
-        records = self.of(partition, generation)
+        records = self._lives.get((partition, generation), {})
         while True:
             try:
-                return next(iter(records.values()), None)
+                return next((Undone(*each) for each in records.values()), None)
             except RuntimeError:  # the event loop changes them meanwhile
                 continue
 
     def given(self, work: Work) -> tuple[Record, ...]:
         """What user code is given for some work."""
         records = self._lives[work.partition, work.generation]
-        return tuple(record_of(records[offset].received) for offset in work.offsets)
+        return tuple([record_of(records[offset][0]) for offset in work.offsets])
 
     def failed(self, work: Work, offsets: Iterable[int], how: Failed) -> None:
         """Keep how these have failed, for whoever answers for them."""
         records = self._lives.get((work.partition, work.generation), {})
         for offset in offsets:
             if offset in records:
-                records[offset] = records[offset]._replace(failed=how)
+                records[offset] = (*records[offset][:2], how)
 
     def done(self, work: Work, offsets: Iterable[int]) -> None:
         """Forget these."""

@@ -189,9 +189,7 @@ class UserCode:
 
     async def _answered_for(self, work: Work) -> None:
         """Write the dead letters of records that have failed, or skip them."""
-        records = self._records.of(work.partition, work.generation)
-        undone = [records[offset] for offset in work.offsets]
-        for record, (_, _, failed) in zip(self._records.given(work), undone, strict=True):
+        for record, (_, _, failed) in zip(self._records.given(work), self._records.undone(work), strict=True):
             if self._dead_letters is not None and self._transactions is not None:
                 letter = self._dead_letters.letter(record, failed)
                 self._transactions.keep(work.partition, work.generation, record.offset, (letter,))
@@ -215,7 +213,9 @@ class UserCode:
         parked: dict[Duration, list[int]] = {}
         for record, reply, _ in ended:
             assert isinstance(record, Record)
-            if isinstance(reply, Later):
+            if reply is None:
+                done.append(record.offset)
+            elif isinstance(reply, Later):
                 parked.setdefault(reply.delay, []).append(record.offset)
             elif isinstance(reply, BaseException):
                 self._log_failure(work, record.offset, reply, handle.attempt)
