@@ -882,7 +882,7 @@ def test_a_wrong_option_is_refused_where_it_is_told(name: str) -> None:
         ),
         (lambda app: in_loop(app.serve()), "an app without tasks"),
     ],
-    ids=str,
+    ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_what_is_wrong_is_said_before_anything_is_done(wrong: Callable[[Any], object], words: str) -> None:
     with pytest.raises(Misuse, match=words):
