@@ -130,6 +130,13 @@ async def test_a_plain_function_that_answers_a_coroutine_is_awaited() -> None:
 
 
 @in_a_loop
+async def test_a_plain_function_in_which_an_iterator_ends_has_failed() -> None:
+    """No future takes StopIteration, so nobody would ever hear of the end of the call."""
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        await asyncio.wait_for(made(lambda _: next(iter(())))(RECORD), 10)
+
+
+@in_a_loop
 async def test_an_interrupted_call_waits_for_its_thread_and_interrupted_once_more_it_does_not() -> None:
     began, end = threading.Event(), threading.Event()
 

@@ -306,8 +306,14 @@ def threaded(handler: UserHandler, threads: Callable[[], Threads]) -> Callable[[
 
 
 def _whole(handler: UserHandler, given: object) -> object:
-    """What it returns; a generator's code runs to its end here, in its thread."""
-    found = handler(given)
+    """What it returns; a generator's code runs to its end here, in its thread.
+
+    StopIteration, as of a `next` that finds nothing, is a RuntimeError outside, as for a coroutine: no future takes it.
+    """
+    try:
+        found = handler(given)
+    except StopIteration as error:
+        raise RuntimeError(f"{_named(handler)} raised StopIteration") from error
     return tuple(cast("Iterator[object]", found)) if isinstance(found, Iterator) else found
 
 
