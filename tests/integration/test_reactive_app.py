@@ -373,6 +373,28 @@ def test_what_is_paused_is_not_handled_until_it_is_resumed(mongodb: str, databas
     assert sorted(task for _, task, _ in seen) == ["invoice"] * 2 + ["parcel"] * 3
 
 
+def test_what_is_paused_is_heeded_again_after_others_have_written_there(mongodb: str, database: str) -> None:
+    async def run() -> None:
+        async with shop_of("mongod", mongodb, database) as shop:
+            assert shop.client is not None
+            control = shop.client[database]["tidegate_reactive"]
+            app = shop.app()
+            _ = app.task("orders", debounce=AT_ONCE, name="invoice")(good)
+            async with served(app), app.connected() as sites:
+                assert app.pool is not None
+                pool = app.pool
+                _ = await sites[database].run(Pausing().pause("invoice"))
+                await until(lambda: pool.state.paused, "it is paused")
+                whole = await control.find_one({"_id": "reactive"})
+                _ = await control.replace_one({"_id": "reactive"}, {"_id": "reactive", "paused": 5})
+                await asyncio.sleep(3 * QUICK["paused_every"] / SECOND)
+                assert pool.state.paused, "what was known goes on to hold"
+                _ = await control.replace_one({"_id": "reactive"}, {**(whole or {}), "paused": []})
+                await until(lambda: not pool.state.paused, "it is heeded again")
+
+    in_loop(run())
+
+
 @pytest.mark.parametrize("store", STORES)
 def test_a_handler_that_takes_too_long_has_failed(mongodb: str, database: str, store: str) -> None:
     async def run() -> list[Raw]:

@@ -7,6 +7,7 @@ import contextvars
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, Final, TypeAlias, final
 
@@ -664,6 +665,34 @@ def test_what_a_reducer_does_not_take_fails_the_runtime() -> None:
         await runtime.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def test_code_that_has_missed_its_cancellation_ends_all_the_same() -> None:
+    """Law RT7. Before Python 3.12 `wait_for` drops a cancellation that comes as what it waits for ends."""
+
+    @attrs.frozen
+    class Asks:
+        def step(self, state: int, event: object) -> Step[int, object]:
+            return Step(state + 1, (event,))
+
+    async def scenario() -> None:
+        begun = asyncio.Event()
+
+        async def code() -> None:
+            begun.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+
+        runtime: Runtime[int, object, object]
+        runtime = Runtime(Asks(), 0, lambda _: Call(code), lambda _, reply: reply)
+        runtime.tell("asked")
+        await begun.wait()
+        await runtime.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert runtime.working() == []
+
+    asyncio.run(scenario())
 
 
 def test_calls_with_nothing_have_ended_at_once() -> None:

@@ -334,11 +334,11 @@ class Runtime(Generic[S, E, C]):
         self._is_closed = True
         self._wake()
         self._drop_all()
-        tasks = {runner.task for runner in self._runners}
-        for runner in self._runners:
-            self._cancel(runner)
-        if tasks:
-            await asyncio.wait(tasks, timeout=_PATIENCE_S)
+        for _ in range(2):  # one may be lost (`tidegate_adapters.cancelling`)
+            for runner in self._runners:
+                self._cancel(runner)
+            if tasks := {runner.task for runner in self._runners}:
+                await asyncio.wait(tasks, timeout=_PATIENCE_S)
         for each in self.working():
             self._say_of(each.command, each.given, logging.WARNING, "%s will not be cancelled, and is left behind")
 

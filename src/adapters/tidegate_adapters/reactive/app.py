@@ -40,6 +40,7 @@ from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.pool import PoolRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.pauses import PAUSES, pause
+from tidegate_adapters.cancelling import ended
 from tidegate_adapters.reactive.declared import CLEAN_UP, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
@@ -287,14 +288,12 @@ class Reactive:
         try:
             await pool.run()
         finally:
-            heeding.cancel()
             for planner in self._planners:
                 planner.stop()
             _, late = await asyncio.wait(planning, timeout=self.settings.leave / SECOND)
-            for each in late:  # their leases end with their time
-                each.cancel()
+            await ended({heeding, *late}, _CLOSE_S)  # the leases of those who plan end with their time
         for each in planning:
-            if each.done():
+            if each not in late:
                 each.result()
 
     def _stop_if_failed(self, planning: asyncio.Task[None]) -> None:
@@ -365,7 +364,7 @@ class _Paused:
         for name, site in self._sites.items():
             try:
                 paused = await site.run(Pausing().paused())
-            except Failure as failure:
+            except (Failure, Misuse) as failure:  # nobody answers, or others have written there
                 log.warning("nobody says what is paused in %s: %s", name, failure)
                 continue
             self._known[name] = frozenset(each.task for each in paused if each.task in self._tasks[name])

@@ -80,6 +80,7 @@ from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.sweeper import Sweeper, remove_orphans
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
+from tidegate_adapters.cancelling import ended
 from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, lease_async
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
 from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
@@ -313,9 +314,7 @@ class Planner:
                 await asyncio.wait({turns}, timeout=self._rules.drain / SECOND)
         finally:
             stop.cancel()
-            for _ in range(2):  # cancelled once more, it leaves the lease to its time
-                turns.cancel()
-                await asyncio.wait({turns}, timeout=_PATIENCE_S)
+            await ended({turns}, _PATIENCE_S)  # cancelled once more, it leaves the lease to its time
         if turns.done() and not turns.cancelled():
             turns.result()
 
@@ -362,7 +361,7 @@ class Planner:
             try:
                 await self._follow(elected)
             finally:
-                sweeping.cancel()
+                await ended({sweeping}, _PATIENCE_S)
         finally:
             self._held = None
             log.info("%s leads in %s no more, epoch %d", self._holder, self._site.name, held.epoch)
