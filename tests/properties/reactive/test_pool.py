@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidegate.model.documents import Document
 from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND, ClockName, Instant
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, ClockName, Instant
 from tidegate.reactive import pool
 from tidegate.reactive.laws import pool as laws
 from tidegate.reactive.pool import (
@@ -457,6 +457,31 @@ def test_what_has_changed_while_it_was_processed_is_looked_for_at_once() -> None
     assert again == EndsWritten(at(12), end, is_more=True)
     assert Take("bill", 3) in RULES.step(idle(), again).commands
     assert pool_event_for(end, (Why.SUCCEEDED,), at(12)) == EndsWritten(at(12), end)
+
+
+def test_a_step_compares_the_name_of_each_of_many_tasks_a_few_times() -> None:
+    """With a thousand of them a process that looks for each would do nothing else, and its leader lose the lease."""
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    many = 200
+    named = (Name(f"task {number}") for number in range(many))
+    rules = PoolRules(tasks=tuple(PooledTask(name=name, lease=MINUTE) for name in named), executors=1)
+    step = rules.step(PoolState(), PoolTimerFired(at(0)))
+    while takes := [each for each in step.commands if isinstance(each, Take)]:  # one after the other has nothing due
+        step = rules.step(step.state, RunsTaken(at(0), takes[0], ()))
+    assert len(step.state.paces) == many
+    compared = 0
+    _ = rules.step(step.state, PoolTimerFired(at(1)))
+    assert compared < 10 * many
 
 
 def test_who_has_lost_claims_draws_among_more_at_once_and_comes_back() -> None:

@@ -43,6 +43,7 @@ Known not to work
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from types import NoneType
 from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
@@ -758,11 +759,14 @@ def _ending(rules: PoolRules, state: PoolState, commands: list[PoolCommand]) -> 
 
 def _looking(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
     """Look for what is due, the task that is due longest first, as long as there is room."""
-    for task in sorted(rules.tasks, key=lambda each: _pace(state, each, at).due - at):
+    paces = _paces(rules, state, at)
+    for task in sorted(rules.tasks, key=lambda each: paces[each.name].due - at):
         room = _room(rules, state)
-        if not room or not _may_look(state, task.name, at):
+        if not room:
+            break
+        if not _may_look(state, task.name, at):
             continue
-        asked = turn(task.polling, {task.name: _pace(state, task, at)}, at, rules.draw_ppm)
+        asked = turn(task.polling, {task.name: paces[task.name]}, at, rules.draw_ppm)
         if isinstance(asked, Ask):
             command = Take(task.name, min(room, rules.batch), dict(state.factors).get(task.name, 1))
             commands.append(command)
@@ -793,9 +797,10 @@ def _next(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
     if state.stop_at is not None:
         times.append(state.stop_at if at - state.stop_at < 0 else state.stop_at + rules.leave)
     elif _room(rules, state):
+        paces = _paces(rules, state, at)
         for task in rules.tasks:
             if _may_look(state, task.name, at):
-                asked = turn(task.polling, {task.name: _pace(state, task, at)}, at, rules.draw_ppm)
+                asked = turn(task.polling, {task.name: paces[task.name]}, at, rules.draw_ppm)
                 times.append(asked.until if isinstance(asked, Wait) else at)
         times += [first for name, first, _ in state.expected if _may_look(state, name, at)]
         times += [until for name, until in state.throttled if until - at > 0 and name not in state.paused]
@@ -825,6 +830,12 @@ def _is_renewing(state: PoolState, task: str) -> bool:
 def _pace(state: PoolState, task: PooledTask, at: Instant) -> Pace:
     """The pace of a task; one that was never looked at is due."""
     return next((pace for name, pace in state.paces if name == task.name), None) or fresh(task.polling, at)
+
+
+def _paces(rules: PoolRules, state: PoolState, at: Instant) -> Mapping[str, Pace]:
+    """Those of all tasks, for who asks for each: there may be a thousand."""
+    known = dict(state.paces)
+    return {task.name: known.get(task.name) or fresh(task.polling, at) for task in rules.tasks}
 
 
 def _paced(state: PoolState, task: str, pace: Pace) -> PoolState:
