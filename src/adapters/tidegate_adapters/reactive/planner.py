@@ -22,7 +22,9 @@ are set up (no replica set, no rights) is raised by `run` as it begins.
 
 Known not to work
     - A document that cannot be read holds the position, and everything behind it, until it is changed or deleted: one that has
-      code with a scope, or a timestamp of 0, in what is watched of it. `Standing.error` says where.
+      code with a scope, a timestamp of 0, a text that is no UTF-8, or more than 100 levels in what is watched of it.
+      `Standing.error` says where.
+    - Indexes that are dropped while it runs, with their collection or the database, are not made again until a process starts.
     - Where the record of the lease is removed, epochs begin anew, and nobody leads until they have passed the one that is stored
       beside the position: one in each `pause`.
 """
