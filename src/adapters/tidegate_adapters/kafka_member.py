@@ -559,6 +559,8 @@ class Member:
         match command:
             case Work():
                 return self._user_code.job(command)
+            case Fetch():
+                return None
             case Commit() if (transactions := self._transactions) is not None and not self._is_gone(command):
                 return Call(lambda: self._committed_together(command, transactions))
             case Commit():
@@ -598,8 +600,6 @@ class Member:
                 return None
             case CommitsUnanswered(partition, _, position):
                 log.error("%s", command, extra=placed(partition, position))
-                return None
-            case Fetch():
                 return None
 
     def _forget(self, partition: TopicPartition) -> None:
