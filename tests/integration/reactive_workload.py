@@ -32,7 +32,7 @@ from tests.integration.mongo_workloads import Documents, Work
 from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Field, Value, show
 from tidegate.model.effects import Refused
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.reactive.change_stream import ChangeStreamConsumer
 from tidegate.reactive.reconciler import EPOCH, HISTORY
@@ -123,7 +123,7 @@ class Reactively(Work):
         except asyncio.CancelledError:
             if name not in self.killed_s:
                 raise
-        except Refused:  # nothing is as it should be, so it does not begin
+        except (Refused, TidegateError):  # nothing is as it should be, so it does not begin
             if not self.run.refuses:
                 raise
 
