@@ -8,13 +8,13 @@ from typing import TypeAlias, cast, get_args
 
 import attrs
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tidegate import strategies
 from tidegate.conformance import PROBED, Breach, agreement, breaches, probes
 from tidegate.consumer.commands import Assigned, Committed, CommitUnknown, Event, Fetched, Revoked
-from tidegate.model.documents import ID, AddToSet, AllOf, Document, Eq, Push, PutServerTime, equalities
+from tidegate.model.documents import ID, AddToSet, AllOf, Document, Eq, Field, Push, PutServerTime, equalities
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import (
@@ -23,6 +23,7 @@ from tidegate.model.operations import (
     DeleteOne,
     FindOne,
     FindOneAndUpdate,
+    InsertMany,
     InsertOne,
     Operation,
     UpdateMany,
@@ -34,6 +35,7 @@ from tidegate.model.records import TopicPartition
 from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform
 
 X = PROBED[0]
+AT = Field[Instant]("at")
 
 Store: TypeAlias = Callable[[Operation, World], tuple[World, object]]
 """What a store makes of an operation: what it holds then, and its answer."""
@@ -61,6 +63,7 @@ def asked(operations: tuple[Operation, ...], store: Store) -> tuple[tuple[object
 def check_k1(store: Store, *phases: Phase) -> None:
     @settings(phases=phases or tuple(Phase))
     @given(st.lists(strategies.operations("c"), max_size=8).map(tuple))
+    @example((InsertMany("c", (Document.of({"_id": "x"}),)), FindOneAndUpdate("c", Eq(ID, "x"), (PutServerTime(AT),))))
     def law(operations: tuple[Operation, ...]) -> None:
         disagreements, _ = asked(operations, store)
         assert disagreements == ()

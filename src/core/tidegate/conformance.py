@@ -64,6 +64,7 @@ from tidegate.model.instants import MINUTE, Instant
 from tidegate.model.operations import (
     BulkUpdate,
     FindOneAndUpdate,
+    InsertMany,
     InsertOne,
     Operation,
     UpdateMany,
@@ -124,7 +125,7 @@ async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ..
         Misuse: One of them is not an operation.
     """
     check_tuple(operations, get_args(Operation), "an operation")
-    inserts: set[_Key] = {(each.collection, each.doc[ID]) for each in operations if isinstance(each, InsertOne)}
+    inserts: set[_Key] = {(each.collection, doc[ID]) for each in operations for doc in _inserted(each)}
     upserts = {(each.collection, pinned(each.where)) for each in operations if isinstance(each, UpsertOne)}
     stored = sorted(inserts | cast("set[_Key]", upserts), key=repr)
     world: World = Plain()
@@ -152,6 +153,17 @@ async def _answer(operation: Operation) -> object:
         if not isinstance(failure, (Refused, Ambiguous) if isinstance(operation, MANY) else Refused):
             raise
         return failure.fresh()
+
+
+def _inserted(operation: Operation) -> tuple[Document, ...]:
+    """What it inserts, if it does."""
+    match operation:
+        case InsertOne(_, doc):
+            return (doc,)
+        case InsertMany(_, docs):
+            return docs
+        case _:
+            return ()
 
 
 async def _cleared(keys: Iterable[_Key]) -> None:
