@@ -9,6 +9,8 @@ Under pytest-xdist every worker that runs such a test has servers of its own.
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from functools import partial
 
 import pytest
 from pymongo import MongoClient
+from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
 from tests.integration.servers import KafkaServer, MongoServer, create_topic
 
 from tidegate_adapters.black_pipe import BlackPipe, MakePipe
@@ -93,3 +96,41 @@ def make_topic(kafka: str) -> Callable[[int], str]:
         return name
 
     return make
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """What a run by seed leaves behind is collected with it, and not in another test; what was there before, not again and
+    again. What fails in it on purpose is not logged.
+    """
+    logging.disable(logging.CRITICAL)
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    gc.collect()
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all tests of a file."""
+    if chromium() is None:
+        pytest.skip(HOW_TO)
+    with running(tmp_path_factory.mktemp("browser") / "profile") as found:
+        yield found
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Callable[..., Tab]]:
+    """Opens what is served at a port; at the end no page has had an error, a message in its console, or a request elsewhere."""
+    tabs: list[Tab] = []
+
+    def opened(port: int, **how: object) -> Tab:
+        tabs.append(browser.open(f"http://127.0.0.1:{port}/", **how))
+        return tabs[-1]
+
+    yield opened
+    wrong = [tab.wrong() for tab in tabs]
+    for tab in tabs:
+        tab.close()
+    assert wrong == [[]] * len(tabs)

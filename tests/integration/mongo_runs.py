@@ -463,10 +463,13 @@ def line(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, .
 
 def page_of(seed: int, workloads: tuple[str, ...], faults: tuple[str, ...], folder: Path) -> Path:
     """Run it once more, and write its trace, up to what is wrong, as text, as JSON and as a page; the path of the page."""
+    from tests.integration import reactive_workload
+
     story = judged(seed, workloads, faults, is_seen=True)
+    judges = reactive_workload.__doc__ if story.course.workload == "reactive" else ""
     trace = trace_of(
         story.told,
-        laws_of(__doc__ or ""),
+        laws_of(f"{__doc__}{judges}"),
         of="clients of MongoDB",
         at_once=AT_ONCE,
         seed=seed,

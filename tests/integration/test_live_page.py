@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, final
 from urllib.parse import urlencode
 
 import pytest
-from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
+from tests.integration.browser import Browser, Tab
 
 from tidegate.model.effects import NotApplied
 from tidegate.model.errors import Misuse
@@ -385,30 +385,6 @@ def test_a_planted_bug_breaks_its_law(monkeypatch: pytest.MonkeyPatch, bug: str)
 
 in_browser = pytest.mark.xdist_group("browser")
 Open = Callable[..., Tab]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if chromium() is None:
-        pytest.skip(HOW_TO)
-    with running(tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
-
-
-@pytest.fixture
-def open_page(browser: Browser) -> Iterator[Open]:
-    """Opens pages; at the end none of them has had an error, a message in its console, or a request elsewhere."""
-    tabs: list[Tab] = []
-
-    def opened(port: int, **how: object) -> Tab:
-        tabs.append(browser.open(f"http://127.0.0.1:{port}/", **how))
-        return tabs[-1]
-
-    yield opened
-    wrong = [tab.wrong() for tab in tabs]
-    for tab in tabs:
-        tab.close()
-    assert wrong == [[]] * len(tabs)
 
 
 def until(tab: Tab, expression: str) -> None:

@@ -9,9 +9,7 @@ wrong.
 
 from __future__ import annotations
 
-import gc
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -70,16 +68,7 @@ BUGS: Final[Mapping[str, Bug]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    """What a run leaves behind is collected with it, and not in another test; what was there before, not again and again."""
-    logging.disable(logging.CRITICAL)
-    gc.freeze()
-    yield
-    gc.unfreeze()
-    gc.collect()
-    logging.disable(logging.NOTSET)
-
+pytestmark = pytest.mark.usefixtures("collected")
 
 AT_ONCE: Final = 112
 """So many runs are a test: few enough to be spread evenly over processes."""

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 import attrs
 import pytest
-from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
+from tests.integration.browser import Browser, Tab
 from tests.integration.kafka_runs import found, line
 from tests.integration.kafka_runs import page_of as page_of_workers
 from tests.integration.page_runs import everything, long
@@ -59,15 +59,6 @@ def test_a_page_alone_is_enough_to_replay_the_run(scenario: str) -> None:
 pytestmark = pytest.mark.xdist_group("browser")
 
 PICTURES: Final = Path(__file__).parents[2] / ".tidegate" / "artifacts"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests of this file."""
-    if chromium() is None:
-        pytest.skip(HOW_TO)
-    with running(tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
 
 
 Open = Callable[..., Tab]

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pytest
 from pymongo import MongoClient
-from tests.integration.browser import HOW_TO, Browser, Tab, chromium, running
+from tests.integration.browser import Tab
 from tests.integration.interruptible import INTERRUPTIBLE
 from tests.integration.servers.mongod import MongoServer
 from tests.integration.test_live_page import CONTRASTS, PICTURES, TOKEN, Open, in_browser, says, until
@@ -199,30 +199,6 @@ def test_health_tells_that_nobody_leads(serve: Serve, disposable_mongod: MongoSe
 
 
 # --- the page -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if chromium() is None:
-        pytest.skip(HOW_TO)
-    with running(tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
-
-
-@pytest.fixture
-def open_page(browser: Browser) -> Iterator[Open]:
-    """Opens pages; at the end none of them has had an error, a message in its console, or a request elsewhere."""
-    tabs: list[Tab] = []
-
-    def opened(port: int, **how: object) -> Tab:
-        tabs.append(browser.open(f"http://127.0.0.1:{port}/", **how))
-        return tabs[-1]
-
-    yield opened
-    wrong = [tab.wrong() for tab in tabs]
-    for tab in tabs:
-        tab.close()
-    assert wrong == [[]] * len(tabs)
 
 
 def cells(tab: Tab, key: str) -> list[str]:

@@ -8,15 +8,13 @@ page of its trace, up to what is wrong.
 
 from __future__ import annotations
 
-import gc
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
 from tests.integration.mongo_runs import REACTIVE_FAULTS, Story, course, found, judged, line, page_of
-from tests.integration.planting import Bug, first
+from tests.integration.planting import Bug, first, planted
 from tests.integration.reactive_workload import (
     Reactively,  # before a bug is planted, or it stays in what is imported then
 )
@@ -28,6 +26,7 @@ from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.reactive import app
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.workers import Pool
+from tidegate_adapters.store import read as read_trace
 
 REACTIVE: Final = ("reactive",)
 BUGS: Final[Mapping[str, Bug]] = {
@@ -51,16 +50,7 @@ BUGS: Final[Mapping[str, Bug]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    """What a run leaves behind is collected with it, and not in another test; what was there before, not again and again."""
-    logging.disable(logging.CRITICAL)
-    gc.freeze()
-    yield
-    gc.unfreeze()
-    gc.collect()
-    logging.disable(logging.NOTSET)
-
+pytestmark = pytest.mark.usefixtures("collected")
 
 AT_ONCE: Final = 100
 """So many runs are a test: few enough to be spread evenly over processes."""
@@ -86,6 +76,19 @@ def test_a_seed_tells_the_same_story() -> None:
 def test_every_fault_is_drawn() -> None:
     assert {course(seed, REACTIVE, REACTIVE_FAULTS).fault for seed in range(300)} == {*REACTIVE_FAULTS}
     assert len(next(iter(Reactively.documents.values()))) == 10
+
+
+def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
+    """With the law of the judge, and the line that runs it again."""
+    with planted(BUGS["later is never"]):
+        story = found(range(PLANTED_RUNS), REACTIVE, ("nothing",))
+        assert story is not None
+        page = page_of(story.course.seed, REACTIVE, ("nothing",), tmp_path)
+    trace = read_trace(page)
+
+    assert trace.law.startswith("R1: In the end what each document says was handled")
+    assert trace.why == story.wrong[0]
+    assert line(story.course.seed, REACTIVE, ("nothing",)) in page.read_text("utf-8")
 
 
 def of_kinds(seed: int, kinds: tuple[str, ...]) -> Story:
