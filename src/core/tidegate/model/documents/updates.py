@@ -129,7 +129,10 @@ class Remove:
 @final
 @attrs.frozen
 class PutServerTime:
-    """The field becomes the time of the store's clock."""
+    """The field becomes the time of the store's clock.
+
+    MongoDB reads its clock for each field: two of one update may be a millisecond apart.
+    """
 
     field: Field[Instant] | Field[Instant | None]
 
