@@ -92,7 +92,7 @@ bench: .venv/test.stamp
 .venv/test.stamp: .venv/bin/python pyproject.toml constraints.txt
 	@echo "== installing tidegate, its tests, and a MongoDB and a Kafka to test with"
 	@$(INSTALL) --upgrade pip
-	@$(INSTALL) --editable '.[mongo,zstd,kafka,cli,worker,yaml,hypothesis]' --group dev
+	@$(INSTALL) --editable '.[mongo,zstd,kafka,cli,worker,orchestrator,yaml,hypothesis]' --group dev
 	@$(BIN)/python -m tests.integration.servers
 	@touch $@
 

@@ -27,6 +27,7 @@ PROMISED: Final[Mapping[str, str]] = {
     "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
     "worker": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.worker_running"]),
     "reactive": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.reactive.command_line"]),
+    "orchestrator": IMPORT.format(["tidegate_adapters.crons"]),
     "cli": IMPORT.format(CLI),
     "yaml": "import yaml",
     "zstd": IMPORT.format(["tidegate_adapters.payloads"]),

@@ -32,6 +32,7 @@ EXTRAS: Final = {
     "dask",
     "worker",
     "reactive",
+    "orchestrator",
     "yaml",
     "metrics",
     "tracing",

@@ -42,15 +42,18 @@ from tidegate.model.instants import MICROSECOND, Duration, Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
 __all__ = [
-    "PENDING_MAX", "Broken", "Due", "FirstSeen", "Full", "Look", "Missed", "Never", "NextAfter", "Schedule",
+    "PENDING_MAX", "ZONE", "Broken", "Due", "FirstSeen", "Full", "Look", "Missed", "Never", "NextAfter", "Schedule",
     "ScheduleCell", "TooLate", "Waiting", "closed", "look",
 ]  # fmt: skip
 
 PENDING_MAX: Final = 100
 """How many instants may be pending before a cell waits; a document has to hold them."""
 
-_FIELDS: Final = 5
-"""Minute, hour, day of month, month, day of week."""
+ZONE: Final = "CRON_TZ="
+"""Before the name of a time zone, before the fields: as in cronie, and in Kubernetes."""
+
+_FIELDS: Final = (5, 6)
+"""Minute, hour, day of month, month, day of week; before them the second, if there are six."""
 
 
 class Missed(Enum):
@@ -67,10 +70,10 @@ class Missed(Enum):
 class Schedule:
     """When a cron is due.
 
-    Invariants: the expression has five fields; 0 <= late_max.
+    Invariants: the expression has five fields, or six with the second; 0 <= late_max.
 
     Attributes:
-        expression: The cron expression; spaces between the fields do not matter.
+        expression: The cron expression, perhaps after `CRON_TZ=` and a time zone; spaces between the fields do not matter.
         missed: What is done about several instants that were missed.
         late_max: An instant that is looked at later than this, in microseconds, is skipped; None to skip none.
     """
@@ -82,16 +85,17 @@ class Schedule:
     def __attrs_post_init__(self) -> None:
         check_type(self.expression, str, "a cron expression")
         check_type(self.missed, Missed, "what is done about missed instants")
-        fields = self.expression.split()
-        if len(fields) != _FIELDS:
+        words = self.expression.split()
+        fields = len(words) - self.expression.lstrip().startswith(ZONE)
+        if fields not in _FIELDS:
             raise Misuse(
-                f"{self.expression!r} has {len(fields)} fields",
+                f"{self.expression!r} has {fields} fields",
                 where="Schedule",
-                why=f"a cron expression has {_FIELDS}: minute, hour, day of month, month, day of week",
+                why="a cron expression has five: minute, hour, day of month, month, day of week; or six, with the second",
             )
         if self.late_max is not None:
             check_int(self.late_max, "a lateness in microseconds", 0, INT64_MAX)
-        object.__setattr__(self, "expression", " ".join(fields))
+        object.__setattr__(self, "expression", " ".join(words))
 
     def __str__(self) -> str:
         return f"{self.expression!r}"
