@@ -34,7 +34,8 @@ from tidegate.reactive.tasks import TaskRules
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import AsyncMongo, connect_async
 from tidegate_adapters.reactive.planner import Planner, PlannerRules
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
+from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
+from tidegate_adapters.sites import Site
 
 TERMS: Final = Terms(ttl=1_500 * MILLISECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)
 RULES: Final = PlannerRules(

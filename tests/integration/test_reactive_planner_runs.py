@@ -29,7 +29,8 @@ from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.embedded_changes import EmbeddedChanges
 from tidegate_adapters.reactive import planner
 from tidegate_adapters.reactive.planner import Planner, PlannerRules
-from tidegate_adapters.reactive.sites import STREAMS, Site
+from tidegate_adapters.reactive.sites import STREAMS
+from tidegate_adapters.sites import Site
 
 RULES: Final = PlannerRules(
     terms=Terms(ttl=6 * SECOND, heartbeat=2 * SECOND, margin=SECOND // 2),

@@ -46,9 +46,9 @@ from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.sites import Site
 from tidegate_adapters.reactive.workers import Pool, PoolObserver
 from tidegate_adapters.signals import stopped_by_signals
+from tidegate_adapters.sites import Site
 
 try:
     import pymongo

@@ -24,7 +24,7 @@ from tidegate.reactive.reactive_task import Later, ReactiveTask, Run
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.tasks import Why, WhyNot
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.reactive.sites import Site
+from tidegate_adapters.sites import Site
 
 try:
     from pymongo.errors import OperationFailure

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
-from typing import Final, TypeAlias, final, get_args
+from inspect import signature
+from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.model.documents import FILTERS, Filter, OlderThan, filter_of, parts_of
 from tidegate.model.errors import Misuse, TidegateError, shown
-from tidegate.model.instants import MILLISECOND, Duration, duration, seconds
+from tidegate.model.instants import MILLISECOND, Duration
 from tidegate.model.operations import check_collection
-from tidegate.model.values import check_callable, check_int, check_name, check_type
+from tidegate.model.values import check_int, check_name, check_type
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
 from tidegate.reactive.orphans import CleanUp
@@ -24,11 +24,11 @@ from tidegate.reactive.pool import PooledTask
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.tasks import TaskRules
-from tidegate.retries.backoff import Backoff, Fixed, Policy
+from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.failures import near
+from tidegate_adapters.declaring import is_async_handler, length_of, limit_of, place_of, policy_of
 from tidegate_adapters.reactive.changes import Change, Later, SyncChange
-from tidegate_adapters.reactive.sites import Site
+from tidegate_adapters.sites import Site
 
 __all__ = ["CLEAN_UP", "LEASE", "Declared", "UserHandler", "Watch", "Where", "declared"]
 
@@ -112,7 +112,8 @@ def declared(
         Misuse: One is of the wrong type, out of range, or does not fit another.
     """
     found = name if name is not None else getattr(handler, "__name__", "")
-    is_async = _is_async(handler, found)
+    is_async = is_async_handler(handler, found, "decorate a function of one change")
+    _check_called_with_a_change(handler, found)
     try:
         check_name(found, "a task")
         check_type(on_new_version, OnNewVersion, "what a new version means", "pass a member of OnNewVersion")
@@ -121,68 +122,33 @@ def declared(
         if database is not None:
             check_name(database, "a database")
         check_collection(collection)
-        rules = TaskRules(debounce=_debounce(debounce), lease=_length(lease, "lease", _LEASE_LEAST))
+        rules = TaskRules(debounce=_debounce(debounce), lease=length_of(lease, "lease", _LEASE_LEAST))
         task = ReactiveTask(
             name=found, source=collection, watched=_watched(watch), where=_filter(where), rules=rules,
-            policy=_policy(retries, backoff), cleaning=cleanup,
+            policy=policy_of(retries, backoff), cleaning=cleanup,
         )  # fmt: skip
         _ = task.indexes
         return Declared(
             task, handler, is_async, EvolutionPolicy(on_new_version=on_new_version), version,
-            _longest(longest, is_async=is_async), database,
+            limit_of("longest", longest, is_async=is_async), database,
         )  # fmt: skip
     except TidegateError as error:
-        error.where = ", ".join(filter(None, (f"the task {found!r}", _place(handler), error.where)))
+        error.where = ", ".join(filter(None, (f"the task {found!r}", place_of(handler), error.where)))
         raise
 
 
-def _is_async(handler: UserHandler, name: str) -> bool:
-    """Whether a handler is async; what cannot be called with a change is none."""
-    check_callable(handler, "a handler", "decorate a function of one change")
-    if isgeneratorfunction(handler) or isasyncgenfunction(handler):
-        raise Misuse(f"{name} is a generator", why="its code would never run", todo="return, and do not yield")
+def _check_called_with_a_change(handler: UserHandler, name: str) -> None:
+    """Raise Misuse where it cannot be."""
     try:
         _ = signature(handler).bind(None)
     except TypeError:
         raise Misuse(f"{name} cannot be called with one change", todo=f"write async def {name}(change): ...") from None
     except ValueError:  # nobody knows what it takes
         pass
-    return iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
-
-
-def _place(handler: UserHandler) -> str:
-    """`file:line` of a function."""
-    code = getattr(handler, "__code__", None)
-    return "" if code is None else f"{near(code.co_filename)}:{code.co_firstlineno}"
-
-
-def _length(length: object, what: str, least: Duration) -> Duration:
-    if not isinstance(length, timedelta):
-        raise Misuse(
-            f"{what}={shown(length)} is no length of time",
-            why=f"it is a {type(length).__name__}, of which nobody can tell the unit",
-            todo=f"write {what}=timedelta(seconds=...)",
-        )
-    found = duration(length)
-    if found < least:
-        raise Misuse(f"{what}={length} is too short", why=f"the least is {seconds(least)}")
-    return found
 
 
 def _debounce(debounce: object) -> Debounce:
-    return debounce if isinstance(debounce, Debounce) else Debounce(_length(debounce, "debounce", 0))
-
-
-def _longest(longest: timedelta | None, *, is_async: bool) -> Duration | None:
-    if longest is None:
-        return None
-    if not is_async:
-        raise Misuse(
-            "longest=, for a plain function",
-            why="a thread cannot be interrupted",
-            todo="make it an async def, or leave longest out",
-        )
-    return _length(longest, "longest", MILLISECOND)
+    return debounce if isinstance(debounce, Debounce) else Debounce(length_of(debounce, "debounce", 0))
 
 
 def _watched(watch: object) -> Projection:
@@ -211,22 +177,3 @@ def _filter(where: Where) -> Filter | None:
             todo="let the handler answer Later until it is",
         )
     return found
-
-
-def _policy(retries: object, backoff: Backoff | timedelta | None) -> Policy:
-    """When a run that failed is tried again."""
-    if isinstance(retries, Policy):
-        if backoff is not None:
-            raise Misuse("backoff=, and a policy that has one", todo="leave backoff out")
-        return retries
-    policy = Policy() if retries is None else Policy(attempts_max=_retries(retries) + 1)
-    if backoff is None:
-        return policy
-    delays = backoff if isinstance(backoff, get_args(Backoff)) else Fixed(_length(backoff, "backoff", 0))
-    return attrs.evolve(policy, backoff=delays)
-
-
-def _retries(retries: object) -> int:
-    check_int(retries, "a number of retries", 0)
-    assert isinstance(retries, int), "it was checked"
-    return retries

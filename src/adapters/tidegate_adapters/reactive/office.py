@@ -25,7 +25,8 @@ from tidegate.reactive.record_queries import Order, Query, RecordPage, RecordRow
 from tidegate.reactive.stream_records import position_of
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.reactive.declared import Declared
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
+from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
+from tidegate_adapters.sites import Site
 
 __all__ = ["QUIET", "Leadership", "Office"]
 

@@ -84,8 +84,9 @@ from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
 from tidegate_adapters.cancelling import ended
 from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, lease_async
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS, Site
+from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
+from tidegate_adapters.sites import Site
 
 __all__ = ["Changes", "Planned", "Planner", "PlannerRules", "Standing"]
 

@@ -1,26 +1,12 @@
-"""A database in which tasks are, and what carries out what is asked of it.
-
-In each there are, beside the documents: `<source>_tasks` with the records of tasks, `tidegate_reactive` with what operators have
-paused, and these collections.
+"""What there is in a database with reactive tasks, beside the documents: `<source>_tasks` with the records of tasks,
+`tidegate_reactive` with what operators have paused, and these collections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import Final
 
-import attrs
-
-from tidegate.model.effects import Program
-from tidegate.model.values import check_callable, check_name
-from tidegate_adapters.driver import AsyncHandle, choosing, documents, local_async, run_async
-
-if TYPE_CHECKING:
-    from pymongo import AsyncMongoClient
-
-__all__ = ["KEY", "LEASES", "STREAMS", "Site"]
-
-T = TypeVar("T")
+__all__ = ["KEY", "LEASES", "STREAMS"]
 
 LEASES: Final = "tidegate_leases"
 """The collection of the leader's lease."""
@@ -28,39 +14,3 @@ STREAMS: Final = "tidegate_streams"
 """The collection of the record of the change stream."""
 KEY: Final = "reactive"
 """The id of the document of each of these."""
-
-
-@final
-@attrs.frozen
-class Site:
-    """A database.
-
-    Attributes:
-        name: Of the database.
-        store: What carries operations out: an `AsyncMongo`, or `Embedded().awaited`.
-        client: The client of a real one; None for an embedded store.
-    """
-
-    name: str
-    store: Callable[[Any], Awaitable[object]] = attrs.field(repr=False, eq=False)
-    client: AsyncMongoClient[Any] | None = attrs.field(default=None, repr=False, eq=False)
-    _handle: AsyncHandle = attrs.field(init=False, repr=False, eq=False)
-
-    def __attrs_post_init__(self) -> None:
-        check_name(self.name, "a database")
-        check_callable(self.store, "a store")
-        object.__setattr__(self, "_handle", choosing(documents(self.store), local_async()))
-
-    async def run(self, program: Program[T]) -> T:
-        """Run a program on it.
-
-        Args:
-            program: One that has not begun.
-
-        Returns:
-            What the program returns.
-
-        Raises:
-            Failure: The program did not catch it.
-        """
-        return await run_async(program, self._handle)

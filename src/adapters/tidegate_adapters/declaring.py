@@ -1,0 +1,106 @@
+"""What decorators are told of handlers, checked as it is told: what is wrong, where, why, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from typing import get_args
+
+import attrs
+
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.instants import MILLISECOND, Duration, duration, seconds
+from tidegate.model.values import check_callable, check_int
+from tidegate.retries.backoff import Backoff, Fixed, Policy
+from tidegate_adapters.failures import near
+
+__all__ = ["is_async_handler", "length_of", "limit_of", "place_of", "policy_of"]
+
+
+def is_async_handler(handler: object, name: str, todo: str) -> bool:
+    """Whether a handler is async.
+
+    Args:
+        handler: The user's.
+        name: What it is called.
+        todo: What to do where it is none.
+
+    Raises:
+        Misuse: It is none: it cannot be called, or is a generator.
+    """
+    check_callable(handler, "a handler", todo)
+    if isgeneratorfunction(handler) or isasyncgenfunction(handler):
+        raise Misuse(f"{name} is a generator", why="its code would never run", todo="return, and do not yield")
+    return iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def place_of(handler: Callable[..., object]) -> str:
+    """`file:line` of a function."""
+    code = getattr(handler, "__code__", None)
+    return "" if code is None else f"{near(code.co_filename)}:{code.co_firstlineno}"
+
+
+def length_of(length: object, what: str, least: Duration) -> Duration:
+    """A length of time in microseconds.
+
+    Args:
+        length: A timedelta.
+        what: The name of the option.
+        least: The shortest, in microseconds.
+
+    Raises:
+        Misuse: It is of another type, or shorter.
+    """
+    if not isinstance(length, timedelta):
+        raise Misuse(
+            f"{what}={shown(length)} is no length of time",
+            why=f"it is a {type(length).__name__}, of which nobody can tell the unit",
+            todo=f"write {what}=timedelta(seconds=...)",
+        )
+    found = duration(length)
+    if found < least:
+        raise Misuse(f"{what}={length} is too short", why=f"the least is {seconds(least)}")
+    return found
+
+
+def limit_of(what: str, limit: timedelta | None, *, is_async: bool) -> Duration | None:
+    """How long a handler may take, in microseconds; None for any time.
+
+    Raises:
+        Misuse: It is no length of time, or the handler runs in a thread.
+    """
+    if limit is None:
+        return None
+    if not is_async:
+        raise Misuse(
+            f"{what}=, for a plain function",
+            why="a thread cannot be interrupted",
+            todo=f"make it an async def, or leave {what} out",
+        )
+    return length_of(limit, what, MILLISECOND)
+
+
+def policy_of(retries: object, backoff: Backoff | timedelta | None) -> Policy:
+    """When a run that failed is tried again.
+
+    Args:
+        retries: How often, or a whole policy; None for that of `Policy`.
+        backoff: The delays before that; None for those of `Policy`.
+
+    Raises:
+        Misuse: They are of the wrong type, or out of range; or there is a back-off and a policy, which has one.
+    """
+    if isinstance(retries, Policy):
+        if backoff is not None:
+            raise Misuse("backoff=, and a policy that has one", todo="leave backoff out")
+        return retries
+    policy = Policy()
+    if retries is not None:
+        check_int(retries, "a number of retries", 0)
+        assert isinstance(retries, int), "it was checked"
+        policy = Policy(attempts_max=retries + 1)
+    if backoff is None:
+        return policy
+    delays = backoff if isinstance(backoff, get_args(Backoff)) else Fixed(length_of(backoff, "backoff", 0))
+    return attrs.evolve(policy, backoff=delays)
