@@ -35,6 +35,7 @@ from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.reactive.plan_queries import PlanPage
 from tidegate.reactive.task_counts import RecordCount
 from tidegate.reactive.task_records import TaskStatus
+from tidegate.services.scenarios import ghost
 from tidegate.sim.actors import Process
 from tidegate.sim.recording import Same, executed, read
 from tidegate.sim.scenario import Scenario
@@ -89,6 +90,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ("members", Row(own.members)),
         ships("atomic_service"),
         ("service", Row(own.brief_service)),
+        ("ghost", Row(partial(ghost, polls=4), ago=5 * SECOND)),
         ships("admission"),
         ships(
             "array_push_lock",

@@ -51,6 +51,18 @@ def test_whoever_has_left_is_not_a_member_again() -> None:
     assert records == (left.read(document(MEMBERS, "a")),)
 
 
+def test_who_is_presumed_dead_is_not_a_member_again() -> None:
+    """Law MP2: a beat that comes after so much silence changes nothing, and replies nothing."""
+    alive, dead = (joined().write(CLOCK, Instant(at)) for at in (4_000, 5_000))
+
+    ((_, beaten),) = perform(beat(MEMBERS, "a", 5_000), alive, "a")
+    ((after, nothing),) = perform(beat(MEMBERS, "a", 5_000), dead, "a")
+
+    assert beaten is not None
+    assert nothing is None
+    assert after.read(document(MEMBERS, "a")) == joined().read(document(MEMBERS, "a"))
+
+
 @pytest.mark.parametrize("back", [1_000, 2_000_000])
 def test_a_member_is_read_where_the_clock_of_the_store_was_set_back(back: int) -> None:
     """Law MP3: it beats, and it joins again, under a primary whose clock is behind; later beats count again."""

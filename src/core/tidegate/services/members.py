@@ -5,7 +5,7 @@ replies what the store's clock showed: so a process knows the time that judges f
 
     join    insert the record (`new_member`) without instants, then let the store write them: done again, both change
             nothing. Under a lasting name, or as a worker, first read who is there (`join`)
-    beat    the store writes `seen`; a member that has left does not beat
+    beat    the store writes `seen`, unless the member has left, or was silent for so long that it is presumed dead
     leave   the store writes `left`, once
 
 What matches nothing was done before, or is of one that has left, and to do it again changes nothing either: a beat replies
@@ -13,20 +13,19 @@ None then, and `join` reads the member back.
 
 Laws
     MP1  A join that is done again, after a lost reply, changes nothing: a life begins once.
-    MP2  Who has left is not a member again.
+    MP2  Who has left, or was silent for so long that it is presumed dead, is not a member again, however late its beats come.
     MP3  What these commands have written is a member, also where the store's clock was set back in between.
     MP4  Who joins under a name is the next life of it, in the place of one that is alive; a worker joins a runner that is.
 
-Known not to work: see `tidegate.services.membership`. A beat that is under way for as long as its sender is silent
-makes it alive again: there is no `younger than` in a filter. Of two that join at once under a name, the one with the
-greater id counts, and the other learns it when it reads who is there; a beat of it is taken.
+Known not to work: see `tidegate.services.membership`. Of two that join at once under a name, the one with the greater id
+counts, and the other learns it when it reads who is there; a beat of it is taken.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, PutServerTime
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Not, OlderThan, PutServerTime
 from tidegate.model.effects import Program
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
@@ -150,9 +149,18 @@ def begin(collection: str, who: str) -> FindOneAndUpdate:
     return find_one_and_update(collection, where, PutServerTime(_CREATED), PutServerTime(_JOINED), PutServerTime(SEEN))
 
 
-def beat(collection: str, who: str) -> FindOneAndUpdate:
-    """A beat; it replies the record, whose `seen` is what the store's clock shows, or None for who has left."""
-    return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS)), PutServerTime(SEEN))
+def beat(collection: str, who: str, dead_after: Duration | None = None) -> FindOneAndUpdate:
+    """A beat; it replies the record, whose `seen` is what the store's clock shows, or None for who is no member any more: it
+    has left, or was silent for so long that it is presumed dead.
+
+    Args:
+        collection: Where the members are.
+        who: Its id.
+        dead_after: After how much silence one is presumed dead, in microseconds; the same for all who ask. None for a beat of
+            whoever beats somewhere else as well.
+    """
+    stays = () if dead_after is None else (Not(OlderThan(SEEN, dead_after)),)
+    return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS, *stays)), PutServerTime(SEEN))
 
 
 def leave(collection: str, who: str) -> FindOneAndUpdate:

@@ -43,8 +43,8 @@ Known not to work
     - Two that read the members at the very instant that they ask about may see different lists, for one may join in
       between. So may those who read before and after a record is forgotten that stood then (keep records for
       `dead_after` and a cycle), or before and after a restart that was decided by an old list.
-    - A beat is one write and a judgement is a read: a beat that is under way while its sender falls silent can make it
-      alive again, unless the write is filtered on `OlderThan` not being so, or the judgement is written down first.
+    - A beat is one write and a judgement is a read: a beat that is under way while its sender falls silent makes it alive
+      again, unless the write is filtered on that not being so (`tidegate.services.members.beat` is).
     - A store whose clock leaps forward (a failover to a node that is ahead) silences everybody at once.
 """
 

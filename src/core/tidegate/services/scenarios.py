@@ -11,9 +11,9 @@ from typing import Final
 
 from tidegate.leases.leader import FENCE, fenced
 from tidegate.model.documents import Document, Put
-from tidegate.model.effects import Effect, Now
+from tidegate.model.effects import Now
 from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.model.operations import FindOneAndUpdate, insert_one
+from tidegate.model.operations import insert_one
 from tidegate.services.atomic_service import AtomicService, AtomicServiceRun
 from tidegate.services.executions import ExecutionStatus, Gate
 from tidegate.services.members import begin, leave, membership_of, new_member
@@ -42,8 +42,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
 __all__ = [
-    "ALL_FAULTS", "FENCED", "KEY", "LEAVES", "LIVING", "OVER", "RECORDED", "REPLACED", "SCENARIOS", "TOKENS", "TURN",
-    "WORK", "WRONG", "atomic_service", "newcomer", "writes",
+    "ALL_FAULTS", "DEAD", "EMPTY", "FENCED", "KEY", "LEAVES", "LIVING", "OVER", "RECORDED", "REPLACED", "SCENARIOS", "TOKENS", "TURN",
+    "WORK", "WRONG", "atomic_service", "ghost", "newcomer", "writes",
 ]  # fmt: skip
 
 KEY: Final = "trigger"
@@ -60,6 +60,8 @@ LIVING: Final = "only the living block"
 OVER: Final = "who says so is over"
 RECORDED: Final = "whoever was skipped is recorded"
 TURN: Final = "who asks in its turn is not turned away"
+DEAD: Final = "who is presumed dead stays so"
+EMPTY: Final = "at rest nobody stands in the gate who was gone"
 
 SERVICE: Final = AtomicService(interval=4 * SECOND, spread=SECOND, start_fraction_ppm=500_000)
 DEAD_AFTER: Final[Duration] = 2 * SECOND
@@ -117,6 +119,13 @@ def only_the_living_block(run: str) -> StepLaw:
         return members[run.partition(".")[0]].seen - members[blocker].seen < DEAD_AFTER
 
     return holds
+
+
+def the_dead_stay_dead(before: State, after: State) -> bool:
+    """Of members that are judged by the store's clock."""
+    now = before.read(CLOCK)
+    known, then = (membership_of(contents(each, MEMBERS), DEAD_AFTER).by_id for each in (before, after))
+    return all(then[who].seen == member.seen for who, member in known.items() if now - member.seen >= DEAD_AFTER)
 
 
 def fence(state: State) -> int:
@@ -231,6 +240,7 @@ def atomic_service(
                 only_the_living_block(f"{name}.{poll}")(before, after) for name in names for poll in range(polls)
             ),
             FENCED: admits_no_older,
+            DEAD: the_dead_stay_dead,
         },
         sometimes={
             "two run one after the other": lambda state: fence(state) == 2 and gate(state).active is None,
@@ -293,9 +303,9 @@ def newcomer(
         moves: How often the clock may move, by a second; it begins at 1 s.
         budget: How many faults may strike.
     """
-    zero = Instant(0)
+    zero, now = Instant(0), Instant(SECOND)
     there = (
-        Document.of({"_id": name, "left": None, "created": zero, "joined": zero, "seen": zero}) for name in ("a", "b")
+        Document.of({"_id": name, "left": None, "created": zero, "joined": zero, "seen": now}) for name in ("a", "b")
     )
     work = Document.of({"_id": KEY, "fence": 0})
     world = world_with({MEMBERS: tuple(there), GATES: (new_gate(KEY),), WORK: (work,)})
@@ -305,7 +315,7 @@ def newcomer(
     return Scenario(
         name="atomic_service.newcomer",
         summary=summary,
-        world=world.write(CLOCK, Instant(SECOND)),
+        world=world.write(CLOCK, now),
         actors=(
             Process("a", factory(goes_away), CRASHES),
             Process("b", factory(runner.run), ALL_FAULTS),
@@ -319,14 +329,43 @@ def newcomer(
     )
 
 
-def is_no_beat(effect: Effect[object]) -> bool:
-    return not (isinstance(effect, FindOneAndUpdate) and effect.collection == MEMBERS)
+def ghost(
+    parts: ServiceRunnerParts = PARTS,
+    *,
+    summary: str = "whoever died in the gate is put out of it by one whose turn it is not",
+    polls: int = 1,
+    faults: Faults = CRASHES,
+) -> Scenario:
+    """The scenario: a died in the gate, and b joins in the middle of a cycle, so that it has no turn in it.
+
+    Args:
+        parts: What the program of a runner is made of; those of a faulty variant, perhaps.
+        summary: One line for people.
+        polls: How often b asks.
+        faults: Which faults may strike, once.
+    """
+    then = Instant(-4 * SECOND)
+    there = Document.of({"_id": "a", "left": None, "created": then, "joined": then, "seen": then})
+    inside = Document.of({"_id": KEY, "token": 1, "run": "a.0", "runner": "a", "started": then})
+    runner = ServiceRunner(
+        me="b", service=SERVICE, key=KEY, work=writes, least=0, polls=polls, pause=0, dead_after=DEAD_AFTER, parts=parts
+    )
+    work = Document.of({"_id": KEY, "fence": 0})
+    world = world_with({MEMBERS: (there,), GATES: (inside,), WORK: (work,)})
+    return Scenario(
+        name="atomic_service.ghost",
+        summary=summary,
+        world=world.write(CLOCK, Instant(SECOND)),
+        actors=(Process("b", factory(runner.run), faults), Network()),
+        budget=1,
+        step={LEAVES: who_leaves_is_recorded},
+        eventually={EMPTY: lambda state: not outcomes(state, "b") or gate(state).active is None},
+        sometimes={"it is put out": lambda state: gate(state).active is None},
+    )
 
 
-LATE: Final = Faults.of(Fault.LATE, Fault.DUPLICATE, on=is_no_beat)
-"""Not of beats: one that arrives when its sender is silent brings it back, which is known not to work."""
 NETWORK: Final = Faults.of(*ALL_FAULTS.kinds, Fault.CRASH_AFTER, Fault.NOT_DURABLE, Fault.CANCELLED)
-EVERY: Final = Faults({**NETWORK.kinds, **LATE.kinds})
+EVERY: Final = Faults.of(*NETWORK.kinds, Fault.LATE, Fault.DUPLICATE)
 SKEW: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW)
 WRONG: Final = Host(skew=DEAD_AFTER)
 """A machine whose clock is ahead or behind by the silence after which a runner is presumed dead."""
@@ -361,6 +400,12 @@ SCENARIOS: Final = (
         ),
         thorough=partial(atomic_service, budget=2, faults=SKEW, host=WRONG),
         large=partial(atomic_service, runners=3, polls=3, moves=8, budget=4, faults=SKEW, host=WRONG),
+    ),
+    Shipped(
+        "atomic_service.ghost",
+        ghost,
+        thorough=partial(ghost, polls=2, faults=ALL_FAULTS),
+        large=partial(ghost, polls=3, faults=NETWORK),
     ),
     Shipped(
         "atomic_service.newcomer",

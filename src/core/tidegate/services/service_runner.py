@@ -6,7 +6,7 @@ replies what the store's clock shows, and so does the write of the gate. So a ma
 takes part like any other.
 
     1  beat, and read who is there; decide whose turn it is among those who were there when the cycle began. A skipped run
-       is written into the history
+       is written into the history; and whoever stands in the gate and is gone is put out of it, whose turn it may be
     2  read the gate, THEN who is alive; a run that was cleared is let in, in place of one whose runner is gone, by
        compare-and-set on the token and on the run that was read there
     3  from what the store's clock showed when the gate was written: is there time left to work?
@@ -26,6 +26,8 @@ Laws
     AP6  Who says that its run is over is right: it has a row in the history, and is not in the gate.
     AP7  Where a skipped run is said to be recorded, the history has a row that says why.
     AP8  Who was there when a cycle began, and asks in its window of it, has its turn, whoever joins, leaves or dies meanwhile.
+    AP9  Who is presumed dead neither beats, nor is let in, nor puts anybody out: it says that it is no member any more.
+    AP10 At rest nobody stands in the gate who was gone when somebody last asked whose turn it is.
 
 Found by the simulator: to read who is alive before the gate, as the description of the flow has it, lets a runner be
 put out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order
@@ -35,7 +37,8 @@ The collections have no prefix: where several programs share a database, name th
 `tidegate.triggers.evaluator` (`Evaluator.evaluate`), which needs no token, for it claims each run that it makes happen.
 
 Known not to work
-    - A runner beats when it polls, not while it works: work that takes longer than `dead_after` is reaped.
+    - A runner beats when it asks whose turn it is, not while it works: work that takes longer than `dead_after` is reaped, unless
+      its process beats beside that.
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
       keeps what the older one writes from counting (AP3).
     - Insisting has an end. A runner that has asked in vain often enough says so, beats no more, and is reaped.
@@ -51,6 +54,7 @@ import attrs
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, PutServerTime
 from tidegate.model.effects import (
     Ambiguous,
+    Effect,
     Failure,
     NotApplied,
     NotDurable,
@@ -61,6 +65,7 @@ from tidegate.model.effects import (
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
+    FindOneAndUpdate,
     check_collection,
     delete_one,
     find_one,
@@ -87,6 +92,7 @@ from tidegate.services.executions import (
     NoMargin,
     admit,
     margin,
+    reaped,
     skipped,
 )
 from tidegate.services.members import SEEN, beat, begin, everybody, leave, membership_of, new_member
@@ -94,8 +100,8 @@ from tidegate.services.membership import DEAD_AFTER, Alive, Membership, liveness
 from tidegate.services.retention import Retention, surplus
 
 __all__ = [
-    "PARTS", "REASON", "RUN", "RUNNER", "STATUS", "Abandoned", "Completed", "ServiceOutcome", "ServiceRunner",
-    "ServiceRunnerParts", "Skipped", "Unanswered", "Work", "execution_of", "gate_of", "new_gate",
+    "PARTS", "REASON", "RUN", "RUNNER", "STATUS", "Abandoned", "Completed", "NoMember", "ServiceOutcome",
+    "ServiceRunner", "ServiceRunnerParts", "Skipped", "Unanswered", "Work", "execution_of", "gate_of", "new_gate",
 ]  # fmt: skip
 
 _TOKEN: Final = Field[int]("token")
@@ -189,7 +195,17 @@ class Unanswered:
     run: str
 
 
-ServiceOutcome: TypeAlias = Completed | Abandoned | Skipped | Unanswered
+@final
+@attrs.frozen
+class NoMember:
+    """The runner is no member any more: it has left, its name has a later life, or it was silent for so long that it is
+    presumed dead. Whoever runs it ends what it does, and joins under another id.
+    """
+
+    run: str
+
+
+ServiceOutcome: TypeAlias = Completed | Abandoned | Skipped | Unanswered | NoMember
 
 
 Work: TypeAlias = Callable[[AtomicServiceRun, int], Program[bool]]
@@ -266,7 +282,7 @@ class ServiceRunner:
                 await Sleep(self.pause)
             outcome = await self.attempt(f"{self.me}.{poll}")
             outcomes = (*outcomes, outcome)
-            if isinstance(outcome, Unanswered):
+            if isinstance(outcome, (Unanswered, NoMember)):
                 return outcomes  # it does not leave: what it holds is reaped once it is silent
         try:
             await leave(self.members, self.me)
@@ -285,14 +301,16 @@ class ServiceRunner:
     async def attempt(self, run_id: str) -> ServiceOutcome:
         """Ask once whether it is one's turn, and run if it is."""
         try:
-            beaten = await beat(self.members, self.me)
+            beaten = await self.parts.beat(self)
             if beaten is None:
-                return Unanswered(run_id)
+                return NoMember(run_id)
             records = await everybody(self.members)
         except (Ambiguous, NotApplied, NotDurable):
             return Skipped(run_id, "no reply", is_recorded=False)
         now = beaten[SEEN]
         known = membership_of(records, self.dead_after)
+        if not isinstance(liveness(known, self.me, now), Alive):
+            return NoMember(run_id)
         claim = decide_atomic_service_claim(
             service=self.service,
             runner_id=self.me,
@@ -304,6 +322,7 @@ class ServiceRunner:
             is_recorded = False
             for row in skipped(claim, run_id=run_id, now=now):
                 is_recorded = await self.parts.record(self, row)
+            await self.parts.reap(self, self.parts.living(known, now), now)
             return Skipped(run_id, str(claim.verdict), is_recorded=is_recorded)
         return await self._entered(claim.verdict.run, self.parts.living(known, now))
 
@@ -321,7 +340,10 @@ class ServiceRunner:
                     raise Misuse(f"there is no gate {self.key!r}", todo="insert new_gate(service)")
                 gate = gate_of(record)
                 if gate.active is not None and gate.active.id != run.run_id:
-                    live = await self.parts.look(self, live)
+                    looked = await self.parts.look(self, live)
+                    if looked is None:
+                        return NoMember(run.run_id)
+                    live = looked
                 verdict = admit(gate, run, live=live, now=run.started)
                 if isinstance(verdict, Blocked):
                     is_recorded = await self.parts.record(self, verdict.execution)
@@ -396,11 +418,33 @@ def _living(known: Membership, now: Instant) -> tuple[str, ...]:
     return tuple(member.id for member in known.members if isinstance(liveness(known, member.id, now), Alive))
 
 
-async def _look(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...]:
+def _beat(runner: ServiceRunner) -> FindOneAndUpdate:
+    return beat(runner.members, runner.me, runner.dead_after)
+
+
+async def _look(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...] | None:
     del live  # who stands in the gate may have joined since
-    beaten = await beat(runner.members, runner.me)
+    beaten = await runner.parts.beat(runner)
+    if beaten is None:
+        return None
     records = await everybody(runner.members)
-    return () if beaten is None else runner.parts.living(membership_of(records, runner.dead_after), beaten[SEEN])
+    return runner.parts.living(membership_of(records, runner.dead_after), beaten[SEEN])
+
+
+async def _reap(runner: ServiceRunner, live: tuple[str, ...], now: Instant) -> None:
+    try:
+        record = await find_one(runner.gates, Eq(ID, runner.key))
+        gate = Gate() if record is None else gate_of(record)
+        if gate.active is None or gate.active.runner_id in live:
+            return
+        looked = await runner.parts.look(runner, live)
+        if looked is None:
+            return
+        for row in reaped((gate.active,), live=looked, now=now):
+            await _end(runner, row)  # BEFORE the gate is left, as always
+            await runner.parts.leave(runner, row, gate.token)
+    except (Ambiguous, NotApplied, NotDurable):
+        return  # somebody looks again
 
 
 def _unchanged(key: str, gate: Gate) -> Filter:
@@ -448,7 +492,9 @@ class ServiceRunnerParts:
     Attributes:
         view: Who shares the cycle that holds the instant.
         living: The ids of those who are alive.
-        look: Who is alive, read AFTER the gate; the runner also knows who was alive when it polled.
+        beat: Says that the runner is alive, and replies what the store's clock shows; None if it is no member any more.
+        look: Who is alive, read AFTER the gate; the runner also knows who was alive when it polled. None if it is none itself.
+        reap: Puts a run out of the gate whose runner is gone, though it is not one's turn.
         unchanged: Finds the gate if it is still as it was read.
         insist: Writes the history, THEN leaves the gate, until the store has answered.
         leave: Leaves the gate, if this run is in it, under this token.
@@ -457,7 +503,9 @@ class ServiceRunnerParts:
 
     view: Callable[[Membership, AtomicService, Instant], tuple[Runner, ...]] = _view
     living: Callable[[Membership, Instant], tuple[str, ...]] = _living
-    look: Callable[[ServiceRunner, tuple[str, ...]], Program[tuple[str, ...]]] = _look
+    beat: Callable[[ServiceRunner], Effect[Document | None]] = _beat
+    look: Callable[[ServiceRunner, tuple[str, ...]], Program[tuple[str, ...] | None]] = _look
+    reap: Callable[[ServiceRunner, tuple[str, ...], Instant], Program[None]] = _reap
     unchanged: Callable[[str, Gate], Filter] = _unchanged
     insist: Callable[[ServiceRunner, Execution, int], Program[None]] = _insist
     leave: Callable[[ServiceRunner, Execution, int], Program[None]] = _leave

@@ -11,8 +11,8 @@ from typing import Final
 import attrs
 
 from tidegate.leases.leader import FENCE
-from tidegate.model.documents import ID, Eq, Filter, Put
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now
+from tidegate.model.documents import ID, Document, Eq, Filter, Put
+from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Now
 from tidegate.model.instants import Instant
 from tidegate.model.operations import update_one
 from tidegate.services.atomic_service import AtomicService, AtomicServiceRun, Runner
@@ -21,6 +21,8 @@ from tidegate.services.members import SEEN, beat, everybody, membership_of
 from tidegate.services.membership import Membership, runners
 from tidegate.services.scenarios import (
     ALL_FAULTS,
+    DEAD,
+    EMPTY,
     FENCED,
     KEY,
     LEAVES,
@@ -33,6 +35,7 @@ from tidegate.services.scenarios import (
     WORK,
     WRONG,
     atomic_service,
+    ghost,
     newcomer,
     writes,
 )
@@ -43,7 +46,7 @@ from tidegate.sim.shipping import Specimen
 __all__ = ["SPECIMENS"]
 
 
-async def members_before_gate(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...]:
+async def members_before_gate(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...] | None:
     """Who is alive is read before the gate: whoever joins and enters in between passes for gone."""
     del runner
     return live
@@ -98,14 +101,24 @@ async def recorded_without_an_answer(runner: ServiceRunner, row: Execution) -> b
     return True
 
 
-async def judges_by_its_own_clock(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...]:
+async def judges_by_its_own_clock(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...] | None:
     """Who is alive is judged by the clock of the runner's own machine."""
     del live
-    beaten = await beat(runner.members, runner.me)
+    beaten = await PARTS.beat(runner)
     records = await everybody(runner.members)
     now = await Now()
     known = membership_of(records, runner.dead_after)
-    return () if beaten is None else PARTS.living(known, Instant(now.at, beaten[SEEN].clock))
+    return None if beaten is None else PARTS.living(known, Instant(now.at, beaten[SEEN].clock))
+
+
+def comes_back(runner: ServiceRunner) -> Effect[Document | None]:
+    """Who was silent for so long that it is presumed dead beats again, and is alive."""
+    return beat(runner.members, runner.me)
+
+
+async def reaps_in_its_turn_alone(runner: ServiceRunner, live: tuple[str, ...], now: Instant) -> None:
+    """Who is gone stands in the gate until somebody is cleared, and whoever is not leaves it there."""
+    del runner, live, now
 
 
 def planted(
@@ -186,6 +199,24 @@ SPECIMENS: Final = (
         attrs.evolve(PARTS, record=recorded_without_an_answer),
         RECORDED,
         "pynenc-mongo takes any error of its driver for an answer.",
+    ),
+    planted(
+        "comes_back",
+        comes_back,
+        attrs.evolve(PARTS, beat=comes_back),
+        DEAD,
+        "Our own first draft, and pynenc: a heartbeat that comes late makes a runner alive whose work was given to others.",
+    ),
+    Specimen(
+        "atomic_service.reaps_in_its_turn_alone",
+        partial(
+            ghost,
+            attrs.evolve(PARTS, reap=reaps_in_its_turn_alone),
+            summary=(reaps_in_its_turn_alone.__doc__ or "").partition("\n")[0],
+        ),
+        EMPTY,
+        "Our own first draft: where the living have no turn for long, the row of a dead runner stands for running as long.",
+        of="atomic_service.ghost",
     ),
     Specimen(
         "atomic_service.judges_by_its_own_clock",
