@@ -37,7 +37,7 @@ from tidegate.invocations.admission import (
     release,
     reservation_id,
 )
-from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.invocation import CANCELLED, INVOCATION
 from tidegate.invocations.laws import admission as laws
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 from tidegate.invocations.strategies.admission import (
@@ -753,6 +753,7 @@ PYNENC = StatusTable(
     tuple(
         attrs.evolve(each, targets=each.targets - {edge.target for edge in each.added}, added=())
         for each in INVOCATION.definitions
+        if each.status != CANCELLED  # to which nothing but our edges leads
     ),
 )
 

@@ -41,23 +41,36 @@ OURS = {
     ("retry", "concurrency_controlled"),
     ("retry", "concurrency_controlled_final"),
 }
-"""The edges beyond it."""
+"""The edges beyond it that anybody takes."""
+
+OPEN = ("registered", "rerouted", "retry", "pending", "running", "paused", "killed", "concurrency_controlled")
+DIRECT = {
+    *((available, "running") for available in ("registered", "rerouted", "retry")),
+    *((owned, "rerouted") for owned in ("running", "paused")),
+    *((status, "cancelled") for status in (*OPEN, "pending_recovery", "running_recovery")),
+}
+"""Those that save a write: to begin at once, to give back at shutdown, and to cancel."""
+CANCELLED = "cancelled | F | - | - | - | Rl | Ov |"
 
 STATUSES = [definition.status for definition in INVOCATION.definitions]
 OWNED = {"pending", "running", "paused"}
 
 
-def described() -> dict[str, tuple[tuple[bool, ...], set[str]]]:
-    rows = [[cell.strip() for cell in line.split("|")] for line in DESCRIBED.strip().splitlines()]
+def described(more: str = "") -> dict[str, tuple[tuple[bool, ...], set[str]]]:
+    rows = [
+        [cell.strip() for cell in line.split("|")] for line in [*DESCRIBED.strip().splitlines(), *more.splitlines()]
+    ]
     return {row[0]: (tuple(cell != "-" for cell in row[1:7]), set(filter(None, row[7].split(", ")))) for row in rows}
 
 
 def ours() -> dict[str, tuple[tuple[bool, ...], set[str]]]:
-    """What is described, and our edges."""
-    return {
-        status: (flags, targets | {target for source, target in OURS if source == status})
-        for status, (flags, targets) in described().items()
+    """What is described, and our edges; running acquires its owner where it is entered without one."""
+    found = {
+        status: (flags, targets | {target for source, target in OURS | DIRECT if source == status})
+        for status, (flags, targets) in described(CANCELLED).items()
     }
+    final, available, requires, _, releases, overrides = found["running"][0]
+    return {**found, "running": ((final, available, requires, True, releases, overrides), found["running"][1])}
 
 
 def after(*moves: tuple[str, str | None]) -> StatusRecord:
@@ -78,7 +91,10 @@ SUCCESS = after(("registered", None), ("pending", "r1"), ("running", "r1"), ("su
 
 
 def test_the_table_is_the_described_one_but_for_what_is_marked_as_added() -> None:
-    """Every status, flag and edge, as pynenc has them; a new invocation is registered."""
+    """Every status, flag and edge, as pynenc has them; a new invocation is registered, and running acquires an owner, too."""
+    expected = {
+        status: (flags, described()[status][1]) for status, (flags, _) in ours().items() if status != "cancelled"
+    }
     table = {
         each.status: (
             (
@@ -92,18 +108,46 @@ def test_the_table_is_the_described_one_but_for_what_is_marked_as_added() -> Non
             set(each.targets) - {edge.target for edge in each.added},
         )
         for each in INVOCATION.definitions
+        if each.status != "cancelled"
     }
 
-    assert table == described()
+    assert table == expected
     assert INVOCATION.initial == {"registered"}
 
 
 def test_our_edges_are_marked_with_their_reasons() -> None:
-    """Four, for a paused invocation whose owner died and for one that is refused when it should run again."""
+    """For a paused invocation whose owner died, for one that is refused when it should run again, and to save writes."""
     added = {(each.status, edge.target): edge.why for each in INVOCATION.definitions for edge in each.added}
 
-    assert added.keys() == OURS
-    assert all("refused" in why or "die" in why for why in added.values())
+    assert added.keys() == OURS | DIRECT
+    assert all("refused" in why or "die" in why for edge, why in added.items() if edge in OURS)
+
+
+@pytest.mark.parametrize("status", sorted({source for source, target in DIRECT if target == "cancelled"}))
+@pytest.mark.parametrize("runner", [None, "r1", "r2"])
+def test_whatever_is_not_final_is_cancelled_by_anybody(status: str, runner: str | None) -> None:
+    """Whoever owns it: its owner's next write is refused, for the version has passed."""
+    record = StatusRecord(status, "r1" if status in OWNED else None, 7)
+
+    assert decide_transition(INVOCATION, record, "cancelled", runner) == Accepted("cancelled", None, 8)
+
+
+@pytest.mark.parametrize("status", ["registered", "rerouted", "retry"])
+def test_what_is_available_begins_in_one_write(status: str) -> None:
+    """The runner owns it; nobody in particular cannot run it."""
+    record = StatusRecord(status, None, 7)
+
+    assert decide_transition(INVOCATION, record, "running", "r1") == Accepted("running", "r1", 8)
+    assert decide_transition(INVOCATION, record, "running", None) == NoRunner(status, "running")
+
+
+@pytest.mark.parametrize("status", ["running", "paused"])
+def test_an_owner_gives_back_in_one_write(status: str) -> None:
+    """And nobody else does: what another has is recovered."""
+    record = StatusRecord(status, "r1", 7)
+
+    assert decide_transition(INVOCATION, record, "rerouted", "r1") == Accepted("rerouted", None, 8)
+    assert decide_transition(INVOCATION, record, "rerouted", "r2") == NotOwner(status, "rerouted", "r1", "r2")
 
 
 @pytest.mark.parametrize(("source", "target"), sorted(OURS))
@@ -122,6 +166,7 @@ def test_without_our_edges_a_paused_invocation_is_stuck_and_a_blocked_retry_has_
         tuple(
             attrs.evolve(each, targets=each.targets - {edge.target for edge in each.added}, added=())
             for each in INVOCATION.definitions
+            if each.status != "cancelled"
         ),
     )
 
@@ -227,7 +272,7 @@ def test_a_running_invocation_has_its_own_recovery() -> None:
 
 @pytest.mark.parametrize("target", STATUSES)
 def test_nothing_follows_success(target: str) -> None:
-    """None of the 13 targets is an edge (pynenc, case 7)."""
+    """None of the 14 targets is an edge (pynenc, case 7)."""
     assert decide_transition(INVOCATION, SUCCESS, target, "r1") == NotAllowed("success", target, frozenset())
 
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.on_documents import done, is_read_or_misuse
 
-from tidegate.invocations.record_documents import CHANGED_AT, HISTORY, changes, history, new_record, viewed
-from tidegate.invocations.status import Accepted, StatusRecord
-from tidegate.model.documents import ID, Document, Eq
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record_documents import CHANGED_AT, DUE, HISTORY, changes, history, new_record, viewed
+from tidegate.invocations.status import Accepted, StatusDefinition, StatusRecord, StatusTable
+from tidegate.model.documents import ID, Document, Eq, Put, Remove, Update
 from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import insert_one, update_one
@@ -63,13 +64,63 @@ def test_each_change_is_read_as_it_was_written() -> None:
     for version in range(2, HISTORY_MAX + 3):
         later = world.write(CLOCK, Instant(version * SECOND))
         made = Accepted("pending", "r", version)
-        world = done(later, update_one("c", Eq(ID, "x"), *changes(made, f"r{version}")))
+        world = done(later, update_one("c", Eq(ID, "x"), *changes(INVOCATION, made, f"r{version}")))
         record = world.read(document("c", "x"))
         assert record is not None
         assert viewed(record) == made.record
         assert record[CHANGED_AT] == Instant(version * SECOND)
         assert history(record)[-1] == Change(version, f"r{version}", "pending")
         assert len(history(record)) == min(version, HISTORY_MAX)
+
+
+Changes = Callable[[StatusTable, Accepted, str], tuple[Update, ...]]
+
+
+def check_iv2(change: Changes) -> None:
+    """A record that waits, or does not, is changed; it waits afterwards exactly if a runner may take it."""
+
+    @given(st.sampled_from(INVOCATION.definitions), st.sampled_from([each.status for each in INVOCATION.definitions]))
+    def holds(was: StatusDefinition, status: str) -> None:
+        zero = Instant(0)
+        start = new_record("x", StatusRecord(was.status, None, 1), "one", zero, due=zero if was.available else None)
+        changed = change(INVOCATION, Accepted(status, None, 2), "two")
+        world = done(world_with({"c": (start,)}), update_one("c", Eq(ID, "x"), *changed))
+        record = world.read(document("c", "x"))
+
+        assert record is not None
+        assert record.has(DUE) is INVOCATION[status].available
+
+    holds()
+
+
+def test_a_record_is_due_exactly_while_it_is_available() -> None:
+    """Law IV2."""
+    check_iv2(changes)
+
+
+def left_in_the_queue(table: StatusTable, verdict: Accepted, request: str) -> tuple[Update, ...]:
+    """What was taken is found again, as where a message is acknowledged later."""
+    return tuple(each for each in changes(table, verdict, request) if not isinstance(each, Remove))
+
+
+def not_sent(table: StatusTable, verdict: Accepted, request: str) -> tuple[Update, ...]:
+    """pynenc, W22: the status is written, and the message is published later, or never."""
+    return tuple(each for each in changes(table, verdict, request) if each.field != DUE or isinstance(each, Remove))
+
+
+@pytest.mark.parametrize("wrong", [left_in_the_queue, not_sent])
+def test_law_iv2_notices(wrong: Changes) -> None:
+    """Each breaks law IV2."""
+    with pytest.raises(AssertionError):
+        check_iv2(wrong)
+
+
+def test_the_same_write_says_when_it_is_due_again() -> None:
+    """A back-off after a failure: due later, and once."""
+    at = Instant(9 * SECOND)
+    changed = changes(INVOCATION, Accepted("retry", None, 4), "q", Put(DUE, at))
+
+    assert [each for each in changed if each.field == DUE] == [Put(DUE, at)]
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:

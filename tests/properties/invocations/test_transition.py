@@ -12,7 +12,17 @@ from tests.properties.on_documents import is_read_or_misuse
 
 from tidegate.invocations.laws import transition as laws
 from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.record_documents import CHANGED_AT, HISTORY, OWNER, STATUS, VERSION, VIEW, history, viewed
+from tidegate.invocations.record_documents import (
+    CHANGED_AT,
+    DUE,
+    HISTORY,
+    OWNER,
+    STATUS,
+    VERSION,
+    VIEW,
+    history,
+    viewed,
+)
 from tidegate.invocations.scenarios.transition import TransitionProgram
 from tidegate.invocations.specimens.transition import (
     HISTORY_IN_A_SECOND_WRITE,
@@ -46,7 +56,7 @@ from tidegate.invocations.transition import (
     Unknown,
     transition,
 )
-from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, PutServerTime
+from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, PutServerTime, Remove
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX, Change, Forgotten
@@ -248,6 +258,7 @@ def test_a_transition_is_one_read_and_one_compare_and_set() -> None:
         Put(OWNER, None),
         Put(VERSION, 5),
         PutServerTime(CHANGED_AT),
+        Remove(DUE),
         Push(HISTORY, entry, last=HISTORY_MAX),
     )
 

@@ -6,6 +6,7 @@ Read in this order; the `__all__` of each module lists its public names.
     invocation         pynenc's table of an invocation, as data
     diagrams           a table as a Mermaid diagram
     record_documents   the record of an invocation, as a document
+    jobs               what an invocation is to do, and where it waits
     transition         the program of one transition: read, decide, one compare-and-set
     settling           the program that moves many records at once, each as its caller knows it
     array_push_lock    the lock of pynenc-mongo, for those who must interoperate with it

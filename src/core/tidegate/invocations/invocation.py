@@ -4,6 +4,10 @@ An invocation is registered, picked up (pending) by a runner that owns it from t
 exactly as long as it is pending, running or paused. What takes an invocation away from a runner that is presumed dead
 overrides its ownership (`pending_recovery`, `running_recovery`) and leads back to the queue through `rerouted`.
 
+Beside pynenc's edges there are ours, each marked as `Added` with its reason: a runner that begins at once takes what is
+available into `running` in one write, so running acquires its owner as pending does; a runner that shuts down gives its
+runs back in one write; and `cancelled` ends whatever is not final, whoever has it.
+
 Known not to work
     - A pynenc runner beside ours does not know our edges: it denies what they lead to, and changes nothing.
 """
@@ -15,7 +19,7 @@ from typing import Final
 from tidegate.invocations.status import Added, StatusDefinition, StatusTable
 
 __all__ = [
-    "CONCURRENCY_CONTROLLED", "CONCURRENCY_CONTROLLED_FINAL", "FAILED", "INVOCATION", "KILLED", "PAUSED", "PENDING",
+    "CANCELLED", "CONCURRENCY_CONTROLLED", "CONCURRENCY_CONTROLLED_FINAL", "FAILED", "INVOCATION", "KILLED", "PAUSED", "PENDING",
     "PENDING_RECOVERY", "REGISTERED", "REROUTED", "RETRY", "RUNNING", "RUNNING_RECOVERY", "SUCCESS",
 ]  # fmt: skip
 
@@ -31,50 +35,83 @@ KILLED: Final = "killed"
 RETRY: Final = "retry"
 SUCCESS: Final = "success"
 FAILED: Final = "failed"
+CANCELLED: Final = "cancelled"
 CONCURRENCY_CONTROLLED_FINAL: Final = "concurrency_controlled_final"
+
+_BEGINS: Final = Added(RUNNING, "a runner that begins at once takes it and begins in one write")
+_CANCELLED: Final = Added(
+    CANCELLED, "nobody wants it any more; its owner, if it has one, finds that its version has passed"
+)
+_GIVEN_BACK: Final = Added(REROUTED, "its owner shuts down, and gives it back in one write")
 
 INVOCATION: Final = StatusTable(
     initial={REGISTERED},
     definitions=(
         StatusDefinition(
             REGISTERED,
-            {PENDING, CONCURRENCY_CONTROLLED, CONCURRENCY_CONTROLLED_FINAL},
+            {PENDING, CONCURRENCY_CONTROLLED, CONCURRENCY_CONTROLLED_FINAL, RUNNING, CANCELLED},
             available=True,
             releases_owner=True,
+            added=(_BEGINS, _CANCELLED),
         ),
-        StatusDefinition(CONCURRENCY_CONTROLLED, {REROUTED}, releases_owner=True),
+        StatusDefinition(CONCURRENCY_CONTROLLED, {REROUTED, CANCELLED}, releases_owner=True, added=(_CANCELLED,)),
         StatusDefinition(
             REROUTED,
-            {PENDING, CONCURRENCY_CONTROLLED, CONCURRENCY_CONTROLLED_FINAL},
+            {PENDING, CONCURRENCY_CONTROLLED, CONCURRENCY_CONTROLLED_FINAL, RUNNING, CANCELLED},
             available=True,
             releases_owner=True,
-            added=(Added(CONCURRENCY_CONTROLLED_FINAL, "refused when it should run again, with rerouting off"),),
+            added=(
+                Added(CONCURRENCY_CONTROLLED_FINAL, "refused when it should run again, with rerouting off"),
+                _BEGINS,
+                _CANCELLED,
+            ),
         ),
         StatusDefinition(
-            PENDING, {RUNNING, KILLED, REROUTED, PENDING_RECOVERY}, acquires_owner=True, requires_owner=True
+            PENDING,
+            {RUNNING, KILLED, REROUTED, PENDING_RECOVERY, CANCELLED},
+            acquires_owner=True,
+            requires_owner=True,
+            added=(_CANCELLED,),
         ),
-        StatusDefinition(PENDING_RECOVERY, {REROUTED}, releases_owner=True, overrides_owner=True),
-        StatusDefinition(RUNNING, {PAUSED, KILLED, RETRY, SUCCESS, FAILED, RUNNING_RECOVERY}, requires_owner=True),
-        StatusDefinition(RUNNING_RECOVERY, {REROUTED}, releases_owner=True, overrides_owner=True),
+        StatusDefinition(
+            PENDING_RECOVERY, {REROUTED, CANCELLED}, releases_owner=True, overrides_owner=True, added=(_CANCELLED,)
+        ),
+        StatusDefinition(
+            RUNNING,
+            {PAUSED, KILLED, RETRY, SUCCESS, FAILED, RUNNING_RECOVERY, REROUTED, CANCELLED},
+            acquires_owner=True,
+            requires_owner=True,
+            added=(_GIVEN_BACK, _CANCELLED),
+        ),
+        StatusDefinition(
+            RUNNING_RECOVERY, {REROUTED, CANCELLED}, releases_owner=True, overrides_owner=True, added=(_CANCELLED,)
+        ),
         StatusDefinition(
             PAUSED,
-            {RUNNING, KILLED, RUNNING_RECOVERY},
+            {RUNNING, KILLED, RUNNING_RECOVERY, REROUTED, CANCELLED},
             requires_owner=True,
-            added=(Added(RUNNING_RECOVERY, "its owner may die while it waits, and nobody else leaves paused"),),
+            added=(
+                Added(RUNNING_RECOVERY, "its owner may die while it waits, and nobody else leaves paused"),
+                _GIVEN_BACK,
+                _CANCELLED,
+            ),
         ),
-        StatusDefinition(KILLED, {REROUTED}, releases_owner=True),
+        StatusDefinition(KILLED, {REROUTED, CANCELLED}, releases_owner=True, added=(_CANCELLED,)),
         StatusDefinition(
             RETRY,
-            {PENDING, CONCURRENCY_CONTROLLED, CONCURRENCY_CONTROLLED_FINAL},
+            {PENDING, CONCURRENCY_CONTROLLED, CONCURRENCY_CONTROLLED_FINAL, RUNNING, CANCELLED},
             available=True,
             releases_owner=True,
             added=(
                 Added(CONCURRENCY_CONTROLLED, "refused when it should be tried again"),
                 Added(CONCURRENCY_CONTROLLED_FINAL, "refused when it should be tried again, with rerouting off"),
+                _BEGINS,
+                _CANCELLED,
             ),
         ),
         StatusDefinition(SUCCESS, final=True, releases_owner=True),
         StatusDefinition(FAILED, final=True, releases_owner=True),
         StatusDefinition(CONCURRENCY_CONTROLLED_FINAL, final=True, releases_owner=True),
+        StatusDefinition(CANCELLED, final=True, releases_owner=True, overrides_owner=True),
     ),
 )

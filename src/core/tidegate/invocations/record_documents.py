@@ -1,13 +1,26 @@
 """The record of an invocation, or of anything else that moves along a table of statuses, as a document.
 
     {_id, status, owner, version, changed_at, history: [{version, request, status}, ...]}     the last 16 versions
+    due                      since or from when a runner may take it: there exactly while its status is available
 
-Whoever makes one (`registration`, `transition`) makes it here, so that whoever reads one (`transition`, `picker`,
-`recoverer`) finds the same fields: also the first version has an instant at which it became so, read of the store just
-before. What an invocation calls is no part of its record; `registration` keeps it under the same id.
+Whoever makes one (`registration`, `enqueueing`, `transition`) makes it here, so that whoever reads one (`transition`,
+`taking`, `recoverer`) finds the same fields: also the first version has an instant at which it became so, read of the
+store just before. The record is the message: what is available waits by its `due`, and the write that takes it removes
+that, so no crash leaves an invocation that nothing leads to, nor a message that leads nowhere.
+
+An invocation has beside these, each absent where there is none:
+
+    task, arguments | payload, queue, priority, tenant, parent, root, deadline, trace      `tidegate.invocations.jobs`
+    created_at               when it was registered, by the store's time
+    tries                    how many runs have begun
+    result | result_payload  of a success, in the same write; or the id of an upload that was made before
+    error                    {type, message, traceback} of the last failure, in the same write
+    notice                   the versions that triggers have not heard of yet
+    asked                    what an operator asks of its runner, which sees it at its next beat: cancel, kill or pause
 
 Laws
     IV1  A record that is made here is read as it was made: by `viewed`, by `history`, and by when it changed.
+    IV2  Made or changed here, a record has a `due` exactly while its status is available.
 """
 
 from __future__ import annotations
@@ -15,7 +28,7 @@ from __future__ import annotations
 from types import NoneType
 from typing import Final
 
-from tidegate.invocations.status import Accepted, StatusRecord
+from tidegate.invocations.status import Accepted, StatusRecord, StatusTable
 from tidegate.model.documents import (
     ID,
     AllOf,
@@ -27,15 +40,19 @@ from tidegate.model.documents import (
     Push,
     Put,
     PutServerTime,
+    Remove,
     Update,
+    Value,
 )
 from tidegate.model.history import HISTORY_MAX, Change
-from tidegate.model.instants import Instant
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
-    "CHANGED_AT", "HISTORY", "OWNER", "RECORD", "REQUEST", "STATUS", "VERSION", "VIEW", "changes", "history", "new_record", "unchanged", "viewed",
+    "ARGUMENTS", "ASKED", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "HISTORY", "NOTICE", "OWNER", "PARENT",
+    "PAYLOAD", "PRIORITY", "QUEUE", "RECORD", "REQUEST", "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TRACE",
+    "TRIES", "VERSION", "VIEW", "changes", "history", "new_record", "unchanged", "viewed",
 ]  # fmt: skip
 
 STATUS: Final = Field[str]("status")
@@ -44,13 +61,42 @@ VERSION: Final = Field[int]("version")
 CHANGED_AT: Final = Field[Instant]("changed_at")
 HISTORY: Final = Field[tuple[Document, ...]]("history")
 REQUEST: Final = Field[str]("request")
+
+DUE: Final = Field[Instant]("due")
+TASK: Final = Field[str]("task")
+ARGUMENTS: Final = Field[Document]("arguments")
+PAYLOAD: Final = Field[str]("payload")
+QUEUE: Final = Field[str]("queue")
+PRIORITY: Final = Field[int]("priority")
+TENANT: Final = Field[str]("tenant")
+PARENT: Final = Field[str]("parent")
+ROOT: Final = Field[str]("root")
+DEADLINE: Final = Field[Duration]("deadline")
+TRACE: Final = Field[str]("trace")
+CREATED_AT: Final = Field[Instant]("created_at")
+TRIES: Final = Field[int]("tries")
+RESULT: Final = Field[Value]("result")
+RESULT_PAYLOAD: Final = Field[str]("result_payload")
+ERROR: Final = Field[Document]("error")
+NOTICE: Final = Field[tuple[int, ...]]("notice")
+ASKED: Final = Field[str]("asked")
+
 VIEW: Final[Fields] = (STATUS, OWNER, VERSION)
 """What `viewed` needs."""
 RECORD: Final[Fields] = (*VIEW, HISTORY)
 """What `history` needs, too."""
+_NOTHING: Final = Document()
 
 
-def new_record(key: str, first: StatusRecord, request: str, now: Instant) -> Document:
+def new_record(
+    key: str,
+    first: StatusRecord,
+    request: str,
+    now: Instant,
+    *,
+    due: Instant | None = None,
+    more: Document = _NOTHING,
+) -> Document:
     """The document of a record that is not there yet.
 
     Args:
@@ -58,6 +104,8 @@ def new_record(key: str, first: StatusRecord, request: str, now: Instant) -> Doc
         first: What it is, at its first version.
         request: The id of the request that makes it.
         now: The time, by the store's clock.
+        due: From when on a runner may take it, where its status is available; None where it is not.
+        more: What else it holds.
 
     Returns:
         The document, to be inserted.
@@ -68,31 +116,45 @@ def new_record(key: str, first: StatusRecord, request: str, now: Instant) -> Doc
     check_name(key, "a record")
     check_type(first, StatusRecord, "a record")
     check_type(now, Instant, "an instant")
-    made = {"status": first.status, "owner": first.owner, "version": first.version, "changed_at": now}
-    return Document.of({ID.name: key, **made, HISTORY.name: (_entry(first, request),)})
+    check_type(due, (Instant, NoneType), "an instant or None")
+    check_type(more, Document, "a document")
+    waits = () if due is None else ((DUE.name, due),)
+    return Document((
+        (ID.name, key), (STATUS.name, first.status), (OWNER.name, first.owner), (VERSION.name, first.version),
+        (CHANGED_AT.name, now), (HISTORY.name, (_entry(first, request),)), *waits, *more.items,
+    ))  # fmt: skip
 
 
-def changes(verdict: Accepted, request: str) -> tuple[Update, ...]:
+def changes(table: StatusTable, verdict: Accepted, request: str, *also: Update) -> tuple[Update, ...]:
     """What the write of a decision changes in a record that is there.
 
     Args:
+        table: The rules that it was made by.
         verdict: The decision.
         request: The id of the request that carries it out.
+        also: What else the same write changes: a result, or when what is available again is due, which is at once otherwise.
 
     Raises:
         Misuse: An argument is empty or of the wrong type.
     """
+    check_type(table, StatusTable, "a table of statuses")
     check_type(verdict, Accepted, "a decision that was accepted")
+    is_dated = any(update.field.name == DUE.name for update in also)
+    waits = () if is_dated else (_IS_DUE_NOW if table[verdict.status].available else _IS_NOT_DUE,)
     return (
         Put(STATUS, verdict.status),
         Put(OWNER, verdict.owner),
         Put(VERSION, verdict.version),
         _CHANGES_NOW,
+        *waits,
         Push(HISTORY, _entry(verdict, request), last=HISTORY_MAX),
+        *also,
     )
 
 
 _CHANGES_NOW: Final = PutServerTime(CHANGED_AT)
+_IS_DUE_NOW: Final = PutServerTime(DUE)
+_IS_NOT_DUE: Final = Remove(DUE)
 
 
 def unchanged(key: str, expected: StatusRecord) -> Filter:

@@ -228,7 +228,7 @@ def _decide(registrar: Registrar, reservation: Reservation, known: _Known) -> Re
 
 async def _make(registrar: Registrar, key: str) -> None:
     now = await StoreTime()
-    record = new_record(key, StatusRecord(REGISTERED, None, 1), f"{registrar.request}.{key}", now)
+    record = new_record(key, StatusRecord(REGISTERED, None, 1), f"{registrar.request}.{key}", now, due=now)
     await insert_new(registrar.records, record)
 
 

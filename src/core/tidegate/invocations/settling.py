@@ -32,7 +32,7 @@ import attrs
 from tidegate.invocations.record_documents import RECORD, VERSION, changes, history, unchanged, viewed
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 from tidegate.invocations.transition import ATTEMPTS, GaveUp, Granted, Outdated, TransitionOutcome, Unknown
-from tidegate.model.documents import ID, Document, In
+from tidegate.model.documents import ID, UPDATES, Document, In, Update
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.history import Forgotten, Superseded, Won, outcome_of
@@ -62,18 +62,21 @@ class RecordMove:
         expected: The record as its caller knows it; it is moved only if it still is that.
         target: The status to enter.
         request: The id of the request.
+        also: What the same write changes beside.
     """
 
     key: str
     expected: StatusRecord
     target: str
     request: str
+    also: tuple[Update, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "a record")
         check_type(self.expected, StatusRecord, "a record")
         check_name(self.target, "a status")
         check_name(self.request, "a request")
+        check_tuple(self.also, UPDATES, "an update")
 
 
 _Left: TypeAlias = tuple[tuple[RecordMove, Accepted], ...]
@@ -162,7 +165,11 @@ class Settling:
         """The request that carries them out."""
         return bulk_update(
             *(
-                update_one(self.collection, unchanged(move.key, move.expected), *changes(verdict, move.request))
+                update_one(
+                    self.collection,
+                    unchanged(move.key, move.expected),
+                    *changes(self.table, verdict, move.request, *move.also),
+                )
                 for move, verdict in left
             )
         )

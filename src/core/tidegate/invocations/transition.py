@@ -52,14 +52,14 @@ from tidegate.invocations.record_documents import (
     viewed,
 )
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
-from tidegate.model.documents import ID, Document, Eq, Update
+from tidegate.model.documents import ID, UPDATES, Document, Eq, Update
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.history import Forgotten, RequestOutcome, Superseded, Won, outcome_of
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, check_collection, find_one, update_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_name, check_type
+from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
@@ -153,6 +153,7 @@ class Transition:
         attempts: How often to ask before giving up; None for any number.
         expected: The one record to move, where the command was decided on it, or moved it last; None for whatever is
             there. It is read where it is no longer that one, and not before.
+        also: What the same write changes beside, in a record that is there.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
     """
@@ -165,6 +166,7 @@ class Transition:
     request: str
     attempts: int | None = ATTEMPTS
     expected: StatusRecord | None = None
+    also: tuple[Update, ...] = attrs.field(default=(), kw_only=True)
     pauses: Pauses = attrs.field(default=PAUSES, kw_only=True)
     parts: TransitionParts = attrs.field(factory=lambda: PARTS, repr=False)
 
@@ -174,6 +176,7 @@ class Transition:
         check_name(self.request, "a request")
         check_attempts(self.attempts, self.pauses)
         check_type(self.expected, (StatusRecord, NoneType), "a record or None")
+        check_tuple(self.also, UPDATES, "an update")
         check_type(self.parts, TransitionParts, "the parts of a transition")
         check_type(self.table, StatusTable, "a table of statuses")
         check_name(self.target, "a status")
@@ -259,13 +262,15 @@ def _decide(command: Transition, actual: StatusRecord | None) -> Accepted | Deni
 
 
 def _changes(command: Transition, verdict: Accepted) -> tuple[Update, ...]:
-    return changes(verdict, command.request)
+    return changes(command.table, verdict, command.request, *command.also)
 
 
 async def _write(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
     if expected is None:
         now = await _time()
-        return await insert_new(command.collection, new_record(command.key, verdict.record, command.request, now))
+        due = now if command.table[verdict.status].available else None
+        record = new_record(command.key, verdict.record, command.request, now, due=due)
+        return await insert_new(command.collection, record)
     where = unchanged(command.key, expected)
     return await update_one(command.collection, where, *command.parts.changes(command, verdict)) > 0
 

@@ -32,7 +32,9 @@ def accepted(command: Settling) -> tuple[tuple[RecordMove, Accepted], ...]:
 async def total_of(command: Settling) -> int | None:
     """How many have matched in one bulk; None without a reply."""
     updates = (
-        update_one(command.collection, unchanged(move.key, move.expected), *changes(verdict, move.request))
+        update_one(
+            command.collection, unchanged(move.key, move.expected), *changes(command.table, verdict, move.request)
+        )
         for move, verdict in accepted(command)
     )
     try:

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from tests.properties.on_documents import is_read_or_misuse
+
+from tidegate.invocations.jobs import Job, job_fields, job_of
+from tidegate.invocations.record_documents import new_record
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.strategies.jobs import jobs
+from tidegate.model.documents import Document, Field
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+
+Keep = Callable[[Job], Document]
+
+
+def recorded(stored: Document) -> Document:
+    return new_record("x", StatusRecord("registered", None, 1), "q", Instant(0), due=Instant(0), more=stored)
+
+
+def check_jb1(keep: Keep) -> None:
+    @given(jobs())
+    def holds(job: Job) -> None:
+        assert job_of(recorded(keep(job))) == job
+
+    holds()
+
+
+def test_a_job_is_read_as_it_was_kept() -> None:
+    """Law JB1."""
+    check_jb1(job_fields)
+
+
+def of_nobody(job: Job) -> Document:
+    """Whose it is is forgotten: all of it waits in one line."""
+    return job_fields(job).without(Field[str]("tenant"))
+
+
+def test_law_jb1_notices() -> None:
+    """A field that is not kept breaks it."""
+    with pytest.raises(AssertionError):
+        check_jb1(of_nobody)
+
+
+def test_what_is_not_there_takes_no_place() -> None:
+    """A partial index and a small record: of nothing, nothing is stored."""
+    assert [name for name, _ in job_fields(Job(task="t")).items] == ["task", "arguments", "queue", "priority"]
+
+
+def test_arguments_are_not_shown() -> None:
+    """They may hold secrets."""
+    assert "geheim" not in repr(Job(task="t", arguments=Document.of({"password": "geheim"})))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"priority": 101}, "priority"),
+        ({"queue": ""}, "queue"),
+        ({"deadline": 0}, "time"),
+        ({"payload": "p", "arguments": Document.of({"a": 1})}, "payload"),
+        ({"parent": "p"}, "parent"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_wrong_job_is_refused_early(wrong: dict[str, object], what: str) -> None:
+    """And the error says what is wrong with it."""
+    with pytest.raises(Misuse, match=what):
+        Job(task="t", **wrong)  # type: ignore[arg-type]
+
+
+def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
+    """Whatever stands in a field, or is missing."""
+    assert is_read_or_misuse(job_of, recorded(job_fields(Job(task="t", tenant="a", parent="p", root="p", deadline=1))))
