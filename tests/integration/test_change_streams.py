@@ -9,8 +9,9 @@ from itertools import count, islice
 from random import Random
 from typing import Any, Final
 
+import bson
 import pytest
-from bson.code import Code
+from bson.raw_bson import RawBSONDocument
 from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
@@ -158,7 +159,7 @@ def test_an_id_that_has_no_counterpart_is_passed_over(
 
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
-        await held.orders.insert_one({"_id": Code("secret", {"a": 1})})
+        await held.orders.insert_one(RawBSONDocument(bson.encode({"_id": "secret??"}).replace(b"??", b"\xff\xfe")))
         await held.orders.insert_one({"_id": 1})
         assert (await told(changes, begin))[0] == [DocumentChange("orders", 1)]
 

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+import bson
 import pytest
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.raw_bson import RawBSONDocument
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
@@ -32,10 +34,18 @@ from tidegate.invocations.admission import Call
 from tidegate.invocations.admission import Rule as Admission
 from tidegate.invocations.registration import Registered, Registrar
 from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Foreign, In, Push, Put, Value
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Now, Refused
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Now, Refused, Unreadable
 from tidegate.model.errors import Misuse, TidegateError, UnknownEffect
 from tidegate.model.instants import MILLISECOND, Instant, instant
-from tidegate.model.operations import Operation, delete_one, find_one, find_one_and_update, insert_one, update_one
+from tidegate.model.operations import (
+    Operation,
+    delete_one,
+    find_all,
+    find_one,
+    find_one_and_update,
+    insert_one,
+    update_one,
+)
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
@@ -51,6 +61,7 @@ NAME: Final = Field[str]("name")
 SECRET: Final = "canary-7c1f"  # noqa: S105  that is the point
 
 FIND: Final = find_one(COLLECTION, Eq(ID, "x"))
+FOUND: Final = find_all(COLLECTION, limit=9)
 INCREMENT: Final = find_one_and_update(COLLECTION, Eq(ID, "x"), Add(COUNT, 1))
 COMMANDS: Final[Mapping[str, Operation]] = {
     "find": FIND,
@@ -550,12 +561,11 @@ def test_a_type_that_the_core_only_carries_comes_back_as_it_was(
 def test_a_type_without_a_counterpart_is_named(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """Code with a scope: the error says which field of which collection holds what."""
-    client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"deep": {"list": [1, Code("x", {"y": 1})]}}})
-    with pytest.raises(Misuse, match="Code") as raised:
-        ask(mongod.uri, database, FIND)
-
-    assert "things: deep.list[1]" in str(raised.value)
+    """A text that is no UTF-8: the failure says which field of which document of which collection holds what."""
+    raw = RawBSONDocument(bson.encode({"list": [1, "a??b"]}).replace(b"??", b"\xff\xfe"))
+    client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"deep": raw}})
+    said = "things, _id 'x': a text is no UTF-8 (list)"
+    assert ask(mongod.uri, database, FIND, FOUND) == [Unreadable(said)] * 2
 
 
 @both

@@ -312,6 +312,8 @@ def test_what_only_bson_has_comes_back_as_it_was(pair: Pair, value: Foreign) -> 
         (Regex("a", "ix"), "regex", b"a\0ix\0"),
         (Code("f()"), "javascript", javascript("f()").payload),
         (Timestamp(1, 2), "timestamp", b"\2\0\0\0\1\0\0\0"),
+        (Code("a", {"b": 1}), "javascriptWithScope", b"\x16\0\0\0\2\0\0\0a\0\x0c\0\0\0\x10b\0\1\0\0\0\0"),
+        (Timestamp(0, 0), "timestamp", bytes(8)),
         (MinKey(), "minKey", b""),
         (MaxKey(), "maxKey", b""),
     ],
@@ -324,9 +326,11 @@ def test_types_of_bson_are_taken_over(value: object, kind: str, payload: bytes) 
     assert bson.encode(stored(document)) == bson.encode({"v": value})
 
 
-@pytest.mark.parametrize("value", [Code("a", {}), Timestamp(0, 0), object(), 1j])
+@pytest.mark.parametrize(
+    "value", [Code("a\udcff", {}), "\udcff", object(), 1j], ids=["code", "text", "object", "complex"]
+)
 def test_what_has_no_counterpart_is_refused(value: object) -> None:
-    """Code with a scope; the timestamp in whose place MongoDB stores the time; and what is not of BSON at all."""
+    """Code and text that are no UTF-8; and what is not of BSON at all."""
     with pytest.raises(Misuse):
         loaded({"v": value}, "c")
 

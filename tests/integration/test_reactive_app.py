@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias, final
 import bson
 import pytest
 from bson import ObjectId
+from bson.raw_bson import RawBSONDocument
 from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
 from tests.integration.test_mongo_ids import IDS
@@ -271,6 +272,54 @@ def test_ids_are_of_any_type(mongodb: str, database: str, store: str) -> None:
 
 
 # --- failures, deferrals, throttles -------------------------------------------------------------------------------------
+
+
+def test_a_document_that_cannot_be_read_fails_its_own_run_alone(mongodb: str, database: str) -> None:
+    """It was planned while it could be; whoever takes it along with others runs these. Once it can be read again, it is handled."""
+
+    async def run() -> None:
+        async with shop_of("mongod", mongodb, database) as shop:
+            app, handled = shop.app(), list[Any]()
+
+            @app.task("orders", debounce=AT_ONCE, retries=0)
+            async def invoice(change: Change) -> None:
+                handled.append(change.id)
+
+            pausing = Pausing()
+            async with app.connected() as sites:
+                await sites[shop.name].run(pausing.pause("invoice"))
+            async with served(app):
+                await shop.insert(*({"_id": key, "note": "a??b"} for key in range(9)))
+                await until(lambda: has_records(shop, 9), "all are planned")
+                assert shop.client is not None
+                orders = shop.client[shop.name]["orders"]
+                await orders.update_one({"_id": 4}, {"$set": {"note": no_text()}})
+                async with app.connected() as sites:
+                    await sites[shop.name].run(pausing.resume("invoice"))
+                await until(lambda: len(handled) == 8, "the others are handled")
+                await until(lambda: is_failed(shop, 4), "this one has failed")
+                (record,) = [each for each in await shop.records() if each["document"] == 4]
+                assert record["last_error"].startswith(
+                    "what is watched cannot be computed: orders, _id 4: a text is no UTF-8"
+                )
+                await shop.put(4, "note", "ab")
+                await until(lambda: len(handled) == 9, "it is handled")
+        assert sorted(handled) == [*range(9)]
+
+    in_loop(run())
+
+
+def no_text() -> Any:
+    """A value that is no UTF-8."""
+    return RawBSONDocument(bson.encode({"a": "a??b"}).replace(b"??", b"\xff\xfe"))
+
+
+async def has_records(shop: Shop, count: int) -> bool:
+    return len(await shop.records()) == count
+
+
+async def is_failed(shop: Shop, key: Any) -> bool:
+    return any(each["document"] == key and each["status"] == "failed" for each in await shop.records())
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -12,8 +12,10 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Any, Final
 
 import attrs
+import bson
 import pytest
 from bson import Binary, Code, Decimal128, ObjectId, Timestamp
+from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
@@ -169,12 +171,59 @@ async def is_planned(held: Any, name: str, expected: Iterable[tuple[Any, Any]], 
     return same(await planned(held, name, source), expected)
 
 
-def test_of_a_document_only_what_is_watched_is_read(mongodb: str, database: str) -> None:
-    """What else is there may be of a type that no document here has (a timestamp of 0, and code with a scope)."""
+def deep(levels: int) -> Any:
+    """An object in an object in an object."""
+    return 1 if not levels else {"a": deep(levels - 1)}
+
+
+def no_text(key: Any) -> RawBSONDocument:
+    """A document with a text that is no UTF-8."""
+    return RawBSONDocument(bson.encode({"_id": key, "total": 1, "note": "a??b"}).replace(b"??", b"\xff\xfe"))
+
+
+def test_what_cannot_be_read_holds_up_nothing_else(
+    mongodb: str, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A text that is no UTF-8, too many levels, an id that no record can have: others beside them are planned, where they were
+    there before and where they change; these are, once they can be read. As many levels as there may be are no trouble, nor are
+    a timestamp of 0 and code with a scope.
+    """
 
     async def work(client: Any) -> None:
         held = client[database]
-        odd = {"then": {"at": Timestamp(0, 0)}, "code": Code("x", {"a": 1})}
+        odd = {"then": [Timestamp(0, 0)], "code": Code("x", {"a": Timestamp(0, 0)})}
+        whole = [(key, {"_id": key, **odd}) for key in (1, 2, 6, 7)]
+        await held.orders.insert_many([whole[0][1], no_text(3), {"_id": 4, "deep": deep(150)}, whole[1][1]])
+        await held.orders.insert_many([{"_id": 5, "deep": deep(99)}, {"_id": Timestamp(0, 0)}])
+        async with planning(site_of(client, database), [task("whole")]) as life:
+            await life.settled("whole")
+            await until(lambda: is_planned(held, "whole", [*whole[:2], (5, None)]))
+            before = life.planner.standing
+            assert (before.error, before.not_computed) == (None, 3)
+            assert before.not_computed_last is not None
+            many = [whole[2][1], no_text(8), whole[3][1], {"_id": 9, "deep": deep(120)}]
+            await held.orders.insert_many(many)
+            await until(lambda: is_planned(held, "whole", [*whole, (5, None)]))
+            await life.settled("whole")
+            assert life.planner.standing.not_computed >= 5
+            await held.orders.update_one({"_id": 3}, {"$set": {"note": "ab"}})
+            await held.orders.update_one({"_id": 4}, {"$unset": {"deep": ""}})
+            cured = [(3, {"_id": 3, "total": 1, "note": "ab"}), (4, {"_id": 4})]
+            await until(lambda: is_planned(held, "whole", [*whole, (5, None), *cured]))
+            await life.settled("whole")
+            assert life.planner.standing.error is None
+
+    on_mongo(mongodb, work)
+    assert "what is watched cannot be computed: orders, _id 3: a text is no UTF-8 (note)" in caplog.text
+    assert "orders, _id 4: nested deeper than 100" in caplog.text
+
+
+def test_of_a_document_only_what_is_watched_is_read(mongodb: str, database: str) -> None:
+    """What else is there may be what no document here has: a text that is no UTF-8, or too many levels."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        odd = {"deep": deep(120), "code": Code("x", {"a": 1})}
         where = Eq(Field[str]("state"), "open")
         watching = attrs.evolve(task("a", "orders", "total"), where=where)
         async with planning(site_of(client, database), [watching]) as life:

@@ -10,9 +10,8 @@
     Document             object                         Document, its keys in their order
     Foreign              ObjectId, Decimal128, ...      the same: what BSON writes is its payload
 
-Dates are taken beyond the years 1 to 9999 that Python's own can name. What is not in this table and not one of
-`documents.FOREIGN` (code with a scope) has no counterpart: a field that holds it is an error that names both, never a
-value that would compare wrongly.
+Dates are taken beyond the years 1 to 9999 that Python's own can name. A text that is no UTF-8, or what lies too deep, has no
+counterpart: it is an error that names the field and the document, never a value that would compare wrongly.
 
 Known not to work: pymongo reads `undefined` as null, symbols as strings, and of a regular expression only the flags that
 Python has; of a key that a foreign document has twice, the last one is seen; an object with the keys $ref and
@@ -32,20 +31,26 @@ from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
 
 from tidegate.model.documents import DEPTH_MAX, Document, Foreign, Value, checked
+from tidegate.model.effects import Unreadable
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant, instant, moment
 from tidegate.model.values import check_type
 
-__all__ = ["CODEC", "encoded", "loaded", "natural", "stored"]
+__all__ = ["CODEC", "encoded", "loaded", "natural", "stored", "unreadable"]
 
 
-CODEC: Final = CodecOptions[dict[str, Any]](document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS)
+CODEC: Final = CodecOptions[dict[str, Any]](
+    document_class=dict,
+    datetime_conversion=DatetimeConversion.DATETIME_MS,
+    unicode_decode_error_handler="surrogateescape",  # which no `Document` takes: so it is known which one it is
+)
 
 _CODES: Final = {
     "binData": 0x05,
     "objectId": 0x07,
     "regex": 0x0B,
     "javascript": 0x0D,
+    "javascriptWithScope": 0x0F,
     "timestamp": 0x11,
     "decimal": 0x13,
     "maxKey": 0x7F,
@@ -124,12 +129,26 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
         The document.
 
     Raises:
-        Misuse: A field holds a type of MongoDB that has no counterpart here, or is nested too deep.
+        Misuse: A field holds what has no counterpart here: a text that is no UTF-8, or what is nested too deep.
     """
     check_type(document, Mapping, "a document")
     check_type(where, str, "the name of a collection")
     items = [(key, item if type(item) in _SAME else _decoded(item, (where, key), 1)) for key, item in document.items()]
     return Document(tuple(items))
+
+
+def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
+    """What is answered for a document that `loaded` does not take.
+
+    Args:
+        document: As pymongo decoded it.
+        where: The collection it is from.
+        error: What is wrong with it.
+    """
+    key = document.get("_id") if isinstance(document, Mapping) else None
+    place = error.where.removeprefix(f"{where}: ")
+    what = "a text is no UTF-8" if "UTF-8" in error.why else error.what
+    return Unreadable(f"{where}, _id {shown(key)}: {what}{f' ({place})' if place else ''}")
 
 
 _Place: TypeAlias = "str | tuple[_Place, object]"

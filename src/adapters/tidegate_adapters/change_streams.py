@@ -28,7 +28,7 @@ Nobody waits for ever: a client that sets no limit itself waits for a reply `REP
 
 Known not to work
     - Behind a mongos the stream begins at the last write that it has seen, which is told once more.
-    - A document whose id is code with a scope is passed over, and logged: no document here has such an id.
+    - A document whose id is a text that is no UTF-8 is passed over, and logged: no document here has such an id.
     - A read that is given up (a cancellation) leaves its cursor to the server, which ends it after ten minutes.
 """
 

@@ -24,6 +24,9 @@ answered with a no, or has matched nothing. A client of `connect` tells of each 
 (`tidegate_adapters.mongo_attempts`). Updates and deletions of many are sent once, whatever the client; a bulk of updates of
 one document each is sent again like these, and what matched in the first request is counted in the reply to the second.
 
+What is found and has no counterpart here (`tidegate_adapters.bson_values`) is `Unreadable`; of `FindOneAndUpdate`, the update
+was done.
+
 Known not to work
     - With a client that does not tell of each request, and has `retryWrites`, a write that was refused or matched nothing may
       be done later. That matters where something is decided by it. Transitions, tasks, runs and schedules of triggers,
@@ -36,8 +39,6 @@ Known not to work
     - An index of two fields refuses a document in which both are arrays (171), which the simulated store takes.
     - Times that one update puts into several fields may lie a millisecond apart, in the order of the fields' names: the server
       reads its clock for each. In the simulated store they are the same.
-    - A reply that holds a type without a counterpart (`tidegate_adapters.bson_values`) is an error after the effect: of
-      `FindOneAndUpdate`, the update was done.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ from tidegate.model.documents import (
     Update,
     equalities,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, Refused
+from tidegate.model.effects import Ambiguous, NotApplied, Refused, Unreadable
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import (
@@ -118,7 +119,7 @@ try:
     from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
     from pymongo.read_concern import ReadConcern
 
-    from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored
+    from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored, unreadable
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
     from tidegate_adapters.mongo_codes import meaning
     from tidegate_adapters.mongo_errors import (
@@ -193,7 +194,7 @@ class Mongo:
         """Carry one operation out, alone or in a transaction, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
 
         Raises:
-            Misuse: A value has no counterpart in MongoDB, or in what it answered; or the client was closed.
+            Misuse: A value has no counterpart in MongoDB, or the client was closed.
             TidegateError: The server is not a replica set, which it is asked for once.
         """
         if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
@@ -542,15 +543,22 @@ def _carrying(operation: Operation, handles: _Handles) -> Carry:
 def _on_collection(effect: Operation, held: Any, **within: Any) -> _Request:
     """The call of the collection's handle, and the reply; `within` a session, if there is one."""
 
-    def found(answer: Mapping[str, Any] | None) -> object:
-        return None if answer is None else loaded(answer, effect.collection)
+    def found(answer: Mapping[str, Any] | None) -> Document | Unreadable | None:
+        try:
+            return None if answer is None else loaded(answer, effect.collection)
+        except Misuse as error:
+            return unreadable(answer, effect.collection, error)
+
+    def found_all(answer: list[dict[str, Any]]) -> object:
+        each = tuple([found(one) for one in answer])
+        return next((one for one in each if isinstance(one, Unreadable)), each)
 
     match effect:
         case FindOne(_, where, fields, sort):
             by = ordered(sort) if sort else None
             call = partial(held.find_one, condition(where), _projection(fields, where), sort=by, **within)
             return (call, lambda answer: found(_asked_for(answer, fields)))
-        case FindAll(collection, where, limit, after, fields, sort):
+        case FindAll(_, where, limit, after, fields, sort):
             asked = {"$and": [condition(where), behind(after, sort)]} if after else condition(where)
 
             def send() -> Any:
@@ -562,7 +570,7 @@ def _on_collection(effect: Operation, held: Any, **within: Any) -> _Request:
                     .to_list()
                 )
 
-            return (send, lambda answer: tuple(loaded(_asked_for(each, fields), collection) for each in answer))
+            return (send, lambda answer: found_all([_asked_for(each, fields) for each in answer]))
         case FindOneAndUpdate(_, where, updates, sort):
             return (
                 _find_and_modify(held, condition(where), updates, sort=ordered(sort) if sort else None, **within),

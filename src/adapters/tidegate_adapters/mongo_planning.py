@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tidegate.model.documents import Document, Field, Filter, Value
-from tidegate.model.errors import MissingExtra
+from tidegate.model.effects import Unreadable
+from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import Instant
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate.reactive.snapshot import expression
@@ -25,7 +26,7 @@ from tidegate.reactive.task_documents import DIGEST, DOCUMENT, SNAPSHOT, STATUS,
 from tidegate.reactive.task_records import PROCESSED, TaskStatus
 
 try:
-    from tidegate_adapters.bson_values import encoded, loaded, stored
+    from tidegate_adapters.bson_values import encoded, loaded, stored, unreadable
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo_planning", "mongo", missing) from missing
 
@@ -54,10 +55,13 @@ def pipeline(query: FindChanged | FindOrphaned | CountRecords, condition: Condit
             return _counts(query, condition)
 
 
-def page_of(answer: Mapping[str, Any]) -> PlanPage:
-    """What the command has answered."""
+def page_of(answer: Mapping[str, Any]) -> PlanPage | Unreadable:
+    """What the command has answered; of ids that no program can hold, none can be looked at."""
     for each in answer["cursor"]["firstBatch"]:
-        found: Document = loaded(each, "a page")
+        try:
+            found: Document = loaded(each, "a page")
+        except Misuse as error:
+            return unreadable({}, "a page of ids", error)
         return PlanPage(found[_IDS], (found[_AFTER],))
     return PlanPage()
 

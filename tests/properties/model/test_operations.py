@@ -28,6 +28,7 @@ from tidegate.model.documents import (
     Put,
     Remove,
 )
+from tidegate.model.documents.bson import ZERO_TIMESTAMP
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
@@ -236,8 +237,9 @@ def test_a_bulk_takes_as_many_as_a_find_replies() -> None:
         ((DOC, DOC.put(COUNT, 7)), "two documents of one id"),
         ((DOC, Document.of({"n": 1})), "needs an _id"),
         ((DOC, "x"), "a document"),
+        ((DOC, Document.of({"_id": 9, "at": ZERO_TIMESTAMP})), "holds a timestamp of 0"),
     ],
-    ids=["none", "too many", "one id", "no id", "no document"],
+    ids=["none", "too many", "one id", "no id", "no document", "no time"],
 )
 def test_many_are_inserted_under_ids_of_their_own(docs: tuple[Document, ...], why: str) -> None:
     """And no more than one find reads back."""

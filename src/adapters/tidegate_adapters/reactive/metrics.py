@@ -12,6 +12,7 @@
     leads                        1 in a database where this process plans, 0 where it does not
     epoch                        under which it leads, or has led last
     collected_documents          that have changed, and wait for their look
+    not_computed_looks_total     that came to nothing, for what is watched of a document cannot be read or computed
     planner_lag_seconds          since the last change that had its look, in databases where this process leads
 
 So the records of a database are counted by one process of all, once in a while, and shown as they were then. Sum over all
@@ -117,6 +118,8 @@ def _of_databases(now: Glance) -> Iterator[Metric]:
         there,
         ((name, each.collected) for name, each in now.standings.items()),
     )
+    passed = ((name, each.not_computed) for name, each in now.standings.items())
+    yield _counter("not_computed_looks", "Looks at documents that cannot be read or computed.", there, passed)
     behind = ((name, each / SECOND) for name, each in now.census.behind.items())
     yield _gauge("planner_lag_seconds", "Since the last change that had its look.", there, behind)
 

@@ -17,13 +17,15 @@ Every process of an application runs one for each of its databases, and one of t
 Everything that it writes can be written by two: records are guarded by their versions, positions by the epoch and the history. So
 where the lease is lost, all of it is cancelled at once, and what the next leader does over does no harm.
 
+A document that cannot be read (a text that is no UTF-8, more than 100 levels), or of which a value cannot be computed, is passed
+over: `Standing.not_computed` and a line of the log say so, and it is looked at when it changes.
+
 Errors of the server end nothing: what failed is asked for again, or the lease is taken anew. What is wrong for good as things
 are set up (no replica set, no rights) is raised by `run` as it begins.
 
 Known not to work
-    - A document that cannot be read holds the position, and everything behind it, until it is changed or deleted: one that has
-      code with a scope, a timestamp of 0, a text that is no UTF-8, or more than 100 levels in what is watched of it.
-      `Standing.error` says where.
+    - A document whose id is a text that is no UTF-8 is passed over where it changes, and ends the look at all documents of its
+      collection.
     - Indexes that are dropped while it runs, with their collection or the database, are not made again until a process starts.
     - Where the record of the lease is removed, epochs begin anew, and nobody leads until they have passed the one that is stored
       beside the position: one in each `pause`.
@@ -79,6 +81,7 @@ from tidegate.reactive.orphans import DAY
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.snapshot import NotComputed
 from tidegate.reactive.sweeper import Sweeper, remove_orphans
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
@@ -159,6 +162,8 @@ class Standing:
         under_way: How many are being looked at.
         looked: How many looks there were, since it was made.
         error: What has failed last, and has not succeeded since.
+        not_computed: How many looks came to nothing, since it was made, for what is watched cannot be read or computed.
+        not_computed_last: What the last of them says.
     """
 
     leads: bool = False
@@ -171,6 +176,8 @@ class Standing:
     under_way: int = 0
     looked: int = 0
     error: str | None = None
+    not_computed: int = 0
+    not_computed_last: str | None = None
 
 
 class Changes(Protocol):
@@ -253,7 +260,8 @@ class Planner:
         self._changes: Changes = _changes(site, tuple(self._tasks))
         self._held: Held | None = None
         self._runtime: _Events | None = None
-        self._epoch = self._looked = 0
+        self._epoch = self._looked = self._not_computed = 0
+        self._not_computed_last: str | None = None
         self._errors: dict[str, str] = {}
         """By what has failed, the last one last; another mapping after each change, for other threads look at it."""
         self._reconciled = frozenset[str]()
@@ -284,6 +292,8 @@ class Planner:
             lease_left=left,
             looked=self._looked,
             error=next(reversed(errors.values()), None),
+            not_computed=self._not_computed,
+            not_computed_last=self._not_computed_last,
         )
         if not isinstance(state, Consuming):
             return whole
@@ -438,16 +448,24 @@ class Planner:
 
     async def _look_of(self, task: ReactiveTask, ids: tuple[Value, ...], *, is_gone: bool) -> None:
         """One task looks at these documents; whoever works in this process hears of what is due."""
-        dues: list[Duration] = []
-        noting = _noting(task, dues)
+        noted = _Noted()
+        noting = noted.by(task)
         program = noting.clean_up(ids) if is_gone else noting.plan_pass(ids, uuid4().hex)
         if left := await self._site.run(program):
             raise Ambiguous(f"{len(left)} of {len(ids)} looks are not known to be written")
-        self._tell(task, dues)
+        self._tell(task, noted)
 
-    def _tell(self, task: ReactiveTask, dues: list[Duration]) -> None:
-        if dues:
-            self._announce(task.name, max(min(dues), 0))
+    def _tell(self, task: ReactiveTask, noted: _Noted) -> None:
+        """Tell the pool what is due, and people what could not be looked at."""
+        if noted.dues:
+            self._announce(task.name, max(min(noted.dues), 0))
+        if noted.not_computed:
+            self._not_computed += len(noted.not_computed)
+            self._not_computed_last = f"{task.name}: {noted.not_computed[-1]}"
+            log.warning(
+                "%s, %s: %d documents are passed over, such as: %s",
+                self._site.name, task.name, len(noted.not_computed), noted.not_computed[-1],
+            )  # fmt: skip
 
     # --- every document ---
 
@@ -482,18 +500,18 @@ class Planner:
         """These tasks look at documents of a collection: a program; it answers those whose look is not known to be written."""
         left: tuple[Value, ...] = ()
         for task in (each for each in self._tasks[collection] if each.name in names):
-            dues: list[Duration] = []
-            left = (*left, *(await _noting(task, dues).plan_pass(ids, uuid4().hex)))
-            self._tell(task, dues)
+            noted = _Noted()
+            left = (*left, *(await noted.by(task).plan_pass(ids, uuid4().hex)))
+            self._tell(task, noted)
         return left
 
     async def _look_at_orphans(self, collection: str, names: frozenset[str]) -> tuple[Value, ...]:
         """These tasks look at what is left of documents that are gone: a program, which answers likewise."""
         left: tuple[Value, ...] = ()
         for task in (each for each in self._tasks[collection] if each.name in names):
-            dues: list[Duration] = []
-            left = (*left, *(await remove_orphans(_noting(task, dues), self._rules.batch)))
-            self._tell(task, dues)
+            noted = _Noted()
+            left = (*left, *(await remove_orphans(noted.by(task), self._rules.batch)))
+            self._tell(task, noted)
         return left
 
     # --- what goes wrong ---
@@ -534,16 +552,31 @@ async def _record() -> Document | None:
     return await find_one(STREAMS, Eq(ID, KEY))
 
 
-def _noting(task: ReactiveTask, dues: list[Duration]) -> ReactiveTask:
-    """The same task, which notes in how long what it plans is due."""
-    plan = task.parts.plan
+@final
+class _Noted:
+    """What comes of the looks of a pass, besides what is written.
 
-    def noted(of: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
-        verdict = plan(of, record, seen, now, new_id)
-        if not isinstance(verdict, Leave) and verdict.record.status is TaskStatus.PENDING:
-            due = verdict.record.next_run_at
-            assert due is not None, "what is pending is due"
-            dues.append(due - now)
-        return verdict
+    Attributes:
+        dues: In how many microseconds what was planned is due.
+        not_computed: Why others could not be looked at.
+    """
 
-    return attrs.evolve(task, parts=attrs.evolve(task.parts, plan=noted))
+    def __init__(self) -> None:
+        self.dues: list[Duration] = []
+        self.not_computed: list[str] = []
+
+    def by(self, task: ReactiveTask) -> ReactiveTask:
+        """The same task, whose looks are noted."""
+        plan = task.parts.plan
+
+        def noted(of: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
+            verdict = plan(of, record, seen, now, new_id)
+            if isinstance(seen, NotComputed):
+                self.not_computed.append(str(seen))
+            elif not isinstance(verdict, Leave) and verdict.record.status is TaskStatus.PENDING:
+                due = verdict.record.next_run_at
+                assert due is not None, "what is pending is due"
+                self.dues.append(due - now)
+            return verdict
+
+        return attrs.evolve(task, parts=attrs.evolve(task.parts, plan=noted))

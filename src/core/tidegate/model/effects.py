@@ -11,12 +11,13 @@ typed by the class parameter. Whoever runs the program sends the replies: the dr
 Between two awaits a program holds immutable values only, so that it is itself a value (`tidegate.sim.fingerprint`).
 
 Failures are values too: equal by kind and content, raised into the program so that the straight path reads straight.
-There are four kinds, by what is known of the effect, because the kind alone says what to do next:
+There are five kinds, by what is known of the effect, because the kind alone says what to do next:
 
     Refused      the world said no, definitely             never try again
     NotApplied   definitely not done                       trying again is free
     Ambiguous    it may have been done                     only what carries its own recognition may be tried again
     NotDurable   done, but no majority has confirmed it    assert it again, do not redo it
+    Unreadable   done, but no program can hold the reply   ask for less: the same again is unreadable again
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tidegate.model.values import check_int, check_type
 
 __all__ = [
     "DUPLICATE_KEY", "Ambiguous", "Call", "Cancel", "Effect", "Failure", "NotApplied", "NotDurable", "Note", "Now",
-    "Program", "Refused", "Sleep", "duplicate_key", "is_duplicate",
+    "Program", "Refused", "Sleep", "Unreadable", "duplicate_key", "is_duplicate",
 ]  # fmt: skip
 
 Reply_co = TypeVar("Reply_co", covariant=True)
@@ -126,6 +127,11 @@ class Ambiguous(Failure):
 @final
 class NotDurable(Failure):
     """Done, but a majority has not confirmed it."""
+
+
+@final
+class Unreadable(Failure):
+    """Done, but the reply holds what no document of `tidegate.model.documents` can: the reason says what, and where."""
 
 
 @final

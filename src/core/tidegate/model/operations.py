@@ -70,7 +70,7 @@ from tidegate.model.documents import (
     parts_of,
     show,
 )
-from tidegate.model.documents.bson import is_object_id
+from tidegate.model.documents.bson import ZERO_TIMESTAMP, is_object_id
 from tidegate.model.documents.orders import check_sort
 from tidegate.model.documents.value import check_field_name
 from tidegate.model.effects import Effect
@@ -241,8 +241,14 @@ def check_inserted(doc: Document) -> None:
             "a document needs an _id that is a string, an integer or an ObjectId",
             why="an id that is a document or an array can be read as a query",
         )
-    for key, _ in doc.items:
+    for key, value in doc.items:
         check_field_name(key)
+        if value == ZERO_TIMESTAMP and key != ID.name:
+            raise Misuse(
+                f"a document to insert holds a timestamp of 0 in {shown(key)}",
+                why="MongoDB would store its own time there",
+                todo="put it there once the document is inserted, or deeper",
+            )
 
 
 @final

@@ -67,7 +67,8 @@ from tidegate.model.documents import (
     parts_of,
     show,
 )
-from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep
+from tidegate.model.documents.bson import ZERO_TIMESTAMP
+from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep, Unreadable
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import PPM, Duration, Instant, micros
 from tidegate.model.operations import (
@@ -280,6 +281,11 @@ def _due(task: ReactiveTask) -> Filter:
     return AllOf((Eq(TASK, task.name), OlderThan(NEXT_RUN_AT, 0)))
 
 
+async def _read_documents(task: ReactiveTask, keys: tuple[Value, ...]) -> tuple[_Read, ...]:
+    where = _any_of(tuple(Eq(_KEY, key) for key in keys))
+    return _in_order(task.name, keys, await _found(task.source, where, len(keys), fields=task.fields), _id_of)
+
+
 async def _store_time() -> Instant:
     return await StoreTime()
 
@@ -305,6 +311,7 @@ class ReactiveTaskParts:
         unchanged: What a write is guarded by: the record is still what this was decided on.
         send: Sends updates, one or more, and answers how many of them have matched.
         due: What is due, as the store judges.
+        read: Reads the documents of these ids, in their order.
         now: Asks for the time.
         handle: Calls the handler of a document under a claim.
     """
@@ -320,6 +327,7 @@ class ReactiveTaskParts:
     unchanged: Callable[[ReactiveTask, Value, UpdateRecord | RemoveRecord], Filter] = _unchanged
     send: Callable[[tuple[UpdateOne, ...]], Program[int]] = _send
     due: Callable[[ReactiveTask], Filter] = _due
+    read: Callable[[ReactiveTask, tuple[Value, ...]], Program[tuple[_Read, ...]]] = _read_documents
     now: Callable[[], Program[Instant]] = _store_time
     handle: Callable[[ReactiveTask, Value, Claim], Program[object]] = _handle
 
@@ -756,7 +764,7 @@ class ReactiveTask:
         return begun, (*idle, *(Idle.STALE,) * len(left))
 
     def _beginning(
-        self, key: Value, claim: Claim, record: TaskRecord | None, document: Document | None, now: Instant
+        self, key: Value, claim: Claim, record: TaskRecord | None, document: _Read, now: Instant
     ) -> Run | _Beginning | None:
         """What a look at a claimed record comes to: a run, one once this is written, or none."""
         verdict = tasks.begin(record, claim, self._seen(document), rules=self.rules, now=now)
@@ -831,9 +839,13 @@ class ReactiveTask:
 
     # --- what is read and written ---
 
-    def _seen(self, document: Document | None) -> Seen:
+    def _seen(self, document: _Read) -> Seen:
         if document is None:
             return Gone()
+        if isinstance(document, NotComputed):
+            return document
+        if document.held(ID) == ZERO_TIMESTAMP:
+            return NotComputed(ID.name, "of a timestamp of 0 no record can be inserted")
         if self.where is not None and not matches(self.where, document, _no_clock):
             return NotMatching()
         taken = snapshot(document, self.watched)
@@ -846,7 +858,7 @@ class ReactiveTask:
         failed then.
         """
         where = _any_of(tuple(self.parts.find(self, key) for key in keys))
-        found = self._in_order(keys, await _found(self.records, where, len(keys), fields=fields), _follows)
+        found = _in_order(self.name, keys, await _found(self.records, where, len(keys), fields=fields), _follows)
         read = tuple(None if each is None else self._read(each) for each in found)
         if fields is not None and any(isinstance(record, str) for record in read):
             return await self._records(keys, None)  # what is kept of one is all that it held
@@ -857,19 +869,15 @@ class ReactiveTask:
             return await self._records(keys)
         return tuple(record for record in read if not isinstance(record, str))
 
-    async def _documents(self, keys: tuple[Value, ...]) -> tuple[Document | None, ...]:
-        """The documents of these ids, in their order."""
-        where = _any_of(tuple(Eq(_KEY, key) for key in keys))
-        return self._in_order(keys, await _found(self.source, where, len(keys), fields=self.fields), _id_of)
-
-    def _in_order(
-        self, keys: tuple[Value, ...], found: tuple[Document, ...], of: Callable[[Document], Value]
-    ) -> tuple[Document | None, ...]:
-        """What was found of each of these documents."""
-        if len(keys) == 1:
-            return found or (None,)
-        docs = {record_id(self.name, of(doc)): doc for doc in found}
-        return tuple(docs.get(record_id(self.name, key)) for key in keys)
+    async def _documents(self, keys: tuple[Value, ...]) -> tuple[_Read, ...]:
+        """The documents of these ids, in their order. One that is unreadable makes the reply so, and is found by halves."""
+        try:
+            return await self.parts.read(self, keys)
+        except Unreadable as failure:
+            if len(keys) == 1:
+                return (NotComputed("what is watched", failure.reason),)
+        half = len(keys) // 2
+        return (*await self._documents(keys[:half]), *await self._documents(keys[half:]))
 
     def _read(self, found: Document) -> TaskRecord | str:
         """The record that was found, or why it is none."""
@@ -941,6 +949,8 @@ async def _removed(records: str, which: tuple[Filter, ...]) -> int:
 _REMOVED_MAX: Final = 200
 
 
+_Read: TypeAlias = Document | NotComputed | None
+"""What there is of a document: why it cannot be read, where it cannot."""
 _Known: TypeAlias = tuple[Value, TaskRecord]
 _Claimed: TypeAlias = tuple[Value, Claim, TaskRecord]
 _Update: TypeAlias = tuple[Value, TaskRecord, UpdateRecord]
@@ -967,6 +977,16 @@ async def _found(
         one = await find_one(collection, where, fields=fields, sort=sort)
         return () if one is None else (one,)
     return await find_all(collection, where, limit=most, fields=fields, sort=sort)
+
+
+def _in_order(
+    task: str, keys: tuple[Value, ...], found: tuple[Document, ...], of: Callable[[Document], Value]
+) -> tuple[Document | None, ...]:
+    """What was found of each of these documents."""
+    if len(keys) == 1:
+        return found or (None,)
+    docs = {record_id(task, of(doc)): doc for doc in found}
+    return tuple(docs.get(record_id(task, key)) for key in keys)
 
 
 def _any_of(filters: tuple[Filter, ...]) -> Filter:

@@ -293,7 +293,7 @@ def remembered(snapshot: Document, bytes_max: int) -> Kept:
             BSON: a little more for short keys and small integers, a little less for nested documents.
 
     Returns:
-        The snapshot, or its digest if it is larger.
+        The snapshot; or its digest if it is larger, or so deep that it cannot stand in a document.
 
     Raises:
         Misuse: An argument is of another type, or the limit is negative.
@@ -301,7 +301,8 @@ def remembered(snapshot: Document, bytes_max: int) -> Kept:
     check_type(snapshot, Document, "a snapshot")
     check_int(bytes_max, "a number of bytes", 0)
     form = _canonical(snapshot)
-    return snapshot if len(form) <= bytes_max else _hashed(form)
+    is_small = len(form) <= bytes_max and snapshot.height < DEPTH_MAX
+    return snapshot if is_small else _hashed(form)
 
 
 def digest(snapshot: Document) -> Digest:
@@ -376,7 +377,7 @@ def _tagged(kind: bytes, content: bytes) -> bytes:
 @final
 @attrs.frozen
 class NotComputed:
-    """There is no snapshot, for a computed value failed. Nothing can be said about this document until it changes.
+    """There is no snapshot, for a computed value failed, or the document cannot be read. Nothing can be said about it until it changes.
 
     Attributes:
         path: Where the value was to stand.

@@ -40,7 +40,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
 from tidegate.model.documents import DEPTH_MAX, Document, Field, Foreign, show
-from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused, Unreadable
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, from_json, to_json
@@ -59,7 +59,7 @@ whole numbers, or of byte strings and None, and the tuple -> None to write all o
 Classes: TypeAlias = Mapping[str, type]
 """Classes by what they are called: see `tidegate.sim.type_names`."""
 
-_FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable)}
+_FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable, Unreadable)}
 _NAMING: Final = frozenset({"field", "name"})
 """Fields that name what a term is about: a name is not a secret, what stands under it may be."""
 _HIDDEN: Final = "$hidden"

@@ -14,8 +14,12 @@ from typing import Final, final
 import attrs
 
 from tidegate.model.errors import Misuse, shown
+from tidegate.model.values import check_type
 
-__all__ = ["DECIMAL", "FOREIGN", "Foreign", "is_decimal", "is_number", "is_object_id", "is_regex", "numeric"]
+__all__ = [
+    "DECIMAL", "FOREIGN", "ZERO_TIMESTAMP", "Foreign", "code_and_scope", "is_decimal", "is_number", "is_object_id", "is_regex",
+    "numeric",
+]  # fmt: skip
 
 _REGEX: Final = "regex"
 _OBJECT_ID: Final = "objectId"
@@ -23,10 +27,11 @@ DECIMAL: Final = "decimal"
 FOREIGN: Final[Mapping[str, re.Pattern[bytes]]] = {
     _OBJECT_ID: re.compile(rb".{12}", re.DOTALL),
     DECIMAL: re.compile(rb".{16}", re.DOTALL),
-    "timestamp": re.compile(rb"(?!\0{8}).{8}", re.DOTALL),  # MongoDB stores its own time in the place of 0
+    "timestamp": re.compile(rb".{8}", re.DOTALL),
     "binData": re.compile(rb".{4}([^\x00\x02]|\x02.{4}).*", re.DOTALL),  # of subtype 0 are `bytes`
     _REGEX: re.compile(rb"[^\0]*\0i?l?m?s?u?x?\0"),
     "javascript": re.compile(rb".{4}.*\0", re.DOTALL),
+    "javascriptWithScope": re.compile(rb".{8}.*\0.{4}.*\0", re.DOTALL),
     "minKey": re.compile(rb""),
     "maxKey": re.compile(rb""),
 }
@@ -55,7 +60,7 @@ class Foreign:
         if type(self.type) is not str or type(self.payload) is not bytes or not _is_bson(self.type, self.payload):
             raise Misuse(
                 f"no {shown(self.type)} has this payload",
-                why="it is written as bsonspec.org says; of subtype 0 are plain bytes, and no timestamp is 0",
+                why="it is written as bsonspec.org says; of subtype 0 are plain bytes",
                 todo=f"one of {', '.join(FOREIGN)}, and what follows the name of the element in BSON",
             )
 
@@ -80,8 +85,24 @@ def _is_bson(kind: str, payload: bytes) -> bool:
             return _has_length(payload[:-1]) and (not is_old or _has_length(payload[5:]))
         case "javascript":
             return _has_length(payload) and _is_utf8(payload[4:])
+        case "javascriptWithScope":  # its own length, its code, its scope
+            code, scope = code_and_scope(payload)
+            return (
+                int.from_bytes(payload[:4], "little") == len(payload)
+                and _has_length(code)
+                and code.endswith(b"\0")
+                and _is_utf8(code[4:])
+                and int.from_bytes(scope[:4], "little") == len(scope)
+            )
         case _:
             return kind != _REGEX or _is_utf8(payload)
+
+
+def code_and_scope(payload: bytes) -> tuple[bytes, bytes]:
+    """The two parts of code with a scope, each with its length in front."""
+    check_type(payload, bytes, "code with a scope")
+    end = 8 + int.from_bytes(payload[4:8], "little")
+    return payload[4:end], payload[end:]
 
 
 def _has_length(payload: bytes) -> bool:
@@ -95,6 +116,10 @@ def _is_utf8(payload: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+ZERO_TIMESTAMP: Final = Foreign("timestamp", bytes(8))
+"""In its place MongoDB stores its own time, where it is a field of a document that is inserted, and not its id."""
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 The order is that of a sort, over all types (MongoDB's manual, "Comparison/Sort Order"); that of `$lt` and `$gt` in a filter
 looks at values of one type only.
+
+Known not to work: the scopes of two pieces of code are compared by their bytes, where MongoDB takes 1 and 1.0 for equal.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import math
 from fractions import Fraction
 from typing import Final
 
-from tidegate.model.documents.bson import Foreign, is_number, numeric
+from tidegate.model.documents.bson import Foreign, code_and_scope, is_number, numeric
 from tidegate.model.documents.value import DEPTH_MAX, Document, Value, checked
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
@@ -53,7 +55,7 @@ def _is_nan(value: object) -> bool:
 
 _SORTED: Final = (
     "minKey", "undefined", "null", "number", "string", "object", "array", "binData", "objectId", "bool", "date",
-    "timestamp", "regex", "javascript", "maxKey",
+    "timestamp", "regex", "javascript", "javascriptWithScope", "maxKey",
 )  # fmt: skip
 _TYPES: Final = {name: place for place, name in enumerate(_SORTED)}
 UNDEFINED: Final = (_TYPES["undefined"],)
@@ -133,5 +135,8 @@ def _foreign(value: Foreign) -> tuple[object, ...]:
             return (int.from_bytes(value.payload, "little"),)
         case "javascript":  # behind its length
             return (value.payload[4:],)
+        case "javascriptWithScope":
+            code, scope = code_and_scope(value.payload)
+            return (code[4:], scope)
         case _:
             return (value.payload,)

@@ -67,6 +67,12 @@ def javascript(code: str) -> Foreign:
     return Foreign("javascript", len(text).to_bytes(4, "little") + text)
 
 
+def javascript_with_scope(code: str) -> Foreign:
+    """Code with an empty scope, as BSON writes it."""
+    inner = javascript(code).payload + b"\5\0\0\0\0"
+    return Foreign("javascriptWithScope", (len(inner) + 4).to_bytes(4, "little") + inner)
+
+
 def regex(pattern: str, options: str = "") -> Foreign:
     """A regular expression; the pattern holds no NUL, the options are some of "ilmsux", in this order."""
     return Foreign("regex", pattern.encode() + b"\0" + options.encode() + b"\0")
@@ -82,6 +88,7 @@ _FOREIGNS: Final = st.one_of(
     st.builds(binary, st.binary(max_size=4), st.sampled_from((2, 4, 5, 128))),
     st.builds(regex, _TEXT, st.sampled_from(("", "i", "ms"))),
     st.builds(javascript, _TEXT),
+    st.builds(javascript_with_scope, _TEXT),
     st.sampled_from((Foreign("minKey", b""), Foreign("maxKey", b""))),
 )
 

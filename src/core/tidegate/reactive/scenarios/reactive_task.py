@@ -13,12 +13,14 @@ from typing import Final, TypeAlias
 import attrs
 
 from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
-from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Program
+from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Program, Unreadable
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import (
     BulkUpdate,
     DeleteMany,
     DeleteOne,
+    FindAll,
+    FindOne,
     InsertMany,
     InsertOne,
     UpdateOne,
@@ -47,7 +49,7 @@ from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, 
 
 __all__ = [
     "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
-    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "around",
+    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNREADABLE", "around",
     "asking", "batches", "bill", "edit", "is_write", "reactive_task", "said", "total",
 ]  # fmt: skip
 
@@ -84,6 +86,8 @@ def total(amount: int, key: str = KEY) -> Effect[object]:
     return update_one(SOURCE, Eq(ID, key), Put(TOTAL, amount))
 
 
+UNREADABLE: Final = 13
+"""A document with this total stands for one that holds what no program can."""
 ONE_CHANGE: Final = (total(2),)
 BACK_AND_FORTH: Final = (total(2), total(1))
 """Who compares what was at first with what is in the end finds no change."""
@@ -165,10 +169,19 @@ def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED, keys: t
                 changed = effect.doc[ID] if isinstance(effect, InsertOne) else pinned(effect.where)
                 for after, reply in perform(effect, world, who):
                     yield after.write(QUEUE, (*after.read(QUEUE), str(changed))), reply
+            case FindOne(collection) | FindAll(collection) if collection == SOURCE:
+                for after, reply in perform(effect, world, who):
+                    yield after, Unreadable("total") if is_unreadable(reply) else reply
             case _:
                 yield from perform(effect, world, who)
 
     return meaning
+
+
+def is_unreadable(reply: object) -> bool:
+    """Can nobody read one of these documents?"""
+    found = reply if isinstance(reply, tuple) else (reply,)
+    return any(isinstance(doc, Document) and doc[TOTAL] == UNREADABLE for doc in found)
 
 
 def planned(task: ReactiveTask, doc: Document) -> Document:
@@ -268,7 +281,7 @@ def is_kept(workers: tuple[str, ...], keys: tuple[str, ...]) -> Law:
     def holds_of(state: State, key: str) -> bool:
         amount, found = said(state, key), record(state, key)
         is_later = found is not None and found.next_run_at is not None and not is_due(state, key)
-        if amount is None or is_later:
+        if amount in (None, UNREADABLE) or is_later:
             return True  # nothing to handle now
         ran = [with_what for (of, with_what), _ in state.read(HANDLED) if of == key]
         return laws.reactive_task.no_change_is_lost(found, amount, ran)
@@ -374,6 +387,7 @@ def reactive_task(
     host: Host = HOST,
     gone: TaskStatus | None = None,
     is_new: bool = False,
+    unreadable: tuple[str, ...] = (),
     sweeps: frozenset[TaskStatus] = frozenset(),
     decide: MustLook = must_look,
 ) -> Scenario:
@@ -394,6 +408,7 @@ def reactive_task(
         gone: Where its record stands if the only document was deleted before: completed, or pending as nobody has noticed yet;
             None where the document is there.
         is_new: Nobody has looked at the documents yet, and their ids are in the queue.
+        unreadable: The ids of those that cannot be read at first.
         sweeps: The records that somebody looks at, too, to remove those of no use; nobody does for none.
         decide: What the store says is to be looked at, where it is asked.
     """
@@ -411,7 +426,7 @@ def reactive_task(
         *((Process("sweeper", lambda _: sweeper(task), faults, means),) if sweeps else ()),
         Network(means),
     )
-    first = tuple(Document.of({"_id": key, "total": 1}) for key in keys)
+    first = tuple(Document.of({"_id": key, "total": UNREADABLE if key in unreadable else 1}) for key in keys)
     records = tuple(planned(task, doc) for doc in first)
     kept = tuple(map(finished, records)) if gone is TaskStatus.COMPLETED else records
     world = world_with({SOURCE: () if gone else first, RECORDS: () if is_new else kept})
@@ -500,6 +515,35 @@ SCENARIOS: Final = (
         ),
         thorough=partial(reactive_task, keys=BOTH, is_new=True, workers=1, budget=1, moves=0, faults=PARTLY),
         large=partial(reactive_task, keys=BOTH, is_new=True, workers=2, budget=2, faults=PARTLY),
+    ),
+    Shipped(
+        "reactive_task.unreadable",
+        partial(
+            reactive_task,
+            works=batches,
+            summary="one of two new documents cannot be read until it changes, and the other one then: both are handled",
+            edits=(total(2), total(UNREADABLE, "y")),
+            keys=BOTH,
+            is_new=True,
+            unreadable=(KEY,),
+            workers=1,
+            budget=1,
+            moves=0,
+            faults=CRASHES,
+        ),
+        thorough=partial(
+            reactive_task,
+            works=batches,
+            edits=(total(2),),
+            keys=BOTH,
+            is_new=True,
+            unreadable=(KEY,),
+            workers=1,
+            budget=1,
+        ),
+        large=partial(
+            reactive_task, works=batches, edits=(total(2),), keys=BOTH, is_new=True, unreadable=(KEY,), budget=2
+        ),
     ),
     Shipped(
         "reactive_task.asks",

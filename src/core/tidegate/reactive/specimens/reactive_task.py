@@ -1,4 +1,4 @@
-"""Fourteen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
+"""Fifteen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Exists, Filter, Value
-from tidegate.model.effects import Call, Now
+from tidegate.model.effects import Call, Now, Unreadable
 from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateOne
 from tidegate.reactive.orphans import RemoveRecord, Source, clean_up
@@ -26,6 +26,7 @@ from tidegate.reactive.scenarios.reactive_task import (
     HELD,
     INSERT,
     KEPT,
+    KEY,
     LEASE,
     ONE,
     PARTLY,
@@ -38,6 +39,7 @@ from tidegate.reactive.scenarios.reactive_task import (
     reactive_task,
     total,
 )
+from tidegate.reactive.snapshot import NotComputed
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, TASK, record_id
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import (
@@ -139,6 +141,14 @@ async def failed_look_is_done(task: ReactiveTask, life: int) -> None:
         await Call("looked at", (len(keys),))
 
 
+async def all_unreadable(task: ReactiveTask, keys: tuple[Value, ...]) -> tuple[Document | NotComputed | None, ...]:
+    """One that cannot be read is taken for all that were asked for with it."""
+    try:
+        return await PARTS.read(task, keys)
+    except Unreadable as failure:
+        return (NotComputed("what is watched", failure.reason),) * len(keys)
+
+
 async def own_time() -> Instant:
     return Instant((await Now()).at)
 
@@ -154,6 +164,23 @@ def unseen_runs(query: FindChanged, doc: Document, records: tuple[Document, ...]
 
 
 SPECIMENS: Final = (
+    Specimen(
+        "reactive_task.all_unreadable",
+        partial(
+            reactive_task,
+            summary="A document that cannot be read passes for all that were asked for with it, so changes of others are lost.",
+            parts=attrs.evolve(PARTS, read=all_unreadable),
+            edits=(),
+            keys=BOTH,
+            is_new=True,
+            unreadable=(KEY,),
+            workers=1,
+            moves=0,
+        ),
+        KEPT,
+        "Planted: mongodash 2.3.1 gives up a batch whose query fails on one document, and saves the position behind it.",
+        "reactive_task.unreadable",
+    ),
     Specimen(
         "reactive_task.ends_by_id",
         partial(
