@@ -105,6 +105,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("transition"),
         ships("transition.known"),
         ships("transition.bulk"),
+        ships("ending"),
         ("transition and settle", Row(own.wrapped)),
         ships("triggers"),
         ships("triggers.all_conditions"),

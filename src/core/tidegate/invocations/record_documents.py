@@ -15,6 +15,7 @@ An invocation has beside these, each absent where there is none:
     tries                    how many runs have begun
     result | result_payload  of a success, in the same write; or the id of an upload that was made before
     error                    {type, message, traceback} of the last failure, in the same write
+    failing_since            when it failed for the first time, in the same write
     notice                   the versions that triggers have not heard of yet
     asked                    what an operator asks of its runner, which sees it at its next beat: cancel, kill or pause
 
@@ -50,7 +51,7 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
-    "ARGUMENTS", "ASKED", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "HISTORY", "NOTICE", "OWNER", "PARENT",
+    "ARGUMENTS", "ASKED", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "FAILING_SINCE", "HISTORY", "NOTICE", "OWNER", "PARENT",
     "PAYLOAD", "PRIORITY", "QUEUE", "RECORD", "REQUEST", "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TRACE",
     "TRIES", "VERSION", "VIEW", "changes", "history", "new_record", "unchanged", "viewed",
 ]  # fmt: skip
@@ -78,6 +79,7 @@ TRIES: Final = Field[int]("tries")
 RESULT: Final = Field[Value]("result")
 RESULT_PAYLOAD: Final = Field[str]("result_payload")
 ERROR: Final = Field[Document]("error")
+FAILING_SINCE: Final = Field[Instant]("failing_since")
 NOTICE: Final = Field[tuple[int, ...]]("notice")
 ASKED: Final = Field[str]("asked")
 

@@ -37,7 +37,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from hashlib import sha256
 from types import NoneType
 from typing import Final, NoReturn, TypeAlias, final
 
@@ -70,7 +69,7 @@ from tidegate.model.documents import (
 from tidegate.model.documents.bson import ZERO_TIMESTAMP
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep, Unreadable
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import PPM, Duration, Instant, micros
+from tidegate.model.instants import Duration, Instant, micros
 from tidegate.model.operations import (
     FOUND_MAX,
     Index,
@@ -475,7 +474,7 @@ class ReactiveTask:
             Refused: The store refuses for good.
         """
         check_name(worker, "a worker")
-        draw = _draw(worker)
+        draw = backoff.draw_of(worker)
         pace = fresh(self.polling, await Now())
         while True:
             now = await Now()
@@ -834,7 +833,8 @@ class ReactiveTask:
             case _:
                 since = now if claim.failing_since is None else claim.failing_since
                 return Failed(
-                    answer, _retried(self, max(claim.attempts, 1), since, now, _draw(f"{claim.id} {claim.token}"))
+                    answer,
+                    _retried(self, max(claim.attempts, 1), since, now, backoff.draw_of(f"{claim.id} {claim.token}")),
                 )
 
     # --- what is read and written ---
@@ -1019,11 +1019,6 @@ def _claimed_at(known: _Known) -> Instant:
     at = known[1].claimed_at
     assert at is not None, "it is claimed"
     return at
-
-
-def _draw(text: str) -> int:
-    """A number from 0 to PPM, for jitter: the same for the same text, and scattered over different ones."""
-    return int.from_bytes(sha256(text.encode(errors="replace")).digest()) % (PPM + 1)
 
 
 def _retried(task: ReactiveTask, attempts: int, since: Instant, now: Instant, draw: int = 0) -> NextAttempt:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum
+from hashlib import sha256
 from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
@@ -40,7 +41,7 @@ from tidegate.retries.schedule import NextAfter
 
 __all__ = [
     "DAY", "FACTOR_LEAST", "LONGEST", "Backoff", "Cron", "Delays", "Exponential", "Fixed", "GiveUp", "GiveUpReason",
-    "Linear", "Policy", "Retry", "RetryVerdict", "Series", "check_delay", "decide", "delay_after",
+    "Linear", "Policy", "Retry", "RetryVerdict", "Series", "check_delay", "decide", "delay_after", "draw_of",
 ]  # fmt: skip
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
@@ -278,6 +279,19 @@ def delay_after(backoff: Delays, attempts: int) -> Duration:
             return intervals[min(attempts, len(intervals)) - 1]
         case _:
             assert_never(backoff)
+
+
+def draw_of(text: str) -> int:
+    """A draw for whoever has no generator: the same for the same text, and scattered over different ones.
+
+    Args:
+        text: Who draws, and for which attempt.
+
+    Returns:
+        A number from 0 to PPM.
+    """
+    check_type(text, str, "a text")
+    return int.from_bytes(sha256(text.encode(errors="replace")).digest()) % (PPM + 1)
 
 
 def _next_due(cron: Cron, now: Instant) -> Instant | GiveUpReason:

@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from tidegate.invocations.scenarios import admission, array_push_lock, recovery, registration, settling, transition
+from tidegate.invocations.scenarios import (
+    admission,
+    array_push_lock,
+    ending,
+    recovery,
+    registration,
+    settling,
+    transition,
+)
 from tidegate.sim.shipping import Shipped
 
 __all__ = ["SCENARIOS"]
@@ -10,6 +18,7 @@ __all__ = ["SCENARIOS"]
 SCENARIOS: Final[tuple[Shipped, ...]] = (
     *admission.SCENARIOS,
     *array_push_lock.SCENARIOS,
+    *ending.SCENARIOS,
     *recovery.SCENARIOS,
     *registration.SCENARIOS,
     *transition.SCENARIOS,

@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from tidegate.invocations.specimens import admission, array_push_lock, recovery, registration, settling, transition
+from tidegate.invocations.specimens import (
+    admission,
+    array_push_lock,
+    ending,
+    recovery,
+    registration,
+    settling,
+    transition,
+)
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -10,6 +18,7 @@ __all__ = ["SPECIMENS"]
 SPECIMENS: Final[tuple[Specimen, ...]] = (
     *admission.SPECIMENS,
     *array_push_lock.SPECIMENS,
+    *ending.SPECIMENS,
     *recovery.SPECIMENS,
     *registration.SPECIMENS,
     *transition.SPECIMENS,
