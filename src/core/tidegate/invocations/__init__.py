@@ -10,6 +10,7 @@ Read in this order; the `__all__` of each module lists its public names.
     transition         the program of one transition: read, decide, one compare-and-set
     settling           the program that moves many records at once, each as its caller knows it
     ending             how runs have ended, written down with all that belongs to it
+    waiting            the program that waits until invocations have ended
     array_push_lock    the lock of pynenc-mongo, for those who must interoperate with it
     admission          which calls exclude each other, and who has a place
     place_documents    the places of those who exclude each other, as a document

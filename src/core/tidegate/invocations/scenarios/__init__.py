@@ -10,6 +10,7 @@ from tidegate.invocations.scenarios import (
     registration,
     settling,
     transition,
+    waiting,
 )
 from tidegate.sim.shipping import Shipped
 
@@ -19,6 +20,7 @@ SCENARIOS: Final[tuple[Shipped, ...]] = (
     *admission.SCENARIOS,
     *array_push_lock.SCENARIOS,
     *ending.SCENARIOS,
+    *waiting.SCENARIOS,
     *recovery.SCENARIOS,
     *registration.SCENARIOS,
     *transition.SCENARIOS,

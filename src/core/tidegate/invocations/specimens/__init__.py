@@ -10,6 +10,7 @@ from tidegate.invocations.specimens import (
     registration,
     settling,
     transition,
+    waiting,
 )
 from tidegate.sim.shipping import Specimen
 
@@ -19,6 +20,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *admission.SPECIMENS,
     *array_push_lock.SPECIMENS,
     *ending.SPECIMENS,
+    *waiting.SPECIMENS,
     *recovery.SPECIMENS,
     *registration.SPECIMENS,
     *transition.SPECIMENS,
