@@ -106,6 +106,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("transition.known"),
         ships("transition.bulk"),
         ships("ending"),
+        ships("waiting", "runner"),
         ("transition and settle", Row(own.wrapped)),
         ships("triggers"),
         ships("triggers.all_conditions"),

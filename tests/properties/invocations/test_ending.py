@@ -30,6 +30,7 @@ from tidegate.invocations.ending import (
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.record_documents import DUE, ERROR, TRIES, changes, new_record
 from tidegate.invocations.scenarios import settling as records
+from tidegate.invocations.scenarios.transition import RECORDS
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.invocations.transition import GaveUp, Granted, Outdated
 from tidegate.model.documents import ID, Document, Eq
@@ -114,11 +115,11 @@ def test_the_maximum_duration_counts_from_the_first_failure() -> None:
 
 
 def ending(*runs: RunEnd, attempts: int = 3) -> Ending:
-    return Ending(runs=runs, records=records.RECORDS, attempts=attempts, pauses=Pauses(Fixed(0)))
+    return Ending(runs=runs, records=RECORDS, attempts=attempts, pauses=Pauses(Fixed(0)))
 
 
 def stored(*keys: str) -> Store:
-    return Store(world_with({records.RECORDS: tuple(map(records.record, keys))}))
+    return Store(world_with({RECORDS: tuple(map(records.record, keys))}))
 
 
 def of_key(key: str, end: End) -> RunEnd:
@@ -156,7 +157,7 @@ def test_who_was_taken_over_changes_nothing() -> None:
     (late,) = store.run(ending(of_key("a", Succeeded("late"))).run())
 
     assert isinstance(late, Outdated)
-    found = cast("Document", store.do(find_one(records.RECORDS, Eq(ID, "a"))))
+    found = cast("Document", store.do(find_one(RECORDS, Eq(ID, "a"))))
     assert laws.ending.result_is_of_the_granted(found, ())
 
 

@@ -90,7 +90,7 @@ def test_what_has_ended_is_not_asked_for_again_and_pauses_grow_up_to_a_cap() -> 
     wanted = Waiting(keys=("a", "d"), least=SECOND, most=3 * SECOND)
 
     assert waits(store, wanted, *ways) == (Ended("a", status.SUCCESS, 42), Ended("d", status.FAILED))
-    looks = [cast("In", effect.where).values for effect in store.asked if isinstance(effect, FindAll)]
+    looks = [cast("In[str]", effect.where).values for effect in store.asked if isinstance(effect, FindAll)]
     assert looks == [("a", "d"), ("d",), ("d",), ("d",), ("d",)]
     pauses = [effect.duration for effect in store.asked if isinstance(effect, Sleep)]
     assert pauses == [SECOND, 2 * SECOND, 3 * SECOND, 3 * SECOND]

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.ending import Ending, Failed, RunEnd, RunError, Succeeded
-from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.record_documents import DUE, FAILING_SINCE, HISTORY, REQUEST, STATUS, VERSION
 from tidegate.invocations.scenarios.settling import ALL_FAULTS, RUNNER, RUNNING, answers, record, settles
@@ -31,10 +30,11 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, document, journal, journaled, perform, world_with
 
-__all__ = ["ALLOWED", "AVAILABLE", "DELAY", "NOTICED", "RESULTS", "SCENARIOS", "EndingProgram", "ending"]
+__all__ = ["ALLOWED", "AVAILABLE", "DELAY", "NOTICED", "RESULTS", "SCENARIOS", "TRUE", "EndingProgram", "ending"]
 
 EndingProgram: TypeAlias = Callable[[Ending], Program[tuple[TransitionOutcome, ...]]]
 
+TRUE: Final = "every answer is the truth"
 RESULTS: Final = "a result is of the run that was granted"
 AVAILABLE: Final = "what is available is due, and nothing else is"
 ALLOWED: Final = "a task is tried as often as is allowed"
@@ -57,7 +57,7 @@ async def ends(program: EndingProgram) -> tuple[Answered, ...]:
     return tuple(Answered(f"{run.key}: by its runner", answer) for run, answer in zip(RUNS, found, strict=True))
 
 
-def recovers(life: str) -> Program[tuple[Answered, ...]]:
+def recovers(life: int) -> Program[tuple[Answered, ...]]:
     targets = (status.RUNNING_RECOVERY, status.REROUTED)
     return settles(Settling.run, KEYS[:2], None, f"recovery.{life}", targets)
 
@@ -76,10 +76,6 @@ def history(state: State, key: str) -> tuple[Version, ...]:
 def gets_true_answers(key: str, state: State) -> bool:
     of_key = [each for each in answers(state, "runner") if each.request.startswith(f"{key}:")]
     return not of_key or laws.transition.answers_are_true(history(state, key), of_key)
-
-
-def are_legal(key: str, state: State) -> bool:
-    return laws.transition.changes_are_legal(INVOCATION, history(state, key))
 
 
 def of_records(law: Callable[[str, Document], bool]) -> tuple[Law, ...]:
@@ -153,8 +149,7 @@ def ending(
         ),
         budget=budget,
         always={
-            "every answer is the truth": tuple(partial(gets_true_answers, key) for key in KEYS),
-            "changes are legal": tuple(partial(are_legal, key) for key in KEYS),
+            TRUE: tuple(partial(gets_true_answers, key) for key in KEYS),
             RESULTS: of_records(holds_its_result),
             AVAILABLE: of_records(is_due),
             ALLOWED: of_records(is_tried_as_allowed),

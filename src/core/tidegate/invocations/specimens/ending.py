@@ -1,9 +1,10 @@
-"""Five ways to write the end of a run wrongly, each in one place of `tidegate.invocations.ending`."""
+"""Six ways to write the end of a run wrongly, each in one place of `tidegate.invocations.ending`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -15,10 +16,12 @@ from tidegate.invocations.scenarios.ending import (
     DELAY,
     NOTICED,
     RESULTS,
+    TRUE,
     EndingProgram,
     ending,
 )
 from tidegate.invocations.settling import RecordMove
+from tidegate.invocations.specimens.settling import not_looked
 from tidegate.invocations.transition import TransitionOutcome
 from tidegate.model.documents import ID, Eq, Push, Put, Remove
 from tidegate.model.effects import Ambiguous, NotApplied
@@ -27,6 +30,8 @@ from tidegate.model.operations import update_one
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
+
+Move: TypeAlias = Callable[[RunEnd, Instant | None], RecordMove]
 
 
 def without_result(run: RunEnd, now: Instant | None) -> RecordMove:
@@ -72,12 +77,17 @@ def due_at_once(run: RunEnd, now: Instant | None) -> RecordMove:
     )
 
 
-def of_part(move: object) -> EndingProgram:
+def of_part(move: Move) -> EndingProgram:
     return partial(_with_move, move)
 
 
-async def _with_move(move: object, command: Ending) -> tuple[TransitionOutcome, ...]:
+async def _with_move(move: Move, command: Ending) -> tuple[TransitionOutcome, ...]:
     return await attrs.evolve(command, parts=attrs.evolve(ENDING_PARTS, move=move)).run()
+
+
+async def not_looked_at(command: Ending) -> tuple[TransitionOutcome, ...]:
+    """No reply is taken for nothing done."""
+    return await attrs.evolve(command, parts=attrs.evolve(ENDING_PARTS, settle=not_looked)).run()
 
 
 def planted(program: EndingProgram, name: str, law: str, summary: str, source: str) -> Specimen:
@@ -92,6 +102,13 @@ SPECIMENS: Final = (
         RESULTS,
         "The result is stored before the status is moved, by the id alone: one that was taken over has it, too.",
         "pynenc 0.4.0 stores a result, then sets the status; so does Celery's backend, which knows no owner.",
+    ),
+    Specimen(
+        "ending.not_looked",
+        partial(ending, not_looked_at, summary="An end whose reply is lost is taken for one that was not written."),
+        TRUE,
+        "The resilience article: a time-out says nothing about whether the write was done.",
+        of="ending",
     ),
     planted(
         of_part(due_is_removed),

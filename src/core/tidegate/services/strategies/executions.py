@@ -35,7 +35,7 @@ _LENGTHS: Final = st.integers(0, 9)
 
 
 @st.composite
-def executions(draw: DrawFn, ids: SearchStrategy[str] = st.sampled_from(_NAMES)) -> Execution:
+def executions(draw: DrawFn, ids: SearchStrategy[str] = st.sampled_from(_NAMES)) -> Execution:  # noqa: B008  immutable
     """One row of a history: under way, over, or never begun, of one of three runners.
 
     Args:

@@ -54,7 +54,7 @@ def providers() -> SearchStrategy[Provider]:
 
 
 @st.composite
-def triggers(draw: DrawFn, tasks: SearchStrategy[str] = st.sampled_from(("t", "u"))) -> Trigger:
+def triggers(draw: DrawFn, tasks: SearchStrategy[str] = st.sampled_from(("t", "u"))) -> Trigger:  # noqa: B008  immutable
     """Triggers of one to three conditions.
 
     Args:
