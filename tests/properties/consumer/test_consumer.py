@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from itertools import permutations
 from operator import attrgetter
 
 import attrs
@@ -11,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate import laws
-from tidegate.consumer.backpressure import Flow, Free, GateReason, PartitionLimits, Plan, Thresholds
+from tidegate.consumer import _one_record
+from tidegate.consumer.backpressure import Flow, Free, GateReason, Held, PartitionLimits, Plan, Thresholds
 from tidegate.consumer.commands import (
     Assigned,
     Batch,
@@ -21,11 +23,13 @@ from tidegate.consumer.commands import (
     Fetched,
     Interrupt,
     Lost,
+    RecordsHandled,
     Release,
     Request,
     Revoked,
     SlotFreed,
     Work,
+    WorkReported,
     event_for,
 )
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
@@ -313,6 +317,35 @@ def test_a_planted_bug_breaks_the_law(name: str) -> None:
     """Each law has a specimen that breaks it."""
     with pytest.raises(AssertionError):
         holds(LAWS[name[:3]], SPECIMENS[name])
+
+
+def as9_while_held(order: Sequence[int]) -> list[bool]:
+    """Law AS9 for six records that end one by one in this order; and whether each ended while the partition was held."""
+    machine = Machine(attrs.evolve(RULES, executors=6))
+    state = machine.rules.step(ConsumerState(), Assigned(P[0], 1, 0)).state
+    state = machine.rules.step(state, Fetched(P[0], 1, tuple(range(6)))).state
+    held = []
+    for offset in order:
+        event = WorkReported(P[0], 1, RecordsHandled((offset,)))
+        assert as9(machine, state, state, event)
+        is_held = isinstance(state.partitions[0].holding.hold, Held)
+        held.append(is_held and machine.rules._shortly(state, event) is not None)  # noqa: SLF001  it has no other sign
+        state = machine.rules.step(state, event).state
+    return held
+
+
+def test_while_a_partition_is_held_the_short_way_is_taken_until_it_may_be_let_go() -> None:
+    """Law AS9 in each order, where two undone records let it go; the first to be committed goes the long way."""
+    for order in permutations(range(6)):
+        first = order.index(0)
+        assert as9_while_held(order)[first + 1 : 3] == [True] * (2 - first), order
+
+
+def test_a_partition_that_is_held_for_ever_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law AS9: planted."""
+    monkeypatch.setattr(_one_record, "_stays_held", lambda *_: True)
+    with pytest.raises(AssertionError):
+        as9_while_held(range(6))
 
 
 def test_a_consumer_has_a_hundred_executors_by_default() -> None:

@@ -2,14 +2,14 @@
 
 Handlers that wait end one by one, and each is told by itself. By the stages of a partition (`tidegate.consumer.partition`) that
 is a hundred calls; here it is a tenth of them, for whoever finds that none of the stages has anything to decide: the record
-was in work and nothing deviates, a commit is in flight already, a fetch, too, and nothing is held. Where more is to be decided
-there is no answer, and the stages give it.
+was in work and nothing deviates, a commit is in flight already, a fetch, too, or the partition is held and stays so. Where
+more is to be decided there is no answer, and the stages give it.
 """
 
 from __future__ import annotations
 
-from tidegate.consumer._pages import PAGE, PAGE_BITS, ended
-from tidegate.consumer.backpressure import Free
+from tidegate.consumer._pages import PAGE, PAGE_BITS, count_open, ended
+from tidegate.consumer.backpressure import Free, Held, PartitionLimits, Signal
 from tidegate.consumer.commands import Handle, Work
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.handling import Handling
@@ -22,7 +22,7 @@ __all__ = ["one_begun", "one_done"]
 _LAST = PAGE - 1
 
 
-def one_done(part: Owned, offset: int) -> Owned | None:
+def one_done(part: Owned, offset: int, limits: PartitionLimits) -> Owned | None:
     """The partition after a handler of this record has ended well at its first attempt; None if more follows from that."""
     order, work, commits, holding, tracker = part.order, part.work, part.commits, part.holding, part.tracker
     if (
@@ -35,12 +35,11 @@ def one_done(part: Owned, offset: int) -> Owned | None:
         or offset >= order.cursor
         or commits.committing is None
         or commits.backs_off
-        or holding.fetching is None
-        or type(holding.hold) is not Free
+        or (holding.fetching is None and type(holding.hold) is Free)
     ):
         return None
     pages, count = ended(tracker.pages, offset >> PAGE_BITS, 1 << (offset & _LAST))
-    if not count:
+    if not count or not (type(holding.hold) is Free or _stays_held(holding.hold, limits, count_open(pages))):
         return None
     if commits.alphabet is not None:
         commits = Commits(
@@ -56,6 +55,11 @@ def one_done(part: Owned, offset: int) -> Owned | None:
         part.partition, part.generation, Phase.FLOWING, OffsetTracker(tracker.floor, tracker.frontier, pages), order,
         Handling(work.running - 1), part.failed, commits, holding, part.revocation,
     )  # fmt: skip
+
+
+def _stays_held(held: Held, limits: PartitionLimits, undone: int) -> bool:
+    """Whether the span, the only signal that has changed, keeps it held for sure; where nothing is undone, nothing does."""
+    return undone > (limits.span.low if limits.span is not None and Signal.SPAN in held.by else 0)
 
 
 def one_begun(part: Owned) -> tuple[Owned, Work] | None:

@@ -197,7 +197,7 @@ class ConsumerRules:
         at, is_ours = _place(state.partitions, event.partition)
         if not is_ours or state.partitions[at].generation != event.generation:
             return None
-        done = one_done(state.partitions[at], what.done[0])
+        done = one_done(state.partitions[at], what.done[0], self.partition.limits)
         if done is None:
             return None
         partitions, running, startable = [*state.partitions], state.running - 1, state.startable
