@@ -637,9 +637,9 @@ class Run:
                 entries.append(CONTROL)
         is_poisoned = self.course.kind == "poison" and self.course.record[0] == number
         bad = self.course.record[1] if is_poisoned else len(entries)
-        self.broker.append("t", number, *entries[:bad])
-        self.broker.append("t", number, *entries[bad : bad + 1], poison=True)
-        self.broker.append("t", number, *entries[bad + 1 :])
+        for some, poison in ((entries[:bad], False), (entries[bad : bad + 1], True), (entries[bad + 1 :], False)):
+            if some:
+                self.broker.append("t", number, *some, poison=poison)
         return tuple(at for at, entry in enumerate(entries) if entry is not CONTROL)
 
     def _strike(self, client: str, request: Request) -> Answer:

@@ -33,6 +33,7 @@ schedulers of trio's tests and of FoundationDB's simulation (Zhou et al., SIGMOD
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import random
 import sys
@@ -55,6 +56,9 @@ TURNS_MAX: Final = 1_000_000
 """After so many turns of the loop a run is taken to be endless."""
 EPOCH_S: Final = 1_700_000_000
 """When each run begins, by the clock on the wall, in seconds since 1970."""
+
+_YOUNG_MAX: Final = 20_000
+"""How many objects a run may have made and kept until garbage is looked for before its end."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -94,7 +98,7 @@ def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
     drawn = random.getstate()
     random.seed(seed)
     try:
-        with _clocks_of(loop):
+        with _clocks_of(loop), _garbage_at_the_end():
             try:
                 result = loop.run_until_complete(main(Random(f"{seed} of main")))  # noqa: S311  it draws workloads
             except BaseException:
@@ -132,6 +136,20 @@ def _clocks_of(loop: _SeededLoop) -> Generator[None, None, None]:
     finally:
         for name, clock in kept.items():
             setattr(time, name, clock)
+
+
+@contextmanager
+def _garbage_at_the_end() -> Generator[None, None, None]:
+    """Collect what the block leaves behind in circles when it ends, and not again and again meanwhile, unless it is much."""
+    kept, *others = gc.get_threshold()
+    if kept:
+        gc.set_threshold(max(kept, _YOUNG_MAX), *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(kept, *others)
+        if kept and gc.isenabled():
+            gc.collect(0)
 
 
 def stall(seconds: float) -> None:
@@ -217,6 +235,14 @@ class _SeededLoop(asyncio.AbstractEventLoop):
     def _next_turn(self) -> list[asyncio.Handle]:
         """What is ready, in the order in which it goes; where nothing is, the time moves on to the earliest timer."""
         timers, ready = self._timers, self._ready
+        if not ready or (timers and timers[0][0] <= self.now):
+            self._add_due()
+        self._ready = []
+        return ready if len(ready) == 1 else self._in_order(ready)
+
+    def _add_due(self) -> None:
+        """The timers whose time has come are ready, too."""
+        timers, ready = self._timers, self._ready
         while timers and timers[0][-1]._cancelled:  # noqa: SLF001  for each turn, a call less
             heapq.heappop(timers)
         if not ready:
@@ -229,22 +255,19 @@ class _SeededLoop(asyncio.AbstractEventLoop):
             self.now = max(self.now, timers[0][0])
         while timers and timers[0][0] <= self.now:
             ready.append(heapq.heappop(timers)[-1])
-        self._ready = []
-        return ready if len(ready) == 1 else self._in_order(ready)
 
     def _in_order(self, handles: list[asyncio.Handle]) -> list[asyncio.Handle]:
         """Any order of the tasks' steps; plain callbacks keep theirs (L3)."""
-        are_steps = [isinstance(getattr(each._callback, "__self__", None), asyncio.Task) for each in handles]  # type: ignore[attr-defined]  # noqa: SLF001
-        if True not in are_steps:
+        plain = [each for each in handles if not isinstance(getattr(each._callback, "__self__", None), asyncio.Task)]  # type: ignore[attr-defined]  # noqa: SLF001
+        if len(plain) == len(handles):
             return handles
-        plain = [] if False not in are_steps else [each for each in handles if not _is_step(each)]
         draw, order = self.random.random, handles
         for last in range(len(order) - 1, 0, -1):  # as `shuffle` does it, in half the time
             drawn = int(draw() * (last + 1))
             order[last], order[drawn] = order[drawn], order[last]
         if plain:
-            kept = iter(plain)
-            order = [each if _is_step(each) else next(kept) for each in order]
+            kept, are_plain = iter(plain), {*map(id, plain)}
+            order = [next(kept) if id(each) in are_plain else each for each in order]
         return order
 
     def run_forever(self) -> None:
@@ -442,11 +465,6 @@ class _SeededLoop(asyncio.AbstractEventLoop):
 
     def set_debug(self, enabled: bool) -> None:
         """It changes nothing."""
-
-
-def _is_step(handle: asyncio.Handle) -> bool:
-    """Tell whether it is the step of a task."""
-    return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _standing(task: asyncio.Task[Any]) -> str:

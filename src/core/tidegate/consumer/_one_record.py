@@ -39,7 +39,9 @@ def one_done(part: Owned, offset: int, limits: PartitionLimits) -> Owned | None:
     ):
         return None
     pages, count = ended(tracker.pages, offset >> PAGE_BITS, 1 << (offset & _LAST))
-    if not count or not (type(holding.hold) is Free or _stays_held(holding.hold, limits, count_open(pages))):
+    if not count or not pages:
+        return None
+    if type(holding.hold) is Held and not _stays_held(holding.hold, limits, count_open(pages)):
         return None
     if commits.alphabet is not None:
         commits = Commits(

@@ -892,11 +892,13 @@ def _is_diverted(order: Order, offset: int) -> bool:
 
 
 def _fated(rules: PartitionRules, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Command, ...]]:
+    asked = part.asked
+    if not asked:
+        return part, ()
     oldest_first = sorted(
         part.revocation.in_flight, key=lambda each: -each.age
     )  # in two works, it ends with the later one
     known = {each.offset: attrs.evolve(each, age=each.age + elapsed) for each in oldest_first}
-    asked = part.asked
     in_work = sorted({offset for each in asked for offset in each.work.offsets})
     fates = plan(rules.drain, elapsed, tuple(known.get(offset, InFlight(offset)) for offset in in_work))
     action = {fate.offset: fate.action for fate in fates}
@@ -969,6 +971,8 @@ def _not_ready(work: Handling | Windowed) -> Handling | Windowed:
     """Without what waits for an executor, which is left to the next owner."""
     if isinstance(work, Windowed):
         return work.not_ready()
+    if not work.ready:
+        return work
     return work.changed({each: Deviation(each, RecordPhase.LEFT) for each in work.ready}, ready=())
 
 
@@ -978,6 +982,8 @@ def _without_retries(part: Owned) -> Owned:
     if isinstance(work, Windowed):
         return attrs.evolve(part, work=work.without_retries())
     waits = work.those(RecordPhase.BACKING_OFF)
+    if not waits:
+        return part
     return attrs.evolve(
         part, work=work.changed({each.offset: Deviation(each.offset, RecordPhase.LEFT) for each in waits})
     )
@@ -985,6 +991,8 @@ def _without_retries(part: Owned) -> Owned:
 
 def _ending(part: Owned, stop: Collection[Asked], abandoned: Collection[Asked]) -> Owned:
     """With these interrupted, and nothing expected of those any more."""
+    if not stop and not abandoned:
+        return part
     work = part.work
     if isinstance(work, Windowed):
         return attrs.evolve(part, work=work.interrupted(stop).without(abandoned))
