@@ -56,7 +56,7 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.world import contents, document, ids, journal, world_with
 from tidegate.triggers.conditions import OnCron, condition_id
 from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.scenarios import INVOKED, TWICE, is_fired_once, is_invoked
+from tidegate.triggers.scenarios.evaluator import INVOKED, TWICE, is_fired_once, is_invoked
 from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 

@@ -108,6 +108,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("ending"),
         ships("waiting", "runner"),
         ("transition and settle", Row(own.wrapped)),
+        ships("noticing", "runner"),
         ships("triggers"),
         ships("triggers.all_conditions"),
         ships("triggers.purged"),

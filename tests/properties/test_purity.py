@@ -63,7 +63,7 @@ CACHES: Final = {
     "sim.tagged._form_of": "what a class and its fields are called, once per class",
     "model.operations._check_collection_name": "whether a name may name a collection, once per name",
     "reactive.scenarios.reactive_task.read": "a record as laws want it, for a while",
-    "triggers.scenarios.run_of": "a run as laws want it, for a while",
+    "triggers.scenarios.evaluator.run_of": "a run as laws want it, for a while",
     "invocations.scenarios.transition.versions": "a history as laws want it, once per journal",
     "sim.faults.bound": "the cells of budgets, one for each kind of fault",
     "sim.actors.stuck": "the cells that say whether user code never returns, by process",

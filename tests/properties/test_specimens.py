@@ -153,7 +153,7 @@ def test_each_law_of_a_design_is_broken_by_a_specimen() -> None:
 
     Of the counter: Laws CP1, CP2, CP3 and CP4.
     Of leaders: Laws LP1, LP2, LP3 and LP4.
-    Of the atomic service: Laws AP1, AP2, AP3, AP4, AP5, AP6, AP7 and AP8.
+    Of the atomic service: Laws AP1, AP2, AP3, AP4, AP5, AP6, AP7, AP8, AP9 and AP10.
     Of transfers: Laws TN1, TN2, TN3, TF1, TF2, TF3 and TF4.
     Of recovery: Laws RP1, RP2 and RP3.
     Of payloads: Laws UP1, UP2, UP3, UP4 and UP5.

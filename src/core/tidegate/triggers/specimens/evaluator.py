@@ -19,7 +19,7 @@ from tidegate.sim.shipping import Specimen
 from tidegate.triggers._identity import identity
 from tidegate.triggers.evaluator import PARTS, Evaluator
 from tidegate.triggers.firing import Claims, Firing, Held, Plan, RunClaim, TriggerRun
-from tidegate.triggers.scenarios import (
+from tidegate.triggers.scenarios.evaluator import (
     CLAIMED,
     DROPPED,
     EACH,

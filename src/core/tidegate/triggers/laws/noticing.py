@@ -1,0 +1,31 @@
+"""Laws of `tidegate.triggers.noticing`, over what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from tidegate.invocations.record_documents import NOTICE
+from tidegate.model.documents import Document
+
+__all__ = ["no_notice_is_left", "nothing_else_is_heard_of", "what_happened_is_heard_of"]
+
+
+def what_happened_is_heard_of(happened: Iterable[str], noticed: Collection[str], pending: Collection[str]) -> bool:
+    """Law NO1: what happened has an occurrence, or a notice that leads to one.
+
+    Args:
+        happened: The ids of the occurrences of all that happened.
+        noticed: Of all that there are.
+        pending: Of those that a notice leads to.
+    """
+    return all(each in noticed or each in pending for each in happened)
+
+
+def no_notice_is_left(records: Iterable[Document]) -> bool:
+    """Law NO2: at rest no notice is left."""
+    return not any(record.has(NOTICE) for record in records)
+
+
+def nothing_else_is_heard_of(noticed: Iterable[str], happened: Collection[str]) -> bool:
+    """Law NO3: there is no occurrence of what did not happen."""
+    return all(each in happened for each in noticed)

@@ -1,0 +1,346 @@
+"""What has become of invocations is noticed by triggers: each of their changes once, whatever becomes of who writes and who looks.
+
+Whoever changes the status of an invocation that a trigger waits for pushes the version that it makes into `notice`, in the same
+write (`listened` says of which tasks and statuses). That is an outbox in the record (Richardson 2018, "Microservices Patterns",
+3.3.7): between a change and its notice nothing can fail, for they are one write. A pass makes occurrences of what it finds there:
+
+    1  read records that have a notice, a page at a time, THEN the time
+    2  insert an occurrence of each condition that holds of each version (`happened`, `tidegate.triggers.trigger.noticed`)
+    3  remove the notice, if it is still the one that was read; else the next pass finds what was pushed meanwhile
+
+A pass that is broken off, or done twice, makes the same occurrences, for their ids are made of what happened. One that has fired
+and is inserted again fires no more, as long as its run is kept (`tidegate.triggers.firing`).
+
+Laws
+    NO1  A version leaves a notice only after there was an occurrence of each condition that holds of it.
+    NO2  At rest no notice is left.
+    NO3  What happened has a status at each version, and a result or an error where that is how it ended, and nothing else.
+    NO4  A pass looks at each record that has a notice, and what it can do nothing for it names, with the reason.
+
+Known not to work
+    - A record remembers its last 16 versions. Where more come to be than that before anybody looks, what became of an older one
+      is not known: it is named, and leaves the notice. How it ended is known always.
+    - Arguments and results that are too large for a record are not in the context: a filter on them fails, as on none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.invocations.invocation import FAILED, SUCCESS
+from tidegate.invocations.record_documents import (
+    ARGUMENTS,
+    CHANGED_AT,
+    ERROR,
+    HISTORY,
+    NOTICE,
+    RESULT,
+    TASK,
+    history,
+)
+from tidegate.model.documents import (
+    ID,
+    AllOf,
+    Ascending,
+    Document,
+    Eq,
+    Exists,
+    Field,
+    Fields,
+    Filter,
+    Remove,
+    Sort,
+    Value,
+    cursor,
+)
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.model.operations import (
+    FOUND_MAX,
+    Index,
+    Indexes,
+    StoreTime,
+    bulk_update,
+    check_collection,
+    find_all,
+    insert_many,
+    update_one,
+)
+from tidegate.model.patches import from_json
+from tidegate.model.programs import insert_new
+from tidegate.model.reading import needed
+from tidegate.model.values import check_int, check_tuple, check_type, check_types
+from tidegate.triggers.conditions import CONDITIONS, Condition, OnStatus, sources
+from tidegate.triggers.contexts import Context, ExceptionContext, Kind, ResultContext, StatusContext, without_contents
+from tidegate.triggers.trigger import Occurrence, noticed
+from tidegate.triggers.trigger_documents import stored_occurrence
+
+__all__ = ["PARTS", "NotNoticed", "NoticePass", "Noticer", "NoticerParts", "happened", "listened"]
+
+PAGE: Final = 100
+"""How many records are looked at at once."""
+
+READ: Final[Fields] = (ID, TASK, ARGUMENTS, CHANGED_AT, HISTORY, RESULT, ERROR, NOTICE)
+_KEY: Final = Field[Value](ID.name)
+_OLDEST_FIRST: Final[Sort] = (Ascending(CHANGED_AT),)
+_TYPE: Final = Field[str]("type")
+_UNKNOWN_ERROR: Final = "Exception"
+
+
+def listened(conditions: Collection[Condition]) -> Mapping[str, frozenset[str]]:
+    """Of which tasks triggers wait for which statuses: whoever writes one of these pushes its version into `notice`.
+
+    Raises:
+        Misuse: An argument is of the wrong type.
+    """
+    check_types(conditions, CONDITIONS, "a condition")
+    found: dict[str, frozenset[str]] = {}
+    for each in conditions:
+        for kind, of in sources(each):
+            statuses = _ENDS.get(kind, _statuses(each) if kind is Kind.STATUS else frozenset())
+            if statuses:
+                found[of] = found.get(of, frozenset()) | statuses
+    return found
+
+
+_ENDS: Final = {Kind.RESULT: frozenset({SUCCESS}), Kind.EXCEPTION: frozenset({FAILED})}
+
+
+def _statuses(condition: Condition) -> frozenset[str]:
+    if isinstance(condition, OnStatus):
+        return condition.statuses
+    parts: tuple[Condition, ...] = getattr(condition, "conditions", ())
+    return frozenset[str]().union(*map(_statuses, parts))
+
+
+def happened(record: Document) -> tuple[tuple[Context, ...], tuple[int, ...]]:
+    """What became of an invocation at the versions that triggers have not heard of.
+
+    Args:
+        record: With what `READ` names.
+
+    Returns:
+        What happened, in order; and the versions whose status the record does not remember.
+
+    Raises:
+        Misuse: It is not the record of an invocation.
+    """
+    check_type(record, Document, "a record")
+    of, task, arguments = needed(record, ID), needed(record, TASK), _arguments(record)
+    statuses = {each.version: each.status for each in history(record)}
+    versions = needed(record, NOTICE)
+    check_tuple(versions, int, "a version")
+    found: list[Context] = []
+    for version in sorted({*versions} & statuses.keys()):
+        found.append(StatusContext(task, of, version, statuses[version], arguments))
+        if statuses[version] == SUCCESS:
+            found.append(ResultContext(task, of, version, record.get(RESULT), arguments))
+        if statuses[version] == FAILED:
+            error = record.get(ERROR)
+            kind = _UNKNOWN_ERROR if error is None else error.get(_TYPE) or _UNKNOWN_ERROR
+            found.append(ExceptionContext(task, of, version, kind, arguments))
+    return tuple(found), tuple(sorted({*versions} - statuses.keys()))
+
+
+def _arguments(record: Document) -> Document:
+    """The arguments as values, where they stand in the record as text."""
+    held = record.get(ARGUMENTS) or Document()
+    return Document(tuple((name, _value(value)) for name, value in held.items))
+
+
+def _value(held: Value) -> Value:
+    if not isinstance(held, str):
+        return held
+    try:
+        return from_json(json.loads(held))
+    except (ValueError, RecursionError, Misuse):
+        return held
+
+
+# --- the program --------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class NotNoticed:
+    """What could not be noticed.
+
+    Attributes:
+        key: The id of the record.
+        reason: Why, in one line.
+    """
+
+    key: Value
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key!r}: {self.reason}"
+
+
+@final
+@attrs.frozen
+class NoticePass:
+    """What a pass came to.
+
+    Attributes:
+        is_whole: Each question had an answer; if not, what is left is for the next pass.
+        noticed: How many records there were to look at.
+        skipped: What could not be noticed; and what cannot be decided, for a filter of the user's raised, for one.
+    """
+
+    is_whole: bool
+    noticed: int = 0
+    skipped: tuple[NotNoticed, ...] = ()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Noticer:
+    """Makes occurrences of what has become of invocations. Invariant: 1 <= page <= FOUND_MAX.
+
+    Attributes:
+        conditions: Those that triggers wait for.
+        records, occurrences: The collections.
+        page: How many records are looked at at once.
+        parts: What it is made of; faulty variants have others.
+    """
+
+    conditions: tuple[Condition, ...]
+    records: str = "invocations"
+    occurrences: str = "occurrences"
+    page: int = PAGE
+    parts: NoticerParts = attrs.field(factory=lambda: PARTS, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_tuple(self.conditions, CONDITIONS, "a condition")
+        check_collection(self.records)
+        check_collection(self.occurrences)
+        check_int(self.page, "a number of records", 1, FOUND_MAX)
+        check_type(self.parts, NoticerParts, "the parts of a noticer")
+
+    @property
+    def indexes(self) -> Indexes:
+        """What a pass needs: it reads the records that have a notice, however many have none."""
+        return {self.records: (Index(_OLDEST_FIRST, Exists(NOTICE)),)}
+
+    async def run(self) -> NoticePass:
+        """One pass.
+
+        Raises:
+            Refused: The store said no, definitely, to the questions that all depends on.
+        """
+        looked, skipped = 0, tuple[NotNoticed, ...]()
+        after: tuple[Value, ...] = ()
+        try:
+            while True:
+                found = await find_all(
+                    self.records, Exists(NOTICE), limit=self.page, fields=READ, sort=_OLDEST_FIRST, after=after
+                )
+                now = await StoreTime()
+                looked += len(found)
+                skipped += await self.parts.settle(self, found, now)
+                if len(found) < self.page:
+                    return NoticePass(is_whole=True, noticed=looked, skipped=skipped)
+                after = cursor(found[-1], _OLDEST_FIRST)
+        except (Ambiguous, NotApplied, NotDurable):
+            return NoticePass(is_whole=False, noticed=looked, skipped=skipped)
+
+    def seen(self, record: Document, now: Instant) -> tuple[tuple[Occurrence, ...], tuple[NotNoticed, ...]]:
+        """The occurrences of what happened to an invocation, and what cannot be told.
+
+        Args:
+            record: As it was read.
+            now: When, by the store's clock.
+
+        Raises:
+            Misuse: It is not the record of an invocation.
+        """
+        contexts, forgotten = happened(record)
+        key = needed(record, _KEY)
+        skipped = [NotNoticed(key, f"nothing tells any more what version {each} was") for each in forgotten]
+        occurrences: tuple[Occurrence, ...] = ()
+        for context in contexts:
+            answer = noticed(self.conditions, context, now)
+            occurrences += answer.occurrences
+            skipped += [NotNoticed(key, f"condition {which[:8]}: {why}") for which, why in answer.unknown]
+        return occurrences, tuple(skipped)
+
+
+# --- what it is made of -------------------------------------------------------------------------------------------------
+
+
+async def _settle(noticer: Noticer, found: tuple[Document, ...], now: Instant) -> tuple[NotNoticed, ...]:
+    """Insert the occurrences of a page, THEN remove its notices."""
+    occurrences, read, skipped = _page(noticer, found, now)
+    for start in range(0, len(occurrences), PAGE):
+        await _kept(noticer.occurrences, occurrences[start : start + PAGE])
+    await _forgotten(noticer, read)
+    return skipped
+
+
+_Page: TypeAlias = tuple[tuple[Occurrence, ...], tuple[Document, ...], tuple[NotNoticed, ...]]
+
+
+def _page(noticer: Noticer, found: tuple[Document, ...], now: Instant) -> _Page:
+    """The occurrences of a page, each once; the records that could be read; and what could not be noticed."""
+    occurrences: dict[str, Occurrence] = {}
+    read: list[Document] = []
+    skipped: list[NotNoticed] = []
+    for record in found:
+        try:
+            some, untold = noticer.seen(record, now)
+        except Misuse as misuse:  # one that was spoiled must not keep those behind it; its notice stays
+            skipped.append(NotNoticed(needed(record, _KEY), misuse.what))
+            continue
+        occurrences.update((each.id, each) for each in some)
+        read.append(record)
+        skipped += untold
+    return tuple(occurrences.values()), tuple(read), tuple(skipped)
+
+
+async def _forgotten(noticer: Noticer, read: tuple[Document, ...]) -> None:
+    removals = tuple([update_one(noticer.records, noticer.parts.unheard(each), Remove(NOTICE)) for each in read])
+    if removals:
+        await bulk_update(*removals)
+
+
+async def _kept(collection: str, occurrences: tuple[Occurrence, ...]) -> None:
+    """Insert all of them; where one is too large for a document, each by itself, and that one without what it carries."""
+    try:
+        await insert_many(collection, *map(stored_occurrence, occurrences))
+    except Refused:
+        pass
+    else:
+        return
+    for each in occurrences:
+        try:
+            await insert_new(collection, stored_occurrence(each))
+        except Refused:
+            bare = attrs.evolve(each, context=without_contents(each.context))
+            await insert_new(collection, stored_occurrence(bare))
+
+
+def _unheard(record: Document) -> Filter:
+    return AllOf((Eq(ID, needed(record, ID)), Eq(NOTICE, needed(record, NOTICE))))
+
+
+@final
+@attrs.frozen
+class NoticerParts:
+    """What a noticer is made of.
+
+    Attributes:
+        settle: Keeps the occurrences of a page, THEN removes its notices; replies what could not be noticed.
+        unheard: Finds the record if its notice is still the one that was read.
+    """
+
+    settle: Callable[[Noticer, tuple[Document, ...], Instant], Program[tuple[NotNoticed, ...]]] = _settle
+    unheard: Callable[[Document], Filter] = _unheard
+
+
+PARTS: Final[NoticerParts] = NoticerParts()

@@ -1,0 +1,183 @@
+"""An invocation runs and fails while two look for what triggers wait for; each may die or get no answer, and so may the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from tidegate.invocations import invocation as status
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record_documents import ERROR, NOTICE, TASK, changes, new_record, unchanged, viewed
+from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
+from tidegate.model.documents import ID, Document, Eq, Push, Put, Update
+from tidegate.model.effects import Call, Effect, Program
+from tidegate.model.instants import Instant
+from tidegate.model.operations import BulkUpdate, InsertMany, UpdateOne, find_one, update_one
+from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.automaton import Crashed
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Law, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import Meaning, Outcomes, World, contents, document, perform, world_with
+from tidegate.triggers import laws
+from tidegate.triggers.conditions import OnException, OnStatus
+from tidegate.triggers.noticing import PARTS, Noticer, NoticerParts, happened
+from tidegate.triggers.trigger import noticed
+
+__all__ = ["HEARD", "LEFT", "NOTHING", "RECORDS", "SCENARIOS", "Writing", "notices", "noticing", "written"]
+
+Ids: TypeAlias = tuple[str, ...]
+Writing: TypeAlias = Callable[[StatusRecord, Accepted, tuple[Update, ...]], Program[None]]
+"""How a runner writes a change, and that triggers are to hear of it."""
+
+RECORDS: Final = "invocations"
+OCCURRENCES: Final = "occurrences"
+KEY: Final = "x"
+READY: Final = "there is a notice"
+
+HEARD: Final = "what changes is heard of"
+LEFT: Final = "at rest no notice is left"
+NOTHING: Final = "nothing else is heard of"
+
+CONDITIONS: Final = (OnStatus("t", frozenset({status.RUNNING})), OnException("t", frozenset({"ValueError"})))
+FIRST: Final = new_record(
+    KEY,
+    StatusRecord(status.REGISTERED, None, 1),
+    "made",
+    Instant(0),
+    due=Instant(0),
+    more=Document.of({TASK.name: "t"}),
+)
+CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
+WRITES: Final = Faults(
+    {
+        Fault.CRASH_BEFORE: lambda _: True,
+        **dict.fromkeys(
+            (Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE),
+            lambda effect: isinstance(effect, (UpdateOne, BulkUpdate, InsertMany)),
+        ),
+    }
+)
+
+
+async def written(before: StatusRecord, made: Accepted, updates: tuple[Update, ...]) -> None:
+    """The change and its notice in one write."""
+    await update_one(RECORDS, unchanged(KEY, before), *updates, *notices(made))
+
+
+def notices(made: Accepted) -> tuple[Update, ...]:
+    """What says that triggers are to hear of a version."""
+    return (Push(NOTICE, made.version),)
+
+
+async def runner(write: Writing) -> None:
+    """It runs the invocation, which fails."""
+    record = viewed(await find_one(RECORDS, Eq(ID, KEY)))
+    for target, more in ((status.RUNNING, ()), (status.FAILED, (Put(ERROR, Document.of({"type": "ValueError"})),))):
+        assert record is not None
+        made = decide_transition(INVOCATION, record, target, "r")
+        assert isinstance(made, Accepted)
+        await write(record, made, changes(INVOCATION, made, f"r.{target}", *more))
+        record = StatusRecord(made.status, made.owner, made.version)
+
+
+async def looks(programs: Noticer, passes: int) -> None:
+    for _ in range(passes):
+        await Call(READY)
+        await programs.run()
+
+
+def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """Documents, and a call that answers when there is a notice."""
+    match effect:
+        case Call(name) if name == READY:
+            if any(record.has(NOTICE) for record in contents(world, RECORDS)):
+                yield world, None
+        case _:
+            yield from perform(effect, world, who)
+
+
+def changed(state: State) -> Ids:
+    """The ids of the occurrences of all that happened up to now."""
+    record = state.read(document(RECORDS, KEY))
+    assert record is not None
+    now = viewed(record)
+    assert now is not None
+    contexts, _ = happened(record.put(NOTICE, tuple(range(2, now.version + 1))))
+    return tuple(each.id for context in contexts for each in noticed(CONDITIONS, context, Instant(0)).occurrences)
+
+
+def there(state: State) -> Ids:
+    """The ids of the occurrences that are stored; nobody lets any fire."""
+    return tuple(doc[ID] for doc in contents(state, OCCURRENCES))
+
+
+def pending(state: State) -> Ids:
+    """The ids of those that a notice leads to."""
+    (record,) = contents(state, RECORDS)
+    contexts, _ = happened(record) if record.has(NOTICE) else ((), ())
+    return tuple(each.id for context in contexts for each in noticed(CONDITIONS, context, Instant(0)).occurrences)
+
+
+def is_heard(state: State) -> bool:
+    return laws.noticing.what_happened_is_heard_of(changed(state), there(state), pending(state))
+
+
+def is_nothing_else(state: State) -> bool:
+    return laws.noticing.nothing_else_is_heard_of(there(state), changed(state))
+
+
+def is_left(names: Ids) -> Law:
+    return lambda state: (
+        all(state.status(name) == Crashed() for name in names)
+        or laws.noticing.no_notice_is_left(contents(state, RECORDS))
+    )
+
+
+def noticing(
+    parts: NoticerParts = PARTS,
+    *,
+    write: Writing = written,
+    summary: str = "an invocation runs and fails while two look: triggers hear of each change, whoever dies",
+    noticers: int = 2,
+    budget: int = 1,
+    faults: Faults = WRITES,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        parts: What the program is made of; those of a faulty variant, perhaps.
+        write: How the runner writes.
+        summary: One line for people.
+        noticers: How many look.
+        budget: How many faults may strike.
+        faults: Which.
+    """
+    programs = Noticer(conditions=CONDITIONS, parts=parts)
+    names = ("a", "b", "c")[:noticers]
+    means: Meaning = meaning
+    return Scenario(
+        name="noticing",
+        summary=summary,
+        world=world_with({RECORDS: (FIRST,)}),
+        actors=(
+            Process("runner", factory(runner, write), CRASHES, means),
+            *(Process(name, factory(looks, programs, budget + 3), faults, means) for name in names),
+            Network(means),
+        ),
+        budget=budget,
+        always={HEARD: is_heard, NOTHING: is_nothing_else},
+        eventually={LEFT: is_left(names)},
+        sometimes={"both are heard of": lambda state: len(there(state)) == 2},
+    )
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "noticing",
+        noticing,
+        thorough=partial(noticing, budget=2),
+        large=partial(noticing, noticers=3, budget=3),
+    ),
+)

@@ -1,0 +1,210 @@
+"""What becomes of invocations, as triggers hear of it; how passes and runners meet is explored (`test_scenarios`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.properties.on_documents import run
+
+from tidegate.invocations import invocation as status
+from tidegate.invocations.record_documents import (
+    ARGUMENTS,
+    CHANGED_AT,
+    ERROR,
+    HISTORY,
+    NOTICE,
+    RESULT,
+    TASK,
+    new_record,
+)
+from tidegate.invocations.status import StatusRecord
+from tidegate.model.documents import ID, Document
+from tidegate.model.effects import Ambiguous, Effect, Failure, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.model.operations import InsertMany, InsertOne
+from tidegate.retries.schedule import Schedule
+from tidegate.sim.world import contents, world_with
+from tidegate.triggers.conditions import (
+    Composite,
+    Equal,
+    Judge,
+    Logic,
+    OnCron,
+    OnEvent,
+    OnException,
+    OnResult,
+    OnStatus,
+)
+from tidegate.triggers.contexts import ExceptionContext, ResultContext, StatusContext
+from tidegate.triggers.noticing import NoticePass, Noticer, happened, listened
+from tidegate.triggers.trigger_documents import loaded_occurrence
+
+FAILS: Final = OnException("t", frozenset({"ValueError"}))
+
+
+def record(key: str, *statuses: str, notice: tuple[int, ...] = (), at: int = 0) -> Document:
+    """An invocation of `t` that went through these statuses, of which triggers have not heard of some versions."""
+    made = new_record(key, StatusRecord(statuses[0], None, 1), "r", Instant(at), more=Document.of({TASK.name: "t"}))
+    entries = tuple(
+        Document.of({"version": number, "request": f"r{number}", "status": each})
+        for number, each in enumerate(statuses, 1)
+    )
+    return made.put(HISTORY, entries[-16:]).put(NOTICE, notice or (len(statuses),))
+
+
+def statuses_of(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+def test_whoever_writes_knows_what_triggers_wait_for() -> None:
+    """Of each task, with results and exceptions, whichever composite they stand in; crons and events are of no task."""
+    either = Composite(Logic.ANY, (OnStatus("t", statuses_of("running")), OnStatus("u", statuses_of("retry"))))
+    waits = (OnResult("t"), OnException("u"), either, OnEvent("e"), OnCron(Schedule("* * * * *")))
+
+    assert listened(waits) == {"t": {"success", "running", "retry"}, "u": {"failed", "running", "retry"}}
+    assert listened(()) == {}
+
+
+@given(st.lists(st.sampled_from((status.RUNNING, status.RETRY)), max_size=20), st.sampled_from(("success", "failed")))
+def test_what_happened_has_its_status_and_how_it_ended(steps: list[str], end: str) -> None:
+    """Law NO3: the versions that the record remembers, each as it was, and of the last one what it ended with."""
+    whole = ("registered", *steps, end)
+    versions = tuple(range(1, len(whole) + 1))
+    kept = record("x", *whole, notice=versions).put(RESULT, 7).put(ERROR, Document.of({"type": "ValueError"}))
+
+    contexts, forgotten = happened(kept.put(ARGUMENTS, Document.of({"n": "[1, 2]", "text": "plain"})))
+
+    statuses = [(each.version, each.status) for each in contexts if isinstance(each, StatusContext)]
+    assert statuses == [*zip(versions, whole, strict=True)][-16:]
+    assert forgotten == versions[: len(versions) - len(statuses)]
+    ends = [each for each in contexts if not isinstance(each, StatusContext)]
+    of = ("t", "x", len(whole))
+    arguments = Document.of({"n": (1, 2), "text": "plain"})
+    assert ends == [
+        ResultContext(*of, 7, arguments) if end == "success" else ExceptionContext(*of, "ValueError", arguments)
+    ]
+
+
+def test_a_failure_without_a_type_is_one_all_the_same() -> None:
+    """Whoever waits for any exception hears of it."""
+    contexts, _ = happened(record("x", "registered", "running", "failed", notice=(3,)))
+
+    assert isinstance(contexts[-1], ExceptionContext)
+    assert contexts[-1].error == "Exception"
+
+
+@pytest.mark.parametrize("spoiled", [("task", 7), ("task", ""), ("notice", 3), ("notice", ("a",)), ("history", (7,))])
+def test_a_record_that_was_spoiled_keeps_no_other(spoiled: tuple[str, object]) -> None:
+    """Law NO4: it is named by each pass, and its notice stays for whoever mends it."""
+    good = record("y", "registered", "running", "failed").put(ERROR, Document.of({"type": "ValueError"}))
+    bad = Document(
+        tuple((name, spoiled[1] if name == spoiled[0] else held) for name, held in record("x", "registered").items)  # type: ignore[misc]
+    )
+    noticer = Noticer(conditions=(FAILS,), page=1)
+
+    found, world = run(noticer.run(), world_with({"invocations": (bad, good)}))
+
+    assert found.is_whole
+    assert [each.key for each in found.skipped] == ["x"]
+    assert len(contents(world, "occurrences")) == 1
+    assert [each[ID] for each in contents(world, "invocations") if each.has(NOTICE)] == ["x"]
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 100])
+def test_a_pass_looks_at_all_however_many(page: int) -> None:
+    """Law NO4: page by page; and done again it changes nothing."""
+    records = tuple(
+        record(f"x{number}", "registered", "running", "failed", at=1000 * (number % 2)).put(
+            ERROR, Document.of({"type": "ValueError"})
+        )
+        for number in range(5)
+    )
+    noticer = Noticer(conditions=(FAILS,), page=page)
+
+    found, world = run(noticer.run(), world_with({"invocations": records}))
+    again, after = run(noticer.run(), world)
+
+    assert found == NoticePass(is_whole=True, noticed=5)
+    assert {loaded_occurrence(each).context.invocation_id for each in contents(world, "occurrences")} == {  # type: ignore[union-attr]
+        f"x{number}" for number in range(5)
+    }
+    assert again == NoticePass(is_whole=True)
+    assert after == world
+
+
+def test_what_is_too_large_is_kept_without_what_it_carries() -> None:
+    """The others of its page are kept as they are, and it fires as well (W20)."""
+
+    def refuses(effect: Effect[object]) -> Failure | None:
+        docs = effect.docs if isinstance(effect, InsertMany) else (effect.doc,) if isinstance(effect, InsertOne) else ()
+        return Refused("too large") if any("." * 9 in str(doc) for doc in docs) else None
+
+    records = tuple(
+        record(key, "registered", "running", "success").put(RESULT, result).put(CHANGED_AT, Instant(0))
+        for key, result in (("x", "." * 9), ("y", "small"))
+    )
+
+    found, world = run(Noticer(conditions=(OnResult("t"),)).run(), world_with({"invocations": records}), refuses)
+
+    assert found == NoticePass(is_whole=True, noticed=2)
+    contexts = [loaded_occurrence(each).context for each in contents(world, "occurrences")]
+    assert {each.invocation_id: each.result for each in contexts if isinstance(each, ResultContext)} == {
+        "x": None,
+        "y": "small",
+    }
+
+
+def test_a_filter_that_raises_is_said() -> None:
+    """As where an event is reported; and what nothing tells any more."""
+
+    def raises(_: object) -> object:
+        raise ValueError
+
+    waits = OnStatus("t", statuses_of("running"), Judge("mine", raises))
+    old = record("x", *["running"] * 20, notice=(1, 20))
+
+    found, world = run(Noticer(conditions=(waits,)).run(), world_with({"invocations": (old,)}))
+
+    assert [str(each) for each in found.skipped] == [
+        "'x': nothing tells any more what version 1 was",
+        f"'x': condition {found.skipped[1].reason[10:18]}: 'mine' raised ValueError",
+    ]
+    assert not contents(world, "occurrences")
+
+
+def test_arguments_are_what_filters_see() -> None:
+    """They are values, though a record has them as text."""
+    waits = OnStatus("t", statuses_of("running"), Equal(Document.of({"n": 1})))
+    made = record("x", "registered", "running").put(ARGUMENTS, Document.of({"n": "1"}))
+
+    _, world = run(Noticer(conditions=(waits,)).run(), world_with({"invocations": (made,)}))
+
+    assert len(contents(world, "occurrences")) == 1
+
+
+def test_without_an_answer_the_next_pass_goes_on() -> None:
+    """What is left is left as it is."""
+    before = world_with({"invocations": (record("x", "registered", "running"),)})
+    for number in range(4):
+        asked: list[Effect[object]] = []
+
+        def fails(effect: Effect[object], at: int = number, seen: list[Effect[object]] = asked) -> Failure | None:
+            seen.append(effect)
+            return Ambiguous("?") if len(seen) == at + 1 else None
+
+        found, world = run(Noticer(conditions=(OnStatus("t", statuses_of("running")),)).run(), before, fails)
+
+        assert not found.is_whole
+        assert run(Noticer(conditions=(OnStatus("t", statuses_of("running")),)).run(), world)[0].is_whole
+
+
+def test_a_noticer_is_of_conditions() -> None:
+    """And of a page that a find may reply."""
+    with pytest.raises(Misuse):
+        Noticer(conditions=("t",))  # type: ignore[arg-type]
+    with pytest.raises(Misuse):
+        Noticer(conditions=(), page=0)
