@@ -16,13 +16,14 @@ import bson
 import pytest
 from bson import Binary, Code, Decimal128, ObjectId, Timestamp
 from bson.raw_bson import RawBSONDocument
-from pymongo import MongoClient
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.server_api import ServerApi
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
 
 from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq, Field, Put
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.model.operations import delete_one, find_all, insert_one, update_one
 from tidegate.reactive.change_stream import ChangeStreamConsumer
@@ -83,12 +84,14 @@ class Life:
 
 @asynccontextmanager
 async def planning(
-    site: Site, tasks: Iterable[ReactiveTask | Told], rules: PlannerRules = RULES
+    site: Site, tasks: Iterable[ReactiveTask | Told], rules: PlannerRules = RULES, application: str = KEY
 ) -> AsyncGenerator[Life]:
     """A planner, which is asked to stop in the end, and does."""
     announced: list[tuple[str, Duration]] = []
     told = tuple(each if isinstance(each, Told) else Told(each) for each in tasks)
-    planner = Planner(site, told, rules, lambda name, due: announced.append((name, due)), "tests")
+    planner = Planner(
+        site, told, rules, lambda name, due: announced.append((name, due)), "tests", application=application
+    )
     running = asyncio.create_task(planner.run())
     try:
         yield Life(planner, announced)
@@ -582,6 +585,97 @@ def test_what_is_refused_later_ends_nothing(mongod: MongoServer, database: str) 
                 await until(lambda: is_planned(held, "a", [(1, {"_id": 1})]))
 
     on_mongo(f"{mongod.uri}&appName=refused", work)
+
+
+def test_a_record_that_nobody_can_take_over_is_said_at_once(mongodb: str, database: str) -> None:
+    """What is wrong with it, and that it is to be deleted; once it is, somebody leads."""
+
+    async def work(client: Any) -> None:
+        streams = client[database][STREAMS]
+        await streams.insert_one({"_id": KEY, "note": "somebody else's"})
+        with pytest.raises(Misuse, match="it has no epoch") as raised:
+            await Planner(site_of(client, database), [Told(task("a"))], RULES, print, "me").run()
+        assert "delete it" in raised.value.todo
+        await streams.delete_one({"_id": KEY})
+        async with planning(site_of(client, database), [task("a")]) as life:
+            await until(lambda: life.planner.standing.leads)
+
+    on_mongo(mongodb, work)
+
+
+def test_who_leads_under_an_epoch_that_is_over_tries_until_it_is_not(
+    mongodb: str, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where the record of the lease was removed; why nobody leads meanwhile is said."""
+
+    async def work(client: Any) -> None:
+        await client[database][STREAMS].insert_one({"_id": KEY, "epoch": 3, "history": 0})
+        async with planning(site_of(client, database), [task("a")]) as life:
+            await until(lambda: life.planner.standing.epoch == 3)
+
+    on_mongo(mongodb, work)
+    assert "epoch 2 is over, for a higher one is stored; where the record of the lease was removed" in caplog.text
+
+
+def test_a_client_of_a_strict_api_is_told_what_to_leave_out(mongodb: str, database: str) -> None:
+    async def main() -> None:
+        async with AsyncMongoClient[Any](mongodb, server_api=ServerApi("1", strict=True)) as client:
+            with pytest.raises(TidegateError, match="no change stream") as raised:
+                await Planner(site_of(client, database), [Told(task("a"))], RULES, print, "me").run()
+        assert "leave strict=True out" in raised.value.todo
+
+    in_loop(main())
+
+
+def test_indexes_that_are_dropped_are_made_again_by_who_leads(mongodb: str, database: str) -> None:
+    """As with their collection, or the whole database."""
+
+    async def work(client: Any) -> None:
+        held, asked = client[database], task("a")
+        site = Site(database, AsyncMongo(client, database, indexes=asked.indexes), client)
+        for _ in range(2):
+            async with planning(site, [asked]) as life:
+                await until(lambda: life.planner.standing.leads)
+                await held.orders.insert_one({"_id": ObjectId()})
+                await until(lambda: has_indexes(held.orders_tasks))
+                await life.settled("a")
+            await held.orders_tasks.drop()
+
+    on_mongo(mongodb, work)
+
+
+async def has_indexes(records: Any) -> bool:
+    return len(await records.index_information()) == 3
+
+
+def test_applications_that_share_a_database_have_a_leader_each(
+    mongodb: str, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With names of their own; without, the one that does not lead says which of its tasks nobody plans."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        shared = [task("bills"), task("audits")]
+        async with planning(site_of(client, database), shared[:1]) as leader:
+            await leader.settled("bills")
+            async with planning(site_of(client, database), shared) as other:
+                await until(lambda: other.planner.standing.unplanned == ("audits",))
+                leader.planner.stop()
+                await until(lambda: other.planner.standing.leads)
+                await until(lambda: not other.planner.standing.unplanned)
+        async with (
+            planning(site_of(client, database), [task("bills")], application="billing") as one,
+            planning(site_of(client, database), [task("audits")], application="auditing") as two,
+        ):
+            await one.settled("bills")
+            await two.settled("audits")
+            await held.orders.insert_one({"_id": 1})
+            await until(lambda: is_planned(held, "bills", [(1, {"_id": 1})]))
+            await until(lambda: is_planned(held, "audits", [(1, {"_id": 1})]))
+            assert one.planner.standing.unplanned == two.planner.standing.unplanned == ()
+
+    on_mongo(mongodb, work)
+    assert "nobody plans audits, for who leads does not know it" in caplog.text
 
 
 def test_a_planner_is_told_what_it_is_to_plan() -> None:

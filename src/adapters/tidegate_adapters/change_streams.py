@@ -66,6 +66,11 @@ log: Final = logging.getLogger(__name__)
 
 HISTORY_LOST: Final = 286
 """MongoDB's code for a stream whose position is older than what the server remembers."""
+_REFUSED: Final[Mapping[int | None, str]] = {
+    13: "grant the user `changeStream` and `find` on this database",
+    323: "leave strict=True out of the server_api of the client: the first version of the API has no change streams",
+}
+"""What is to be done about it, by the server's code."""
 WAIT: Final = SECOND
 _ENDS: Final = ("drop", "rename", "dropDatabase", "invalidate")
 _CHANGES: Final = ("insert", "update", "replace", "delete")
@@ -147,7 +152,7 @@ class ChangeStream:
                 raise TidegateError(
                     f"no change stream can be read in {self._database.name}",
                     why=f"the server refuses it for good: {_named(error)}",
-                    todo="run a replica set, and grant the user `changeStream` and `find` on this database",
+                    todo=_REFUSED.get(_code(error), "run a replica set"),
                 ) from None
         except TimeoutError:
             pass

@@ -260,6 +260,11 @@ class AsyncMongo:
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), asyncio.Lock()
         self._before = _before(client)
+        self._indexes = (unique, indexes)
+
+    def make_again(self) -> None:
+        """Make its indexes when something is asked of their collections, though they were made: others may have dropped them."""
+        self._unmade = _unmade(*self._indexes)
 
     async def __call__(self, effect: Asked | Transactional) -> object:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -13,17 +14,20 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import update_one
 from tidegate.reactive import deployments
+from tidegate.reactive.change_stream import Elected
 from tidegate.reactive.deployments import (
     RESET_FOR,
     Deployment,
     DeploymentPlan,
     RememberedTasks,
     Reset,
+    begin_leading,
     decide_deployment,
     deploy,
     remembered_in,
     reprocess,
     stored_tasks,
+    unplanned,
 )
 from tidegate.reactive.evolution import STATUSES, Definition, EvolutionPolicy, OnNewVersion
 from tidegate.reactive.reactive_task import ReactiveTask
@@ -44,8 +48,9 @@ STREAMS: Final = "streams"
 
 def begun(known: RememberedTasks, *records: Document) -> World:
     stream = Document.of({"_id": "s", "epoch": 3, "history": known.progress.history})
-    definitions, progress = stored_tasks(known)
+    definitions, progress, deployed = stored_tasks(known)
     stream = stream.put(definitions.field, definitions.value).put(progress.field, progress.value)
+    stream = stream.put(deployed.field, deployed.value)
     return world_with({STREAMS: (stream,), "records": records})
 
 
@@ -73,15 +78,15 @@ class Run:
         self.world, self.lost, self.between = world, lost, between or {}
         self.asked: list[Effect[object]] = []
 
-    def of(self, program: Program[None]) -> Failure | None:
+    def of(self, program: Program[object]) -> object:
         reply: object = None
         try:
             while True:
                 effect = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
                 self.asked.append(effect)
                 reply = None if isinstance(effect, Sleep) else self.done(effect)
-        except StopIteration:
-            return None
+        except StopIteration as stop:
+            return stop.value
         except Failure as failure:
             return failure
 
@@ -98,7 +103,7 @@ class Run:
 def test_a_task_that_is_new_is_remembered_and_reconciled() -> None:
     """And nothing of it is over, so nothing is reset."""
     assert decide_deployment(RememberedTasks(), (FIRST,)) == DeploymentPlan(
-        (), RememberedTasks(((TASK.name, FIRST.definition),))
+        (), RememberedTasks(((TASK.name, FIRST.definition),), deployed=(TASK.name,))
     )
 
 
@@ -108,7 +113,7 @@ def test_a_higher_version_with_another_trigger_does_all_of_it_over() -> None:
     known = RememberedTasks(((TASK.name, FIRST.definition),), Progress(4, frozenset({TRIGGER}), (half,)))
     plan = decide_deployment(known, (SECOND,))
     assert plan.resets == (Reset(SECOND.task, STATUSES[OnNewVersion.REPROCESS_ALL], 2),)
-    assert plan.known == RememberedTasks(((TASK.name, SECOND.definition),), Progress(4))
+    assert plan.known == RememberedTasks(((TASK.name, SECOND.definition),), Progress(4), (TASK.name,))
     assert decide_deployment(plan.known, (SECOND,)) == DeploymentPlan((), plan.known)
     assert str(plan.resets[0]) == "a.$bill, version 2: reset what is completed or failed"
 
@@ -164,6 +169,13 @@ def test_what_is_stored_is_read_the_same(known: RememberedTasks) -> None:
     assert remembered_in(stream_of(begun(known))) == known
 
 
+def test_who_does_not_lead_knows_which_of_its_tasks_nobody_plans() -> None:
+    """Law DEP6: by what was deployed last; before that, nobody can tell."""
+    known = decide_deployment(RememberedTasks(), (FIRST,)).known
+    assert unplanned(stream_of(begun(known)), (TASK.name, "b", "a")) == ("b", "a")
+    assert unplanned(stream_of(begun(RememberedTasks())), ("a",)) == unplanned(None, ("a",)) == ()
+
+
 # --- what is carried out ------------------------------------------------------------------------------------------------
 
 
@@ -208,6 +220,35 @@ def test_what_has_moved_on_is_left() -> None:
     assert run.of(reprocess(Reset(TASK, frozenset({TaskStatus.COMPLETED}), 2), batch=10)) is None
     assert [doc[STATUS] for doc in contents(run.world, "records")] == ["processing", "pending", "completed"]
     assert len(run.asked) == 2
+
+
+def test_who_begins_to_lead_takes_over_and_then_deploys() -> None:
+    """It is told where the stream is; where a higher epoch has taken over, before that or meanwhile, nothing."""
+    run = Run(begun(RememberedTasks()))
+    assert run.of(begin_leading(STREAMS, "s", 4, (FIRST,))) == Elected(4, 0, None)
+    assert remembered_in(stream_of(run.world)).deployed == (TASK.name,)
+    late = Run(begun(RememberedTasks()), between={2: update_one(STREAMS, Eq(ID, "s"), Put(Field[int]("epoch"), 5))})
+    for epoch, of in ((2, run), (4, late)):
+        assert of.of(begin_leading(STREAMS, "s", epoch, (FIRST,))) is None
+    assert remembered_in(stream_of(late.world)).deployed == ()
+
+
+@pytest.mark.parametrize("stored", [{}, {"epoch": "7"}, {"epoch": None}], ids=["none", "a text", "null"])
+def test_a_record_without_an_epoch_is_no_record_of_a_stream(stored: Mapping[str, object]) -> None:
+    """What is wrong is said, and what to do about it."""
+    run = Run(world_with({STREAMS: (Document.of({"_id": "s", **stored}),)}))
+    with pytest.raises(Misuse, match="it has no epoch") as raised:
+        _ = run.of(begin_leading(STREAMS, "s", 4, (FIRST,)))
+    assert "delete it" in raised.value.todo
+
+
+def test_what_the_store_refuses_of_a_deployment_is_raised() -> None:
+    async def refused(*_: object) -> None:
+        raise Refused("not authorised")
+
+    assert Run(begun(RememberedTasks())).of(begin_leading(STREAMS, "s", 4, (FIRST,), deploying=refused)) == Refused(
+        "not authorised"
+    )
 
 
 @pytest.mark.parametrize("at", [1, 2])

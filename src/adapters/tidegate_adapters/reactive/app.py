@@ -46,6 +46,7 @@ from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate_adapters.reactive.sites import KEY
 from tidegate_adapters.reactive.workers import Pool, PoolObserver
 from tidegate_adapters.signals import stopped_by_signals
 from tidegate_adapters.sites import Site
@@ -77,9 +78,10 @@ class Reactive:
         store: The URI of a replica set; or an `AsyncMongoClient` of your own, which stays open; or an `Embedded` store, for
             development and tests.
         database: Where tasks are that name no other.
+        application: Its name, where another one with other tasks shares a database with it.
         concurrency: How many handlers run at a time in this process.
         drain: How long handlers may go on once the app is to stop.
-        settings: All that an app can be told that is not code, in the place of the three before; the URI is the store.
+        settings: All that an app can be told that is not code, in the place of the four before; the URI is the store.
         metrics: A registry of prometheus_client, which shows the app while it is served (`tidegate_adapters.reactive.metrics`).
         observers: Called with each event of the pool, the state after it, and the commands that follow.
 
@@ -95,6 +97,7 @@ class Reactive:
         store: str | AsyncMongoClient[Any] | object,
         database: str | None = None,
         *,
+        application: str = KEY,
         concurrency: int = 10,
         drain: timedelta = timedelta(seconds=20),
         settings: ReactiveSettings | None = None,
@@ -109,7 +112,9 @@ class Reactive:
         if settings is None:
             if database is None:
                 raise Misuse("an app needs a database", todo='write Reactive(uri, database="shop")')
-            settings = ReactiveSettings(database=database, concurrency=concurrency, drain=duration(drain))
+            settings = ReactiveSettings(
+                database=database, application=application, concurrency=concurrency, drain=duration(drain)
+            )
         if isinstance(store, str):
             settings = attrs.evolve(settings, uri=store)
         elif settings.uri is not None:
@@ -263,10 +268,10 @@ class Reactive:
             placed = [each.at(sites[each.database or self.settings.database]) for each in self._declared.values()]
             for each in placed:
                 await each.site.run(_prepared(each.task.records))
-            me, lookout = _me(), Lookout(self, self._metrics, Office(placed))
+            me, lookout = _me(), Lookout(self, self._metrics, Office(placed, self.settings.application))
             self._pool = pool = Pool(placed, self._rules(placed), me, (*self._observers, *lookout.observers))
             self._planners = tuple(
-                Planner(site, found, self.settings.planner, pool.announce, me)
+                Planner(site, found, self.settings.planner, pool.announce, me, application=self.settings.application)
                 for site in sites.values()
                 if (found := [each for each in placed if each.site is site])
             )

@@ -140,7 +140,7 @@ def _answered(told: Told, ask: Callable[[Office], Awaitable[T]]) -> T:
                         why="its store is embedded: what stands there is there only while it runs",
                         todo="look at its page (page_port)",
                     )
-                return await ask(Office(placed))
+                return await ask(Office(placed, app.settings.application))
 
     return asyncio.run(answered())
 
@@ -193,6 +193,8 @@ def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
 def led(leader: Leadership) -> str:
     """Who leads, in words."""
     reached = "" if leader.reached is None else f"; all changes until {when(leader.reached)} had their look"
+    if leader.unplanned:
+        reached += f"; nobody plans {', '.join(leader.unplanned)}, which who leads does not know"
     if leader.holder is None:
         return f"nobody leads{reached}"
     left = f"for {seconds(leader.left)} more" if leader.left > 0 else f"its lease ran out {seconds(-leader.left)} ago"
@@ -406,6 +408,7 @@ def _leader_json(leader: Leadership) -> Mapping[str, object]:
         "lease_left_s": leader.left / SECOND,
         "history": leader.history,
         "reached": None if leader.reached is None else when(leader.reached),
+        "unplanned": [*leader.unplanned],
     }
 
 

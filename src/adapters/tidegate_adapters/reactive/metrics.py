@@ -13,6 +13,7 @@
     epoch                        under which it leads, or has led last
     collected_documents          that have changed, and wait for their look
     not_computed_looks_total     that came to nothing, for what is watched of a document cannot be read or computed
+    unplanned_tasks              of this application that nobody plans, for who leads does not know them
     planner_lag_seconds          since the last change that had its look, in databases where this process leads
 
 So the records of a database are counted by one process of all, once in a while, and shown as they were then. Sum over all
@@ -120,6 +121,8 @@ def _of_databases(now: Glance) -> Iterator[Metric]:
     )
     passed = ((name, each.not_computed) for name, each in now.standings.items())
     yield _counter("not_computed_looks", "Looks at documents that cannot be read or computed.", there, passed)
+    unplanned = ((name, len(each.unplanned)) for name, each in now.standings.items())
+    yield _gauge("unplanned_tasks", "Tasks that nobody plans, for who leads does not know them.", there, unplanned)
     behind = ((name, each / SECOND) for name, each in now.census.behind.items())
     yield _gauge("planner_lag_seconds", "Since the last change that had its look.", there, behind)
 

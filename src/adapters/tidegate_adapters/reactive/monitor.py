@@ -2,7 +2,8 @@
 
     /metrics    see `tidegate_adapters.reactive.metrics`
     /health     {"healthy": false, "silent_s": 0.4, "databases": [{"database": "shop", "leads": false, "leader": null,
-                "led_s": 312.5, "error": "...", "not_computed": 0}]}
+                "led_s": 312.5, "error": "...", "not_computed": 0,
+                "unplanned": []}]}
 
 It is not healthy where nothing has happened in its pool for too long, for the event loop is held up then, or the pool stands;
 and where for too long nobody led in one of its databases, for then no change is looked at. What its databases say is asked for
@@ -177,6 +178,7 @@ def of_health(seen: Glance, silent_s: float, led_s: Mapping[str, float], stalled
             "led_s": round(ago_s, 3),
             "error": None if (error := standings[name].error) is None else redacted(error),
             "not_computed": standings[name].not_computed,
+            "unplanned": [*standings[name].unplanned],
         }
         for name, ago_s in led_s.items()
     ]

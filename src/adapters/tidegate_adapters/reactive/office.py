@@ -17,6 +17,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, find_one
 from tidegate.model.reading import needed
+from tidegate.reactive.deployments import unplanned
 from tidegate.reactive.desk import Desk, Retried, Tally
 from tidegate.reactive.mongodash_records import Imported, ImportedBefore, MongodashImport, StillWritten
 from tidegate.reactive.pausing import PausedTask
@@ -46,6 +47,7 @@ class Leadership:
         left: How long, if the lease is not renewed, in microseconds; 0 or less where it should have been renewed by now.
         history: The number of the history of the stream; None before the first.
         reached: Up to when all changes had their look, by the cluster's clock; None where that is not known.
+        unplanned: The tasks of the app that nobody plans, for who has led last does not know them.
     """
 
     database: str
@@ -54,6 +56,7 @@ class Leadership:
     left: Duration = 0
     history: int | None = None
     reached: Instant | None = None
+    unplanned: tuple[str, ...] = ()
 
 
 @final
@@ -62,9 +65,11 @@ class Office:
 
     Args:
         declared: Its tasks, each where it is.
+        application: Its name.
     """
 
-    def __init__(self, declared: Iterable[Declared]) -> None:
+    def __init__(self, declared: Iterable[Declared], application: str = KEY) -> None:
+        self._key = application
         there: dict[str, tuple[Site, list[Declared]]] = {}
         for each in declared:
             there.setdefault(each.site.name, (each.site, []))[1].append(each)
@@ -86,7 +91,8 @@ class Office:
 
     async def leaderships(self) -> tuple[Leadership, ...]:
         """Who plans in each database, as it is written there."""
-        return tuple([await site.run(_leadership(site.name)) for site, _ in self._desks])
+        asked = [(site, tuple(sorted(_names(desk)))) for site, desk in self._desks]
+        return tuple([await site.run(_leadership(site.name, self._key, names)) for site, names in asked])
 
     async def tallies(self, query: Query, databases: Collection[str] | None = None) -> tuple[Tally, ...]:
         """How many records stand where, for each database (`Desk.count`), or for these."""
@@ -185,16 +191,17 @@ async def _store_time() -> Instant:
     return await StoreTime()
 
 
-async def _leadership(database: str) -> Leadership:
-    """Who plans there, as the lease and the record of the stream say."""
-    lease = lease_of(await find_one(LEASES, Eq(ID, KEY)))
-    stream = await find_one(STREAMS, Eq(ID, KEY))
+async def _leadership(database: str, key: str, names: tuple[str, ...]) -> Leadership:
+    """Who plans these tasks there, as the lease and the record of the stream say."""
+    lease = lease_of(await find_one(LEASES, Eq(ID, key)))
+    stream = await find_one(STREAMS, Eq(ID, key))
     now = await StoreTime()
     position = None if stream is None else position_of(stream)
     found = Leadership(
         database,
         history=None if stream is None else needed(stream, HISTORY),
         reached=None if position is None else ChangeStream.reached(position),
+        unplanned=unplanned(stream, names),
     )
     if lease is None or lease.holder is None or lease.stamp is None:
         return attrs.evolve(found, epoch=0 if lease is None else lease.token)

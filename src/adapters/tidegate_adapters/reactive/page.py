@@ -352,6 +352,10 @@ def _planners(leaders: Sequence[Leadership], standings: Mapping[str, Standing], 
     return Table("planners", "Planners", columns, rows, "there are none")
 
 
+def _unplanned(leader: Leadership) -> str:
+    return f"who leads does not know {', '.join(leader.unplanned)}" if leader.unplanned else ""
+
+
 def _passed_over(standing: Standing) -> str:
     many = standing.not_computed
     return f"{many} looks came to nothing, the last: {standing.not_computed_last}" if many else ""
@@ -378,7 +382,7 @@ def _planner(leader: Leadership, standing: Standing, now: Instant) -> Row:
             Cell("" if leader.history is None else str(leader.history)),
             Cell("" if reached is None else _ago(reached, now), "soft", "" if reached is None else when(reached)),
             Cell(str(standing.collected + standing.under_way) if standing.leads else "", "soft"),
-            Cell(redacted(standing.error or _passed_over(standing)), "bad"),
+            Cell(redacted(standing.error or _unplanned(leader) or _passed_over(standing)), "bad"),
         ),
     )
 

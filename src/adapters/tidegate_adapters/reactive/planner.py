@@ -6,13 +6,18 @@
 
 Every process of an application runs one for each of its databases, and one of them leads, under a lease:
 
-    the lease is held                `stream_records.take_over`, under the lease's epoch
-    it is taken over                 `deployments.deploy`: what a new version of a task asks for is done over
+    the lease is held                `deployments.begin_leading`, under the lease's epoch: the record of the stream is taken over,
+                                     and what a new version of a task asks for is done over
     that is done                     `ChangeStreamConsumer`, on the runtime, says what to read, look at and save
     a collection has changed         each task on it has a look (`ReactiveTask.plan_pass`, `clean_up`), all at once
     all is written                   the pool of this process is told when something is due
     a task or the history is new     every document is looked at, beside all that (`reconciler`)
     a day is over                    every record is held against its document, beside all that (`sweeper`)
+
+Indexes that somebody drops are made again when one begins to lead, and every hour.
+
+Applications with tasks of their own share a database under names of their own (`application`), each with a leader, a position and
+definitions. Where they do not, one leads, and the other says which of its tasks nobody plans (`Standing.unplanned`).
 
 Everything that it writes can be written by two: records are guarded by their versions, positions by the epoch and the history. So
 where the lease is lost, all of it is cancelled at once, and what the next leader does over does no harm.
@@ -26,7 +31,6 @@ are set up (no replica set, no rights) is raised by `run` as it begins.
 Known not to work
     - A document whose id is a text that is no UTF-8 is passed over where it changes, and ends the look at all documents of its
       collection.
-    - Indexes that are dropped while it runs, with their collection or the database, are not made again until a process starts.
     - Where the record of the lease is removed, epochs begin anew, and nobody leads until they have passed the one that is stored
       beside the position: one in each `pause`.
 """
@@ -37,6 +41,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol, final
 from uuid import uuid4
 
@@ -75,7 +80,7 @@ from tidegate.reactive.change_stream import (
     event_for,
 )
 from tidegate.reactive.change_stream.commands import Pass
-from tidegate.reactive.deployments import Deployment, deploy
+from tidegate.reactive.deployments import Deployment, begin_leading, deploy, unplanned
 from tidegate.reactive.evolution import EvolutionPolicy
 from tidegate.reactive.orphans import DAY
 from tidegate.reactive.reactive_task import ReactiveTask
@@ -96,6 +101,12 @@ __all__ = ["Changes", "Planned", "Planner", "PlannerRules", "Standing"]
 log: Final = logging.getLogger(__name__)
 
 TERMS: Final = Terms(ttl=15 * SECOND, heartbeat=3 * SECOND)
+_OVER: Final = (
+    "epoch {} is over, for a higher one is stored; where the record of the lease was removed, epochs begin anew, and pass it, one "
+    "with each try"
+)
+_HEEDED_EVERY_S: Final = 5.0
+_INDEXED_EVERY_S: Final = 3_600.0
 _PATIENCE_S: Final = 1.0
 """How long the server may take to hear that something is over."""
 
@@ -164,6 +175,7 @@ class Standing:
         error: What has failed last, and has not succeeded since.
         not_computed: How many looks came to nothing, since it was made, for what is watched cannot be read or computed.
         not_computed_last: What the last of them says.
+        unplanned: The tasks of this application that nobody plans, for who leads does not know them.
     """
 
     leads: bool = False
@@ -178,6 +190,7 @@ class Standing:
     error: str | None = None
     not_computed: int = 0
     not_computed_last: str | None = None
+    unplanned: tuple[str, ...] = ()
 
 
 class Changes(Protocol):
@@ -228,6 +241,7 @@ class Planner:
         rules: How it leads.
         announce: Told the name of a task, and in how many microseconds something of it is due, once that is written.
         holder: Who it is, for people: as the lease shows it.
+        application: Of which application: of each, one leads in a database.
 
     Raises:
         Misuse: There is no task, or two of one name, or an argument is of another type.
@@ -240,7 +254,10 @@ class Planner:
         rules: PlannerRules,
         announce: Callable[[str, Duration], object],
         holder: str,
+        *,
+        application: str = KEY,
     ) -> None:
+        check_name(application, "an application")
         check_type(site, Site, "a database")
         check_type(rules, PlannerRules, "the rules of a planner")
         check_callable(announce, "what is told when something is due")
@@ -262,16 +279,17 @@ class Planner:
         self._runtime: _Events | None = None
         self._epoch = self._looked = self._not_computed = 0
         self._not_computed_last: str | None = None
+        self._key, self._names, self._unplanned = application, (*names,), tuple[str, ...]()
         self._errors: dict[str, str] = {}
         """By what has failed, the last one last; another mapping after each change, for other threads look at it."""
         self._reconciled = frozenset[str]()
         self._deployments = tuple(Deployment(each.task, each.version, each.evolution) for each in declared)
         scanned = tuple(each.scanned for each in self._deployments)
         self._reconciler = Reconciler(
-            KEY, STREAMS, scanned, self._look_again, self._look_at_orphans, rules.batch, rules.pause
+            self._key, STREAMS, scanned, self._look_again, self._look_at_orphans, rules.batch, rules.pause
         )
         swept = tuple(each.task for each in self._deployments)
-        self._sweeper = Sweeper(KEY, STREAMS, swept, rules.sweep, rules.batch, rules.pause)
+        self._sweeper = Sweeper(self._key, STREAMS, swept, rules.sweep, rules.batch, rules.pause)
 
     # --- from outside ---
 
@@ -294,6 +312,7 @@ class Planner:
             error=next(reversed(errors.values()), None),
             not_computed=self._not_computed,
             not_computed_last=self._not_computed_last,
+            unplanned=self._unplanned,
         )
         if not isinstance(state, Consuming):
             return whole
@@ -321,13 +340,14 @@ class Planner:
         """
         turns = asyncio.create_task(self._turns())
         stop = asyncio.create_task(self._is_stopping.wait())
+        heeding = asyncio.create_task(self._heed())
         try:
             await asyncio.wait({turns, stop}, return_when=asyncio.FIRST_COMPLETED)
             if self._runtime is not None and self._is_stopping.is_set():
                 await asyncio.wait({turns}, timeout=self._rules.drain / SECOND)
         finally:
             stop.cancel()
-            await ended({turns}, _PATIENCE_S)  # cancelled once more, it leaves the lease to its time
+            await ended({turns, heeding}, _PATIENCE_S)  # cancelled once more, it leaves the lease to its time
         if turns.done() and not turns.cancelled():
             turns.result()
 
@@ -340,15 +360,15 @@ class Planner:
         while not self._is_stopping.is_set():
             try:
                 async with lease_async(
-                    self._site.store, KEY, terms=self._rules.terms, patience=patience, collection=LEASES, holder=self._holder,
+                    self._site.store, self._key, terms=self._rules.terms, patience=patience, collection=LEASES, holder=self._holder,
                 ) as held:  # fmt: skip
                     await self._lead(held)
             except LeaseBusy:
                 pass
             except LeaseLost as lost:
                 self._failed("lease", lost)
-            except Failure as failure:
-                if isinstance(failure, Refused) and patience is not None and not self._epoch:
+            except (Failure, Misuse) as failure:
+                if isinstance(failure, (Refused, Misuse)) and patience is not None and not self._epoch:
                     raise
                 self._failed("lead", failure)
             patience = None
@@ -358,16 +378,18 @@ class Planner:
 
     async def _lead(self, held: Held) -> None:
         """Take over under this epoch, do over what is to be done over, and follow the changes."""
-        elected = await self._site.run(stream_records.take_over(STREAMS, KEY, held.epoch))
-        if elected is None:
-            log.error("%s: epoch %d is over already, for a higher one is stored", self._site.name, held.epoch)
-            return
-        log.info("%s leads in %s, epoch %d", self._holder, self._site.name, held.epoch)
-        self._held, self._epoch = held, held.epoch
-        self._errors = {}
-        self._reconciled = frozenset()
+        self._held, self._reconciled, self._unplanned = held, frozenset(), ()
+        deploying = partial(deploy, pause=self._rules.pause)
+        keeping = asyncio.create_task(self._keep_indexes())
         try:
-            await self._site.run(deploy(STREAMS, KEY, held.epoch, self._deployments, pause=self._rules.pause))
+            elected = await self._site.run(
+                begin_leading(STREAMS, self._key, held.epoch, self._deployments, deploying=deploying)
+            )
+            if elected is None:
+                self._failed("lead", Refused(_OVER.format(held.epoch)))
+                return
+            log.info("%s leads in %s, epoch %d", self._holder, self._site.name, held.epoch)
+            self._epoch, self._errors = held.epoch, {}
             for each in self._deployments:
                 self._announce(each.task.name, 0)  # what was reset is due
             sweeping = asyncio.create_task(self._persist("sweep", lambda: self._sweep(held.epoch)))
@@ -377,7 +399,34 @@ class Planner:
                 await ended({sweeping}, _PATIENCE_S)
         finally:
             self._held = None
+            await ended({keeping}, _PATIENCE_S)
             log.info("%s leads in %s no more, epoch %d", self._holder, self._site.name, held.epoch)
+
+    async def _keep_indexes(self) -> None:
+        """What others have dropped is made again, as this one begins to lead, and every hour."""
+        again = getattr(self._site.store, "make_again", None)
+        while again is not None:
+            again()
+            await asyncio.sleep(_INDEXED_EVERY_S)
+
+    # --- another leads ---
+
+    async def _heed(self) -> None:
+        """While another leads, find out which tasks of this application it does not plan."""
+        while True:
+            if self._held is None:
+                with suppress(Failure, Misuse):
+                    self._tell_unplanned(unplanned(await self._site.run(_record(self._key)), self._names))
+            await asyncio.sleep(_HEEDED_EVERY_S)
+
+    def _tell_unplanned(self, found: tuple[str, ...]) -> None:
+        if found and found != self._unplanned:
+            log.warning(
+                "%s: nobody plans %s, for who leads does not know it; unless a new version is being rolled out, serve all tasks in "
+                "one app, or give each application a name of its own: Reactive(..., application=...)",
+                self._site.name, ", ".join(found),
+            )  # fmt: skip
+        self._unplanned = found
 
     async def _follow(self, elected: Elected) -> None:
         """Follow the changes from what is stored on, until another epoch has taken over, or it has stopped."""
@@ -409,10 +458,10 @@ class Planner:
             case HandleChanged() | HandleDeleted():
                 return Call(lambda: self._look(command))
             case Save():
-                return Call(lambda: self._store(stream_records.save(STREAMS, KEY, command)))
+                return Call(lambda: self._store(stream_records.save(STREAMS, self._key, command)))
             case ResetHistory():
                 self._reconciled = frozenset()
-                return Call(lambda: self._store(stream_records.reset_history(STREAMS, KEY, command)))
+                return Call(lambda: self._store(stream_records.reset_history(STREAMS, self._key, command)))
             case Reconcile(epoch, history):
                 run = ReconciliationRun(epoch, history)
                 return Call(lambda: self._persist("reconciliation", lambda: self._reconcile(run)))
@@ -492,7 +541,7 @@ class Planner:
                 return
 
     async def _know_reconciled(self) -> None:
-        record = await self._site.run(_record())
+        record = await self._site.run(_record(self._key))
         flags = frozenset[TaskTrigger]() if record is None else progress_of(record).reconciled
         self._reconciled = frozenset(each.trigger.task for each in self._reconciler.tasks if each.trigger in flags)
 
@@ -543,13 +592,14 @@ class Planner:
 def _said(error: BaseException) -> str:
     """What is said of an error, in a line; of one that is not ours its type alone, for it may quote documents."""
     if isinstance(error, TidegateError):
-        return f"{error.what} ({error.where})" if error.where else error.what
+        said = f"{error.what} ({error.where})" if error.where else error.what
+        return f"{said}; {error.todo}" if error.todo else said
     return str(error) if isinstance(error, Failure) else type(error).__name__
 
 
-async def _record() -> Document | None:
+async def _record(stream: str) -> Document | None:
     """What is stored of the stream: a program."""
-    return await find_one(STREAMS, Eq(ID, KEY))
+    return await find_one(STREAMS, Eq(ID, stream))
 
 
 @final

@@ -19,6 +19,7 @@ from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.page.live import check_place
 from tidegate_adapters.printable import Secret
 from tidegate_adapters.reactive.planner import PlannerRules
+from tidegate_adapters.reactive.sites import KEY
 
 __all__ = ["PAUSED_EVERY", "ReactiveSettings"]
 
@@ -38,6 +39,7 @@ class ReactiveSettings:
 
     Attributes:
         database: Where tasks are that name no other.
+        application: Which application it is, where several with other tasks share a database: of each, one process plans.
         uri: Of MongoDB; None where the app was given a client of yours, or an embedded store. It is never shown.
         concurrency: How many handlers run at a time in this process.
         batch: How many runs are taken in a request, at most.
@@ -55,6 +57,7 @@ class ReactiveSettings:
     """
 
     database: str
+    application: str = KEY
     uri: Secret | None = attrs.field(default=None, repr=False)
     concurrency: int = 10
     batch: int = 100
@@ -72,6 +75,7 @@ class ReactiveSettings:
 
     def __attrs_post_init__(self) -> None:
         check_name(self.database, "a database")
+        check_name(self.application, "an application")
         check_type(self.uri, (str, NoneType), "a URI of MongoDB")
         if self.uri is not None and "://" not in self.uri:
             raise Misuse("what should be a URI is none", todo="write mongodb://host:port/?replicaSet=name")

@@ -3,8 +3,9 @@
 What was remembered of each task, its definition, stands in the record of the stream (`tidegate.reactive.stream_records`):
 
     definitions: [{task, trigger, version}, ...]
+    deployed: [task, ...]                           the tasks of whoever has deployed last, which it plans
 
-Whoever has taken that record over deploys its tasks BEFORE it follows changes. Of each task `evolution.evolve` says what is
+To lead begins so (`begin_leading`): the record is taken over, THEN tasks are deployed, THEN changes are followed. Of each task `evolution.evolve` says what is
 to be done; then, in this order,
 
     each record that is to run again is reset, page by page, and says for which version of the handler
@@ -27,6 +28,7 @@ Laws
     DEP3  The definitions and the records of other tasks stay as they are.
     DEP4  A flag is of a task for which each change before the position was looked at, by its trigger.
     DEP5  The version that is remembered of a handler never goes back.
+    DEP6  Once a leader follows, the tasks that are stored as planned are its own.
 
 Known not to work
     - While both versions run, a worker of the older one may run what was reset for the newer.
@@ -36,7 +38,7 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
@@ -56,26 +58,29 @@ from tidegate.model.documents import (
     Value,
     cursor,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused, Sleep
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import FOUND_MAX, check_collection, find_all, find_one, update_many, update_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.reactive.change_stream import Elected
 from tidegate.reactive.evolution import Definition, EvolutionPolicy, ForgetReconciled, Reprocess, evolve
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH, ScannedTask, progress_of, stored_progress
 from tidegate.reactive.reconciliation import Progress, TaskTrigger, forgotten_task, of_tasks
 from tidegate.reactive.snapshot import described
+from tidegate.reactive.stream_records import take_over
 from tidegate.reactive.task_documents import DOCUMENT, RESET, STATUS, TASK, VERSION
 from tidegate.reactive.task_records import TaskStatus
 
 __all__ = [
-    "DEFINITIONS", "RESET_FOR", "Deployment", "DeploymentPlan", "RememberedTasks", "Reset", "decide_deployment", "deploy",
-    "must_be_reset", "remembered_in", "reprocess", "stored_tasks",
+    "DEFINITIONS", "DEPLOYED", "RESET_FOR", "Deploying", "Deployment", "DeploymentPlan", "RememberedTasks", "Reset",
+    "begin_leading", "decide_deployment", "deploy", "must_be_reset", "remembered_in", "reprocess", "stored_tasks", "unplanned",
 ]  # fmt: skip
 
 DEFINITIONS: Final = Field[tuple[Document, ...]]("definitions")
+DEPLOYED: Final = Field[tuple[str, ...]]("deployed")
 RESET_FOR: Final = Field[int]("reset_for")
 """In a task record: for which version of the handler it was last reset."""
 _TASK: Final = Field[str]("task")
@@ -132,10 +137,12 @@ class RememberedTasks:
     Attributes:
         definitions: By the name of the task, in the order of the names.
         progress: What is reconciled.
+        deployed: The names of the tasks that were deployed last, in their order.
     """
 
     definitions: tuple[tuple[str, Definition], ...] = ()
     progress: Progress = attrs.field(factory=Progress)
+    deployed: tuple[str, ...] = ()
 
 
 @final
@@ -193,7 +200,8 @@ def decide_deployment(known: RememberedTasks, deployments: tuple[Deployment, ...
                 now = TaskTrigger(name, action.definition.trigger)
                 flags = frozenset(now if flag.task == name else flag for flag in progress.reconciled)
                 progress = attrs.evolve(progress, reconciled=flags)
-    return DeploymentPlan(tuple(resets), RememberedTasks(tuple(sorted(definitions.items(), key=_name)), progress))
+    after = RememberedTasks(tuple(sorted(definitions.items(), key=_name)), progress, tuple(sorted(names)))
+    return DeploymentPlan(tuple(resets), after)
 
 
 def _name(item: tuple[str, Definition]) -> str:
@@ -211,20 +219,70 @@ def remembered_in(record: Document) -> RememberedTasks:
         needed(each, _TASK): Definition(needed(each, _TRIGGER), needed(each, VERSION))
         for each in record.get(DEFINITIONS) or ()
     }
-    return RememberedTasks(tuple(sorted(definitions.items(), key=_name)), progress)
+    return RememberedTasks(tuple(sorted(definitions.items(), key=_name)), progress, record.get(DEPLOYED) or ())
 
 
-def stored_tasks(known: RememberedTasks) -> tuple[Put[tuple[Document, ...]], Put[Document]]:
+def unplanned(record: Document | None, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Which tasks nobody plans, for whoever leads does not have them.
+
+    Args:
+        record: That of the stream; None where there is none.
+        names: The tasks of somebody else.
+
+    Returns:
+        Their names; none where nobody has led yet, for nobody can tell then.
+    """
+    check_tuple(names, str, "the name of a task")
+    deployed = () if record is None else remembered_in(record).deployed
+    return tuple(name for name in names if name not in deployed) if deployed else ()
+
+
+def stored_tasks(known: RememberedTasks) -> tuple[Put[tuple[Document, ...]], Put[Document], Put[tuple[str, ...]]]:
     """What stores it in the record of the stream."""
     check_type(known, RememberedTasks, "what is known of tasks")
     definitions = tuple(
         Document(((_TASK.name, name), (_TRIGGER.name, each.trigger), (VERSION.name, each.version)))
         for name, each in known.definitions
     )
-    return Put(DEFINITIONS, definitions), stored_progress(known.progress)
+    return Put(DEFINITIONS, definitions), stored_progress(known.progress), Put(DEPLOYED, known.deployed)
 
 
 # --- the programs -----------------------------------------------------------------------------------------------------
+
+
+Deploying: TypeAlias = Callable[[str, str, int, tuple[Deployment, ...]], Program[None]]
+
+
+async def begin_leading(
+    streams: str, stream: str, epoch: int, deployments: tuple[Deployment, ...], *, deploying: Deploying | None = None
+) -> Elected | None:
+    """Take the record over AFTER its lease was taken, and deploy tasks; BEFORE changes are followed.
+
+    Args:
+        streams: The collection of the record.
+        stream: Its id.
+        epoch: That of the lease.
+        deployments: All tasks of this version of the application that follow the stream.
+        deploying: What deploys them; `deploy` unless it is set.
+
+    Returns:
+        What the consumer of changes is told; None where a higher epoch has taken over, before that or meanwhile.
+
+    Raises:
+        Refused: The store refuses for good.
+        Misuse: What is stored is no record of a stream, or an argument is of another type.
+        Failure: Nobody answers whether the record is taken over; once it is, what fails is tried again.
+    """
+    elected = await take_over(streams, stream, epoch)
+    if elected is None:
+        return None
+    try:
+        await (deploying or deploy)(streams, stream, epoch, deployments)
+    except Refused as refused:
+        if refused.reason != _FENCED:
+            raise
+        return None
+    return elected
 
 
 async def deploy(

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Put, Remove, Update, Value
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Ge, Lt, Not, Put, Remove, Update, Value
 from tidegate.model.effects import Refused
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.operations import check_collection, find_one, find_one_and_update, update_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
@@ -65,14 +66,24 @@ async def take_over(streams: str, stream: str, epoch: int) -> Elected | None:
 
     Returns:
         What the consumer is told, with what is stored; None where a higher epoch has taken over.
+
+    Raises:
+        Misuse: What is stored under its id has no epoch, so that nobody could ever take it over.
     """
     check_collection(streams)
     check_name(stream, "a stream")
     check_int(epoch, "an epoch", 1)
     older = AllOf((Eq(ID, stream), Lt(EPOCH, epoch + 1)))
     record = await find_one_and_update(streams, older, Put(EPOCH, epoch))
-    if record is None and await insert_new(streams, new_stream(stream)):
-        record = await find_one_and_update(streams, older, Put(EPOCH, epoch))
+    if record is None:
+        if await insert_new(streams, new_stream(stream)):
+            record = await find_one_and_update(streams, older, Put(EPOCH, epoch))
+        elif await find_one(streams, AllOf((Eq(ID, stream), Not(Ge(EPOCH, 0)))), fields=(EPOCH,)):
+            raise Misuse(
+                f"the document {shown(stream)} of {streams} is no record of a stream: it has no epoch",
+                why="somebody else has written there",
+                todo="delete it: then every document is looked at again, and only what differs is handled",
+            )
     return None if record is None else Elected(epoch, needed(record, HISTORY), position_of(record))
 
 

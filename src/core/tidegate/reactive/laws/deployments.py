@@ -6,7 +6,9 @@ from collections.abc import Collection
 
 from tidegate.reactive.reconciliation import TaskTrigger
 
-__all__ = ["flags_follow_the_position", "never_goes_back", "runs_again_once", "what_is_remembered_was_done"]
+__all__ = [
+    "flags_follow_the_position", "never_goes_back", "planned_is_what_is_led", "runs_again_once", "what_is_remembered_was_done",
+]  # fmt: skip
 
 
 def what_is_remembered_was_done(version: int, asks: int, runs: Collection[int]) -> bool:
@@ -33,6 +35,16 @@ def flags_follow_the_position(flags: Collection[TaskTrigger], looked: Collection
         looked: For which tasks, and by which triggers, the last change before the position was looked at.
     """
     return {*flags} <= {*looked}
+
+
+def planned_is_what_is_led(planned: Collection[str], led: Collection[str]) -> bool:
+    """Law DEP6: once a leader follows, the tasks that are stored as planned are its own.
+
+    Args:
+        planned: The tasks that are stored.
+        led: The tasks of who leads.
+    """
+    return {*planned} == {*led}
 
 
 def never_goes_back(before: int, after: int) -> bool:

@@ -6,24 +6,32 @@ it does not know of the other task. Each leader deploys, looks at one change for
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
 from tidegate.model.documents import ID, Add, AddToSet, AllOf, Document, Eq, Field, Put, Remove, show
-from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Refused
 from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateMany, UpdateOne, update_one
 from tidegate.reactive.change_stream import From, Save
-from tidegate.reactive.deployments import Deployment, RememberedTasks, deploy, remembered_in, stored_tasks
+from tidegate.reactive.deployments import (
+    Deploying,
+    Deployment,
+    RememberedTasks,
+    begin_leading,
+    deploy,
+    remembered_in,
+    stored_tasks,
+)
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
 from tidegate.reactive.laws import deployments as laws
 from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reconciler import EPOCH
 from tidegate.reactive.reconciliation import Progress
 from tidegate.reactive.snapshot import Projection
-from tidegate.reactive.stream_records import FROM, new_stream, save, take_over
+from tidegate.reactive.stream_records import FROM, new_stream, save
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, TASK, record_id, stored
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.sim.actors import Network, Process
@@ -32,7 +40,7 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import contents, document, world_with
 
-__all__ = ["DONE", "FLAGGED", "HIGHEST", "KEPT", "ONCE", "SCENARIOS", "Deploying", "deployments"]
+__all__ = ["DONE", "FLAGGED", "HIGHEST", "KEPT", "ONCE", "PLANNED", "SCENARIOS", "deployments"]
 
 STREAMS: Final = "streams"
 STREAM: Final = "stream"
@@ -46,6 +54,7 @@ DONE: Final = "what is remembered was done"
 ONCE: Final = "a record runs again once for a version"
 KEPT: Final = "what is known of a task of another version stays"
 FLAGGED: Final = "what is reconciled was looked at up to the position"
+PLANNED: Final = "what is said to be planned is what the leader plans"
 HIGHEST: Final = "the version that is remembered never goes back"
 
 ALL_AGAIN: Final = EvolutionPolicy(on_new_version=OnNewVersion.REPROCESS_ALL)
@@ -53,8 +62,6 @@ BILL: Final = ReactiveTask(name="bill", source="orders", watched=Projection(("to
 AUDIT: Final = ReactiveTask(name="audit", source="orders", watched=Projection(("total",)))
 OLDER: Final = (Deployment(BILL, 1, ALL_AGAIN), Deployment(AUDIT))
 NEWER: Final = (Deployment(attrs.evolve(BILL, watched=Projection(("total", "state"))), 2, ALL_AGAIN),)
-
-Deploying: TypeAlias = Callable[[str, str, int, tuple[Deployment, ...]], Program[None]]
 
 
 async def ours(streams: str, stream: str, epoch: int, deployed: tuple[Deployment, ...]) -> None:
@@ -84,9 +91,8 @@ async def lead(deploying: Deploying, deployed: tuple[Deployment, ...], epochs: t
     """Lead under one epoch after the other: in each there is one change."""
     for epoch in epochs:
         try:
-            if await take_over(STREAMS, STREAM, epoch) is None:
+            if await begin_leading(STREAMS, STREAM, epoch, deployed, deploying=deploying) is None:
                 continue
-            await deploying(STREAMS, STREAM, epoch, deployed)
             for each in deployed:
                 await update_one(LOOKS, Eq(ID, LOOKS), AddToSet(SEEN, look_of(each, epoch)))
             await save(STREAMS, STREAM, Save(epoch, 0, From(epoch)))
@@ -161,6 +167,15 @@ def is_looked_at(state: State) -> bool:
     return not change or laws.flags_follow_the_position(flags, looked)
 
 
+def is_planned(state: State) -> bool:
+    found = stream(state)
+    change = found.get(FROM)
+    if not change or found[EPOCH] != change:
+        return True  # nobody follows under this epoch yet
+    names = {each.task.name for each in (OLDER if int(str(change)) % 2 else NEWER)}
+    return laws.planned_is_what_is_led(known(state).deployed, names)
+
+
 def is_highest(before: State, after: State) -> bool:
     return laws.never_goes_back(version(before), version(after))
 
@@ -185,8 +200,9 @@ def deployments(
         tuple(sorted((each.task.name, each.definition) for each in OLDER)),
         Progress(reconciled=frozenset(each.scanned.trigger for each in OLDER)),
     )
-    definitions, progress = stored_tasks(before)
+    definitions, progress, deployed = stored_tasks(before)
     begun = new_stream(STREAM).put(FROM, 0).put(definitions.field, definitions.value)
+    begun = begun.put(deployed.field, deployed.value)
     records = (
         record(BILL, "x", TaskStatus.COMPLETED),
         record(BILL, "y", TaskStatus.FAILED),
@@ -204,7 +220,7 @@ def deployments(
             Network(),
         ),
         budget=budget,
-        always={DONE: is_done, ONCE: is_once, FLAGGED: is_looked_at},
+        always={DONE: is_done, ONCE: is_once, FLAGGED: is_looked_at, PLANNED: is_planned},
         step={KEPT: is_kept, HIGHEST: is_highest},
         sometimes={
             "the older one is back, and all was done": lambda state: stream(state)[FROM] == 3 and version(state) > 1

@@ -1,4 +1,4 @@
-"""Six ways to deploy wrong. Each differs from `tidegate.reactive.deployments` in one place."""
+"""Eight ways to deploy wrong. Each differs from `tidegate.reactive.deployments` in one place."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tidegate.model.documents import ID, AllOf, Eq, Filter, In
 from tidegate.model.effects import Refused
 from tidegate.model.operations import find_one, update_one
 from tidegate.reactive.deployments import (
+    Deploying,
     Deployment,
     RememberedTasks,
     Reset,
@@ -27,7 +28,7 @@ from tidegate.reactive.scenarios.deployments import (
     HIGHEST,
     KEPT,
     ONCE,
-    Deploying,
+    PLANNED,
     deployments,
 )
 from tidegate.reactive.task_documents import STATUS, TASK
@@ -120,6 +121,21 @@ async def stores_under_any_epoch(streams: str, stream: str, epoch: int, deployed
     await update_one(streams, Eq(ID, stream), *stored_tasks(plan.known))
 
 
+async def follows_at_once(streams: str, stream: str, epoch: int, _: Deployed) -> None:
+    """Whoever has taken over follows at once, and deploys when there is time."""
+    await known_to(streams, stream, epoch)
+
+
+def named_with_definitions(after: RememberedTasks, before: RememberedTasks, _: Deployed) -> RememberedTasks:
+    is_same = (after.definitions, after.progress) == (before.definitions, before.progress)
+    return attrs.evolve(after, deployed=before.deployed) if is_same else after
+
+
+async def names_what_is_new(streams: str, stream: str, epoch: int, deployed: Deployed) -> None:
+    """Who leads is named when a definition changes; of a version that leads again, the tasks of the other stand there."""
+    await deploy_as(streams, stream, epoch, deployed, named_with_definitions)
+
+
 def planted(deploying: Deploying, law: str, source: str) -> Specimen:
     make = partial(deployments, deploying, summary=(deploying.__doc__ or "").partition("\n")[0])
     return Specimen(f"deployments.{getattr(deploying, '__name__', '')}", make, law, source, of="deployments")
@@ -131,5 +147,7 @@ SPECIMENS: Final = (
     planted(forgets_unknown, KEPT, "Planted: in a rolling deploy, each version takes the tasks of the other for gone."),
     planted(keeps_flags, FLAGGED, "Planted: the position is one for all tasks, so whoever moves it moves it for all."),
     planted(remembers_what_it_is, HIGHEST, "Planted: in a rolling deploy the versions take turns."),
+    planted(follows_at_once, FLAGGED, "Planted: the three steps stood in the adapter, in no law's sight."),
+    planted(names_what_is_new, PLANNED, "Planted: so that nothing is written where nothing has changed."),
     planted(stores_under_any_epoch, HIGHEST, "Planted: a leader that stood still goes on where it was."),
 )
