@@ -102,6 +102,8 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("recovery.no_message", "a", "b", ago=5 * SECOND),
         ("recovery of the dead", Row(own.stuck, ("a", "b"), ago=5 * SECOND)),
         ships("registration", "runner"),
+        ships("enqueueing"),
+        ships("enqueueing.beside"),
         ships("transition"),
         ships("transition.known"),
         ships("transition.bulk"),

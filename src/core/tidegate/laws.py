@@ -20,7 +20,16 @@ from tidegate.consumer.laws import (
     worker,
 )
 from tidegate.counters import laws as counter
-from tidegate.invocations.laws import admission, array_push_lock, ending, recovery, status, transition, waiting
+from tidegate.invocations.laws import (
+    admission,
+    array_push_lock,
+    ending,
+    enqueueing,
+    recovery,
+    status,
+    transition,
+    waiting,
+)
 from tidegate.leases.laws import claim_lock, election, lease
 from tidegate.model.laws import history
 from tidegate.payloads.laws import upload_records
@@ -46,12 +55,12 @@ from tidegate.transactions import laws as transfers
 from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger
 
 __all__ = [
-    "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget", "change_stream",
-    "circuit_breaker", "claim_lock", "commit_answers", "commit_metadata", "conditions", "consumer", "counter",
-    "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "drain", "election", "ending",
-    "evaluator", "evolution", "executions", "explanation", "failures", "fanout", "firing", "health", "history",
-    "lease", "letter_writing", "membership", "noticing", "orphans", "outbox", "partition", "pauses", "plan_queries",
-    "polling", "pool", "reactive_task", "reconciliation", "recovery", "retention", "schedule", "snapshot", "status",
-    "sweeper", "tasks", "transactions", "transfers", "transition", "trigger", "upload_records", "waiting",
-    "watermark", "worker",
+    "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget",
+    "change_stream", "circuit_breaker", "claim_lock", "commit_answers", "commit_metadata", "conditions", "consumer",
+    "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "drain", "election",
+    "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout", "firing",
+    "health", "history", "lease", "letter_writing", "membership", "noticing", "orphans", "outbox", "partition",
+    "pauses", "plan_queries", "polling", "pool", "reactive_task", "reconciliation", "recovery", "retention",
+    "schedule", "snapshot", "status", "sweeper", "tasks", "transactions", "transfers", "transition", "trigger",
+    "upload_records", "waiting", "watermark", "worker",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ Read in this order; the `__all__` of each module lists its public names.
     place_documents    the places of those who exclude each other, as a document
     picker             the program that picks an invocation up, if it gets a place
     registration       the program that makes a call an invocation, if it gets a place
+    enqueueing         the program that makes invocations, in the caller's transaction, too
     recovery           what is stuck, and the one step that frees it
     recoverer          the program that finds it and frees it
 

@@ -1,6 +1,6 @@
 """What an invocation is to do, and where it waits until a runner takes it: the part of its record that never changes.
 
-    {task, arguments | payload, queue, priority, tenant, parent, root, deadline, trace}        absent where there is none
+    {task, arguments | payload, queue, priority, tenant, limited_by, parent, root, deadline, trace}    absent where there is none
 
 Among those that are due in a queue the more urgent comes first, and of equal ones the one that is due longest. Tenants take turns
 (`tidegate.invocations.taking`): nobody waits behind all the work of somebody else.
@@ -16,9 +16,12 @@ from typing import Final, final
 
 import attrs
 
+from tidegate.invocations.invocation import REGISTERED
 from tidegate.invocations.record_documents import (
     ARGUMENTS,
+    CREATED_AT,
     DEADLINE,
+    LIMITED_BY,
     PARENT,
     PAYLOAD,
     PRIORITY,
@@ -27,14 +30,17 @@ from tidegate.invocations.record_documents import (
     TASK,
     TENANT,
     TRACE,
+    TRIES,
+    new_record,
 )
+from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import Document, Field
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Duration
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 
-__all__ = ["DEFAULT_QUEUE", "PRIORITY_MAX", "PRIORITY_MIN", "Job", "job_fields", "job_of"]
+__all__ = ["DEFAULT_QUEUE", "PRIORITY_MAX", "PRIORITY_MIN", "Job", "job_fields", "job_of", "new_invocation"]
 
 DEFAULT_QUEUE: Final = "default"
 PRIORITY_MIN: Final = -100
@@ -53,6 +59,7 @@ class Job:
         queue: The queue that it waits in.
         priority: The more urgent of a queue has the larger one.
         tenant: On whose behalf; None for nobody in particular.
+        limited_by: The set of invocations of which no more than a number run at once (`admission.reservation_id`); None if none.
         parent: The invocation that has called it; None where there is none.
         root: The first of its callers; None where there is no parent.
         deadline: How long a run may take, in microseconds; None for as long as it likes.
@@ -65,6 +72,7 @@ class Job:
     queue: str = DEFAULT_QUEUE
     priority: int = 0
     tenant: str | None = None
+    limited_by: str | None = None
     parent: str | None = None
     root: str | None = None
     deadline: Duration | None = None
@@ -76,7 +84,7 @@ class Job:
         check_name(self.queue, "a queue")
         check_int(self.priority, "a priority", PRIORITY_MIN, PRIORITY_MAX)
         for name, what in (
-            (self.payload, "a payload"), (self.tenant, "a tenant"), (self.parent, "an invocation"), (self.root, "an invocation"), (self.trace, "a trace"),
+            (self.payload, "a payload"), (self.tenant, "a tenant"), (self.limited_by, "a set of invocations"), (self.parent, "an invocation"), (self.root, "an invocation"), (self.trace, "a trace"),
         ):  # fmt: skip
             if name is not None:
                 check_name(name, what)
@@ -92,7 +100,7 @@ class Job:
         return f"{self.task!r} in {self.queue!r}"
 
 
-_OPTIONAL: Final[tuple[Field[str] | Field[int], ...]] = (PAYLOAD, TENANT, PARENT, ROOT, DEADLINE, TRACE)
+_OPTIONAL: Final[tuple[Field[str] | Field[int], ...]] = (PAYLOAD, TENANT, LIMITED_BY, PARENT, ROOT, DEADLINE, TRACE)
 
 
 def job_fields(job: Job) -> Document:
@@ -122,8 +130,30 @@ def job_of(record: Document) -> Job:
         queue=needed(record, QUEUE),
         priority=needed(record, PRIORITY),
         tenant=record.get(TENANT),
+        limited_by=record.get(LIMITED_BY),
         parent=record.get(PARENT),
         root=record.get(ROOT),
         deadline=record.get(DEADLINE),
         trace=record.get(TRACE),
     )
+
+
+def new_invocation(key: str, job: Job, request: str, now: Instant, due: Instant | None = None) -> Document:
+    """The record of an invocation that is registered.
+
+    Args:
+        key: Its id.
+        job: What it is to do.
+        request: The id of the request that makes it.
+        now: The time, by the store's clock.
+        due: From when on a runner may take it; None for now.
+
+    Returns:
+        The document, to be inserted.
+
+    Raises:
+        Misuse: An argument is empty or of the wrong type.
+    """
+    first = StatusRecord(REGISTERED, None, 1)
+    more = job_fields(job).put(CREATED_AT, now).put(TRIES, 0)
+    return new_record(key, first, request, now, due=now if due is None else due, more=more)

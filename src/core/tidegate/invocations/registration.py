@@ -4,7 +4,7 @@ What is decided is in `tidegate.invocations.admission`; this is what is asked of
 places of a set of calls that exclude each other are one document with a version, as for running
 (`tidegate.invocations.place_documents`).
 
-    1  store the call under the id made for it: {_id, task, names, values, origin}
+    1  store the call under the id made for it: {_id, task, names, values, origin, job, due}, the last three if it has any
     2  read the places, THEN the call and the record of whoever holds one
     3  take the place, if the places are still as they were read; where that matches nothing, or has no answer, look again:
        they show whether one has it already
@@ -23,6 +23,7 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -42,12 +43,12 @@ from tidegate.invocations.admission import (
     decide_registration,
     reservation_id,
 )
-from tidegate.invocations.invocation import REGISTERED
+from tidegate.invocations.jobs import Job, job_fields, job_of, new_invocation
 from tidegate.invocations.place_documents import HasPlace, LookAgain, places_of, take_places
-from tidegate.invocations.record_documents import new_record, viewed
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.record_documents import DUE, viewed
 from tidegate.model.documents import ID, Document, Eq, Field
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, check_collection, find_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
@@ -64,6 +65,7 @@ ORIGIN: Final = Field[Document]("origin")
 _TASK: Final = Field[str]("task")
 _NAMES: Final = Field[tuple[str, ...]]("names")
 _VALUES: Final = Field[tuple[str, ...]]("values")
+_JOB: Final = Field[Document]("job")
 
 _Known: TypeAlias = tuple[tuple[str, Found], ...]
 
@@ -117,6 +119,8 @@ class Registrar:
         rule: The rule of its task for registration.
         must_agree: Whether a call with other arguments is an error.
         request: An id used for this command only.
+        job: What the invocation is to do; None for what the call says, in the default queue.
+        due: From when on a runner may take it; None for as soon as it is registered.
         origin: Where the call comes from, stored with it; nothing is decided by it.
         records, places, calls: The collections.
         attempts: How often to try before giving up; None for any number.
@@ -129,6 +133,8 @@ class Registrar:
     rule: Rule
     request: str
     must_agree: bool = False
+    job: Job | None = None
+    due: Instant | None = None
     origin: Document = attrs.field(default=Document())
     records: str = "invocations"
     places: str = "places"
@@ -143,6 +149,8 @@ class Registrar:
         check_type(self.rule, Rule, "a rule")
         check_name(self.request, "a request")
         check_type(self.must_agree, bool, "whether calls must agree")
+        check_type(self.job, (Job, NoneType), "a job or None")
+        check_type(self.due, (Instant, NoneType), "an instant or None")
         check_type(self.origin, Document, "where a call comes from")
         check_attempts(self.attempts, self.pauses)
         check_collection(self.records)
@@ -182,7 +190,11 @@ class Registrar:
         """Under the id; it is harmless if it was stored before."""
         names, values = tuple(name for name, _ in self.call.arguments), tuple(text for _, text in self.call.arguments)
         stored = Document.of({"_id": self.key, "task": self.call.task, "names": names, "values": values})
-        await insert_new(self.calls, stored.put(ORIGIN, self.origin) if self.origin.items else stored)
+        if self.origin.items:
+            stored = stored.put(ORIGIN, self.origin)
+        if self.job is not None:
+            stored = stored.put(_JOB, job_fields(self.job))
+        await insert_new(self.calls, stored if self.due is None else stored.put(DUE, self.due))
 
 
 # --- what it is made of -------------------------------------------------------------------------------------------------
@@ -216,10 +228,13 @@ async def _known(registrar: Registrar, asked: Ask) -> _Known:
         stored = await find_one(registrar.calls, Eq(ID, key))
         record = await find_one(registrar.records, Eq(ID, key))
         if stored is not None:
-            names, values = needed(stored, _NAMES), needed(stored, _VALUES)
-            pairs = tuple(zip(names, values, strict=True))
-            known = (*known, (key, Found(Call(needed(stored, _TASK), pairs), viewed(record))))
+            known = (*known, (key, Found(_call_of(stored), viewed(record))))
     return known
+
+
+def _call_of(stored: Document) -> Call:
+    names, values = needed(stored, _NAMES), needed(stored, _VALUES)
+    return Call(needed(stored, _TASK), tuple(zip(names, values, strict=True)))
 
 
 def _decide(registrar: Registrar, reservation: Reservation, known: _Known) -> RegistrationVerdict:
@@ -227,9 +242,16 @@ def _decide(registrar: Registrar, reservation: Reservation, known: _Known) -> Re
 
 
 async def _make(registrar: Registrar, key: str) -> None:
+    call, job, due = registrar.call, registrar.job, registrar.due
+    if key != registrar.key:  # of one who has the place and has not come to make it
+        stored = await find_one(registrar.calls, Eq(ID, key))
+        if stored is None:
+            raise NotApplied("its call is not there any more")
+        call, due, kept = _call_of(stored), stored.get(DUE), stored.get(_JOB)
+        job = None if kept is None else job_of(kept)
     now = await StoreTime()
-    record = new_record(key, StatusRecord(REGISTERED, None, 1), f"{registrar.request}.{key}", now, due=now)
-    await insert_new(registrar.records, record)
+    wanted = job or Job(task=call.task, arguments=Document(call.arguments))
+    await insert_new(registrar.records, new_invocation(key, wanted, f"{registrar.request}.{key}", now, due))
 
 
 @final

@@ -1,5 +1,14 @@
 """The laws of `tidegate.invocations` as predicates, one module a subject."""
 
-from tidegate.invocations.laws import admission, array_push_lock, ending, recovery, status, transition, waiting
+from tidegate.invocations.laws import (
+    admission,
+    array_push_lock,
+    ending,
+    enqueueing,
+    recovery,
+    status,
+    transition,
+    waiting,
+)
 
-__all__ = ["admission", "array_push_lock", "ending", "recovery", "status", "transition", "waiting"]
+__all__ = ["admission", "array_push_lock", "ending", "enqueueing", "recovery", "status", "transition", "waiting"]

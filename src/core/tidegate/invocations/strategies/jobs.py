@@ -21,6 +21,7 @@ def jobs(draw: DrawFn) -> Job:
         queue=draw(st.sampled_from(("default", "mail"))),
         priority=draw(st.one_of(st.integers(-1, 1), st.integers(PRIORITY_MIN, PRIORITY_MAX))),
         tenant=draw(st.sampled_from((None, "ann", "bob"))),
+        limited_by=draw(st.sampled_from((None, "running-1"))),
         parent=parent,
         root=None if parent is None else draw(st.sampled_from((parent, "r"))),
         deadline=draw(st.none() | st.integers(1, 10**12)),
