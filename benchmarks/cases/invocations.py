@@ -15,6 +15,7 @@ from benchmarks.cases.table import (
     CONDITIONS,
     NOW,
     PLACES,
+    RECORDS,
     ROWS,
     RUNNERS,
     TOKENS,
@@ -24,11 +25,13 @@ from benchmarks.cases.table import (
 )
 
 from tidegate.counters import counter
-from tidegate.invocations import admission, invocation, recovery, status
+from tidegate.invocations import admission, dispatch, invocation, recovery, status
+from tidegate.invocations.ending import Succeeded
 from tidegate.leases import claim_lock, election, lease
 from tidegate.model import history as remembered
 from tidegate.model.documents import Document
 from tidegate.model.instants import MINUTE, PPM, SECOND
+from tidegate.model.reducer import Step
 from tidegate.payloads import upload_records
 from tidegate.retries import schedule
 from tidegate.services import atomic_service, executions, membership, retention
@@ -83,6 +86,20 @@ def running(size: int) -> Made[admission.RunningVerdict]:
     return (
         lambda: admission.decide_running(reservation, "new", record, known, at_most=size),
         lambda answer: isinstance(answer, admission.NoFreePlace) and len(answer.by) == size,
+    )
+
+
+@table.case(dispatch, "handlers of a batch end, of as many as run", RECORDS)
+def dispatching(size: int) -> Made[Step[dispatch.DispatchState, dispatch.DispatchCommand]]:
+    rules = dispatch.DispatchRules(slots=size)
+    active = tuple(
+        dispatch.Active(dispatch.Run(f"invocation {number}", 2, "bill"), 1, BACK_THEN) for number in range(size)
+    )
+    state = dispatch.DispatchState(alive_until=NOW + MINUTE, beat_at=NOW + MINUTE, active=active)
+    told = dispatch.HandlersEnded(NOW, tuple((each.run, Succeeded("7")) for each in active[:BATCH]))
+    return (
+        lambda: rules.step(state, told),
+        lambda step: any(isinstance(each, dispatch.WriteEnds) and len(each.ends) == BATCH for each in step.commands),
     )
 
 

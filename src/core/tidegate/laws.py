@@ -23,6 +23,7 @@ from tidegate.counters import laws as counter
 from tidegate.invocations.laws import (
     admission,
     array_push_lock,
+    dispatch,
     ending,
     enqueueing,
     recovery,
@@ -57,7 +58,7 @@ from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trig
 __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget",
     "change_stream", "circuit_breaker", "claim_lock", "commit_answers", "commit_metadata", "conditions", "consumer",
-    "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "drain", "election",
+    "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "dispatch", "drain", "election",
     "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout", "firing",
     "health", "history", "lease", "letter_writing", "membership", "noticing", "orphans", "outbox", "partition",
     "pauses", "plan_queries", "polling", "pool", "reactive_task", "reconciliation", "recovery", "retention",

@@ -17,6 +17,8 @@ Read in this order; the `__all__` of each module lists its public names.
     picker             the program that picks an invocation up, if it gets a place
     registration       the program that makes a call an invocation, if it gets a place
     enqueueing         the program that makes invocations, in the caller's transaction, too
+    dispatch           which invocations are under way in a process, and what is asked for next
+    heeding            what was asked of those, and which are its own no more
     recovery           what is stuck, and the one step that frees it
     recoverer          the program that finds it and frees it
 

@@ -3,6 +3,7 @@
 from tidegate.invocations.laws import (
     admission,
     array_push_lock,
+    dispatch,
     ending,
     enqueueing,
     recovery,
@@ -11,4 +12,14 @@ from tidegate.invocations.laws import (
     waiting,
 )
 
-__all__ = ["admission", "array_push_lock", "ending", "enqueueing", "recovery", "status", "transition", "waiting"]
+__all__ = [
+    "admission",
+    "array_push_lock",
+    "dispatch",
+    "ending",
+    "enqueueing",
+    "recovery",
+    "status",
+    "transition",
+    "waiting",
+]

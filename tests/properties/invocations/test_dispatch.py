@@ -1,0 +1,547 @@
+"""The dispatch of a process, over random courses: looks, handlers, beats and ends come to what they may, in any order, at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias, final
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidegate.invocations import dispatch
+from tidegate.invocations.dispatch import (
+    Active,
+    Announced,
+    Beat,
+    Beaten,
+    DispatchCommand,
+    DispatchEvent,
+    DispatchRules,
+    DispatchState,
+    DispatchStep,
+    DispatchStopRequested,
+    DispatchTimerFired,
+    EndsRefused,
+    EndsWritten,
+    Handle,
+    HandlersEnded,
+    Held,
+    HeldChanged,
+    Interrupt,
+    InterruptReason,
+    Leave,
+    Left,
+    Outcome,
+    Resume,
+    Run,
+    RunGoesOn,
+    RunsFound,
+    RunsTaken,
+    RunWaits,
+    Slot,
+    StartDispatchTimer,
+    Take,
+    WriteEnds,
+    dispatch_event_for,
+)  # fmt: skip
+from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
+from tidegate.invocations.laws import dispatch as laws
+from tidegate.model.effects import Ambiguous, Refused
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, SECOND, ClockName, Instant
+from tidegate.retries.backoff import Policy
+from tidegate.retries.polling import PollingBounds
+
+CLOCK: Final = ClockName("loop")
+POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=SECOND, jitter=0)
+RULES: Final = DispatchRules(
+    slots=4, batch=3, drain=SECOND, leave=SECOND, beat_every=SECOND, dead_after=3 * SECOND, polling=POLLING
+)
+POLICY: Final = Policy()
+Stepping: TypeAlias = Callable[[DispatchRules, DispatchState, DispatchEvent], DispatchStep]
+Random: TypeAlias = Any
+"""What Hypothesis draws by; the core bans the module of that name."""
+
+
+def at(us: int) -> Instant:
+    return Instant(us, CLOCK)
+
+
+def run_of(number: int, longest: int | None = None) -> Run:
+    return Run(f"i{number}", 2, "bill", longest, POLICY)
+
+
+@final
+class Course:
+    """A dispatch, and a world that answers it at random."""
+
+    def __init__(self, random: Random, stepping: Stepping = DispatchRules.step, steps: int = 80) -> None:
+        self.random, self.stepping = random, stepping
+        self.state, self.now = DispatchState(), 0
+        self.asked: list[DispatchCommand] = []  # and not answered
+        self.handlers: dict[Run, str] = {}  # "runs", "waits", "wants", and of those that were interrupted "ends"
+        self.commands: list[DispatchCommand] = []
+        self.taken: list[Run] = []
+        self.settled: set[Run] = set()
+        self.wrong: set[str] = set()
+        self.wake_at: int | None = None
+        self.life: laws.Life = None
+        self.sent_at = 0  # the beat under way
+        self.is_troubled = random.random() < 0.4
+        self.tell(DispatchTimerFired(at(0)))
+        for number in range(steps):
+            self.go_on(ends=number > steps // 2)
+        self.finish()
+
+    def tell(self, event: DispatchEvent) -> None:
+        before = self.state
+        match event:
+            case Beaten(_, Beat(life), True) if life == before.life:
+                self.life = life, at(self.sent_at) + RULES.dead_after
+            case Beaten(_, Beat(life), False) if life == before.life:
+                self.life = None
+            case _:
+                pass
+        self.state, commands = attrs.astuple(self.stepping(RULES, before, event), recurse=False)
+        self.commands.extend(commands)
+        for each in commands:
+            match each:
+                case StartDispatchTimer(duration):
+                    self.wake_at = self.now + duration
+                case Handle(runs):
+                    self.handlers |= dict.fromkeys(runs, "runs")
+                case Resume(runs):
+                    self.handlers |= {run: "runs" for run in runs if self.handlers.get(run) == "wants"}
+                case Interrupt(runs):
+                    self.handlers |= {run: "ends" for run in runs if run in self.handlers}
+                case _:
+                    self.sent_at = self.now if isinstance(each, Beat) else self.sent_at
+                    self.asked.append(each)
+        now = event.at
+        self.judge(laws.who_is_active_has_a_slot(RULES, self.state), "DI1")
+        self.judge(laws.an_end_is_written_at_last(self.taken, self.commands, self.settled, is_over=False), "DI2")
+        self.judge(laws.nothing_is_taken_by_the_silent(self.life, commands, now), "DI3")
+        self.judge(laws.a_life_that_is_over_interrupts(self.life, self.state, now), "DI4")
+        self.judge(laws.one_of_each_is_under_way(before, event, commands), "DI5")
+        self.judge(laws.what_is_asked_is_obeyed(self.state, now), "DI6")
+        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(RULES, self.state, commands, now), "DI7")
+        self.judge(laws.one_who_waits_is_woken(self.state), "DI8")
+        self.judge(laws.what_is_announced_is_looked_for(self.state, event, commands), "DI9")
+        self.judge(laws.who_wants_a_slot_comes_first(RULES, self.state, commands), "DI10")
+
+    def judge(self, holds: bool, law: str) -> None:
+        if not holds:
+            self.wrong.add(law)
+
+    def go_on(self, *, ends: bool) -> None:
+        draw = self.random.random()
+        if draw < 0.4 and self.asked:
+            self.answer(self.asked.pop(self.random.randrange(len(self.asked))))
+        elif draw < 0.55 and self.handlers:
+            self.end_some()
+        elif draw < 0.65 and self.handlers:
+            self.wait_or_go_on()
+        elif draw < 0.7:
+            due = at(self.now + self.random.choice([0, 1, 50, 900, 2_500]) * MILLISECOND)
+            self.tell(Announced(at(self.now), self.random.choice([None, due])))
+        elif draw < 0.72:
+            self.tell(HeldChanged(at(self.now), self.random.choice([Held(), Held(tasks=frozenset({"bill"}))])))
+        elif draw < 0.74 and ends:
+            self.tell(DispatchStopRequested(at(self.now)))
+        else:
+            self.pass_time()
+
+    def pass_time(self) -> None:
+        """The timer fires, more or less late."""
+        if self.wake_at is None:
+            self.now += 10 * MILLISECOND
+            return
+        late = self.random.choice([0, 0, 0, 50 * MILLISECOND, SECOND])
+        self.now, self.wake_at = max(self.now, self.wake_at) + late, None
+        self.tell(DispatchTimerFired(at(self.now)))
+
+    def wait_or_go_on(self) -> None:
+        run = self.random.choice([*self.handlers])
+        if self.handlers[run] == "runs":
+            self.handlers[run] = "waits"
+            self.tell(RunWaits(at(self.now), run))
+        elif self.handlers[run] == "waits":
+            self.handlers[run] = "wants"
+            self.tell(RunGoesOn(at(self.now), run))
+
+    def end_some(self) -> None:
+        able = [run for run, how in self.handlers.items() if how in {"runs", "ends"}]
+        some = self.random.sample(able, self.random.randint(0, len(able)))
+        ended = []
+        for run in some:
+            answers: list[End | None] = [Succeeded(1), Failed(RunError("E"), POLICY)]
+            ended.append((run, self.random.choice([None, *answers] if self.handlers.pop(run) == "ends" else answers)))
+        self.tell(HandlersEnded(at(self.now), tuple(ended)))
+
+    def answer(self, command: DispatchCommand) -> None:
+        now, is_hard = at(self.now), self.is_troubled and self.random.random() < 0.4
+        match command:
+            case Take(_, most):
+                number = 0 if is_hard else self.random.randint(0, most)
+                limits = [None, None, 500 * MILLISECOND]
+                runs = tuple(run_of(len(self.taken) + each, self.random.choice(limits)) for each in range(number))
+                self.taken.extend(runs)
+                due_in = self.random.choice([None, 0, 300 * MILLISECOND])
+                self.tell(RunsTaken(now, command, RunsFound(runs, self.random.random() < 0.2, due_in)))
+            case WriteEnds(ends) if is_hard and self.random.random() < 0.5:
+                self.settled |= {each.run for each in ends} if len(ends) == 1 and ends[0].is_last else set()
+                self.tell(EndsRefused(now, command))
+            case WriteEnds(ends):
+                left = tuple(each for each in ends if is_hard and self.random.random() < 0.5)
+                self.settled |= {each.run for each in ends if each not in left}
+                self.tell(EndsWritten(now, command, left))
+            case Beat(_, runs):
+                asked = tuple(
+                    (run, self.random.choice([InterruptReason.CANCEL, InterruptReason.LOST]))
+                    for run in runs
+                    if self.random.random() < 0.1
+                )
+                is_alive = self.random.choice([None, False]) if is_hard else True
+                if is_alive and command.life == self.state.life:
+                    self.settled |= {run for run, why in asked if why is InterruptReason.LOST}
+                self.tell(Beaten(now, command, is_alive, asked if is_alive else ()))
+            case Leave():
+                self.tell(Left(now))
+            case _:
+                raise AssertionError(command)
+
+    def finish(self) -> None:
+        """It is asked to stop, and everything answers; or nothing does."""
+        answers = self.random.random() < 0.8
+        self.tell(DispatchStopRequested(at(self.now)))
+        for _ in range(1_000):
+            if self.state.is_stopped:
+                break
+            if not answers:
+                self.pass_time()
+            elif self.asked:
+                self.answer(self.asked.pop())
+            elif self.handlers and all(how == "ends" for how in self.handlers.values()):
+                self.end_some()
+            else:
+                self.pass_time()
+        self.judge(self.state.is_stopped, "DI7")
+        is_over = self.state.is_idle
+        self.judge(laws.an_end_is_written_at_last(self.taken, self.commands, self.settled, is_over=is_over), "DI2")
+
+
+LARGE: Final = (HealthCheck.large_base_example, HealthCheck.too_slow)
+RANDOMS: Final = st.randoms(use_true_random=False)
+
+
+@settings(suppress_health_check=LARGE)
+@given(RANDOMS)
+def test_the_laws_hold_over_random_courses(random: Random) -> None:
+    """Laws DI1 to DI10."""
+    assert Course(random).wrong == set()
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+
+def room_of_all(rules: DispatchRules, state: DispatchState) -> int:
+    """Forgets the look under way."""
+    return max(rules.slots - sum(each.slot is Slot.HAS for each in state.active), 0)
+
+
+def resumes_all(rules: DispatchRules, state: DispatchState, commands: list[DispatchCommand]) -> Any:
+    """Lets everybody go on who wants to."""
+    return RIGHT["_resuming"](attrs.evolve(rules, slots=10**6), state, commands)
+
+
+def resumes_nobody(rules: DispatchRules, state: DispatchState, commands: list[DispatchCommand]) -> Any:
+    del rules, commands
+    return state
+
+
+def forgets_who_waits(state: DispatchState, run: Run, before: Slot, after: Slot) -> Any:
+    """A run that waits keeps its slot, and one that goes on takes another."""
+    moved = RIGHT["_moved"](state, run, before, after)
+    return moved if after is Slot.AWAY else RIGHT["_moved"](moved, run, Slot.WANTS, Slot.HAS)
+
+
+def drops_what_nobody_confirmed(state: DispatchState, event: EndsWritten) -> Any:
+    return RIGHT["_written"](state, attrs.evolve(event, left=()))
+
+
+def drops_what_is_refused(state: DispatchState, event: EndsRefused) -> Any:
+    return attrs.evolve(RIGHT["_refused"](state, event), ended=state.ended)
+
+
+def drops_what_it_cannot_handle(rules: DispatchRules, state: DispatchState, event: RunsTaken) -> Any:
+    """What is taken when it is to stop is left as it is."""
+    after = RIGHT["_taken"](rules, state, event)
+    return attrs.evolve(after, ended=state.ended) if state.stop_at else after
+
+
+def handles_what_another_life_took(rules: DispatchRules, state: DispatchState, event: RunsTaken) -> Any:
+    command = attrs.evolve(event.command, life=state.life)
+    if state.looking != event.command:
+        return state
+    return RIGHT["_taken"](rules, attrs.evolve(state, looking=command), attrs.evolve(event, command=command))
+
+
+def looks_before_it_is_known(rules: DispatchRules, state: DispatchState) -> Any:
+    """Takes before anybody has confirmed that it is a member."""
+    return state.looking is None and room_of(rules, state) > 0
+
+
+def looks_twice(rules: DispatchRules, state: DispatchState) -> Any:
+    return RIGHT["_may_look"](rules, attrs.evolve(state, looking=None))
+
+
+def beats_twice(state: DispatchState) -> Any:
+    return RIGHT["_may_beat"](attrs.evolve(state, beating=None))
+
+
+def never_silent(rules: DispatchRules, state: DispatchState, event: Beaten) -> Any:
+    """Who was confirmed once is alive for ever."""
+    return RIGHT["_beaten"](attrs.evolve(rules, dead_after=10**12), state, event)
+
+
+def forgets(reason: InterruptReason) -> Callable[[DispatchState, Active, Instant], InterruptReason | None]:
+    def found(state: DispatchState, each: Active, now: Instant) -> InterruptReason | None:
+        why: InterruptReason | None = RIGHT["_reason"](state, each, now)
+        return None if why is reason else why
+
+    return found
+
+
+def takes_to_the_end(rules: DispatchRules, state: DispatchState, now: Instant) -> DispatchStep:
+    """Looks on though it is to stop."""
+    commands: list[DispatchCommand] = []
+    found: DispatchStep = RIGHT["_onward"](rules, state, now)
+    after = RIGHT["_looking"](rules, found.state, now, commands) if state.stop_at else found.state
+    return attrs.evolve(found, state=after, commands=(*found.commands, *commands))
+
+
+def waits_for_what_never_comes(rules: DispatchRules, state: DispatchState, now: Instant) -> DispatchStep:
+    found: DispatchStep = RIGHT["_onward"](attrs.evolve(rules, leave=10**15), state, now)
+    return found
+
+
+def never_wakes(rules: DispatchRules, state: DispatchState, now: Instant) -> None:
+    del rules, state, now
+
+
+def waits_its_turn(rules: DispatchRules, state: DispatchState, now: Instant) -> Any:
+    """What is announced is looked for when it is due."""
+    del rules, now
+    return state
+
+
+def calls_twice(state: DispatchState, now: Instant, commands: list[DispatchCommand]) -> Any:
+    after: DispatchState = RIGHT["_calling"](state, now, commands)
+    return attrs.evolve(
+        after, active=tuple(attrs.evolve(each, since=None) for each in after.active[:1]) + after.active[1:]
+    )
+
+
+RIGHT: Final[dict[str, Any]] = dict(vars(dispatch))
+room_of: Final = RIGHT["_room"]
+
+PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
+    "the look under way is not counted": ("DI1", "_room", room_of_all),
+    "all go on who want to": ("DI1", "_resuming", resumes_all),
+    "a slot is given away twice": ("DI1", "_moved", forgets_who_waits),
+    "what nobody confirmed is forgotten": ("DI2", "_written", drops_what_nobody_confirmed),
+    "what is refused is forgotten": ("DI2", "_refused", drops_what_is_refused),
+    "what is taken at the end is dropped": ("DI2", "_taken", drops_what_it_cannot_handle),
+    "handlers are called twice": ("DI2", "_calling", calls_twice),
+    "it takes before it is a member": ("DI3", "_may_look", looks_before_it_is_known),
+    "its silence is not noticed": ("DI3", "_beaten", never_silent),
+    "what runs goes on after its life": ("DI4", "_reason", forgets(InterruptReason.SILENT)),
+    "two looks at a time": ("DI5", "_may_look", looks_twice),
+    "two beats at a time": ("DI5", "_may_beat", beats_twice),
+    "a handler takes as long as it likes": ("DI6", "_reason", forgets(InterruptReason.TOO_LONG)),
+    "what is asked is not heard": ("DI6", "_reason", forgets(InterruptReason.CANCEL)),
+    "who is to stop takes more": ("DI7", "_onward", takes_to_the_end),
+    "who is to stop waits for ever": ("DI7", "_reason", forgets(InterruptReason.STOPPING)),
+    "who is to stop waits for what never comes": ("DI7", "_onward", waits_for_what_never_comes),
+    "no timer": ("DI8", "_next", never_wakes),
+    "what is announced waits": ("DI9", "_announced", waits_its_turn),
+    "who wants a slot gets none": ("DI10", "_resuming", resumes_nobody),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_breaks_its_law(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    law, function, wrong = PLANTED[name]
+    monkeypatch.setattr(dispatch, function, wrong)
+
+    @settings(settings.get_profile("planted"), suppress_health_check=LARGE)
+    @given(RANDOMS)
+    def holds(random: Random) -> None:
+        assert law not in Course(random).wrong
+
+    with pytest.raises(AssertionError):
+        holds()
+
+
+# --- one after the other ----------------------------------------------------------------------------------------------
+
+
+def alive(*more: DispatchEvent) -> DispatchStep:
+    """A dispatch that is a member, and what follows after these events."""
+    told = RULES.step(DispatchState(), DispatchTimerFired(at(0)))
+    for event in (Beaten(at(0), Beat(1, ()), True), *more):
+        told = RULES.step(told.state, event)
+    return told
+
+
+def test_runs_are_taken_handled_and_ended() -> None:
+    first = RULES.step(DispatchState(), DispatchTimerFired(at(0)))
+    assert first.commands[0] == Beat(1, ())
+    assert not any(isinstance(each, Take) for each in first.commands)
+    told = RULES.step(first.state, Beaten(at(5), Beat(1, ()), True))
+    assert Take(1, 3) in told.commands
+    runs = (run_of(1), run_of(2))
+    told = RULES.step(told.state, RunsTaken(at(6), Take(1, 3), RunsFound(runs)))
+    assert Handle(runs) in told.commands
+    told = RULES.step(told.state, HandlersEnded(at(9), ((runs[0], Succeeded(7)),)))
+    one = WriteEnds((Outcome(runs[0], 1, Succeeded(7)),))
+    assert one in told.commands
+    told = RULES.step(told.state, HandlersEnded(at(9), ((runs[1], Failed(RunError("E"), POLICY)),)))
+    assert not any(isinstance(each, WriteEnds) for each in told.commands)  # one at a time
+    told = RULES.step(told.state, EndsWritten(at(10), one))
+    assert WriteEnds((Outcome(runs[1], 1, Failed(RunError("E"), POLICY)),)) in told.commands
+
+
+LATE: Final = Failed(RunError("TimeoutError", "it took longer than 2 s"), POLICY)
+
+
+@pytest.mark.parametrize(
+    ("why", "answer", "end"),
+    [
+        (InterruptReason.CANCEL, None, Cancelled()),
+        (InterruptReason.CANCEL, Failed(RunError("E")), Cancelled()),
+        (InterruptReason.CANCEL, Succeeded(3), Succeeded(3)),
+        (InterruptReason.KILL, None, GivenBack()),
+        (InterruptReason.LOST, Succeeded(3), None),
+        (InterruptReason.TOO_LONG, None, LATE),
+        (InterruptReason.STOPPING, None, GivenBack()),
+    ],
+)
+def test_what_an_interrupted_handler_comes_to(why: InterruptReason, answer: End | None, end: End | None) -> None:
+    run = run_of(1, 2 * SECOND)
+    told = alive(RunsTaken(at(0), Take(1, 3), RunsFound((run,))))
+    if why is InterruptReason.TOO_LONG:
+        told = RULES.step(told.state, DispatchTimerFired(at(2 * SECOND)))
+    elif why is InterruptReason.STOPPING:
+        told = RULES.step(told.state, DispatchStopRequested(at(1)))
+        told = RULES.step(told.state, DispatchStopRequested(at(2)))
+    else:
+        told = RULES.step(told.state, DispatchTimerFired(at(SECOND)))
+        told = RULES.step(told.state, Beaten(at(SECOND), Beat(1, (run,)), True, ((run, why),)))
+    assert Interrupt((run,), why) in told.commands
+    told = RULES.step(told.state, HandlersEnded(at(2 * SECOND), ((run, answer),)))
+    ends = [each for each in told.commands if isinstance(each, WriteEnds)]
+    assert ends == ([] if end is None else [WriteEnds((Outcome(run, 1, end),))])
+
+
+def test_who_was_silent_gives_back_what_runs_and_begins_another_life() -> None:
+    run = run_of(1)
+    told = alive(RunsTaken(at(0), Take(1, 3), RunsFound((run,))))
+    told = RULES.step(told.state, DispatchTimerFired(at(3 * SECOND)))
+    assert Interrupt((run,), InterruptReason.SILENT) in told.commands
+    assert Beat(2, ()) in told.commands
+    told = RULES.step(told.state, HandlersEnded(at(3 * SECOND), ((run, None),)))
+    assert WriteEnds((Outcome(run, 1, GivenBack()),)) in told.commands
+    assert told.state.alive_until is None
+
+
+def test_silence_counts_from_before_a_beat_was_sent() -> None:
+    told = RULES.step(DispatchState(), DispatchTimerFired(at(0)))
+    told = RULES.step(told.state, Beaten(at(2 * SECOND), Beat(1, ()), is_alive=True))
+    assert told.state.alive_until == at(3 * SECOND)
+
+
+def test_a_life_that_others_ended_is_over_at_once() -> None:
+    told = RULES.step(alive().state, DispatchTimerFired(at(SECOND)))
+    told = RULES.step(told.state, Beaten(at(SECOND), Beat(1, ()), is_alive=False))
+    assert Beat(2, ()) in told.commands
+
+
+def test_who_was_interrupted_and_is_lost_is_not_heard() -> None:
+    run = run_of(1)
+    told = alive(RunsTaken(at(0), Take(1, 3), RunsFound((run,))), DispatchTimerFired(at(SECOND)))
+    told = RULES.step(told.state, Beaten(at(SECOND), Beat(1, (run,)), True, ((run, InterruptReason.CANCEL),)))
+    told = RULES.step(told.state, DispatchTimerFired(at(2 * SECOND)))
+    told = RULES.step(told.state, Beaten(at(2 * SECOND), Beat(1, (run,)), True, ((run, InterruptReason.LOST),)))
+    told = RULES.step(told.state, HandlersEnded(at(2 * SECOND), ((run, Succeeded(1)),)))
+    assert not any(isinstance(each, WriteEnds) for each in told.commands)
+
+
+def test_of_two_ends_of_an_invocation_one_is_written_at_a_time() -> None:
+    """It was given back, nobody has confirmed it, and this process has taken it again."""
+    first, again = run_of(1), attrs.evolve(run_of(1), version=4)
+    ended = tuple(Outcome(each, 1, GivenBack()) for each in (first, again))
+    told = RULES.step(attrs.evolve(alive().state, ended=ended), DispatchTimerFired(at(1)))
+    assert WriteEnds(ended[:1]) in told.commands
+    assert told.state.ended == ended[1:]
+
+
+EVENTS: Final[tuple[tuple[DispatchCommand, object, DispatchEvent | None], ...]] = (
+    (Take(7, 3), Ambiguous("x"), RunsTaken(at(1), Take(7, 3), RunsFound())),
+    (Take(7, 3), RunsFound((run_of(1),)), RunsTaken(at(1), Take(7, 3), RunsFound((run_of(1),)))),
+    (WriteEnds(()), Refused("x"), EndsRefused(at(1), WriteEnds(()))),
+    (WriteEnds(()), Ambiguous("x"), EndsWritten(at(1), WriteEnds(()))),
+    (WriteEnds(()), (), EndsWritten(at(1), WriteEnds(()))),
+    (Beat(1, ()), Ambiguous("x"), Beaten(at(1), Beat(1, ()), None)),
+    (Beat(1, ()), None, Beaten(at(1), Beat(1, ()), is_alive=False)),
+    (Beat(1, ()), (), Beaten(at(1), Beat(1, ()), is_alive=True)),
+    (Handle(()), (), HandlersEnded(at(1), ())),
+    (Leave(1), None, Left(at(1))),
+    (StartDispatchTimer(1), None, DispatchTimerFired(at(1))),
+    (Interrupt((), InterruptReason.KILL), None, None),
+    (Resume(()), None, None),
+)
+
+
+@pytest.mark.parametrize("number", range(len(EVENTS)))
+def test_what_became_of_a_command_is_an_event(number: int) -> None:
+    command, reply, event = EVENTS[number]
+    assert dispatch_event_for(command, reply, at(1)) == event
+    assert str(command)
+    if event is not None:
+        assert str(RULES.step(DispatchState(), event).state)
+
+
+@pytest.mark.parametrize(
+    "event", [event for _, _, event in EVENTS if event is not None], ids=lambda each: type(each).__name__
+)
+def test_what_is_late_changes_nothing(event: DispatchEvent) -> None:
+    """An answer to what was never asked, and whatever comes after the end."""
+    stopped = attrs.evolve(DispatchState(), is_stopped=True)
+    assert RULES.step(stopped, event) == DispatchStep(stopped)
+    before = alive().state
+    after = RULES.step(before, event).state
+    assert (after.active, after.ended, after.looking) == (before.active, before.ended, before.looking)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: DispatchRules(slots=0),
+        lambda: DispatchRules(beat_every=SECOND, dead_after=SECOND),
+        lambda: Run("", 1, "t"),
+        lambda: Run("a", 1, "t", 0),
+        partial(RULES.step, DispatchState(), "x"),  # type: ignore[arg-type]
+        partial(dispatch_event_for, DispatchState(), None, at(1)),  # type: ignore[arg-type]
+        partial(RULES.step, DispatchState(), HandlersEnded(at(1), ((run_of(1), 7),))),  # type: ignore[arg-type]
+        partial(
+            RULES.step, DispatchState(), Beaten(at(1), Beat(1, ()), True, ((run_of(1), InterruptReason.TOO_LONG),))
+        ),
+    ],
+)
+def test_what_is_wrong_is_misuse(wrong: Callable[[], object]) -> None:
+    with pytest.raises(Misuse):
+        wrong()
