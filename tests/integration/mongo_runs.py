@@ -47,8 +47,8 @@ from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
 from tidegate.model.documents import Document, Value, show
 from tidegate.model.errors import TidegateError
 from tidegate.sim.trace import StepKind
-from tidegate_adapters import leases, payloads, testing
-from tidegate_adapters.reactive import app, planner
+from tidegate_adapters import connecting, leases, payloads, testing
+from tidegate_adapters.reactive import planner
 from tidegate_adapters.simulated_mongo import Change, Code, Network, Outcome, SimulatedReplicaSet
 from tidegate_adapters.store import Store
 
@@ -426,7 +426,7 @@ def judged(
     async def main(random: Random) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         ids = Random(f"ids {seed}")
-        for module in (leases, payloads, app, planner):
+        for module in (leases, payloads, connecting, planner):
             patch.setattr(module, "uuid4", lambda: UUID(int=ids.getrandbits(128)))
         workload = Reactively if told.workload == "reactive" else WORKLOAD[told.workload]
         run = Run(told, random, story, workload.documents)

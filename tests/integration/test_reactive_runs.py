@@ -22,8 +22,8 @@ from tests.length import PLANTED_RUNS, REACTIVE_RUNS
 
 from tidegate.reactive import pool, stream_records, task_documents
 from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate_adapters import connecting
 from tidegate_adapters.change_streams import ChangeStream
-from tidegate_adapters.reactive import app
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.store import read as read_trace
@@ -43,7 +43,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a claim that another was faster with counts": Bug(ReactiveTask._claimed, "if matched == len(writes):", "if True:"),
     "writes are not guarded": Bug(task_documents.guarded, "Eq(VERSION, on.version), Eq(_OWNER, on.owner), Eq(_TOKEN, on.token)", ""),
     "a lease is counted too long": Bug(pool._taken, "None, since + task.lease,", "None, since + 2 * task.lease,", ("cut",)),
-    "two processes have one name": Bug(app._me, 'return f"', 'return f"one" or f"', ("kill", "closed")),
+    "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),
     "handlers are not called": Bug(Pool._begin, "return CallEach(self._handlers[command.task], runs)", "return CallEach(lambda run: asyncio.sleep(0), runs)"),
     "later is never": Bug(ReactiveTask._outcome, "return Deferred(now + after)", "return Succeeded()"),
     "a failure is the last": Bug(ReactiveTask._outcome, '_retried(self, max(claim.attempts, 1), since, now, _draw(f"{claim.id} {claim.token}"))', "tasks.GiveUp()"),

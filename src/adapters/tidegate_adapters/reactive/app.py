@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import attrs
 
@@ -52,10 +49,9 @@ from tidegate_adapters.signals import stopped_by_signals
 from tidegate_adapters.sites import Site
 
 try:
-    import pymongo
     from pymongo import AsyncMongoClient
 
-    from tidegate_adapters.mongo import AsyncMongo, connect_async
+    from tidegate_adapters.connecting import check_store, connected_sites, is_embedded, life_name
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
 
@@ -104,11 +100,7 @@ class Reactive:
         metrics: CollectorRegistry | None = None,
         observers: Iterable[PoolObserver] = (),
     ) -> None:
-        if not isinstance(store, (str, AsyncMongoClient)) and not callable(getattr(store, "awaited", None)):
-            raise Misuse(
-                f"a {type(store).__name__} is no store of documents",
-                todo="pass a URI, an AsyncMongoClient, or an Embedded() of tidegate_adapters.embedded",
-            )
+        check_store(store)
         if settings is None:
             if database is None:
                 raise Misuse("an app needs a database", todo='write Reactive(uri, database="shop")')
@@ -238,18 +230,10 @@ class Reactive:
             TidegateError: No server answers, or it is not a replica set.
         """
         names = {self.settings.database, *(each.database for each in self._declared.values() if each.database)}
-        if self._is_embedded:
-            yield {name: Site(name, cast("Any", self._store).awaited) for name in names}
-            return
-        own = self._store is None
-        client = await connect_async(self.settings.uri or "") if own else cast("AsyncMongoClient[Any]", self._store)
-        try:
-            made = self.indexes
-            yield {name: Site(name, AsyncMongo(client, name, indexes=made.get(name, {})), client) for name in names}
-        finally:
-            if own:
-                with pymongo.timeout(_CLOSE_S):  # it tells the server
-                    await client.close()
+        store = self.settings.uri or "" if self._store is None else self._store
+        made = self.indexes
+        async with connected_sites(store, {name: made.get(name, {}) for name in names}) as sites:
+            yield sites
 
     async def serve(self) -> None:
         """Plan and handle until `stop` is called, or the task is cancelled; then let handlers end.
@@ -268,7 +252,7 @@ class Reactive:
             placed = [each.at(sites[each.database or self.settings.database]) for each in self._declared.values()]
             for each in placed:
                 await each.site.run(_prepared(each.task.records))
-            me, lookout = _me(), Lookout(self, self._metrics, Office(placed, self.settings.application))
+            me, lookout = life_name(), Lookout(self, self._metrics, Office(placed, self.settings.application))
             self._pool = pool = Pool(placed, self._rules(placed), me, (*self._observers, *lookout.observers))
             self._planners = tuple(
                 Planner(site, found, self.settings.planner, pool.announce, me, application=self.settings.application)
@@ -339,7 +323,7 @@ class Reactive:
 
     @property
     def _is_embedded(self) -> bool:
-        return self._store is not None and not isinstance(self._store, AsyncMongoClient)
+        return self._store is not None and is_embedded(self._store)
 
     def _rules(self, placed: Iterable[Declared]) -> PoolRules:
         told = self.settings
@@ -387,8 +371,3 @@ async def _prepared(records: str) -> None:
         except (Ambiguous, NotApplied):
             continue
         return
-
-
-def _me() -> str:
-    """A name that no other life of a process has."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"

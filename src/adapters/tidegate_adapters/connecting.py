@@ -1,0 +1,73 @@
+"""The store of an application: a URI, a client of the user's, or an embedded store; and a name for each life of a process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeAlias, cast
+from uuid import uuid4
+
+from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.operations import Indexes
+from tidegate_adapters.sites import Site
+
+try:
+    import pymongo
+    from pymongo import AsyncMongoClient
+
+    from tidegate_adapters.mongo import AsyncMongo, connect_async
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.connecting", "mongo", missing) from missing
+
+__all__ = ["AppStore", "check_store", "connected_sites", "is_embedded", "life_name"]
+
+AppStore: TypeAlias = str | AsyncMongoClient[Any] | object
+"""The URI of a replica set; or a client, which stays open; or an `Embedded` store."""
+
+_CLOSE_S: Final = 1.0
+
+
+def check_store(store: AppStore) -> None:
+    """Raise Misuse unless it is a store of documents."""
+    if not isinstance(store, (str, AsyncMongoClient)) and not callable(getattr(store, "awaited", None)):
+        raise Misuse(
+            f"a {type(store).__name__} is no store of documents",
+            todo="pass a URI, an AsyncMongoClient, or an Embedded() of tidegate_adapters.embedded",
+        )
+
+
+def is_embedded(store: AppStore) -> bool:
+    """Whether it is a store in this process."""
+    return not isinstance(store, (str, AsyncMongoClient))
+
+
+@asynccontextmanager
+async def connected_sites(
+    store: AppStore, databases: Mapping[str, Indexes]
+) -> AsyncGenerator[Mapping[str, Site], None]:
+    """Databases of a store, by name, as long as the block lasts.
+
+    Args:
+        store: The store.
+        databases: Their names, and the indexes that their collections need.
+
+    Raises:
+        TidegateError: No server answers, or it is not a replica set.
+    """
+    if is_embedded(store):
+        yield {name: Site(name, cast("Any", store).awaited) for name in databases}
+        return
+    client = await connect_async(store) if isinstance(store, str) else cast("AsyncMongoClient[Any]", store)
+    try:
+        yield {name: Site(name, AsyncMongo(client, name, indexes=made), client) for name, made in databases.items()}
+    finally:
+        if isinstance(store, str):
+            with pymongo.timeout(_CLOSE_S):  # it tells the server
+                await client.close()
+
+
+def life_name() -> str:
+    """A name that no other life of a process has."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"

@@ -1,0 +1,35 @@
+"""Tasks on MongoDB that nobody loses and nobody does twice.
+
+    from tidegate_adapters.orchestrator import Concurrency, Orchestrator
+
+    app = Orchestrator("mongodb://localhost/?replicaSet=rs0", database="jobs")
+
+    @app.task(retries=3)
+    async def send(to: str) -> None: ...
+
+    app.run()                           # and elsewhere: await send.enqueue("somebody@example.org")
+
+Modules, in reading order
+    settings    what an app is told that is not code
+    names       its collections
+    texts       arguments and results as text
+    declared    what the decorator is told of a task, checked
+    uploads     what is too large for a record
+    handles     what `enqueue` returns
+    workers     take what is due, call the handlers, write down what they came to
+    app         the app, from without
+"""
+
+from tidegate_adapters.orchestrator.app import Orchestrator, Task
+from tidegate_adapters.orchestrator.declared import Concurrency
+from tidegate_adapters.orchestrator.handles import (
+    Handle,
+    InvocationAbsent,
+    InvocationCancelled,
+    InvocationFailed,
+    Unfinished,
+)
+
+__all__ = [
+    "Concurrency", "Handle", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Orchestrator", "Task", "Unfinished",
+]  # fmt: skip

@@ -1,0 +1,396 @@
+"""The app: its tasks, and its life from without.
+
+    app = Orchestrator("mongodb://localhost/?replicaSet=rs0", database="jobs")
+
+    @app.task(retries=3, concurrency=Concurrency.per(lambda mail: mail.to))
+    async def send(mail: Mail) -> None: ...
+
+    handle = await send.enqueue(mail)            # from any process
+    await handle.result()
+
+    app.run()                                    # in those that work, until a signal ends them
+    await app.serve()                            # or in an event loop of your own, until app.stop()
+
+Any number of processes may serve the same tasks. A process leaves alone what it does not know, so that versions of an
+application run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, final
+from uuid import uuid4
+
+import attrs
+
+from tidegate.invocations.dispatch import DispatchRules
+from tidegate.invocations.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.jobs import DEFAULT_QUEUE, Job
+from tidegate.invocations.registration import NotRegistered, Registered
+from tidegate.model.documents import Document
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import PPM, Duration, Instant, duration, instant, seconds
+from tidegate.model.operations import Indexes
+from tidegate.retries.backoff import Backoff, Policy
+from tidegate_adapters.connecting import AppStore, check_store, connected_sites, life_name
+from tidegate_adapters.declaring import length_of
+from tidegate_adapters.driver import choosing, documents, local_async, run_async
+from tidegate_adapters.mongo import AsyncMongo
+from tidegate_adapters.orchestrator.declared import Concurrency, Declared, declared
+from tidegate_adapters.orchestrator.handles import CURRENT, Handle, Results
+from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.uploads import Uploads
+from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
+from tidegate_adapters.signals import stopped_by_signals
+from tidegate_adapters.sites import Site
+
+__all__ = ["Orchestrator", "Task"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+log: Final = logging.getLogger("tidegate_adapters.orchestrator")
+
+_CLOSE_S: Final = 1.0
+
+
+@final
+class Task(Generic[P, R]):
+    """A task: call it as the function that it is, or have a process of the app call it."""
+
+    def __init__(self, app: Orchestrator, declared: Declared) -> None:
+        self._app, self.declared = app, declared
+        self.__name__, self.__doc__ = declared.name, declared.handler.__doc__
+        self.__wrapped__ = declared.handler
+
+    def __repr__(self) -> str:
+        return f"<task {self.declared.name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the function here and now."""
+        return self.declared.handler(*args, **kwargs)
+
+    async def enqueue(
+        self,
+        *args: Any,
+        session: object = None,
+        key: str | None = None,
+        delay: timedelta | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        tenant: str | None = None,
+        **kwargs: Any,
+    ) -> Handle[R]:
+        """Have it called with these arguments, by any process that serves the task.
+
+        Args:
+            *args: Those of the function.
+            **kwargs: Likewise.
+            session: One of yours, in whose transaction this is written: it commits with your writes, or not at all.
+            key: The id of the invocation; who asks twice under an id gets the one that is there. None for one made up.
+            delay: How long it is not called yet.
+            due: Until when it is not called yet, in its place.
+            priority: From -100 to 100, the highest first; that of the task unless it is set.
+            queue: Where it waits; that of the task unless it is set.
+            tenant: On whose behalf: those of one queue take turns.
+
+        Returns:
+            The invocation.
+
+        Raises:
+            Misuse: The function cannot be called with these, or an option is wrong.
+            TidegateError: Nobody answered: it may be there, as who asks again under its key finds out.
+        """
+        kept, current = self.declared.kept(args, kwargs), CURRENT.get(None)
+        job = Job(
+            task=self.declared.name, arguments=kept.arguments, limited_by=kept.limited_by,
+            queue=self.declared.queue if queue is None else queue,
+            priority=self.declared.priority if priority is None else priority,
+            tenant=tenant, deadline=self.declared.limit,
+            parent=None if current is None else current.run.key, root=None if current is None else current.root,
+        )  # fmt: skip
+        return await self._app.enqueue_job(
+            self.declared, job, key=uuid4().hex if key is None else key, due=_due(delay, due), session=session
+        )
+
+
+def _due(delay: timedelta | None, due: datetime | None) -> Instant | Duration:
+    """From when on it may be called: a point in time, or a time from now."""
+    if due is None:
+        return 0 if delay is None else length_of(delay, "delay", 0)
+    if delay is not None:
+        raise Misuse("delay= and due=", todo="leave one of them out")
+    return instant(due)
+
+
+@final
+class Orchestrator:
+    """An application of tasks.
+
+    Args:
+        store: The URI of a replica set; or an `AsyncMongoClient` of your own, which stays open; or an `Embedded` store, for
+            development and tests.
+        database: Where the invocations are.
+        concurrency: How many handlers are active at a time in this process.
+        drain: How long handlers may go on once the app is to stop.
+        settings: All that an app can be told that is not code, in the place of the three before; the URI is the store.
+        observers: Called with each event of the workers, the state after it, and the commands that follow.
+
+    Attributes:
+        settings: What it was told that is not code.
+
+    Raises:
+        Misuse: It is no store, or a setting is of the wrong type or out of range.
+    """
+
+    def __init__(
+        self,
+        store: AppStore,
+        database: str | None = None,
+        *,
+        concurrency: int = 10,
+        drain: timedelta = timedelta(seconds=20),
+        settings: OrchestratorSettings | None = None,
+        observers: Iterable[DispatchObserver] = (),
+    ) -> None:
+        check_store(store)
+        if settings is None:
+            if database is None:
+                raise Misuse("an app needs a database", todo='write Orchestrator(uri, database="jobs")')
+            settings = OrchestratorSettings(database=database, concurrency=concurrency, drain=duration(drain))
+        if isinstance(store, str):
+            settings = attrs.evolve(settings, uri=store)
+        elif settings.uri is not None:
+            raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
+        self.settings: Final = settings
+        self._store: AppStore | None = None if isinstance(store, str) else store
+        self._observers = tuple(observers)
+        self._declared: dict[str, Declared] = {}
+        self._open: _Open | None = None
+        self._opening: asyncio.Lock | None = None
+        self._workers: Workers | None = None
+        self._is_served, self._stop_calls = False, 0
+
+    def __repr__(self) -> str:
+        return f"<Orchestrator on {self.settings.database}: {', '.join(self._declared) or 'no tasks'}>"
+
+    # --- tasks ---
+
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        retries: int | Policy = 0,
+        backoff: Backoff | timedelta | None = None,
+        retry_for: type[Exception] | tuple[type[Exception], ...] = Exception,
+        limit: timedelta | None = None,
+        concurrency: Concurrency | None = None,
+    ) -> Callable[[Callable[P, Any]], Task[P, Any]]:
+        """Declare a task: the decorated function is called once for each invocation that is enqueued.
+
+        Async functions run in the event loop, others in threads. What they are called with, and what they return, is kept as
+        JSON, by their annotations.
+
+        Args:
+            name: Of the task; that of the function unless it is set. Invocations are found by it.
+            queue: Where its invocations wait.
+            priority: Of them, from -100 to 100; the highest of a queue comes first.
+            retries: How often a run that failed is tried again, or a whole `Policy`.
+            backoff: The delays before that; 10 s, then twice as long each time, unless it is set.
+            retry_for: Of which errors.
+            limit: How long an async handler may take; then it is cancelled, and has failed.
+            concurrency: How many of its invocations run at a time, in all processes together; None for any number.
+
+        Returns:
+            The decorator, which returns the task.
+
+        Raises:
+            Misuse: An option is of the wrong type, out of range, or does not fit another; or the name is taken.
+        """
+
+        def decorate(handler: Callable[P, Any]) -> Task[P, Any]:
+            made = declared(
+                handler, name=name, queue=queue, priority=priority, retries=retries, backoff=backoff, retry_for=retry_for,
+                limit=limit, concurrency=concurrency,
+            )  # fmt: skip
+            self._add(made)
+            return Task(self, made)
+
+        return decorate
+
+    def _add(self, made: Declared) -> None:
+        if self._is_served:
+            raise Misuse(
+                f"the task {made.name!r} is declared too late", why="the app is served", todo="declare it before"
+            )
+        if made.name in self._declared:
+            raise Misuse(
+                f"there are two tasks {made.name!r}",
+                why="invocations are found by the name of the task",
+                todo="pass another name=",
+            )
+        self._declared[made.name] = made
+
+    @property
+    def declared(self) -> Mapping[str, Declared]:
+        """Its tasks, by name."""
+        return MappingProxyType(self._declared)
+
+    @property
+    def collections(self) -> Collections:
+        """Where its parts are."""
+        return Collections(self.settings.prefix)
+
+    # --- invocations ---
+
+    async def enqueue_job(
+        self, declared: Declared, job: Job, *, key: str, due: Instant | Duration = 0, session: object = None
+    ) -> Handle[Any]:
+        """Make an invocation (`Task.enqueue`).
+
+        Args:
+            declared: The task.
+            job: What is to be done.
+            key: The id of the invocation.
+            due: From when on it may be called: an instant, or a time from now in microseconds.
+            session: One of the user's; None for none.
+        """
+        there = await self._opened()
+        if (payload := await there.uploads.kept_arguments(key, job.arguments)) is not None:
+            job = attrs.evolve(job, arguments=Document(), payload=payload)
+        command = Enqueue(
+            wanted=(NewInvocation(key, job, due),), request=uuid4().hex, looks_first=session is not None,
+            records=self.collections.invocations,
+        )  # fmt: skip
+        if session is None:
+            (answer,) = await there.site.run(command.run())
+        else:
+            within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
+            (answer,) = await run_async(command.run(), choosing(documents(within), local_async()))
+        if isinstance(answer, NotRegistered):
+            raise TidegateError(
+                f"{declared.name} is not enqueued", why=answer.reason, todo="try again, with the same key="
+            )
+        if self._workers is not None and session is None:
+            self._workers.announce(due if isinstance(due, int) else 0)
+        return Handle(
+            answer.invocation, isinstance(answer, Registered), declared.result, self._results, there.uploads.text
+        )
+
+    async def _results(self) -> Results:
+        return (await self._opened()).results
+
+    # --- its life ---
+
+    async def _opened(self) -> _Open:
+        """Where it has connected, in this event loop; it connects if need be."""
+        loop = asyncio.get_running_loop()
+        if self._open is None or self._open.loop is not loop:
+            if self._opening is None:
+                self._opening = asyncio.Lock()
+            async with self._opening:
+                if self._open is None or self._open.loop is not loop:
+                    stack = AsyncExitStack()
+                    site = await stack.enter_async_context(self._connected())
+                    self._open = _Open(loop, stack, site, self)
+        return self._open
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[Site, None]:
+        store = self.settings.uri or "" if self._store is None else self._store
+        async with connected_sites(store, {self.settings.database: self.indexes}) as sites:
+            yield sites[self.settings.database]
+
+    @property
+    def indexes(self) -> Indexes:
+        """The indexes that its collections need; they are made when something is first asked of them."""
+        return {}
+
+    async def close(self) -> None:
+        """Disconnect; a client of yours stays open."""
+        there, self._open, self._opening = self._open, None, None
+        if there is not None:
+            await there.results.close()
+            await there.stack.aclose()
+
+    async def serve(self) -> None:
+        """Run what is due until `stop` is called, or the task is cancelled; then let handlers end.
+
+        Raises:
+            Misuse: It has no task, or it is called twice.
+            TidegateError: No server answers at the start, it is not a replica set, or an index cannot be made.
+            CancelledError, SystemExit, KeyboardInterrupt: As the task was cancelled or a handler raised it, after the rest.
+        """
+        if not self._declared:
+            raise Misuse("an app without tasks", todo="decorate a function with @app.task()")
+        if self._is_served:
+            raise Misuse(f"{self!r} is served already, or was", todo="make another one")
+        self._is_served = True
+        there = await self._opened()
+        post = Post(
+            site=there.site, collections=self.collections, uploads=there.uploads, queues=self.settings.queues, who=life_name(),
+            name=self.settings.name, dead_after=self.settings.dead_after,
+        )  # fmt: skip
+        self._workers = workers = Workers(
+            self._declared.values(), self._rules(), post, there.results.told, self._observers
+        )
+        calls, self._stop_calls = self._stop_calls, 0
+        for _ in range(calls):
+            self.stop()
+        log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
+        try:
+            await workers.run()
+        finally:
+            self._workers = None
+            await self.close()
+
+    def stop(self) -> None:
+        """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
+        self._stop_calls += 1
+        if self._workers is not None:
+            self._workers.stop()
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT: the first lets handlers end, the second waits for none, the third ends the process.
+
+        Raises:
+            Misuse, TidegateError, SystemExit: As `serve` does.
+        """
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        with stopped_by_signals(self.stop, asyncio.get_running_loop(), log):
+            total = seconds(self.settings.drain + self.settings.leave)
+            log.info("SIGTERM or Ctrl-C lets it drain, within %s", total)
+            await self.serve()
+
+    @property
+    def workers(self) -> Workers | None:
+        """What runs invocations here; None while it is not served."""
+        return self._workers
+
+    def _rules(self) -> DispatchRules:
+        told = self.settings
+        return DispatchRules(
+            slots=told.concurrency, batch=told.batch, drain=told.drain, leave=told.leave, beat_every=told.beat_every,
+            dead_after=told.dead_after, polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
+        )  # fmt: skip
+
+
+@final
+class _Open:
+    """What an app has while it is connected."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stack: AsyncExitStack, site: Site, app: Orchestrator) -> None:
+        self.loop, self.stack, self.site = loop, stack, site
+        self.uploads = Uploads(site, app.collections, app.settings.inline_bytes)
+        self.results = Results(site, app.collections.invocations, app.settings.result_every)

@@ -1,0 +1,244 @@
+"""What the decorator is told of a task, checked as it is told: what is wrong, where, why, and what to do about it.
+
+Lengths of time are timedeltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from inspect import BoundArguments, Parameter, Signature, signature
+from typing import Any, Final, cast, final, get_type_hints
+
+import attrs
+
+from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
+from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX, PRIORITY_MIN
+from tidegate.model.documents import Document
+from tidegate.model.errors import Misuse, TidegateError, shown
+from tidegate.model.instants import Duration
+from tidegate.model.values import check_callable, check_int, check_name, check_type
+from tidegate.retries.backoff import Backoff, Policy
+from tidegate_adapters.declaring import is_async_handler, limit_of, place_of, policy_of
+from tidegate_adapters.orchestrator.texts import UNTYPED, TextCodec, codec_of
+
+__all__ = ["OPTIONS", "Concurrency", "Declared", "Kept", "declared"]
+
+OPTIONS: Final = frozenset({"session", "key", "delay", "due", "priority", "queue", "tenant"})
+"""What `enqueue` is told besides the arguments of a call: no parameter of a task has such a name."""
+
+_KEY: Final = "key"
+_JSON: Final = codec_of(UNTYPED)
+
+
+# --- concurrency ------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Concurrency:
+    """How many invocations of a task may run at a time, in all processes together. Invariant: 1 <= at_most.
+
+    `Concurrency()` is of all of them; `Concurrency.per(...)` of those that have something in common.
+
+    Attributes:
+        at_most: How many.
+        key: What those have in common that limit each other, of the arguments of a call; None for all of the task.
+    """
+
+    at_most: int = 1
+    key: Callable[..., object] | None = attrs.field(default=None, kw_only=True, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.at_most, "a number of invocations at a time", 1)
+        if self.key is not None:
+            check_callable(self.key, "what calls have in common", "write Concurrency.per(lambda mail: mail.to)")
+
+    @classmethod
+    def per(cls, key: Callable[..., object], at_most: int = 1) -> Concurrency:
+        """So many for each value of a key.
+
+        Args:
+            key: Called with the arguments of a call; what it returns is the key, and is written as JSON.
+            at_most: How many.
+        """
+        return cls(at_most, key=key)
+
+    @property
+    def rule(self) -> Rule:
+        """The same as the rule of a task."""
+        return Rule(Control.TASK) if self.key is None else Rule(Control.KEYS, (_KEY,))
+
+
+@final
+@attrs.frozen
+class Kept:
+    """A call as it is kept.
+
+    Attributes:
+        arguments: By name, as text.
+        limited_by: The set of invocations of which no more than a number run at once; None if none.
+    """
+
+    arguments: Document = attrs.field(repr=False)
+    limited_by: str | None = None
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Declared:
+    """A task and its handler.
+
+    Attributes:
+        name: Of the task.
+        handler: The user's.
+        is_async: Whether it is an async function; others run in threads.
+        queue: Where its invocations wait.
+        priority: Of them in the queue.
+        policy: When a run that failed is tried again.
+        retry_for: Of which errors.
+        limit: How long a handler may take, in microseconds; None for any time.
+        concurrency: How many may run at a time; None for any number.
+        parameters: How each argument is written.
+        result: How the result is.
+        signature: Of the handler.
+    """
+
+    name: str
+    handler: Callable[..., Any] = attrs.field(eq=id)
+    is_async: bool
+    queue: str
+    priority: int
+    policy: Policy
+    retry_for: tuple[type[Exception], ...]
+    limit: Duration | None
+    concurrency: Concurrency | None
+    parameters: Mapping[str, TextCodec] = attrs.field(repr=False)
+    result: TextCodec = attrs.field(repr=False)
+    signature: Signature = attrs.field(repr=False)
+
+    def kept(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Kept:
+        """A call as it is kept.
+
+        Raises:
+            Misuse: The handler cannot be called with them, or one is not of its type.
+        """
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Misuse(
+                f"{self.name} cannot be called so: {error}", todo=f"it is {self.name}{self.signature}"
+            ) from None
+        bound.apply_defaults()
+        texts = {
+            name: self.parameters[name].text(value, f"the argument {name} of {self.name}")
+            for name, value in bound.arguments.items()
+        }
+        return Kept(Document.of(texts), None if self.concurrency is None else self._limited_by(self.concurrency, bound))
+
+    def _limited_by(self, concurrency: Concurrency, bound: BoundArguments) -> str | None:
+        """The set of invocations that this one is limited with."""
+        key = () if concurrency.key is None else (concurrency.key(*bound.args, **bound.kwargs),)
+        common = tuple((_KEY, _JSON.text(each, f"the key of concurrency of {self.name}")) for each in key)
+        return reservation_id(Purpose.RUNNING, concurrency.rule, Call(self.name, common))
+
+    def bound(self, arguments: Document) -> BoundArguments:
+        """The arguments of a call that was kept, for the handler.
+
+        Raises:
+            Misuse: They are not of its types, as after the function has changed.
+        """
+        given: dict[str, object] = {}
+        for name, text in arguments.items:
+            if name not in self.parameters:
+                raise Misuse(f"{self.name} has no parameter {shown(name)}", why="it was called before it changed")
+            given[name] = self.parameters[name].value(cast("str", text), f"the argument {name} of {self.name}")
+        bound = BoundArguments(self.signature, given)
+        missing = [
+            name
+            for name, each in self.signature.parameters.items()
+            if name not in given and each.default is Parameter.empty
+        ]
+        if missing:
+            raise Misuse(f"{self.name} lacks {', '.join(missing)}", why="it was called before it changed")
+        bound.apply_defaults()
+        return bound
+
+
+def declared(
+    handler: Callable[..., Any],
+    *,
+    name: str | None = None,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    retries: int | Policy = 0,
+    backoff: Backoff | timedelta | None = None,
+    retry_for: type[Exception] | tuple[type[Exception], ...] = Exception,
+    limit: timedelta | None = None,
+    concurrency: Concurrency | None = None,
+) -> Declared:
+    """The task that a handler and these options make; `Orchestrator.task` says what they mean.
+
+    Raises:
+        Misuse: One is of the wrong type, out of range, or does not fit another.
+    """
+    found = name if name is not None else getattr(handler, "__name__", "")
+    is_async = is_async_handler(handler, found, "decorate a function")
+    try:
+        check_name(found, "a task")
+        check_name(queue, "a queue")
+        check_int(priority, "a priority", PRIORITY_MIN, PRIORITY_MAX)
+        if concurrency is not None:
+            check_type(
+                concurrency, Concurrency, "how many run at a time", "write Concurrency(2), or Concurrency.per(...)"
+            )
+        signed = signature(handler)
+        hints = _hints(handler)
+        return Declared(
+            name=found, handler=handler, is_async=is_async, queue=queue, priority=priority,
+            policy=policy_of(retries, backoff), retry_for=_errors(retry_for),
+            limit=limit_of("limit", limit, is_async=is_async), concurrency=concurrency,
+            parameters={each.name: _codec(each, hints) for each in signed.parameters.values()},
+            result=codec_of(hints.get("return", UNTYPED)), signature=signed,
+        )  # fmt: skip
+    except TidegateError as error:
+        error.where = ", ".join(filter(None, (f"the task {found!r}", place_of(handler), error.where)))
+        raise
+
+
+def _hints(handler: Callable[..., Any]) -> Mapping[str, Any]:
+    """The annotations, by name; those of a callable object are those of its `__call__`."""
+    of = handler if hasattr(handler, "__annotations__") else getattr(handler, "__call__")  # noqa: B004, B009
+    try:
+        return get_type_hints(of)
+    except NameError as error:
+        raise Misuse(
+            f"an annotation names {error.name}, which nobody knows",
+            why="arguments and results are written by their annotations",
+            todo="define it in the module of the function, before it, and not under TYPE_CHECKING",
+        ) from None
+
+
+def _codec(parameter: Parameter, hints: Mapping[str, Any]) -> TextCodec:
+    if parameter.kind in {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}:
+        raise Misuse(f"{parameter} takes any number of arguments", todo="name each one, or pass a list or a dict")
+    if parameter.name in OPTIONS:
+        raise Misuse(
+            f"a parameter is called {parameter.name}",
+            why="enqueue() has an option of this name",
+            todo="call it something else",
+        )
+    return codec_of(hints.get(parameter.name, UNTYPED))
+
+
+def _errors(found: object) -> tuple[type[Exception], ...]:
+    errors = found if isinstance(found, tuple) else (found,)
+    for each in errors:
+        if not (isinstance(each, type) and issubclass(each, Exception)):
+            raise Misuse(
+                f"retry_for names {shown(each)}, which is no class of errors", todo="write retry_for=(OSError,)"
+            )
+    return cast("tuple[type[Exception], ...]", errors)

@@ -1,0 +1,232 @@
+"""What `enqueue` returns: an invocation, as whoever made it sees it.
+
+Who waits for a result in a handler gives its slot away meanwhile, so that waiting keeps nobody from working.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, final
+
+import attrs
+
+from tidegate.invocations.dispatch import Run
+from tidegate.invocations.invocation import CANCELLED, FAILED, SUCCESS
+from tidegate.invocations.waiting import Absent, Ended, Open, Waiting
+from tidegate.model.errors import Misuse, TidegateError, shown
+from tidegate.model.instants import SECOND, Duration, duration, seconds
+from tidegate.model.operations import FOUND_MAX
+from tidegate_adapters.orchestrator.texts import TextCodec
+from tidegate_adapters.sites import Site
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = [
+    "CURRENT", "Current", "Handle", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Results", "Unfinished",
+]  # fmt: skip
+
+R = TypeVar("R")
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+@final
+class InvocationFailed(TidegateError):  # noqa: N818  it says what is so
+    """It has failed, for good.
+
+    Attributes:
+        kind: The name of the type of the error.
+        traceback: Where it was raised, in the process that ran it.
+    """
+
+    def __init__(self, key: str, kind: str, message: str, traceback: str) -> None:
+        super().__init__(f"the invocation {shown(key)} has failed", why=f"{kind}: {message}" if message else kind)
+        self.kind, self.traceback = kind, traceback
+
+
+@final
+class InvocationCancelled(TidegateError):  # noqa: N818
+    """It was cancelled, or refused for good by what limits it."""
+
+
+@final
+class InvocationAbsent(TidegateError):  # noqa: N818
+    """There is no such invocation."""
+
+
+@final
+class Unfinished(TidegateError, TimeoutError):  # noqa: N818
+    """It has not ended in the time that was given."""
+
+    __str__ = TidegateError.__str__
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+@final
+class Results:
+    """Waits for any number of invocations, and asks for all of them at once.
+
+    Args:
+        site: Where they are.
+        records: Their collection.
+        every: How often it looks, in microseconds.
+    """
+
+    def __init__(self, site: Site, records: str, every: Duration) -> None:
+        self._site, self._records, self._every = site, records, every
+        self._waiting: dict[str, asyncio.Future[Ended | Absent]] = {}
+        self._look: asyncio.Event = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def of(self, key: str) -> Ended | Absent:
+        """How it has ended, once it has."""
+        if key not in self._waiting:
+            self._waiting[key] = asyncio.get_running_loop().create_future()
+            self._look.set()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._watch())
+        return await asyncio.shield(self._waiting[key])
+
+    def told(self, key: str) -> None:
+        """It may have ended, as somebody knows in this process."""
+        if key in self._waiting:
+            self._look.set()
+
+    async def close(self) -> None:
+        """Wait for nothing any more."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
+        for each in self._waiting.values():
+            each.cancel()
+
+    async def _watch(self) -> None:
+        """Look as long as somebody waits; what goes wrong is told to all who do."""
+        try:
+            while self._waiting:
+                self._look.clear()
+                await self._look_once()
+                try:
+                    async with asyncio.timeout(self._every / SECOND):
+                        await self._look.wait()
+                except TimeoutError:
+                    pass
+        except Exception as error:  # noqa: BLE001  whatever it is, nobody else tells those who wait
+            for each in self._waiting.values():
+                each.set_exception(error)
+            self._waiting.clear()
+
+    async def _look_once(self) -> None:
+        keys = [*self._waiting]
+        for start in range(0, len(keys), FOUND_MAX):
+            some = tuple(keys[start : start + FOUND_MAX])
+            for found in await self._site.run(Waiting(keys=some, records=self._records, limit=0).run()):
+                if not isinstance(found, Open):
+                    self._waiting.pop(found.key).set_result(found)
+
+
+# --- who runs -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(eq=False)
+class Current:
+    """The invocation that is run here.
+
+    Attributes:
+        run: The run.
+        root: The first of its callers.
+        attempt: Which try this is; the first one is 1.
+        waits: Gives its slot away until the block ends.
+    """
+
+    run: Run
+    root: str
+    attempt: int
+    waits: Callable[[], Any]
+
+
+CURRENT: Final[ContextVar[Current]] = ContextVar("tidegate_invocation")
+
+
+# --- handles ----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Handle(Generic[R]):
+    """An invocation.
+
+    Attributes:
+        id: Its id.
+        is_new: Whether this call has made it, as far as anybody knows; False where it was there before.
+    """
+
+    id: str
+    is_new: bool
+    _codec: TextCodec = attrs.field(repr=False, eq=False)
+    _results: Callable[[], Awaitable[Results]] = attrs.field(repr=False, eq=False)
+    _upload: Callable[[str], Awaitable[str]] = attrs.field(repr=False, eq=False)
+
+    async def result(self, timeout: timedelta | None = None) -> R:  # noqa: ASYNC109  it is known of how many things
+        """Its result, once it has succeeded.
+
+        Args:
+            timeout: How long to wait; None for as long as it takes.
+
+        Raises:
+            InvocationFailed: It has failed, and is not tried again.
+            InvocationCancelled: It was cancelled.
+            InvocationAbsent: There is none: its transaction is not committed, or it was removed.
+            Unfinished: It has not ended in that time.
+        """
+        limit = None if timeout is None else duration(timeout)
+        results = await self._results()
+        current = CURRENT.get(None)
+        waiting = results.of(self.id)
+        try:
+            async with asyncio.timeout(None if limit is None else limit / SECOND):
+                if current is None:
+                    found = await waiting
+                else:
+                    async with current.waits():
+                        found = await waiting
+        except TimeoutError:
+            raise Unfinished(
+                f"the invocation {shown(self.id)} has not ended in {seconds(limit or 0)}",
+                todo="wait longer, or see what it is at: tidegate orchestrator show",
+            ) from None
+        return cast("R", await self._told(found))
+
+    def __await__(self) -> Generator[Any, None, R]:
+        """The same as `result()`."""
+        return self.result().__await__()
+
+    async def _told(self, found: Ended | Absent) -> Any:
+        if isinstance(found, Absent):
+            raise InvocationAbsent(
+                f"there is no invocation {shown(self.id)}",
+                why="its transaction is not committed, or it was removed as old",
+            )
+        if found.status == FAILED:
+            error = found.error
+            raise InvocationFailed(
+                self.id,
+                error.type if error else "an error",
+                error.message if error else "",
+                error.traceback if error else "",
+            )
+        if found.status != SUCCESS:
+            what = "was cancelled" if found.status == CANCELLED else "was refused: others of its kind run"
+            raise InvocationCancelled(f"the invocation {shown(self.id)} {what}")
+        text = found.result if found.upload is None else await self._upload(found.upload)
+        if not isinstance(text, str):
+            raise Misuse(f"the result of {shown(self.id)} is a {type(text).__name__}", why="results are kept as text")
+        return self._codec.value(text, f"the result of {shown(self.id)}")

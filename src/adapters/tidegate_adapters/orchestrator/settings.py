@@ -1,0 +1,121 @@
+"""What an orchestrator is told that is not code; a file, the environment and arguments can say otherwise
+(`tidegate_adapters.configuration`).
+
+No driver is needed to read or to show it.
+"""
+
+from __future__ import annotations
+
+import re
+from types import NoneType
+from typing import Final, final
+
+import attrs
+
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration
+from tidegate.model.operations import UPDATES_MAX
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.retries.polling import PollingBounds
+from tidegate.services.membership import DEAD_AFTER
+from tidegate_adapters.page.live import check_place
+from tidegate_adapters.printable import Secret
+
+__all__ = ["OrchestratorSettings"]
+
+_LOOPBACK: Final = "127.0.0.1"
+_POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=2 * SECOND, jitter=100 * MILLISECOND)
+_KIB: Final = 1024
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_]*")
+
+
+@final
+@attrs.frozen(kw_only=True)
+class OrchestratorSettings:
+    """What an orchestrator is told.
+
+    Invariants: the database is not empty; the prefix is of letters, digits and underscores; there are queues, and each is named
+    once; 1 <= concurrency; 1 <= batch <= UPDATES_MAX; 0 <= drain; 1 ms <= leave, paused_every, result_every; 1 ms <= beat_every <
+    dead_after; 1 <= stalled_after; 1 KiB <= inline_bytes <= 15 MiB; 0 <= ports < 65536; others reach the page with a token only.
+
+    Attributes:
+        database: Where the invocations are.
+        uri: Of MongoDB; None where the app was given a client of yours, or an embedded store. It is never shown.
+        prefix: What the names of its collections begin with.
+        queues: Which queues this process takes from.
+        name: The lasting name of this process, such as that of a pod of a stateful set; None if it has none.
+        concurrency: How many handlers are active at a time in this process.
+        batch: How many invocations are taken in a request, at most.
+        drain: How long handlers may go on once the app is to stop, in microseconds.
+        leave: How long it may take after that to write their ends down, in microseconds.
+        polling: How often it is looked for what is due, where nothing has told of it.
+        beat_every: How often a process says that it is alive, and hears what was asked of what it runs, in microseconds.
+        dead_after: After how much silence a process is presumed dead, in microseconds; the same in all processes.
+        paused_every: How often it is looked what is paused, in microseconds.
+        result_every: How often it is looked for results that are waited for, in microseconds.
+        inline_bytes: Arguments and results that are larger are kept beside their record.
+        metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
+        metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
+        page_port: Where operators see the app, and act; likewise.
+        page_host: The address to listen on there.
+        page_token: What whoever opens the page must know; None on this machine's own addresses alone. It is never shown.
+        stalled_after: How long nothing may happen until the app is not healthy, in microseconds.
+    """
+
+    database: str
+    uri: Secret | None = attrs.field(default=None, repr=False)
+    prefix: str = "orchestrator_"
+    queues: tuple[str, ...] = ("default",)
+    name: str | None = None
+    concurrency: int = 10
+    batch: int = 100
+    drain: Duration = 20 * SECOND
+    leave: Duration = 5 * SECOND
+    polling: PollingBounds = _POLLING
+    beat_every: Duration = 5 * SECOND
+    dead_after: Duration = DEAD_AFTER
+    paused_every: Duration = 2 * SECOND
+    result_every: Duration = 100 * MILLISECOND
+    inline_bytes: int = 64 * _KIB
+    metrics_port: int | None = None
+    metrics_host: str = _LOOPBACK
+    page_port: int | None = None
+    page_host: str = _LOOPBACK
+    page_token: Secret | None = attrs.field(default=None, repr=False)
+    stalled_after: Duration = 5 * MINUTE
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.database, "a database")
+        check_type(self.uri, (str, NoneType), "a URI of MongoDB")
+        if self.uri is not None and "://" not in self.uri:
+            raise Misuse("what should be a URI is none", todo="write mongodb://host:port/?replicaSet=name")
+        check_type(self.prefix, str, "a prefix of collections")
+        if not _PREFIX.fullmatch(self.prefix):
+            raise Misuse(
+                f"{shown(self.prefix)} cannot begin the name of a collection", todo="use letters, digits and _"
+            )
+        check_tuple(self.queues, str, "the name of a queue")
+        for queue in self.queues:
+            check_name(queue, "a queue")
+        if not self.queues or len({*self.queues}) < len(self.queues):
+            raise Misuse(f"the queues {shown(self.queues)}", why="there is one at least, and each is named once")
+        if self.name is not None:
+            check_name(self.name, "a process")
+        check_int(self.concurrency, "a number of handlers at a time", 1)
+        check_int(self.batch, "a number of invocations", 1, UPDATES_MAX)
+        check_int(self.drain, "a time to drain in microseconds", 0)
+        check_int(self.leave, "a time to leave in microseconds", MILLISECOND)
+        check_type(self.polling, PollingBounds, "the bounds of an interval")
+        check_int(self.beat_every, "an interval of beats in microseconds", MILLISECOND)
+        check_int(self.dead_after, "a time of silence in microseconds", self.beat_every + 1)
+        check_int(self.paused_every, "an interval in microseconds", MILLISECOND)
+        check_int(self.result_every, "an interval in microseconds", MILLISECOND)
+        check_int(self.inline_bytes, "a number of bytes", _KIB, 15 * _KIB * _KIB)
+        for port in (self.metrics_port, self.page_port):
+            if port is not None:
+                check_int(port, "a port", 0, 65_535)
+        check_name(self.metrics_host, "an address to listen on")
+        check_name(self.page_host, "an address to listen on")
+        check_type(self.page_token, (str, NoneType), "a token")
+        check_place(self.page_host, self.page_token)
+        check_int(self.stalled_after, "a time in microseconds", 1)

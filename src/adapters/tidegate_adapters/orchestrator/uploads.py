@@ -1,0 +1,58 @@
+"""Arguments and results that are too large for a record are kept beside it (`tidegate_adapters.payloads`).
+
+On an embedded store all of them are in their records: it has no limit.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import final
+
+from tidegate.model.documents import Document
+from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.payloads import AsyncPayloads
+from tidegate_adapters.sites import Site
+
+__all__ = ["Uploads"]
+
+
+@final
+class Uploads:
+    """Large texts of a database.
+
+    Args:
+        site: The database.
+        collections: Of it.
+        inline_bytes: How many bytes a record holds of them, at most.
+    """
+
+    def __init__(self, site: Site, collections: Collections, inline_bytes: int) -> None:
+        self._inline_bytes = inline_bytes
+        self._payloads = (
+            None
+            if site.client is None
+            else AsyncPayloads(site.client, site.name, records=collections.payloads, chunks=collections.chunks)
+        )
+
+    async def kept(self, name: str, text: str) -> str | None:
+        """Upload a text under a name, if it is too large for a record; the name then, and None where it is not."""
+        if self._payloads is None or len(text) * 4 <= self._inline_bytes:
+            return None
+        data = text.encode()
+        if len(data) <= self._inline_bytes:
+            return None
+        await self._payloads.put(name, data)
+        return name
+
+    async def kept_arguments(self, name: str, arguments: Document) -> str | None:
+        """The same of arguments, all together."""
+        return await self.kept(name, json.dumps(dict(arguments.items)))
+
+    async def text(self, name: str) -> str:
+        """The text that was uploaded under a name."""
+        assert self._payloads is not None, "an embedded store has all texts in its records"
+        return (await self._payloads.get(name)).decode()
+
+    async def arguments(self, name: str) -> Document:
+        """The arguments that were uploaded under a name."""
+        return Document.of(json.loads(await self.text(name)))

@@ -1,0 +1,417 @@
+"""The workers of a process: they carry out what `tidegate.invocations.dispatch` commands, and decide nothing.
+
+    Take, WriteEnds, Beat, Leave    the programs of invocations and of members, on the database
+    Handle                          the handlers, async ones in the event loop, plain functions in threads, which hold up no end
+    Resume                          wakes who has waited for others, and has a slot again
+    Interrupt                       their cancellation
+    StartDispatchTimer              one timer
+
+Times are those of the loop's monotonic clock. Lines of the log that are about a run have its task and invocation as fields, and
+nothing of what it was called with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeAlias, cast, final
+from uuid import uuid4
+
+import attrs
+
+from tidegate.invocations import ending
+from tidegate.invocations.dispatch import (
+    Announced,
+    Beat,
+    DispatchCommand,
+    DispatchEvent,
+    DispatchRules,
+    DispatchState,
+    DispatchStopRequested,
+    DispatchTimerFired,
+    Handle,
+    Held,
+    HeldChanged,
+    Interrupt,
+    InterruptReason,
+    Leave,
+    Outcome,
+    Resume,
+    Run,
+    RunGoesOn,
+    RunsFound,
+    RunWaits,
+    StartDispatchTimer,
+    Take,
+    WriteEnds,
+    dispatch_event_for,
+)
+from tidegate.invocations.ending import Ending, Failed, RunError, Succeeded, upload_name
+from tidegate.invocations.heeding import heed
+from tidegate.invocations.jobs import job_of
+from tidegate.invocations.record_documents import FAILING_SINCE
+from tidegate.invocations.transition import GaveUp, Unknown
+from tidegate.model.documents import ID
+from tidegate.model.effects import Failure, Refused
+from tidegate.model.instants import SECOND, ClockName, Duration, Instant
+from tidegate.services.members import beat, join, leave
+from tidegate.services.membership import Joined
+from tidegate_adapters.daemon_threads import DaemonThreads
+from tidegate_adapters.handlers import threaded
+from tidegate_adapters.orchestrator.declared import Declared
+from tidegate_adapters.orchestrator.handles import CURRENT, Current
+from tidegate_adapters.orchestrator.interim import Taken, take
+from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.uploads import Uploads
+from tidegate_adapters.printable import redacted
+from tidegate_adapters.runtime import Call, CallEach, Ended, InterruptEach, Observer, Runtime, as_failure
+from tidegate_adapters.runtime import Job as Task
+from tidegate_adapters.sites import Site
+
+__all__ = ["DispatchObserver", "Workers"]
+
+DispatchObserver: TypeAlias = Observer[DispatchEvent, DispatchState, DispatchCommand]
+
+log: Final = logging.getLogger("tidegate_adapters.orchestrator")
+log.addHandler(logging.NullHandler())
+
+_LOOP: Final = ClockName("loop")
+_INTERRUPTED: Final = Refused("interrupted")
+"""What the runtime says of code that was interrupted (law RT5)."""
+_ATTEMPTS: Final = 2
+"""How often a request for ends is made before the dispatch hears that nobody answers."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Post:
+    """Where a process works, and as what.
+
+    Attributes:
+        site: The database.
+        collections: Of it.
+        uploads: Large arguments and results.
+        queues: Which it takes from.
+        who: Its name; another one for each process.
+        name: Its lasting name; None if it has none.
+        dead_after: After how much silence one is presumed dead, in microseconds.
+    """
+
+    site: Site
+    collections: Collections
+    uploads: Uploads
+    queues: tuple[str, ...]
+    who: str
+    name: str | None
+    dead_after: Duration
+
+    def owner(self, life: int) -> str:
+        """The member that it is in this life."""
+        return self.who if life == 1 else f"{self.who}.{life}"
+
+
+@final
+class Workers:
+    """Run what is due of these tasks, in the event loop in which they are made.
+
+    Args:
+        declared: The tasks.
+        rules: How the process works.
+        post: Where.
+        ended: Called with the id of each invocation of which the end is written.
+        observers: Called with each event, the state after it, and the commands that follow.
+    """
+
+    def __init__(
+        self,
+        declared: Iterable[Declared],
+        rules: DispatchRules,
+        post: Post,
+        ended: Callable[[str], None],
+        observers: Iterable[DispatchObserver] = (),
+    ) -> None:
+        self._post, self._loop, self._tell_ended = post, asyncio.get_running_loop(), ended
+        self._threads = DaemonThreads("tidegate-handler")
+        self._declared: Final = {each.name: each for each in declared}
+        self._calls: Final = {each.name: self._call(each) for each in declared}
+        self._taken: dict[Run, Taken] = {}
+        self._waits: dict[Run, _Waits] = {}
+        self._lost: set[Run] = set()
+        self._joined = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._runtime: Runtime[DispatchState, DispatchEvent, DispatchCommand] = Runtime(
+            rules, DispatchState(), self._begin, self._event_for, observers=observers, fields=_fields
+        )
+
+    @property
+    def state(self) -> DispatchState:
+        """Where they stand."""
+        return self._runtime.state
+
+    async def run(self) -> None:
+        """Work until `stop`, a cancellation, or an exit of user code; then let handlers end, and write down their ends.
+
+        Raises:
+            CancelledError, SystemExit, KeyboardInterrupt: As it came, after the rest.
+        """
+        owed: BaseException | None = None
+        self._runtime.tell(DispatchTimerFired(self._now()))
+        try:
+            while not self.state.is_stopped:
+                try:
+                    await self._runtime.until(lambda state: state.is_stopped)
+                except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+                    owed = owed or error
+                    self.stop()
+        finally:
+            await self._close()
+        if owed is not None:
+            raise owed
+
+    def stop(self) -> None:
+        """Take nothing more, and let `run` return when what runs has ended; called once more, wait for no handler."""
+        self._runtime.tell(DispatchStopRequested(self._now()))
+
+    def announce(self, after: Duration = 0) -> None:
+        """Something is due, now or after a time in microseconds."""
+        now = self._now()
+        self._runtime.tell(Announced(now, now + after if after else None))
+
+    def hold(self, held: Held) -> None:
+        """From now on nothing is taken from these, and all else is."""
+        if held != self.state.held:
+            self._runtime.tell(HeldChanged(self._now(), held))
+
+    # --- commands and events ---
+
+    def _now(self) -> Instant:
+        return Instant(round(self._loop.time() * SECOND), _LOOP)
+
+    def _begin(self, command: DispatchCommand) -> Task | None:
+        """What to do for a command."""
+        match command:
+            case Take():
+                return Call(lambda: self._take(command))
+            case Handle(runs):
+                return CallEach(self._handle, runs)
+            case WriteEnds(ends):
+                return Call(lambda: self._write(ends))
+            case Beat():
+                return Call(lambda: self._beat(command))
+            case Leave(life):
+                return Call(lambda: self._leave(life))
+            case Resume(runs):
+                for run in runs:
+                    if run in self._waits:
+                        self._waits[run].resume()
+                return None
+            case Interrupt(runs, why):
+                for each in runs:
+                    log.warning("interrupted a handler of %s: %s", each.task, why.value, extra=_fields(command, each))
+                ended = frozenset(runs)
+                return InterruptEach(lambda of, given: isinstance(of, Handle) and given in ended)
+            case StartDispatchTimer(duration):
+                self._start_timer(duration)
+                return None
+
+    def _event_for(self, command: DispatchCommand, reply: object) -> DispatchEvent | None:
+        """What became of it, as an event."""
+        if isinstance(command, Handle) and isinstance(reply, tuple):
+            reply = tuple((each.given, self._answer(each)) for each in cast("tuple[Ended, ...]", reply))
+        elif isinstance(reply, Exception):
+            log.error("%s has failed: %s", command, redacted(str(reply)), extra=_fields(command, None))
+        return dispatch_event_for(command, as_failure(reply), self._now())
+
+    async def _take(self, command: Take) -> RunsFound:
+        """The runs that it has begun."""
+        post = self._post
+        tasks = tuple(name for name in self._declared if name not in command.held.tasks)
+        queues = tuple(name for name in post.queues if name not in command.held.queues)
+        if not tasks or not queues:
+            return RunsFound()
+        taken = await post.site.run(
+            take(
+                post.collections.invocations,
+                queues=queues,
+                tasks=tasks,
+                most=command.most,
+                owner=post.owner(command.life),
+                request=uuid4().hex,
+            )
+        )
+        runs = []
+        for each in taken:
+            job = job_of(each.record)
+            declared = self._declared[job.task]
+            run = Run(each.record[ID], each.status.version, job.task, job.deadline or declared.limit, declared.policy)
+            self._taken[run] = each
+            runs.append(run)
+        return RunsFound(tuple(runs))
+
+    async def _write(self, ends: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+        """Write ends; those of which nobody knows whether that is done."""
+        runs = tuple(_run_end(each, self._taken[each.run]) for each in ends)
+        program = Ending(runs=runs, records=self._post.collections.invocations, attempts=_ATTEMPTS).run()
+        answers = await self._post.site.run(program)
+        left = tuple(each for each, answer in zip(ends, answers, strict=True) if isinstance(answer, (GaveUp, Unknown)))
+        for each in ends:
+            if each not in left:
+                self._taken.pop(each.run, None)
+                self._tell_ended(each.run.key)
+        return left
+
+    async def _beat(self, command: Beat) -> tuple[tuple[Run, InterruptReason], ...] | None:
+        """Join, or beat; and what was asked of the runs."""
+        post, owner = self._post, self._post.owner(command.life)
+        if self._joined != command.life:
+            answer = await post.site.run(join(post.collections.members, owner, post.dead_after, name=post.name))
+            if not isinstance(answer, Joined):
+                return None
+            self._joined = command.life
+            log.info("%s has joined", owner)
+        else:
+            found = await post.site.store(beat(post.collections.members, owner, post.dead_after))
+            if isinstance(found, Failure):
+                raise found
+            if found is None:
+                return None
+        if not command.runs:
+            return ()
+        asked = await post.site.run(heed(post.collections.invocations, command.runs))
+        active = {each.run for each in self.state.active}
+        self._lost |= {run for run, why in asked if why is InterruptReason.LOST and run in active}
+        return asked
+
+    async def _leave(self, life: int) -> None:
+        await self._post.site.store(leave(self._post.collections.members, self._post.owner(life)))
+
+    # --- handlers ---
+
+    def _call(self, declared: Declared) -> Callable[[Any], Awaitable[Any]]:
+        """The user's handler, as an async function of bound arguments."""
+
+        def call(bound: Any) -> Any:
+            return declared.handler(*bound.args, **bound.kwargs)
+
+        return call if declared.is_async else threaded(call, lambda: self._threads)
+
+    async def _handle(self, run: Run) -> Succeeded:
+        """Call a handler; how it has succeeded."""
+        taken, declared = self._taken[run], self._declared[run.task]
+        job = job_of(taken.record)
+        bound = declared.bound(
+            job.arguments if job.payload is None else await self._post.uploads.arguments(job.payload)
+        )
+        token = CURRENT.set(Current(run, job.root or run.key, taken.tries, lambda: self._waiting(run)))
+        try:
+            result = await self._calls[run.task](bound)
+        finally:
+            CURRENT.reset(token)
+        text = declared.result.text(result, f"what {run.task} returned")
+        upload = await self._post.uploads.kept(upload_name(run.key, run.version), text)
+        return Succeeded(text) if upload is None else Succeeded(upload=upload)
+
+    @asynccontextmanager
+    async def _waiting(self, run: Run) -> AsyncGenerator[None, None]:
+        """Its slot is given away until the block ends."""
+        waits = self._waits.setdefault(run, _Waits())
+        waits.number += 1
+        if waits.number == 1:
+            self._runtime.tell(RunWaits(self._now(), run))
+        try:
+            yield
+        finally:
+            waits.number -= 1
+            if waits.number == 0:
+                resumed = waits.wants()
+                self._runtime.tell(RunGoesOn(self._now(), run))
+                await resumed
+                if waits.number == 0:
+                    self._waits.pop(run, None)
+
+    def _answer(self, ended: Ended) -> ending.End | None:
+        """What a handler has come to."""
+        run: Run = cast("Run", ended.given)
+        self._waits.pop(run, None)
+        if run in self._lost:
+            self._lost.discard(run)
+            self._taken.pop(run, None)
+        if ended.reply == _INTERRUPTED:
+            return None
+        where = _fields(None, run)
+        if isinstance(ended.reply, BaseException):
+            error = ended.reply
+            log.error("the handler of %s has failed: %s", run.task, _told(error), exc_info=error, extra=where)
+            declared = self._declared[run.task]
+            return Failed(_run_error(error), declared.policy if isinstance(error, declared.retry_for) else None)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("the handler of %s has returned after %.3f s", run.task, ended.seconds, extra=where)
+        return cast("Succeeded", ended.reply)
+
+    def _start_timer(self, duration: Duration) -> None:
+        """In the place of the one before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(
+            duration / SECOND, lambda: self._runtime.tell(DispatchTimerFired(self._now()))
+        )
+
+    async def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._runtime.close()
+        self._threads.close()
+
+
+@final
+class _Waits:
+    """How often a run waits at a time, and what wakes it when it has a slot again."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._resumed: asyncio.Future[None] | None = None
+
+    def wants(self) -> asyncio.Future[None]:
+        """Ends when it has a slot."""
+        self._resumed = asyncio.get_running_loop().create_future()
+        return self._resumed
+
+    def resume(self) -> None:
+        """It has a slot."""
+        if self._resumed is not None and not self._resumed.done():
+            self._resumed.set_result(None)
+
+
+def _run_end(outcome: Outcome, taken: Taken) -> ending.RunEnd:
+    return ending.RunEnd(
+        key=outcome.run.key, record=taken.status, end=outcome.end, tries=taken.tries,
+        failing_since=taken.record.get(FAILING_SINCE),
+    )  # fmt: skip
+
+
+def _told(error: BaseException) -> str:
+    """The text of what a handler has raised, without what looks like a secret."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  the user's own __str__
+        text = ""
+    return redacted(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _run_error(error: BaseException) -> RunError:
+    """What is kept of it."""
+    kind, _, message = _told(error).partition(": ")
+    try:
+        where = redacted("".join(traceback.format_tb(error.__traceback__)))
+    except Exception:  # noqa: BLE001
+        where = ""
+    return RunError(kind, message, where)
+
+
+def _fields(command: object, given: object) -> Mapping[str, object]:
+    """The fields of a line of the log."""
+    del command
+    return {"task": given.task, "invocation": given.key, "version": given.version} if isinstance(given, Run) else {}

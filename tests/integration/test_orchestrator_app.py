@@ -1,0 +1,437 @@
+"""The orchestrator as an application has it: on a real MongoDB, and on the embedded store."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias, final
+
+import attrs
+import pytest
+from pymongo import AsyncMongoClient
+from tests.integration.mongo_loop import in_loop
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND
+from tidegate.model.operations import find_all
+from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.bson_values import natural
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.mongo import connect_async
+from tidegate_adapters.orchestrator import (
+    Concurrency,
+    InvocationAbsent,
+    InvocationFailed,
+    Orchestrator,
+    Unfinished,
+)
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+
+Raw: TypeAlias = dict[str, Any]
+STORES: Final = ("mongod", "embedded")
+PATIENCE_S: Final = 10.0
+AT_ONCE: Final = timedelta(0)
+QUICK: Final[Raw] = {
+    "polling": PollingBounds(least=20 * MILLISECOND, most=100 * MILLISECOND, jitter=0),
+    "beat_every": 50 * MILLISECOND,
+    "paused_every": 50 * MILLISECOND,
+    "result_every": 20 * MILLISECOND,
+}
+
+
+@attrs.frozen
+class Mail:
+    """What is sent."""
+
+    to: str
+    at: datetime | None = None
+
+
+@final
+class Office:
+    """A database with invocations, and the apps on it."""
+
+    def __init__(self, client: AsyncMongoClient[Raw] | None, database: str) -> None:
+        self.client, self.name = client, database
+        self.store: Any = Embedded() if client is None else client
+
+    def app(self, **settings: Any) -> Orchestrator:
+        told = OrchestratorSettings(**{"database": self.name, **QUICK, **settings})
+        return Orchestrator(self.store, settings=told)
+
+    async def records(self, collection: str = "orchestrator_invocations") -> list[Raw]:
+        if self.client is not None:
+            return await self.client[self.name][collection].find().sort("_id").to_list()
+        found = self.store(find_all(collection, limit=1000))
+        return [natural(each) for each in found]
+
+
+@asynccontextmanager
+async def office_of(kind: str, uri: str, database: str) -> AsyncGenerator[Office, None]:
+    if kind == "embedded":
+        yield Office(None, "embedded")
+        return
+    client = await connect_async(uri)
+    try:
+        yield Office(client, database)
+    finally:
+        await client.close()
+
+
+async def until(holds: Callable[[], Any], what: str) -> None:
+    """Wait until this is so."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        found = holds()
+        if await found if asyncio.iscoroutine(found) else found:
+            return
+        assert time.monotonic() < end, what
+        await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def served(app: Orchestrator) -> AsyncGenerator[asyncio.Task[None], None]:
+    """The app works beside the block, and is asked to stop after it."""
+    serving = asyncio.create_task(app.serve())
+    try:
+        yield serving
+    finally:
+        app.stop()
+        await serving
+
+
+# --- enqueue, take, handle, end ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("store", STORES)
+def test_what_is_enqueued_is_called_and_its_result_comes_back(
+    mongodb: str, database: str, store: str, *, is_async: bool
+) -> None:
+    seen: list[Any] = []
+    at = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+
+            def work(mail: Mail, copies: int = 1) -> list[Mail]:
+                seen.append((mail, copies, threading.current_thread() is threading.main_thread()))
+                return [mail] * copies
+
+            async def work_async(mail: Mail, copies: int = 1) -> list[Mail]:
+                return work(mail, copies)
+
+            send = app.task(name="send")(work_async if is_async else work)
+            first = await send.enqueue(Mail("a", at), copies=2)
+            assert first.is_new
+            async with served(app):
+                assert await first.result() == [Mail("a", at)] * 2
+                assert await (await send.enqueue(Mail("b"))) == [Mail("b")]
+            (one, _) = sorted(await office.records(), key=lambda each: each["created_at"])
+            assert (one["_id"], one["status"], one["tries"], one["task"]) == (first.id, "success", 1, "send")
+            assert "due" not in one
+            (member,) = await office.records("orchestrator_members")
+            assert member["left"] is not None
+
+    in_loop(run())
+    assert seen == [(Mail("a", at), 2, is_async), (Mail("b"), 1, is_async)]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_run_that_failed_is_tried_again_as_often_as_that_is_allowed(mongodb: str, database: str, store: str) -> None:
+    tries: list[str] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+
+            @app.task(retries=2, backoff=AT_ONCE)
+            async def flaky(name: str, good: int) -> int:
+                tries.append(name)
+                if tries.count(name) < good:
+                    raise ValueError(f"not yet, password=hunter2 of {name}")
+                return tries.count(name)
+
+            @app.task(retries=2, backoff=AT_ONCE, retry_for=OSError)
+            async def picky() -> None:
+                tries.append("picky")
+                raise ValueError("no reason to try again")
+
+            async with served(app):
+                assert await (await flaky.enqueue("third", 3)).result() == 3
+                with pytest.raises(InvocationFailed) as failed:
+                    await (await flaky.enqueue("never", 9)).result()
+                with pytest.raises(InvocationFailed, match="no reason"):
+                    await (await picky.enqueue()).result()
+            assert failed.value.kind == "ValueError"
+            assert "hunter2" not in str(failed.value)
+            assert "flaky" in failed.value.traceback
+            found = {each["_id"]: (each["status"], each["tries"]) for each in await office.records()}
+            assert sorted(found.values()) == [("failed", 1), ("failed", 3), ("success", 3)]
+
+    in_loop(run())
+    assert (tries.count("third"), tries.count("never"), tries.count("picky")) == (3, 3, 1)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_who_asks_again_under_a_key_gets_the_invocation_that_is_there(mongodb: str, database: str, store: str) -> None:
+    calls: list[int] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+
+            @app.task()
+            async def pay(amount: int) -> int:
+                calls.append(amount)
+                return amount
+
+            first = await pay.enqueue(7, key="order-1")
+            again = await pay.enqueue(9, key="order-1")
+            assert (first.is_new, again.is_new, again.id) == (True, False, "order-1")
+            async with served(app):
+                assert await again.result() == await first.result() == 7
+
+    in_loop(run())
+    assert calls == [7]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_who_waits_for_others_gives_its_slot_away(mongodb: str, database: str, store: str) -> None:
+    """One slot, and invocations three deep that wait for others: with a slot for each that waits, nothing would ever end."""
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(concurrency=1)
+
+            @app.task()
+            async def tree(depth: int) -> int:
+                if depth == 0:
+                    return 1
+                below = [await tree.enqueue(depth - 1) for _ in range(2)]
+                return sum(await asyncio.gather(*(each.result() for each in below)))
+
+            async with served(app):
+                assert await (await tree.enqueue(3)).result() == 8
+            found = {each["_id"]: each for each in await office.records()}
+            assert len(found) == 15
+            (root,) = [each for each in found.values() if "parent" not in each]
+            assert {each["root"] for each in found.values() if "parent" in each} == {root["_id"]}
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_is_delayed_waits_and_the_urgent_comes_first(mongodb: str, database: str, store: str) -> None:
+    order: list[str] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(concurrency=1)
+
+            @app.task()
+            async def note(name: str) -> float:
+                order.append(name)
+                return time.monotonic()
+
+            later = await note.enqueue("later", delay=timedelta(milliseconds=400))
+            began = time.monotonic()
+            low = await note.enqueue("low", priority=-5)
+            high = await note.enqueue("high", priority=5)
+            async with served(app):
+                await asyncio.gather(low.result(), high.result())
+                assert await later.result() - began > 0.3
+
+    in_loop(run())
+    assert order == ["high", "low", "later"]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_process_leaves_alone_what_it_does_not_know(mongodb: str, database: str, store: str) -> None:
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            old, new = office.app(), office.app()
+
+            @old.task()
+            async def known() -> int:
+                return 1
+
+            @new.task(name="known")
+            async def known_to_new() -> int:
+                return 2
+
+            @new.task()
+            async def unknown() -> int:
+                return 3
+
+            handle = await unknown.enqueue()
+            async with served(old):
+                assert await (await known.enqueue()).result() == 1
+                with pytest.raises(Unfinished):
+                    await handle.result(timedelta(milliseconds=300))
+            async with served(new):
+                assert await handle.result() == 3
+            await old.close()
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_handler_that_takes_too_long_is_interrupted_and_has_failed(mongodb: str, database: str, store: str) -> None:
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+
+            @app.task(limit=timedelta(milliseconds=50))
+            async def slow() -> None:
+                await asyncio.sleep(60)
+
+            async with served(app):
+                with pytest.raises(InvocationFailed, match="longer than 50 ms") as failed:
+                    await (await slow.enqueue()).result()
+            assert failed.value.kind == "TimeoutError"
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_runs_when_the_time_to_stop_is_over_is_given_back_and_run_elsewhere(
+    mongodb: str, database: str, store: str
+) -> None:
+    begun: list[int] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+
+            def app_of(number: int) -> tuple[Orchestrator, Any]:
+                app = office.app(drain=10 * MILLISECOND)
+
+                @app.task()
+                async def stay() -> int:
+                    begun.append(number)
+                    await asyncio.sleep(60 if number == 1 else 0)
+                    return number
+
+                return app, stay
+
+            (first, stay), (second, _) = app_of(1), app_of(2)
+            handle = await stay.enqueue()
+            async with served(first):
+                await until(lambda: begun == [1], "it has begun")
+            (record,) = await office.records()
+            assert (record["status"], record["tries"], record["owner"]) == ("rerouted", 0, None)
+            async with served(second):
+                assert await handle.result() == 2
+
+    in_loop(run())
+
+
+def test_large_arguments_and_results_are_kept_beside_their_records(mongodb: str, database: str) -> None:
+    text = "x" * 300_000
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app = office.app(inline_bytes=100_000)
+
+            @app.task()
+            async def twice(text: str) -> str:
+                return text * 2
+
+            async with served(app):
+                assert await (await twice.enqueue(text)).result() == text * 2
+            (record,) = await office.records()
+            assert len(str(record)) < 2_000
+            assert record["payload"]
+            assert record["result_payload"] == f"{record['_id']}@2"
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_what_is_enqueued_in_a_transaction_is_there_if_that_commits(
+    mongodb: str, database: str, *, commits: bool
+) -> None:
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            client = office.client
+            assert client is not None
+            app = office.app()
+
+            @app.task()
+            async def ship(order: int) -> int:
+                return order
+
+            _ = await client[database]["orders"].insert_one({"_id": 0})
+            async with client.start_session() as session, await session.start_transaction():
+                _ = await client[database]["orders"].insert_one({"_id": 1}, session=session)
+                handle = await ship.enqueue(1, session=session)
+                again = await ship.enqueue(2, session=session, key=handle.id)
+                assert again.id == handle.id
+                if not commits:
+                    await session.abort_transaction()
+            async with served(app):
+                if commits:
+                    assert await handle.result() == 1
+                else:
+                    with pytest.raises(InvocationAbsent):
+                        await handle.result()
+            assert len(await office.records()) == int(commits)
+            assert await client[database]["orders"].count_documents({}) == 1 + commits
+
+    in_loop(run())
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def unknown_annotation(mail: Undefined) -> None:  # type: ignore[name-defined]  # noqa: F821
+    del mail
+
+
+async def good(mail: Mail) -> None:
+    del mail
+
+
+WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
+    "no handler": (lambda app: app.task()(7), "a int is not a handler"),  # type: ignore[arg-type]
+    "no such type": (lambda app: app.task()(unknown_annotation), "names Undefined"),
+    "a name of an option": (lambda app: app.task()(lambda key: key), "a parameter is called key"),
+    "any number of arguments": (lambda app: app.task(name="x")(lambda *given: given), "any number of arguments"),
+    "two of a name": (lambda app: (app.task()(good), app.task()(good)), "there are two tasks 'good'"),
+    "a limit of a thread": (lambda app: app.task(limit=timedelta(1))(lambda: 1), "a thread cannot be interrupted"),
+    "a priority": (lambda app: app.task(priority=101)(good), "101 cannot be a priority"),
+    "retries": (lambda app: app.task(retries=-1)(good), "-1 cannot be a number of retries"),
+    "an error": (lambda app: app.task(retry_for="OSError")(good), "is no class of errors"),  # type: ignore[arg-type]
+    "concurrency": (lambda app: app.task(concurrency=2)(good), "how many run at a time"),  # type: ignore[arg-type]
+    "a key": (lambda _: Concurrency.per("to"), "what calls have in common"),  # type: ignore[arg-type]
+    "a store": (lambda _: Orchestrator(7, "x"), "a int is no store"),
+    "no database": (lambda _: Orchestrator(Embedded()), "an app needs a database"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_at_once(name: str) -> None:
+    wrong, message = WRONG[name]
+    with pytest.raises(Misuse, match=message):
+        wrong(Orchestrator(Embedded(), "jobs"))
+
+
+def test_who_calls_with_something_else_hears_of_it() -> None:
+    app = Orchestrator(Embedded(), "jobs")
+    send = app.task()(good)
+
+    async def run() -> None:
+        with pytest.raises(Misuse, match="the argument mail of good is a str, and is to be a Mail"):
+            _ = await send.enqueue("hunter2")
+        with pytest.raises(Misuse, match="missing a required argument"):
+            _ = await send.enqueue()
+        with pytest.raises(Misuse, match="leave one of them out"):
+            _ = await send.enqueue(Mail("a"), delay=AT_ONCE, due=datetime.now(UTC))
+        await app.close()
+
+    asyncio.run(run())
