@@ -375,6 +375,36 @@ def test_a_block_that_makes_something_else_of_its_cancellation_leaves_none_behin
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_block_that_swallows_its_cancellation_is_cancelled_again(times: int) -> None:
+    """As a library may, or Python 3.11 where it waits for something that ends just then; no code works on without its lease."""
+    is_out, swallowed = False, 0
+
+    async def asked(effect: Any) -> object:
+        await asyncio.sleep(0.01)
+        return Ambiguous("no reply") if is_out else store(effect)
+
+    async def work() -> None:
+        nonlocal is_out, swallowed
+        task = asyncio.current_task()
+        assert task is not None
+        with pytest.raises(LeaseLost):  # noqa: PT012  a block is what it is about
+            async with lease_async(asked, "l", terms=QUICK):
+                is_out = True
+                while True:
+                    try:
+                        await asyncio.sleep(30)
+                    except asyncio.CancelledError:
+                        swallowed += 1
+                        if swallowed > times:
+                            raise
+        assert task.cancelling() == 0
+
+    store = Embedded()
+    asyncio.run(work())
+    assert swallowed == times + 1
+
+
 def test_who_is_cancelled_while_the_lease_is_lost_is_cancelled() -> None:
     """That the lease is lost is not what came to an end."""
     is_out = False

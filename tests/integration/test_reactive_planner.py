@@ -30,6 +30,7 @@ from tidegate.reactive.change_stream import ChangeStreamConsumer
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
 from tidegate.reactive.orphans import CleanUp
+from tidegate.reactive.plan_queries import FindChanged
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.stream_records import take_over
@@ -688,6 +689,37 @@ def test_a_planner_is_told_what_it_is_to_plan() -> None:
                 _ = Planner(site, tuple(map(Told, tasks)), RULES, print, "me")
 
     asyncio.run(main())
+
+
+def test_what_is_left_behind_says_nothing_after_the_stop(caplog: pytest.LogCaptureFixture) -> None:
+    """A reconciliation whose cancellations are all lost (python/cpython#86296) ends with its next failure, in silence."""
+    lost, asked, is_over = 0, asyncio.Event(), asyncio.Event()
+    store = Embedded({"orders": (Document.of({"_id": "x"}),)})
+
+    async def stubborn(effect: Any) -> Any:
+        nonlocal lost
+        if not isinstance(effect, FindChanged):
+            return await store.awaited(effect)
+        asked.set()
+        while not is_over.is_set():
+            try:
+                await is_over.wait()
+            except asyncio.CancelledError:
+                lost += 1
+        raise Misuse("the client cannot be used: was it closed?")
+
+    stubborn.__self__ = store  # type: ignore[attr-defined]  it tells what changes
+
+    async def main() -> None:
+        async with planning(Site("here", stubborn), [task("a")]):
+            await asked.wait()
+        assert lost == 2
+        caplog.clear()
+        is_over.set()
+        await until(lambda: len(asyncio.all_tasks()) == 1)
+
+    asyncio.run(main())
+    assert not [each for each in caplog.messages if "reconciliation" in each]
 
 
 # --- without a server ----------------------------------------------------------------------------------------------------

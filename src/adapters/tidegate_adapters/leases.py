@@ -12,8 +12,8 @@ Who holds the lease is a candidate (`tidegate.leases.election`): it takes the le
 and releases it when the block has ended. `tidegate_adapters.runtime` carries that out, for a sync block in a thread of its own.
 
     the block ends, well or not   the lease is released, once nothing of the block runs
-    the lease is lost             an async block is cancelled, and `LeaseLost` comes out of the `with`; in a sync one the next
-                                  `held.check()` raises it
+    the lease is lost             an async block is cancelled, again each second until it ends, and `LeaseLost` comes out of the
+                                  `with`; in a sync one the next `held.check()` raises it
     the store is out of reach     the block goes on until its own time is over, then the lease is lost
 
 A stalled process acts late whatever it checks: what must not happen under an older epoch is written with `fenced`, or given the
@@ -69,6 +69,8 @@ from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 __all__ = ["Held", "LeaseBusy", "LeaseLost", "lease", "lease_async"]
 
 _LOOP: Final = ClockName("loop")
+_AGAIN_S: Final = 1.0
+"""How long a block that is cancelled may take to end, as to clean up, until it is cancelled again."""
 _RELEASE_S: Final = 10.0
 """How long a release may take; then the lease is left to its TTL."""
 _TERMS: Final = Terms()
@@ -189,22 +191,26 @@ async def lease_async(
     handle = choosing(documents(store), local_async())
     task = asyncio.current_task()
     assert task is not None
-    before, is_cancelled = task.cancelling(), False
+    before, ours, again = task.cancelling(), 0, None
 
     def cancel() -> None:
-        nonlocal is_cancelled
-        is_cancelled = True
+        """The block, which may have swallowed the one before, or made it wait for something else."""
+        nonlocal ours, again
+        ours += 1
         task.cancel()
+        again = asyncio.get_running_loop().call_later(_AGAIN_S, cancel)
 
     async with tenancy.held(lambda program: run_async(program, handle), cancel) as held:
         try:
             yield held
         except asyncio.CancelledError as error:
-            if is_cancelled and task.cancelling() <= before + 1:
+            if ours and task.cancelling() <= before + ours:
                 raise _lost(key, held.epoch) from error
             raise
         finally:
-            if is_cancelled:  # also where the block has made something else of it
+            if again is not None:
+                again.cancel()
+            for _ in range(ours):  # also where the block has made something else of it
                 task.uncancel()
     if tenancy.is_lost:
         raise _lost(key, held.epoch)

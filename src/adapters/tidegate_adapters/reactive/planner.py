@@ -529,11 +529,14 @@ class Planner:
         await self._site.run(self._sweeper.run(epoch))
 
     async def _persist(self, what: str, code: Callable[[], Awaitable[None]]) -> None:
-        """Do this to its end; where it fails, begin anew after a pause."""
+        """Do this to its end; where it fails, begin anew after a pause, as long as the lease is the same."""
+        held = self._held
         while True:
             try:
                 await code()
             except Exception as error:  # noqa: BLE001  nobody else would hear of it
+                if self._held is not held:  # its cancellation was lost (`tidegate_adapters.cancelling`), and it is over
+                    return
                 self._failed(what, error)
                 await asyncio.sleep(self._rules.pause / SECOND)
             else:
