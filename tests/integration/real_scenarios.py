@@ -18,8 +18,8 @@ from tidegate.invocations.settling import RecordMove, settle
 from tidegate.invocations.transition import Granted, TransitionOutcome, transition
 from tidegate.leases.lease import Terms
 from tidegate.leases.scenarios.leader import election
-from tidegate.model.documents import ID, Add, Document, Eq, Field, Put, Value
-from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program, Refused
+from tidegate.model.documents import ID, Add, Document, Eq, Field, Put, Value, show
+from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Program, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import delete_one, find_one, insert_one, update_one
 from tidegate.model.programs import find_every, insert_new
@@ -30,7 +30,7 @@ from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
 from tidegate.reactive.desk import Desk, Tally
 from tidegate.reactive.mongodash_records import Imported, ImportedBefore, MongodashImport
 from tidegate.reactive.pausing import PausedTask
-from tidegate.reactive.reactive_task import PARTS
+from tidegate.reactive.reactive_task import PARTS, ReactiveTask, Run
 from tidegate.reactive.reconciler import EPOCH, HISTORY, Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.record_queries import Query, RecordPage, RecordRow
@@ -38,10 +38,12 @@ from tidegate.reactive.scenarios import reactive_task as tasks
 from tidegate.reactive.scenarios.reactive_task import reactive_task
 from tidegate.reactive.stream_records import AFTER, reset_history, save, take_over
 from tidegate.reactive.task_documents import loaded, record_id
+from tidegate.reactive.tasks import WhyNot
 from tidegate.retries import resending
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
 from tidegate.retries.pauses import Pauses
+from tidegate.retries.resending import Done
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.services.atomic_service import AtomicService
 from tidegate.services.members import beat, join, leave, member_of
@@ -54,6 +56,7 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.planners import planning
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.world import contents, document, ids, journal, world_with
+from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers.conditions import OnCron, condition_id
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.scenarios.evaluator import INVOKED, TWICE, is_fired_once, is_invoked
@@ -61,7 +64,7 @@ from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 
 __all__ = [
-    "asked", "brief_election", "brief_service", "consumed", "crons", "deleted", "documents", "first_sight", "imported", "members", "planned", "reconciling", "resent",
+    "INVOICED", "asked", "brief_election", "brief_service", "completing", "consumed", "crons", "deleted", "documents", "first_sight", "imported", "invoiced_apart", "members", "planned", "reconciling", "resent",
     "stuck", "wrapped",
 ]  # fmt: skip
 
@@ -109,6 +112,51 @@ def stuck() -> Scenario:
     held = Document.of({"_id": INVOCATION_KEY, **fields})
     world = made.world.write(here, held)
     return attrs.evolve(made, world=world.write(kept, (*world.read(kept), seen(held))))
+
+
+INVOICES: Final = "invoices"
+TOKEN: Final = Field[int]("token")
+INVOICED: Final = "what a handler writes is seen exactly with the end of its run"
+
+
+async def invoiced(task: ReactiveTask, run: Run) -> None:
+    """What a handler writes in a transaction, and the end of its run with it."""
+    await insert_one(INVOICES, Document.of({"_id": f"{show(run.key)} {run.claim.token}", "token": run.claim.token}))
+    if isinstance(why := await task.complete(run), WhyNot):
+        raise Refused(why.value)
+
+
+async def invoiced_apart(task: ReactiveTask, run: Run) -> None:
+    """Planted bug: the end of the run is written behind the transaction, by the worker."""
+    del task
+    await insert_one(INVOICES, Document.of({"_id": f"{show(run.key)} {run.claim.token}", "token": run.claim.token}))
+
+
+async def completes(
+    task: ReactiveTask, name: str, handle: Callable[[ReactiveTask, Run], Program[None]] = invoiced
+) -> None:
+    """A worker whose handler completes its run in a transaction."""
+    while True:
+        await Call("something is due")
+        runs, _ = await task.take(name, 1)
+        for run in runs:
+            await task.parts.handle(task, run.key, run.claim)
+            session = f"{name} {run.claim.token}"
+            sent = await in_transaction(session, partial(handle, task, run), Policy(backoff=Fixed(0), attempts_max=3))
+            await task.end(((run, None if isinstance(sent, Done) else "not committed"),))
+
+
+def is_invoiced(state: State) -> bool:
+    found = tasks.record(state)
+    success = None if found is None else found.last_success
+    tokens = [each[TOKEN] for each in contents(state, INVOICES)]
+    return (success is None and not tokens) or (success is not None and success.token == max(tokens, default=0))
+
+
+def completing(handle: Callable[[ReactiveTask, Run], Program[None]] = invoiced) -> Scenario:
+    """The scenario `reactive_task`, where the handler's own writes and the end of its run are one transaction."""
+    made = reactive_task(works=partial(completes, handle=handle), workers=1, edits=tasks.ONE_CHANGE)
+    return attrs.evolve(made, always={**made.always, INVOICED: is_invoiced})
 
 
 def first_sight() -> Scenario:

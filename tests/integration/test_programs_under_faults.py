@@ -128,6 +128,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ("asked", Row(own.asked)),
         ("imported", Row(own.imported)),
         ("first sight", Row(own.first_sight, ("editor",))),
+        ("completing", Row(own.completing, ("editor",))),
         ("reconciling", Row(own.reconciling)),
         ships("reconciler"),
         ships("deployments", "worker"),
@@ -340,7 +341,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.consumer.transactions.": "of Kafka",
     "tidegate.payloads.uploads._why_missing": "where a sweep overtakes a reader, which a run may show or not",
     "tidegate.reactive.reactive_task.ReactiveTask._set_aside": "where a record cannot be read",
-    "tidegate.reactive.reactive_task.ReactiveTask.complete": "in a transaction of a handler's (test_reactive_app)",
+    "tidegate.reactive.reactive_task.ReactiveTask.complete": "in a body, as transfers.move (the row `completing`)",
     "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
     "tidegate.reactive.sweeper.Sweeper.run": "turn, for ever",
     "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
@@ -411,6 +412,11 @@ PLANTED: Final[Mapping[str, str]] = {
 """Specimens, and the fault that shows them; where nothing need fail, it is who comes when."""
 RUNS: Final = 150
 """Of which at least one shows it."""
+
+
+def test_an_end_that_is_written_beside_its_transaction_is_found(bench: MakeBench) -> None:
+    at = bench(Row(partial(own.completing, own.invoiced_apart)), "sync", retries=False)
+    assert at.run().law == own.INVOICED
 
 
 @pytest.mark.parametrize("name", PLANTED)
