@@ -111,6 +111,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("waiting", "runner"),
         ("transition and settle", Row(own.wrapped)),
         ships("noticing", "runner"),
+        ships("turn", "w", ago=20 * SECOND),
         ships("triggers"),
         ships("triggers.all_conditions"),
         ships("triggers.purged"),

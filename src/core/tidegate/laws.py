@@ -53,15 +53,15 @@ from tidegate.retries.laws import backoff, budget, failures, pauses, polling, sc
 from tidegate.services.laws import atomic_service, executions, membership, retention
 from tidegate.sinks.laws import circuit_breaker, dead_letters, dead_records, delivery, letter_writing, outbox
 from tidegate.transactions import laws as transfers
-from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger
+from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger, turn
 
 __all__ = [
     "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget",
     "change_stream", "circuit_breaker", "claim_lock", "commit_answers", "commit_metadata", "conditions", "consumer",
-    "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "dispatch", "drain", "election",
-    "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout", "firing",
-    "health", "history", "lease", "letter_writing", "membership", "noticing", "orphans", "outbox", "partition",
-    "pauses", "plan_queries", "polling", "pool", "reactive_task", "reconciliation", "recovery", "retention",
-    "schedule", "snapshot", "status", "sweeper", "tasks", "transactions", "transfers", "transition", "trigger",
-    "upload_records", "waiting", "watermark", "worker",
+    "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "dispatch", "drain",
+    "election", "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
+    "firing", "health", "history", "lease", "letter_writing", "membership", "noticing", "orphans", "outbox",
+    "partition", "pauses", "plan_queries", "polling", "pool", "reactive_task", "reconciliation", "recovery",
+    "retention", "schedule", "snapshot", "status", "sweeper", "tasks", "transactions", "transfers", "transition",
+    "trigger", "turn", "upload_records", "waiting", "watermark", "worker",
 ]  # fmt: skip

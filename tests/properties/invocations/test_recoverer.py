@@ -9,7 +9,7 @@ import attrs
 import pytest
 from tests.properties.on_documents import is_read_or_misuse, run
 
-from tidegate.invocations.record_documents import CHANGED_AT, STATUS, new_record
+from tidegate.invocations.record_documents import CHANGED_AT, STATUS, TASK, new_record
 from tidegate.invocations.recoverer import (
     ITEMS_MAX,
     PARTS,
@@ -127,6 +127,17 @@ def invalid(effect: Effect[object]) -> Failure | None:
     """A validator of the user's does not like what becomes of this one."""
     is_it = isinstance(effect, UpdateOne) and '"a"' in str(effect.where)
     return Refused("document failed validation") if is_it else None
+
+
+def test_a_pass_may_be_of_some_tasks_alone() -> None:
+    """Those that look after the others are looked after first, for one."""
+    of = [record(key, "running", "gone").put(TASK, task) for key, task in (("x", "core"), ("y", "mine"))]
+    recoverer = Recoverer(me="me", dead_after=DEAD_AFTER, tasks=("core",))
+
+    found, world = run(recoverer.run(), world_of(*of))
+
+    assert found == RecoveryPass(is_done=True)
+    assert {each[ID]: each[STATUS] for each in contents(world, "invocations")} == {"x": "rerouted", "y": "running"}
 
 
 def test_what_the_store_refuses_of_one_keeps_no_other() -> None:

@@ -29,7 +29,7 @@ from typing import Final, final
 import attrs
 
 from tidegate.invocations.invocation import INVOCATION, REROUTED
-from tidegate.invocations.record_documents import CHANGED_AT, STATUS, viewed
+from tidegate.invocations.record_documents import CHANGED_AT, STATUS, TASK, viewed
 from tidegate.invocations.recovery import PATIENCE, Item, MessageStatus, Move, Patience, RecoveryAction, plan_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
@@ -123,6 +123,7 @@ class Recoverer:
         me: Its id as a member; its requests begin with it, so it is used for this life only.
         dead_after: After how much silence a member is presumed dead, in microseconds.
         patience: How long is too long.
+        tasks: It looks after invocations of these tasks alone; None for all.
         records, messages, members: The collections.
         attempts: How often to ask for each step; None for any number.
         pauses: How long it waits in between.
@@ -132,6 +133,7 @@ class Recoverer:
     me: str
     dead_after: Duration
     patience: Patience = PATIENCE
+    tasks: tuple[str, ...] | None = None
     records: str = "invocations"
     messages: str = "messages"
     members: str = "members"
@@ -143,6 +145,8 @@ class Recoverer:
         check_name(self.me, "a member")
         check_int(self.dead_after, "a time of silence in microseconds", 1)
         check_type(self.patience, Patience, "a patience")
+        if self.tasks is not None:
+            check_tuple(self.tasks, str, "a task")
         check_attempts(self.attempts, self.pauses)
         for collection in (self.records, self.messages, self.members):
             check_collection(collection)
@@ -221,7 +225,8 @@ class Recoverer:
 
 
 async def _look(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
-    found = await find_all(recoverer.records, In(STATUS, OPEN), limit=ITEMS_MAX, after=after)
+    of = () if recoverer.tasks is None else (In(TASK, recoverer.tasks),)
+    found = await find_all(recoverer.records, In(STATUS, OPEN), *of, limit=ITEMS_MAX, after=after)
     items, _ = _items(found, set())
     leading = tuple([message_id(each.key, each.record.version) for each in items])
     published = await find_all(recoverer.messages, In(ID, leading), limit=ITEMS_MAX)

@@ -9,6 +9,7 @@ Read in this order; the `__all__` of each module lists its public names.
     trigger_documents    occurrences, cells of crons and runs as documents, and back
     noticing             what becomes of invocations is heard of: the outbox in their records
     evaluator            the programs: notice, evaluate, purge
+    turn                 what a process does while it has its turn
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

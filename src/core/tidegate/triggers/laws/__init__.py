@@ -1,5 +1,5 @@
 """The laws of `tidegate.triggers` as predicates, one module a subject."""
 
-from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger
+from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger, turn
 
-__all__ = ["conditions", "evaluator", "firing", "noticing", "trigger"]
+__all__ = ["conditions", "evaluator", "firing", "noticing", "trigger", "turn"]

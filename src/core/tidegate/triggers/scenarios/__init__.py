@@ -3,8 +3,8 @@
 from typing import Final
 
 from tidegate.sim.shipping import Shipped
-from tidegate.triggers.scenarios import evaluator, noticing
+from tidegate.triggers.scenarios import evaluator, noticing, turn
 
 __all__ = ["SCENARIOS"]
 
-SCENARIOS: Final[tuple[Shipped, ...]] = (*evaluator.SCENARIOS, *noticing.SCENARIOS)
+SCENARIOS: Final[tuple[Shipped, ...]] = (*evaluator.SCENARIOS, *noticing.SCENARIOS, *turn.SCENARIOS)

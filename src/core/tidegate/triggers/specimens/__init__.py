@@ -3,8 +3,8 @@
 from typing import Final
 
 from tidegate.sim.shipping import Specimen
-from tidegate.triggers.specimens import evaluator, noticing
+from tidegate.triggers.specimens import evaluator, noticing, turn
 
 __all__ = ["SPECIMENS"]
 
-SPECIMENS: Final[tuple[Specimen, ...]] = (*evaluator.SPECIMENS, *noticing.SPECIMENS)
+SPECIMENS: Final[tuple[Specimen, ...]] = (*evaluator.SPECIMENS, *noticing.SPECIMENS, *turn.SPECIMENS)
