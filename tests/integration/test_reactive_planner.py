@@ -708,7 +708,7 @@ def test_what_is_left_behind_says_nothing_after_the_stop(caplog: pytest.LogCaptu
                 lost += 1
         raise Misuse("the client cannot be used: was it closed?")
 
-    stubborn.__self__ = store  # type: ignore[attr-defined]  it tells what changes
+    setattr(stubborn, "__self__", store)  # noqa: B010  it tells what changes
 
     async def main() -> None:
         async with planning(Site("here", stubborn), [task("a")]):
