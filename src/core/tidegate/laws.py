@@ -23,6 +23,7 @@ from tidegate.counters import laws as counter
 from tidegate.invocations.laws import (
     admission,
     array_push_lock,
+    asking,
     dispatch,
     ending,
     enqueueing,
@@ -56,7 +57,7 @@ from tidegate.transactions import laws as transfers
 from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger, turn
 
 __all__ = [
-    "admission", "array_push_lock", "atomic_service", "backoff", "backpressure", "batching", "budget",
+    "admission", "array_push_lock", "asking", "atomic_service", "backoff", "backpressure", "batching", "budget",
     "change_stream", "circuit_breaker", "claim_lock", "commit_answers", "commit_metadata", "conditions", "consumer",
     "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "dispatch", "drain",
     "election", "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",

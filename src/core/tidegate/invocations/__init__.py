@@ -11,6 +11,8 @@ Read in this order; the `__all__` of each module lists its public names.
     settling           the program that moves many records at once, each as its caller knows it
     ending             how runs have ended, written down with all that belongs to it
     waiting            the program that waits until invocations have ended
+    invocation_queries which invocations somebody means, and how they are shown
+    asking             what operators and callers ask: cancel, kill, hold, release, repeat, list
     array_push_lock    the lock of pynenc-mongo, for those who must interoperate with it
     admission          which calls exclude each other, and who has a place
     place_documents    the places of those who exclude each other, as a document

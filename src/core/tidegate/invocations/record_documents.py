@@ -17,7 +17,9 @@ An invocation has beside these, each absent where there is none:
     error                    {type, message, traceback} of the last failure, in the same write
     failing_since            when it failed for the first time, in the same write
     notice                   the versions that triggers have not heard of yet
-    asked                    what an operator asks of its runner, which sees it at its next beat: cancel, kill or pause
+    asked                    what an operator asks of its runner, which sees it at its next beat: to cancel it, or to kill its run
+    asked_of                 of which version that was asked: to kill is said of that run alone
+    held                     when it was due before an operator had it wait until it is released
 
 Laws
     IV1  A record that is made here is read as it was made: by `viewed`, by `history`, and by when it changed.
@@ -51,7 +53,8 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
-    "ARGUMENTS", "ASKED", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "FAILING_SINCE", "HISTORY", "LIMITED_BY",
+    "ARGUMENTS", "ASKED", "ASKED_OF", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "FAILING_SINCE", "HELD",
+    "HISTORY", "LIMITED_BY",
     "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RECORD", "REQUEST", "RESULT", "RESULT_PAYLOAD", "ROOT",
     "STATUS", "TASK", "TENANT", "TRACE", "TRIES", "VERSION", "VIEW", "changes", "history", "new_record", "unchanged",
     "viewed",
@@ -84,6 +87,8 @@ ERROR: Final = Field[Document]("error")
 FAILING_SINCE: Final = Field[Instant]("failing_since")
 NOTICE: Final = Field[tuple[int, ...]]("notice")
 ASKED: Final = Field[str]("asked")
+ASKED_OF: Final = Field[int]("asked_of")
+HELD: Final = Field[Instant]("held")
 
 VIEW: Final[Fields] = (STATUS, OWNER, VERSION)
 """What `viewed` needs."""

@@ -3,6 +3,7 @@
 from tidegate.invocations.laws import (
     admission,
     array_push_lock,
+    asking,
     dispatch,
     ending,
     enqueueing,
@@ -15,6 +16,7 @@ from tidegate.invocations.laws import (
 __all__ = [
     "admission",
     "array_push_lock",
+    "asking",
     "dispatch",
     "ending",
     "enqueueing",

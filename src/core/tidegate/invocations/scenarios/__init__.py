@@ -5,6 +5,7 @@ from typing import Final
 from tidegate.invocations.scenarios import (
     admission,
     array_push_lock,
+    asking,
     ending,
     enqueueing,
     recovery,
@@ -20,6 +21,7 @@ __all__ = ["SCENARIOS"]
 SCENARIOS: Final[tuple[Shipped, ...]] = (
     *admission.SCENARIOS,
     *array_push_lock.SCENARIOS,
+    *asking.SCENARIOS,
     *ending.SCENARIOS,
     *waiting.SCENARIOS,
     *enqueueing.SCENARIOS,

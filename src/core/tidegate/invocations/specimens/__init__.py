@@ -5,6 +5,7 @@ from typing import Final
 from tidegate.invocations.specimens import (
     admission,
     array_push_lock,
+    asking,
     ending,
     enqueueing,
     recovery,
@@ -20,6 +21,7 @@ __all__ = ["SPECIMENS"]
 SPECIMENS: Final[tuple[Specimen, ...]] = (
     *admission.SPECIMENS,
     *array_push_lock.SPECIMENS,
+    *asking.SPECIMENS,
     *ending.SPECIMENS,
     *waiting.SPECIMENS,
     *enqueueing.SPECIMENS,
