@@ -22,7 +22,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
-from tidegate.consumer.batching import CallEnd, Nothing, RunBatch, batch_answer, counted
+from tidegate.consumer.batching import BatchAnswer, CallEnd, Nothing, RunBatch, batch_answer, counted
 from tidegate.consumer.commands import Event, Handle, RecordsHandled, RecordsParked, Work, WorkReported
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.fanout import DeliverRecords, Report, Start, TasksReported
@@ -112,8 +112,10 @@ class UserCode:
                 return Call(lambda: self._answered_for(work))
             case Start(attempt=attempt) if not self._rules.hooks:
                 return CallEach(self._handle, given(), partial(self._ended, work, attempt))
+            case request if self._code.is_batch:
+                return self._job_of_batch(work, batch_answer(request))
             case _:
-                hooks, records = self._of_batches if self._code.is_batch else self._code.hooks, given()
+                hooks, records = self._code.hooks, given()
                 assert hooks is not None, "the rules need none"
                 return Call(lambda: hooks(work, records))
 
@@ -159,17 +161,16 @@ class UserCode:
         )
         return None
 
-    async def _of_batches(self, work: Work, given: tuple[Record, ...]) -> object:
-        """What `batching` answers; where it says so, what the handler does."""
-        assert not isinstance(work.request, Handle), "a batch is a window"
-        match batch_answer(work.request):
-            case RunBatch(attempt):
-                await self._run_batch(work, given, attempt)
-                return None
-            case Nothing():
-                return None
-            case answer:
-                return answer
+    def _job_of_batch(self, work: Work, answer: BatchAnswer) -> Job:
+        """What `batching` answers; where it says so, what the handler does, and only then are there records."""
+        if isinstance(answer, RunBatch):
+            attempt, records = answer.attempt, self._records.given(work)
+            return Call(lambda: self._run_batch(work, records, attempt))
+
+        async def answered() -> object:
+            return None if isinstance(answer, Nothing) else answer
+
+        return Call(answered)
 
     async def _run_batch(self, work: Work, given: tuple[Record, ...], attempt: int) -> None:
         began_s, end = self._loop.time(), CallEnd.RAISED

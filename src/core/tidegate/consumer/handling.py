@@ -19,7 +19,7 @@ Laws
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum, unique
 from operator import attrgetter
@@ -131,9 +131,14 @@ class Handling:
             return known.phase is RecordPhase.RUNNING and known.attempt == attempt
         return attempt == 1 and is_open(tracker, offset) and order.is_taken(offset)
 
-    def all_run(self, order: Order, offsets: tuple[int, ...], attempt: int) -> bool:
-        """Whether all of these that are open run at this attempt, without a look at each."""
-        return attempt == 1 and not self.deviations and order.all_taken(offsets)
+    def ended_of(self, order: Order, tracker: OffsetTracker, offsets: tuple[int, ...], attempt: int) -> tuple[int, ...]:
+        """The same, where it does not matter if what is done already is named as well: only what deviates is looked at."""
+        if not offsets or attempt != 1 or not order.all_taken(offsets):
+            return self.running_of(order, tracker, offsets, attempt)
+        first = bisect_left(self.deviations, min(offsets), key=_OFFSET)
+        last = bisect_right(self.deviations, max(offsets), first, key=_OFFSET)
+        others = {each.offset for each in self.deviations[first:last] if not _runs_first(each)}
+        return tuple([each for each in offsets if each not in others]) if others else offsets
 
     def changed(
         self, changes: Mapping[int, Deviation | None], *, running: int = 0, ready: Iterable[int] | None = None
@@ -188,6 +193,11 @@ class Handling:
         known = self.of(offset)
         assert known is not None, "what is not at its first attempt has an entry"
         return known
+
+
+def _runs_first(each: Deviation) -> bool:
+    """Whether its first attempt runs."""
+    return each.phase is RecordPhase.RUNNING and each.attempt == 1
 
 
 _OFFSET: Final = attrgetter("offset")

@@ -463,11 +463,10 @@ class PartitionRules:
     def _handled(self, part: Owned, work: Handling, what: RecordsHandled, ended: Handle | None) -> PartitionStep:
         """Handlers have ended, well or badly."""
         order, tracker = part.order, part.tracker
-        done, failed = what.done, what.failed
+        done, failed = work.ended_of(order, tracker, what.done, what.attempt), what.failed
         notes: tuple[Command, ...] = ()
         rest = _rest(what, ended)
-        if failed or rest or not work.all_run(order, done, what.attempt):
-            done = work.running_of(order, tracker, done, what.attempt)
+        if failed or rest:
             failed = work.running_of(order, tracker, failed, what.attempt)
             lost = work.running_of(order, tracker, rest, what.attempt)
             if lost:
