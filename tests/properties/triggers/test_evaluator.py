@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.invocations.admission import Call, Control, Rule
+from tidegate.invocations.jobs import Job, job_fields, job_of
 from tidegate.invocations.picker import PickedUp, Picker
 from tidegate.invocations.record_documents import viewed
 from tidegate.invocations.recoverer import Recoverer, RecoveryPass
@@ -41,7 +42,7 @@ from tidegate.triggers.contexts import (
     ResultContext,
     StatusContext,
 )
-from tidegate.triggers.evaluator import Evaluator, Noted, Skipped, TriggerPass
+from tidegate.triggers.evaluator import Evaluator, Noted, Skipped, TriggerPass, plain_job
 from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, TriggerRun
 from tidegate.triggers.trigger import FromContext, Occurrence, Trigger
 from tidegate.triggers.trigger_documents import (
@@ -283,7 +284,30 @@ def test_an_invocation_is_registered_with_what_it_is_of() -> None:
     (call,) = contents(store.world, "calls")
     origin = {"trigger": trigger.id, "of": (contents(store.world, "occurrences")[0][ID],), "parent": "a1"}
     stored = {"_id": made[ID], "task": "t", "names": ("n",), "values": ("1",), "origin": Document.of(origin)}
-    assert call == Document.of(stored)
+    assert call == Document.of({**stored, "job": job_fields(plain_job("t", Document.of({"n": 1})))})
+    assert job_of(made) == plain_job("t", Document.of({"n": 1}))
+
+
+def test_a_call_waits_where_its_task_says() -> None:
+    """In its queue, as urgent as it is; what is none of the task's arguments is a reason, and stops no other (W20)."""
+
+    def made(task: str, arguments: Document) -> Job:
+        if task == "t":
+            raise Misuse("t has no parameter 'n'")
+        if task == "u":
+            raise ValueError("a secret")
+        return attrs.evolve(plain_job(task, arguments), queue="slow", priority=7)
+
+    triggers = tuple(Trigger(task=task, conditions=(A,)) for task in ("t", "u", "v"))
+    store = noticed(*triggers)
+    store.run(attrs.evolve(evaluator(*triggers), make_job=made).evaluate("p1"))
+
+    (of,) = [job_of(each) for each in store.invocations]
+    assert (of.task, of.queue, of.priority) == ("v", "slow", 7)
+    reasons = {
+        run.state.reasons for run in map(loaded_run, contents(store.world, "runs")) if isinstance(run.state, Failed)
+    }
+    assert reasons == {("t has no parameter 'n'",), ("what makes the call of 'u' raised ValueError",)}
 
 
 def test_what_was_fired_is_picked_up_and_recovered_like_any_other() -> None:

@@ -41,11 +41,12 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, TypeVar, final
+from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.invocations.admission import Rule
+from tidegate.invocations.admission import Call, Rule
+from tidegate.invocations.jobs import Job
 from tidegate.invocations.registration import NotRegistered, Registrar
 from tidegate.model.documents import ID, AllOf, AnyOf, Document, Eq, Field, Filter, In, Put, Remove, Update, Value
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
@@ -109,12 +110,36 @@ from tidegate.triggers.trigger_documents import (
     stored_run,
 )
 
-__all__ = ["ATTEMPTS", "PARTS", "Evaluator", "EvaluatorParts", "Noted", "Skipped", "TriggerPass"]
+__all__ = [
+    "ATTEMPTS",
+    "PARTS",
+    "Evaluator",
+    "EvaluatorParts",
+    "MakeJob",
+    "Noted",
+    "Skipped",
+    "TriggerPass",
+    "plain_job",
+]
 
 T = TypeVar("T")
 
 ATTEMPTS: Final = 8
 """How often a write is tried before it is left to the next pass."""
+
+MakeJob: TypeAlias = Callable[[str, Document], Job]
+"""What a call becomes, given the task and the arguments that a provider made: where it waits, and how they are written. It may
+raise, where they are none of the task's: then the run has failed, with the reason."""
+
+
+def plain_job(task: str, arguments: Document) -> Job:
+    """The call in the default queue, its arguments in plain JSON.
+
+    Raises:
+        Misuse: An argument is of the wrong type, or the task is not named.
+    """
+    return Job(task=task, arguments=Document(call_of(task, arguments).arguments))
+
 
 _CHANGING: Final = ("by", "until", "reasons", "at")
 """The fields of a run that not every state has."""
@@ -173,6 +198,7 @@ class Evaluator:
     Attributes:
         triggers: All that are registered, as they were read.
         next_after: Answers the next instant of a cron.
+        make_job: What a call becomes.
         rules: Tasks, and the rule of each for registration; others have none.
         occurrences, cells, runs, invocations, places, calls: The collections.
         claims: How runs are claimed.
@@ -184,6 +210,7 @@ class Evaluator:
 
     triggers: tuple[Trigger, ...]
     next_after: NextAfter = attrs.field(eq=id)
+    make_job: MakeJob = attrs.field(default=plain_job, eq=id)
     rules: tuple[tuple[str, Rule], ...] = ()
     occurrences: str = "occurrences"
     cells: str = "crons"
@@ -200,6 +227,7 @@ class Evaluator:
     def __attrs_post_init__(self) -> None:
         check_tuple(self.triggers, Trigger, "a trigger")
         check_callable(self.next_after, "a port that answers the next instant")
+        check_callable(self.make_job, "what a call becomes")
         check_tuple(self.rules, tuple, "a task and its rule")
         for pair in self.rules:
             if len(pair) != 2:
@@ -353,13 +381,14 @@ class Evaluator:
             return
         trigger = next(each for each in self.triggers if each.id == run.firing.trigger_id)
         answer = provided(trigger.provider, tuple(each.context for each in run.firing.occurrences))
-        if isinstance(answer, NotProvided):
-            await self.parts.settle(self, run, answer.reasons)
+        job = answer if isinstance(answer, NotProvided) else _job(self.make_job, trigger.task, answer.arguments)
+        if isinstance(job, NotProvided):
+            await self.parts.settle(self, run, job.reasons)
             return
         # First the invocation: after a crash in between, the next claim of the run registers the same one again.
         reasons: tuple[str, ...] = ()
         try:
-            is_there = await self.parts.invoke(self, run, trigger, answer.arguments)
+            is_there = await self.parts.invoke(self, run, job)
             if not is_there:
                 return  # nobody knows: its claim expires
         except Refused as refused:
@@ -445,12 +474,22 @@ async def _record(evaluator: Evaluator, run: TriggerRun, now: Instant) -> bool:
     return False
 
 
-async def _invoke(evaluator: Evaluator, run: TriggerRun, trigger: Trigger, arguments: Document) -> bool:
+def _job(make_job: MakeJob, task: str, arguments: Document) -> Job | NotProvided:
+    try:
+        return make_job(task, arguments)
+    except Misuse as misuse:
+        return NotProvided((misuse.what,))
+    except Exception as error:  # noqa: BLE001  the user's types must not stop the triggers of others
+        return NotProvided((f"what makes the call of {task!r} raised {type(error).__name__}",))
+
+
+async def _invoke(evaluator: Evaluator, run: TriggerRun, job: Job) -> bool:
     registrar = Registrar(
         key=run.id,
-        call=call_of(trigger.task, arguments),
-        rule=dict(evaluator.rules).get(trigger.task, Rule()),
+        call=Call(job.task, tuple((name, str(text)) for name, text in job.arguments.items)),
+        rule=dict(evaluator.rules).get(job.task, Rule()),
         request=run.id,
+        job=job,
         origin=origin_of(run.firing),
         records=evaluator.invocations,
         places=evaluator.places,
@@ -499,7 +538,7 @@ class EvaluatorParts:
     claim: Callable[[Firing, TriggerRun | None, Claims, str, Instant], RunClaim] = _claim
     at_version: Callable[[str, int], Filter] = _at_version
     record: Callable[[Evaluator, TriggerRun, Instant], Program[bool]] = _record
-    invoke: Callable[[Evaluator, TriggerRun, Trigger, Document], Program[bool]] = _invoke
+    invoke: Callable[[Evaluator, TriggerRun, Job], Program[bool]] = _invoke
     settle: Callable[[Evaluator, TriggerRun, tuple[str, ...]], Program[None]] = _settle
 
 

@@ -139,7 +139,7 @@ def happened(record: Document) -> tuple[tuple[Context, ...], tuple[int, ...]]:
     for version in sorted({*versions} & statuses.keys()):
         found.append(StatusContext(task, of, version, statuses[version], arguments))
         if statuses[version] == SUCCESS:
-            found.append(ResultContext(task, of, version, record.get(RESULT), arguments))
+            found.append(ResultContext(task, of, version, _value(record.get(RESULT)), arguments))
         if statuses[version] == FAILED:
             error = record.get(ERROR)
             kind = _UNKNOWN_ERROR if error is None else error.get(_TYPE) or _UNKNOWN_ERROR
@@ -148,7 +148,7 @@ def happened(record: Document) -> tuple[tuple[Context, ...], tuple[int, ...]]:
 
 
 def _arguments(record: Document) -> Document:
-    """The arguments as values, where they stand in the record as text."""
+    """The arguments as values, where they stand in the record as JSON, as a result does."""
     held = record.get(ARGUMENTS) or Document()
     return Document(tuple((name, _value(value)) for name, value in held.items))
 

@@ -7,7 +7,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.model.documents import ID, Document, Eq, Filter
+from tidegate.invocations.jobs import Job
+from tidegate.model.documents import ID, Eq, Filter
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, delete_one, find_all
@@ -115,12 +116,10 @@ def writes_by_id(key: str, version: int) -> Filter:
     return Eq(ID, key)
 
 
-async def settles_before_it_invokes(
-    evaluator: Evaluator, run: TriggerRun, trigger: Trigger, arguments: Document
-) -> bool:
+async def settles_before_it_invokes(evaluator: Evaluator, run: TriggerRun, job: Job) -> bool:
     """A run is said to have fired, and then its invocation is made."""
     await PARTS.settle(evaluator, run, ())
-    return await PARTS.invoke(evaluator, run, trigger, arguments)
+    return await PARTS.invoke(evaluator, run, job)
 
 
 def provider_ends_the_pass(triggers: Triggers, occurrences: Occurrences, runs: Runs, now: Instant) -> Plan:
