@@ -31,7 +31,7 @@ from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
 from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.plan_queries import FindChanged
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reactive_task import ReactiveTask, Run
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.stream_records import take_over
 from tidegate.reactive.tasks import TaskRules
@@ -43,7 +43,7 @@ from tidegate_adapters.sites import Site
 
 TERMS: Final = Terms(ttl=1_500 * MILLISECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)
 RULES: Final = PlannerRules(
-    terms=TERMS, stream=ChangeStreamConsumer(wait=0, pause=50 * MILLISECOND), batch=3, pause=20 * MILLISECOND
+    terms=TERMS, stream=ChangeStreamConsumer(rest=0, pause=50 * MILLISECOND), batch=3, pause=20 * MILLISECOND
 )
 IDS: Final = (
     1, -2.5, "a", "", None, True, b"b", Binary(b"c", 128), ObjectId("0" * 24), Decimal128("1.5"),
@@ -63,6 +63,24 @@ class Told:
 
 def task(name: str, source: str = "orders", *watched: str, **rules: Any) -> ReactiveTask:
     return ReactiveTask(name=name, source=source, watched=Projection(watched), rules=TaskRules(**rules))
+
+
+@attrs.frozen
+class Full:
+    """A pool that has no room: it is told what is due, and takes nothing."""
+
+    tell: Callable[[str, Duration], object] = print
+
+    def announce(self, task: str, after: Duration) -> None:
+        self.tell(task, after)
+
+    async def room(self, task: str, most: int, request: str) -> int:
+        del task, most, request
+        return 0
+
+    def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
+        del task, request
+        assert not runs
 
 
 @attrs.frozen
@@ -90,9 +108,8 @@ async def planning(
     """A planner, which is asked to stop in the end, and does."""
     announced: list[tuple[str, Duration]] = []
     told = tuple(each if isinstance(each, Told) else Told(each) for each in tasks)
-    planner = Planner(
-        site, told, rules, lambda name, due: announced.append((name, due)), "tests", application=application
-    )
+    pool = Full(lambda name, due: announced.append((name, due)))
+    planner = Planner(site, told, rules, pool, "tests", application=application)
     running = asyncio.create_task(planner.run())
     try:
         yield Life(planner, announced)
@@ -292,13 +309,13 @@ def test_it_is_announced_when_what_is_planned_is_due(mongodb: str, database: str
 
 KILLED: Final = """
     import asyncio, sys
-    from tests.integration.test_reactive_planner import RULES, Told, site_of, task
+    from tests.integration.test_reactive_planner import RULES, Full, Told, site_of, task
     from tidegate_adapters.mongo import connect_async
     from tidegate_adapters.reactive.planner import Planner
 
     async def main(uri, database):
         async with await connect_async(uri) as client:
-            await Planner(site_of(client, database), [Told(task("a"))], RULES, lambda *_: print("planned", flush=True), "killed").run()
+            await Planner(site_of(client, database), [Told(task("a"))], RULES, Full(lambda *_: print("planned", flush=True)), "killed").run()
 
     asyncio.run(main(*sys.argv[1:]))
 """
@@ -351,7 +368,7 @@ def test_who_has_lost_the_lease_ends_at_once_and_leads_again_later(mongodb: str,
             await until(lambda: not life.planner.standing.leads)
             await held.orders.insert_one({"_id": 1})
             await until(lambda: life.planner.standing.leads)
-            assert life.planner.standing.epoch > 1
+            await until(lambda: life.planner.standing.epoch > 1)
             await until(lambda: is_planned(held, "a", [(1, {"_id": 1})]))
 
     on_mongo(mongodb, work)
@@ -540,7 +557,7 @@ def test_it_ends_while_no_server_answers(
 
     async def work(client: Any) -> None:
         rules = attrs.evolve(RULES, drain=SECOND // 5)
-        planner = Planner(site_of(client, database), [Told(task("a"))], rules, lambda *_: None, "me")
+        planner = Planner(site_of(client, database), [Told(task("a"))], rules, Full(), "me")
         running = asyncio.create_task(planner.run())
         await until(lambda: planner.standing.reconciled)
         disposable_mongod.signal(0, SIGSTOP)
@@ -564,7 +581,7 @@ def test_what_is_wrong_for_good_is_said_at_once(mongod: MongoServer, database: s
     async def work(client: Any) -> None:
         for command, kind in (("aggregate", "change stream"), ("insert", "not authorised")):
             with mongod.fail(command, errorCode=13, appName="refused"), pytest.raises(Exception, match=kind):
-                await Planner(site_of(client, database), [Told(task("a"))], RULES, print, "me").run()
+                await Planner(site_of(client, database), [Told(task("a"))], RULES, Full(), "me").run()
 
     on_mongo(f"{mongod.uri}&appName=refused", work)
 
@@ -595,7 +612,7 @@ def test_a_record_that_nobody_can_take_over_is_said_at_once(mongodb: str, databa
         streams = client[database][STREAMS]
         await streams.insert_one({"_id": KEY, "note": "somebody else's"})
         with pytest.raises(Misuse, match="it has no epoch") as raised:
-            await Planner(site_of(client, database), [Told(task("a"))], RULES, print, "me").run()
+            await Planner(site_of(client, database), [Told(task("a"))], RULES, Full(), "me").run()
         assert "delete it" in raised.value.todo
         await streams.delete_one({"_id": KEY})
         async with planning(site_of(client, database), [task("a")]) as life:
@@ -622,7 +639,7 @@ def test_a_client_of_a_strict_api_is_told_what_to_leave_out(mongodb: str, databa
     async def main() -> None:
         async with AsyncMongoClient[Any](mongodb, server_api=ServerApi("1", strict=True)) as client:
             with pytest.raises(TidegateError, match="no change stream") as raised:
-                await Planner(site_of(client, database), [Told(task("a"))], RULES, print, "me").run()
+                await Planner(site_of(client, database), [Told(task("a"))], RULES, Full(), "me").run()
         assert "leave strict=True out" in raised.value.todo
 
     in_loop(main())
@@ -686,7 +703,7 @@ def test_a_planner_is_told_what_it_is_to_plan() -> None:
     async def main() -> None:
         for tasks in ((), (task("a"), task("a"))):
             with pytest.raises(Misuse, match="name"):
-                _ = Planner(site, tuple(map(Told, tasks)), RULES, print, "me")
+                _ = Planner(site, tuple(map(Told, tasks)), RULES, Full(), "me")
 
     asyncio.run(main())
 

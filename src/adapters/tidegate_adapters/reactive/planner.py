@@ -1,7 +1,7 @@
 """Who plans the tasks of a database: it leads or waits to, follows the changes, and writes down which handlers are to run.
 
     site = Site("shop", AsyncMongo(client, "shop"), client)
-    planner = Planner(site, declared, PlannerRules(), announce, "host:1")
+    planner = Planner(site, declared, PlannerRules(), pool, "host:1")
     await planner.run()                            # until `planner.stop()`, or until it is cancelled
 
 Every process of an application runs one for each of its databases, and one of them leads, under a lease:
@@ -10,7 +10,7 @@ Every process of an application runs one for each of its databases, and one of t
                                      and what a new version of a task asks for is done over
     that is done                     `ChangeStreamConsumer`, on the runtime, says what to read, look at and save
     a collection has changed         each task on it has a look (`ReactiveTask.plan_pass`, `clean_up`), all at once
-    all is written                   the pool of this process is told when something is due
+    all is written                   the pool of this process runs what was claimed for it, and is told when more is due
     a task or the history is new     every document is looked at, beside all that (`reconciler`)
     a day is over                    every record is held against its document, beside all that (`sweeper`)
 
@@ -83,7 +83,7 @@ from tidegate.reactive.change_stream.commands import Pass
 from tidegate.reactive.deployments import Deployment, begin_leading, deploy, unplanned
 from tidegate.reactive.evolution import EvolutionPolicy
 from tidegate.reactive.orphans import DAY
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reactive_task import ReactiveTask, Run
 from tidegate.reactive.reconciler import Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import NotComputed
@@ -122,6 +122,19 @@ class Planned(Protocol):
 
     @property
     def evolution(self) -> EvolutionPolicy: ...
+
+
+class LocalPool(Protocol):
+    """The pool of this process (`tidegate_adapters.reactive.workers.Pool`)."""
+
+    def announce(self, task: str, after: Duration) -> None:
+        """Something of a task is due after so long, and it is written."""
+
+    async def room(self, task: str, most: int, request: str) -> int:
+        """How many runs of a task this pass may claim as it plans them; `took` follows."""
+
+    def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
+        """That pass has ended, and these runs have begun."""
 
 
 @final
@@ -239,8 +252,8 @@ class Planner:
         site: The database.
         declared: The tasks of the application in that database.
         rules: How it leads.
-        announce: Told the name of a task, and in how many microseconds something of it is due, once that is written.
-        holder: Who it is, for people: as the lease shows it.
+        pool: Runs what is claimed for it, and is told what else is due.
+        holder: Who it is: as the lease shows it, and as the pool works.
         application: Of which application: of each, one leads in a database.
 
     Raises:
@@ -252,7 +265,7 @@ class Planner:
         site: Site,
         declared: Sequence[Planned],
         rules: PlannerRules,
-        announce: Callable[[str, Duration], object],
+        pool: LocalPool,
         holder: str,
         *,
         application: str = KEY,
@@ -260,7 +273,7 @@ class Planner:
         check_name(application, "an application")
         check_type(site, Site, "a database")
         check_type(rules, PlannerRules, "the rules of a planner")
-        check_callable(announce, "what is told when something is due")
+        check_callable(getattr(pool, "room", None), "how a pool is asked for room")
         check_name(holder, "a planner")
         self._tasks: dict[str, tuple[ReactiveTask, ...]] = {}
         names = [each.task.name for each in declared]
@@ -272,7 +285,7 @@ class Planner:
             )
         for each in declared:
             self._tasks[each.task.source] = (*self._tasks.get(each.task.source, ()), each.task)
-        self._site, self._rules, self._announce, self._holder = site, rules, announce, holder
+        self._site, self._rules, self._pool, self._holder = site, rules, pool, holder
         self._is_stopping = asyncio.Event()
         self._changes: Changes = _changes(site, tuple(self._tasks))
         self._held: Held | None = None
@@ -391,7 +404,7 @@ class Planner:
             log.info("%s leads in %s, epoch %d", self._holder, self._site.name, held.epoch)
             self._epoch, self._errors = held.epoch, {}
             for each in self._deployments:
-                self._announce(each.task.name, 0)  # what was reset is due
+                self._pool.announce(each.task.name, 0)  # what was reset is due
             sweeping = asyncio.create_task(self._persist("sweep", lambda: self._sweep(held.epoch)))
             try:
                 await self._follow(elected)
@@ -496,18 +509,35 @@ class Planner:
                 raise error
 
     async def _look_of(self, task: ReactiveTask, ids: tuple[Value, ...], *, is_gone: bool) -> None:
-        """One task looks at these documents; whoever works in this process hears of what is due."""
+        """One task looks at these documents; the pool of this process runs what it has room for, and hears of what else is due."""
         noted = _Noted()
-        noting = noted.by(task)
-        program = noting.clean_up(ids) if is_gone else noting.plan_pass(ids, uuid4().hex)
-        if left := await self._site.run(program):
-            raise Ambiguous(f"{len(left)} of {len(ids)} looks are not known to be written")
+        noting, left = noted.by(task), ids
+        if not is_gone:
+            left = await self._take(noting, ids, noted)
+        if left:
+            left = await self._site.run(noting.clean_up(left) if is_gone else noting.plan_pass(left, uuid4().hex))
         self._tell(task, noted)
+        if left:
+            raise Ambiguous(f"{len(left)} of {len(ids)} looks are not known to be written")
+
+    async def _take(self, task: ReactiveTask, ids: tuple[Value, ...], noted: _Noted) -> tuple[Value, ...]:
+        """Look and claim at once, as far as there is room: those that are left. Of what is due, what was not claimed is noted."""
+        request, runs = uuid4().hex, tuple[Run, ...]()
+        try:
+            most = await self._pool.room(task.name, len(ids), request)
+            if not most:
+                return ids
+            planned = await self._site.run(task.plan_and_take(ids, request, self._holder, most))
+            runs = planned.runs
+            noted.dues[:] = () if planned.due is None else (planned.due,)
+            return planned.left
+        finally:
+            self._pool.took(task.name, request, runs)
 
     def _tell(self, task: ReactiveTask, noted: _Noted) -> None:
         """Tell the pool what is due, and people what could not be looked at."""
         if noted.dues:
-            self._announce(task.name, max(min(noted.dues), 0))
+            self._pool.announce(task.name, max(min(noted.dues), 0))
         if noted.not_computed:
             self._not_computed += len(noted.not_computed)
             self._not_computed_last = f"{task.name}: {noted.not_computed[-1]}"

@@ -21,6 +21,7 @@ from tidegate.model.instants import SECOND, ClockName, Duration, Instant
 from tidegate.reactive.pool import (
     Announced,
     End,
+    Granted,
     Handle,
     Interrupt,
     PoolCommand,
@@ -30,6 +31,8 @@ from tidegate.reactive.pool import (
     PoolStopRequested,
     PoolTimerFired,
     Renew,
+    RoomAsked,
+    RunsTaken,
     StartPoolTimer,
     Take,
     TasksPaused,
@@ -120,6 +123,22 @@ class Pool:
         """
         now = self._now()
         self._runtime.tell(Announced(now, task, now + after if after else None))
+
+    async def room(self, task: str, most: int, request: str) -> int:
+        """How many runs of a task a pass may claim as it plans them; `took` is to follow, whatever becomes of it.
+
+        Args:
+            task: The name of the task.
+            most: How many documents the pass looks at.
+            request: An id of the pass that no other has.
+        """
+        self._runtime.tell(RoomAsked(self._now(), task, most, request))
+        granted = (await self._runtime.stepped()).granted(request)
+        return 0 if granted is None else granted.most
+
+    def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
+        """A pass that has asked for room has ended: these runs have begun."""
+        self._runtime.tell(RunsTaken(self._now(), Granted(task, 0, request), runs))
 
     def pause(self, tasks: frozenset[str]) -> None:
         """From now on these tasks are looked at by nobody in this process, and all others are."""

@@ -19,6 +19,10 @@ A handler is interrupted that takes longer than its task allows (it has failed t
 end), and that still runs when the time to stop is over (it is called again, elsewhere, at once). One that has returned by then
 has ended well all the same.
 
+Whoever plans in this process asks first how many runs the pool has room for (`RoomAsked`), and claims so many in the write that plans
+them (`ReactiveTask.plan_and_take`): what a pool grants is a look under way that another takes for it. It grants only what no look
+that is due wants, so what is due longer is not passed over by what is planned now.
+
 A task is looked for as soon as something of it is known to be due: because it is announced, as many were found as were asked for, it
 has changed while it was processed, or a handler asked to be called later. Of the times that are known, the first and the last are kept, and in between it
 is looked for every `least` of its polling: so many documents that are due one after the other cost no more than that.
@@ -35,6 +39,7 @@ Laws
     PW7  Until it stops it awaits an answer or its timer.
     PW8  What is announced is looked for as soon as there is room, whatever is answered to earlier looks.
     PW9  What is known to be due later is looked for then, or within the least interval, where there is room.
+    PW10 Room is granted only where no look is due that may be sent: nothing that is due longer waits for what is planned.
 
 Known not to work
     - A handler that will not be cancelled holds its executor. It is left behind when the time to leave is over.
@@ -62,9 +67,9 @@ from tidegate.reactive.tasks import Claim, Why, WhyNot
 from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn, woken
 
 __all__ = [
-    "Announced", "End", "EndsWritten", "Handle", "HandlersEnded", "Interrupt", "InterruptReason", "PoolCommand",
+    "Announced", "End", "EndsWritten", "Granted", "Handle", "HandlersEnded", "Interrupt", "InterruptReason", "PoolCommand",
     "PoolEvent", "PoolRules", "PoolState", "PoolStep", "PoolStopRequested", "PoolTimerFired", "PooledTask", "Renew",
-    "RunsRenewed", "RunsTaken", "StartPoolTimer", "Take", "TaskThrottled", "TasksPaused", "Working", "pool_event_for",
+    "RoomAsked", "RunsRenewed", "RunsTaken", "StartPoolTimer", "Take", "TaskThrottled", "TasksPaused", "Working", "pool_event_for",
 ]  # fmt: skip
 
 
@@ -149,7 +154,7 @@ class PoolRules:
         _check_event(event)
         if state.is_stopped:
             return Step(state)
-        return _onward(self, _told(self, state, event), event.at)
+        return _onward(self, _told(self, state, event), event)
 
     def task(self, name: str) -> PooledTask | None:
         """The task of this name; None for one that this process does not work on."""
@@ -174,6 +179,22 @@ class Take(Effect["tuple[Run, ...]"]):
 
     def __str__(self) -> str:
         return f"take up to {self.most} of {self.task}{f' among {self.factor * self.most}' if self.factor > 1 else ''}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Granted:
+    """Who plans in this process may claim so many runs of a task: no command, but a look that is under way all the same.
+
+    Attributes:
+        task: The name of the task.
+        most: How many at most; whoever ends it need not know.
+        request: The id of the pass that asked.
+    """
+
+    task: str
+    most: int = attrs.field(eq=False)
+    request: str
 
 
 @final
@@ -262,14 +283,14 @@ class RunsTaken:
 
     Attributes:
         at: When.
-        command: The look.
+        command: The look, or what was granted.
         runs: The runs.
         is_more: Whether something was done about others: there may be more that is due.
         lost: How many claims were lost to others.
     """
 
     at: Instant
-    command: Take
+    command: Take | Granted
     runs: _Runs
     is_more: bool = False
     lost: int = 0
@@ -329,6 +350,26 @@ class Announced:
 
 @final
 @attrs.frozen
+class RoomAsked:
+    """So many documents of a task are about to be looked at by who plans in this process: how many runs may be claimed at once?
+
+    `PoolState.granted` says, after this. `RunsTaken` is to follow, whatever becomes of the pass.
+
+    Attributes:
+        at: When.
+        task: The name of the task.
+        most: How many documents.
+        request: An id of the pass that no other has.
+    """
+
+    at: Instant
+    task: str
+    most: int
+    request: str
+
+
+@final
+@attrs.frozen
 class TasksPaused:
     """From now on these tasks are looked at by nobody in this process, and all others are."""
 
@@ -356,10 +397,11 @@ class PoolStopRequested:
 
 PoolEvent: TypeAlias = (
     PoolTimerFired | RunsTaken | HandlersEnded | RunsRenewed | EndsWritten
-    | Announced | TasksPaused | TaskThrottled | PoolStopRequested
+    | Announced | RoomAsked | TasksPaused | TaskThrottled | PoolStopRequested
 )  # fmt: skip
 _EVENTS: Final = (
-    PoolTimerFired, RunsTaken, HandlersEnded, RunsRenewed, EndsWritten, Announced, TasksPaused, TaskThrottled, PoolStopRequested,
+    PoolTimerFired, RunsTaken, HandlersEnded, RunsRenewed, EndsWritten, Announced, RoomAsked, TasksPaused, TaskThrottled,
+    PoolStopRequested,
 )  # fmt: skip
 
 
@@ -441,7 +483,7 @@ class PoolState:
 
     Attributes:
         paces: When each task is looked at next, and the interval after that; those that were never looked at are due.
-        looking: The looks under way, and when each was sent.
+        looking: The looks under way, what is granted included, and when each was sent.
         working: The handlers that run.
         renewing: The renewals under way, and when each was sent.
         ended: What has ended, and is not written down yet.
@@ -457,7 +499,7 @@ class PoolState:
     """
 
     paces: tuple[tuple[str, Pace], ...] = ()
-    looking: tuple[tuple[Take, Instant], ...] = ()
+    looking: tuple[tuple[Take | Granted, Instant], ...] = ()
     working: tuple[Working, ...] = ()
     renewing: tuple[tuple[Renew, Instant], ...] = ()
     ended: tuple[tuple[str, Run, HandlerAnswer], ...] = ()
@@ -476,6 +518,10 @@ class PoolState:
         """Whether nothing is under way."""
         return not (self.looking or self.working or self.renewing or self.ended or self.ending)
 
+    def granted(self, request: str) -> Granted | None:
+        """What a pass was granted that has not ended; None for nothing."""
+        return next((each for each, _ in self.looking if isinstance(each, Granted) and each.request == request), None)
+
     def __str__(self) -> str:
         how = "stopped" if self.is_stopped else "to stop" if self.stop_at else "at work"
         return f"{how}: {len(self.working)} handlers, {len(self.ended)} ends to write"
@@ -493,7 +539,7 @@ def _check_event(event: object) -> None:
     check_type(getattr(event, "at", None), Instant, "the time")
     match event:
         case RunsTaken(_, command, runs):
-            check_type(command, Take, "a look")
+            check_type(command, (Take, Granted), "a look")
             check_tuple(runs, Run, "a run")
         case HandlersEnded(_, task, ended):
             check_name(task, "a task")
@@ -510,6 +556,10 @@ def _check_event(event: object) -> None:
         case Announced(_, task, due):
             check_name(task, "a task")
             check_type(due, (Instant, NoneType), "the time at which something is due")
+        case RoomAsked(_, task, most, request):
+            check_name(task, "a task")
+            check_int(most, "a number of documents", 1)
+            check_name(request, "a pass")
         case TaskThrottled(_, task, until):
             check_name(task, "a task")
             check_type(until, Instant, "the time until which it is throttled")
@@ -537,6 +587,8 @@ def _told(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolState:
             return _written(rules, state, event)
         case Announced(at, task, due):
             return _announced(rules, state, task, at) if due is None else _expected(rules, state, task, due)
+        case RoomAsked():
+            return state  # it is granted what no look wants (`_onward`)
         case TasksPaused(_, paused):
             return attrs.evolve(state, paused=paused)
         case TaskThrottled(_, task, until):
@@ -558,8 +610,9 @@ def _taken(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
     if since is None or task is None:
         return state
     state = attrs.evolve(state, looking=tuple(each for each in state.looking if each[0] != event.command))
-    state = _spread(state, task.name, widened(event.command.factor, len(event.runs), event.lost))
-    if event.runs or event.is_more:
+    if isinstance(event.command, Take):
+        state = _spread(state, task.name, widened(event.command.factor, len(event.runs), event.lost))
+    if isinstance(event.command, Take) and (event.runs or event.is_more):
         # Where fewer were found than asked for, there are no more that nobody announces, for a moment.
         is_all = len(event.runs) + event.lost < event.command.most and not event.is_more
         state = _announced(rules, state, task.name, event.at + task.polling.least if is_all else event.at)
@@ -667,8 +720,9 @@ _SOON: Final = 12
 """and, where nobody knows whether it was, again after this part of it, or after half of what is left."""
 
 
-def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
-    """What follows from a state: what is interrupted, called, renewed, written down, looked for."""
+def _onward(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolStep:
+    """What follows from a state: what is interrupted, called, renewed, written down, looked for, granted."""
+    at = event.at
     commands: list[PoolCommand] = []
     if state.runs_at is None or at - state.runs_at >= 0:
         state = _interrupting(rules, state, at, commands)
@@ -678,6 +732,7 @@ def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
     state = _ending(rules, state, commands)
     if state.stop_at is None:
         state = _looking(rules, _arrived(rules, state, at), at, commands)
+        state = _granting(rules, state, event) if isinstance(event, RoomAsked) else state
     elif state.is_idle or at - (state.stop_at + rules.leave) >= 0:
         return Step(attrs.evolve(state, is_stopped=True), tuple(commands))
     wake_at = _next(rules, state, at)
@@ -772,6 +827,15 @@ def _looking(rules: PoolRules, state: PoolState, at: Instant, commands: list[Poo
             commands.append(command)
             state = _paced(attrs.evolve(state, looking=(*state.looking, (command, at))), task.name, asked.pace)
     return state
+
+
+def _granting(rules: PoolRules, state: PoolState, asked: RoomAsked) -> PoolState:
+    """Grant what is left of the room, now that each look that is due is sent."""
+    most = min(_room(rules, state), rules.batch, asked.most)
+    if not most or rules.task(asked.task) is None or not _may_look(state, asked.task, asked.at):
+        return state
+    granted = Granted(asked.task, most, asked.request)
+    return attrs.evolve(state, looking=(*state.looking, (granted, asked.at)))
 
 
 def _next_of_runs(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:

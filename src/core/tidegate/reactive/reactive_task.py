@@ -133,7 +133,7 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
 __all__ = [
-    "PARTS", "HandlerAnswer", "Idle", "Later", "Ran", "ReactiveTask", "ReactiveTaskParts", "Run", "SetAside", "Worked",
+    "PARTS", "HandlerAnswer", "Idle", "Later", "Planned", "Ran", "ReactiveTask", "ReactiveTaskParts", "Run", "SetAside", "Worked",
     "answered",
 ]  # fmt: skip
 
@@ -230,6 +230,22 @@ class Run:
 
     def __str__(self) -> str:
         return str(self.claim)
+
+
+@final
+@attrs.frozen
+class Planned:
+    """What has come of a pass that claims.
+
+    Attributes:
+        left: The ids whose look is not known to be written: `plan_pass` looks at them again.
+        runs: The runs that have begun.
+        due: In how long the first of what it has planned and not claimed is due, in microseconds; None where there is none.
+    """
+
+    left: tuple[Value, ...] = attrs.field(eq=exactly)
+    runs: tuple[Run, ...] = ()
+    due: Duration | None = None
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -451,6 +467,48 @@ class ReactiveTask:
         check_name(request, "a pass")
         return await self._looked(keys, request)
 
+    async def plan_and_take(self, keys: tuple[Value, ...], request: str, worker: str, most: int) -> Planned:
+        """Look at these documents once, and claim some of what is due in the write that says so; THEN look at those again.
+
+        Args:
+            keys: The ids of the documents, of any type.
+            request: An id of this pass, as for `plan_pass`.
+            worker: Who works, as for `take`; it takes nothing else of this task meanwhile.
+            most: How many runs at most; 1 <= most <= FOUND_MAX.
+
+        Returns:
+            What has begun, and what is left to `plan_pass` and to `take`.
+        """
+        check_name(request, "a pass")
+        check_name(worker, "a worker")
+        check_int(most, "a number of records", 1, FOUND_MAX)
+        once = self._once(keys)
+        try:
+            writes, now = await self._decided(once[:FOUND_MAX], request)
+        except (Ambiguous, NotApplied, NotDurable):
+            return Planned(once)
+        asked: tuple[_Write, ...] = ()
+        claims: tuple[_Known, ...] = ()
+        dues: tuple[Duration, ...] = ()
+        for key, before, verdict in writes:
+            assert now is not None, "it has looked"
+            assert not isinstance(verdict, RemoveRecord), "a pass removes nothing"
+            write = verdict
+            if len(claims) < most:
+                write = tasks.claim_planned(verdict, worker=worker, rules=self.rules, now=now)
+            if write is not verdict:
+                claims = (*claims, (key, write.record))
+            elif write.record.owner is None:
+                dues = (*dues, _due_at(write.record) - now)
+            asked = (*asked, (key, before, write))
+        are_written = await self._written(asked)
+        unsure = tuple(key for (key, _, _), is_written in zip(asked, are_written, strict=True) if not is_written)
+        held = tuple(each for each in claims if not _is_in(each[0], unsure))
+        found = await self._held_of(tuple(each for each in claims if _is_in(each[0], unsure)))
+        left = tuple(key for key in unsure if not _is_in(key, tuple(of for of, _ in found)))
+        runs, _ = await self._begun((*held, *found))
+        return Planned((*left, *once[FOUND_MAX:]), runs, min(dues, default=None))
+
     async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
         """Look at the records of these documents: remove what is of no use, and write down what else is to be done.
 
@@ -618,8 +676,7 @@ class ReactiveTask:
 
     async def _looked(self, keys: tuple[Value, ...], request: str | None) -> tuple[Value, ...]:
         """Look at these documents, to plan (under the id of a pass) or to clean up; those that are left."""
-        check_type(keys, tuple, "a tuple of ids")
-        once = tuple({record_id(self.name, key): key for key in keys}.values())
+        once = self._once(keys)
         unwritten: tuple[Value, ...] = ()
         for start in range(0, len(once), FOUND_MAX):
             left = once[start : start + FOUND_MAX]
@@ -638,13 +695,24 @@ class ReactiveTask:
             unwritten = (*unwritten, *left)
         return unwritten
 
+    def _once(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Each of these documents once."""
+        check_type(keys, tuple, "a tuple of ids")
+        return tuple({record_id(self.name, key): key for key in keys}.values())
+
     async def _look(self, keys: tuple[Value, ...], request: str | None) -> tuple[Value, ...]:
-        """One look at each, the record BEFORE the document; those whose look is not known to be written."""
+        """One look at each; those whose look is not known to be written."""
+        writes, _ = await self._decided(keys, request)
+        are_written = await self._written(writes)
+        return tuple(key for (key, _, _), is_written in zip(writes, are_written, strict=True) if not is_written)
+
+    async def _decided(self, keys: tuple[Value, ...], request: str | None) -> tuple[tuple[_Write, ...], Instant | None]:
+        """What is to be written after one look at each, the record BEFORE the document, and when that was."""
         known = tuple(zip(keys, await self._records(keys), strict=True))
         if request is None:
             known = tuple((key, record) for key, record in known if record is not None)
             if not known:
-                return ()
+                return (), None
         documents = await self._documents(tuple(key for key, _ in known))
         now = await self.parts.now()
         writes: tuple[_Write, ...] = ()
@@ -658,8 +726,7 @@ class ReactiveTask:
                 verdict = self.parts.clean_up(self, record, seen, now)
             if not isinstance(verdict, Leave):
                 writes = (*writes, (key, record, verdict))
-        are_written = await self._written(writes)
-        return tuple(key for (key, _, _), is_written in zip(writes, are_written, strict=True) if not is_written)
+        return writes, now
 
     # --- claim ---
 
@@ -707,18 +774,23 @@ class ReactiveTask:
             return (), missed
         except (Ambiguous, NotDurable):
             given_up = missed[: len(given_up)]
+        mine = await self._held_of(claims)
+        return mine, (*others, *given_up, *missed[: len(claims) - len(mine)])
+
+    async def _held_of(self, claims: tuple[_Known, ...]) -> tuple[_Known, ...]:
+        """Those of these claims that were written, as the records are now; none where nobody answers, and their leases will end."""
         if not claims:
-            return (), (*others, *given_up)
+            return ()
         try:
             found = await self._records(tuple(key for key, _ in claims))
         except (Ambiguous, NotApplied):
-            return (), (*others, *given_up, *missed[: len(claims)])  # their leases will end
+            return ()
         mine: tuple[_Known, ...] = ()
         for (key, claimed), read in zip(claims, found, strict=True):
             # Nobody else writes this owner and this token.
             if read is not None and _claim_of(read) == _claim_of(claimed):
                 mine = (*mine, (key, read))
-        return mine, (*others, *given_up, *missed[: len(claims) - len(mine)])
+        return mine
 
     # --- begin ---
 
@@ -1013,6 +1085,11 @@ def _is_in(key: Value, keys: tuple[Value, ...]) -> bool:
 def _claim_of(record: TaskRecord) -> tuple[str, str | None, int]:
     """What tells one claim from all others."""
     return record.id, record.owner, record.token
+
+
+def _due_at(record: TaskRecord) -> Instant:
+    assert record.next_run_at is not None, "what is pending is due"
+    return record.next_run_at
 
 
 def _claimed_at(known: _Known) -> Instant:

@@ -79,7 +79,7 @@ def test_a_first_leader_stores_a_position_before_it_reads_and_reads_before_it_re
 
     assert follow(start=None).commands == (Locate(5),)
     assert follow(Located(Locate(5), here), start=None).commands == (save,)
-    assert follow(Located(Locate(5), here), CommandDone(save), start=None).commands == (first,)
+    assert follow(Located(Locate(5), here), CommandDone(save), start=None).commands == (StartTimer(save, SECOND), first)
     read = follow(Located(Locate(5), here), CommandDone(save), Received(first, Page((), After("t1"))), start=None)
     assert read.commands[0] == Reconcile(5, 2)
     assert Read(5, After("t1")) in read.commands

@@ -1,4 +1,4 @@
-"""Whatever happens to a leader and its stream, the laws CS1 to CS9 hold; and each is broken by a planted bug."""
+"""Whatever happens to a leader and its stream, the laws CS1 to CS10 hold; and each is broken by a planted bug."""
 
 from __future__ import annotations
 
@@ -93,6 +93,9 @@ def deployed(version: int) -> Tasks:
 Stepping: TypeAlias = Callable[[ChangeStreamConsumer, StreamState, StreamEvent], StreamStep]
 
 
+EAGER: Final = ChangeStreamConsumer(size=2, rest=0)
+
+
 @attrs.frozen
 class Parts:
     """What the world is made of, of which one may be planted."""
@@ -102,10 +105,11 @@ class Parts:
     in_history: Callable[[Progress, int], Progress] = in_history
     is_one_write: bool = True
     is_fenced: bool = True
+    consumer: ChangeStreamConsumer = EAGER
 
 
 OURS: Final = Parts()
-CONSUMER: Final = ChangeStreamConsumer(size=2)
+RESTING: Final = Parts(consumer=ChangeStreamConsumer(size=2))
 
 # --- a world in which documents change, leaders change, and much goes wrong ---------------------------------------------
 
@@ -244,9 +248,9 @@ class World:
     def tell(self, by: Process, event: StreamEvent) -> None:
         """One step of a consumer; the laws of a step are judged here."""
         before = by.state
-        step = self.parts.step(CONSUMER, before, event)
+        step = self.parts.step(self.parts.consumer, before, event)
         self.judge("CS3", self.asks_well(before, step))
-        self.judge("CS4", laws.flushes_in_time(CONSUMER, before, event, step))
+        self.judge("CS4", laws.flushes_in_time(self.parts.consumer, before, event, step))
         self.judge("CS4", laws.starts_its_time_once(before, step))
         self.judge("CS5", laws.one_save_is_under_way(step.state))
         self.judge("CS6", laws.awaits_something(step.state))
@@ -257,7 +261,8 @@ class World:
         if is_led:
             stored = (self.progress.history, self.position is not None)
             self.judge("CS8", laws.reconciles_in_time(before, event, step, tuple(by.asked), stored))
-        self.judge("CS9", laws.keeps_the_position(CONSUMER, before, event, step))
+        self.judge("CS9", laws.keeps_the_position(self.parts.consumer, before, event, step))
+        self.judge("CS10", laws.rests_between_saves(self.parts.consumer, before, event, step))
         by.state = step.state
         for command in step.commands:
             if isinstance(command, Reconcile):
@@ -512,7 +517,7 @@ def check(parts: Parts, law: str) -> None:
     for story in STORIES.values():
         play(World(parts, law, page=2), turns(story))
 
-    @settings(max_examples=200 if parts is OURS else 2_000)
+    @settings(max_examples=200 if parts in (OURS, RESTING) else 2_000)
     @given(st.integers(1, 3), st.sampled_from(["", LED, DONE, DONE]), TURNS)
     def holds(page: int, story: str, schedule: list[Turn]) -> None:
         play(World(parts, law, page), [*turns(story), *schedule])
@@ -526,12 +531,16 @@ def play(world: World, schedule: list[Turn]) -> None:
     world.calm()
 
 
-LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9"
+LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9 CS10"
 
 
 def test_the_consumer_keeps_the_laws() -> None:
-    """Laws CS1 to CS9, with two processes, crashes, lost leaderships, lost histories, and answers that do not come."""
+    """Laws CS1 to CS10, with two processes, crashes, lost leaderships, lost histories, and answers that do not come."""
     check(OURS, LAWS)
+
+
+def test_a_consumer_that_saves_once_in_a_while_keeps_the_laws() -> None:
+    check(RESTING, LAWS)
 
 
 # --- specimens --------------------------------------------------------------------------------------------------------
@@ -706,6 +715,11 @@ def saves_only_changes(consumer: ChangeStreamConsumer, state: StreamState, event
     return Step(attrs.evolve(step.state, awaited=step.state.awaited - idle), others)
 
 
+def never_rests(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """mongodash: after each batch its token is saved."""
+    return attrs.evolve(consumer, rest=0).step(state, event)
+
+
 def saves_twice(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """A later position is saved while an earlier one is under way."""
     step = consumer.step(state, event)
@@ -769,6 +783,7 @@ def passes_failures(run: ReconciliationRun, progress: Progress, scan: Scan, outc
         ("CS2", Parts(gives_up)),
         ("CS7", Parts(believes_whatever)),
         ("CS9", Parts(saves_only_changes)),
+        ("CS10", attrs.evolve(RESTING, step=never_rests)),
         ("CS5", Parts(saves_twice)),
         ("CS1", Parts(in_history=with_checkpoints)),
         ("CS1", Parts(in_history=with_flags)),

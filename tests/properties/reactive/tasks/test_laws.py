@@ -1,4 +1,4 @@
-"""Each decision about a task record keeps the laws RE1 to RE14, and each law is broken by a planted bug."""
+"""Each decision about a task record keeps the laws RE1 to RE15, and each law is broken by a planted bug."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from tests.properties.reactive.tasks.made import (
     Decisions,
@@ -43,6 +43,7 @@ from tests.properties.reactive.tasks.planted import (
     when_it_was_deferred,
     whenever,
     whoever_owns,
+    with_other,
     with_the_error,
     with_the_old_snapshot,
     without_a_beginning,
@@ -56,6 +57,8 @@ from tidegate.reactive.strategies.tasks import Situation, situations
 from tidegate.reactive.task_records import PROCESSED, Ended, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import (
     Failed,
+    InsertRecord,
+    Leave,
     Succeeded,
     UpdateRecord,
 )
@@ -163,6 +166,47 @@ LAWS: Final[dict[str, Callable[[Decisions], None]]] = {
 def test_decisions_keep_the_law(law: str) -> None:
     """Laws RE1 to RE14, of any record that may be, as the header of `tidegate.reactive.tasks` states them."""
     LAWS[law](Decisions())
+
+
+def of_planned(decide: Callable[..., InsertRecord | UpdateRecord]) -> Callable[[Situation], bool]:
+    """Whether law RE15 holds of what is decided on what a planner would write."""
+
+    def holds(given: Situation) -> bool:
+        planned = tasks.plan(given.record, given.seen, rules=given.rules, now=given.now, new_id="new")
+        if isinstance(planned, Leave):
+            return True
+        after = decide(planned, worker="w", rules=given.rules, now=given.now)
+        return laws.claims_as_if_planned_before(planned, given.now, given.rules, after)
+
+    return holds
+
+
+@settings(max_examples=200)
+@given(situations(tuple(TaskStatus)))
+def test_what_is_claimed_with_a_look_is_as_if_it_had_been_planned_before(given: Situation) -> None:
+    """Law RE15."""
+    assert of_planned(tasks.claim_planned)(given)
+
+
+def never(planned: InsertRecord | UpdateRecord, **_: Any) -> InsertRecord | UpdateRecord:
+    return planned
+
+
+def due_or_not(planned: InsertRecord | UpdateRecord, **rest: Any) -> InsertRecord | UpdateRecord:
+    later = rest["now"] if planned.record.next_run_at is None else planned.record.next_run_at
+    return tasks.claim_planned(planned, **{**rest, "now": later})
+
+
+def in_two_versions(planned: InsertRecord | UpdateRecord, **rest: Any) -> InsertRecord | UpdateRecord:
+    after = tasks.claim_planned(planned, **rest)
+    return after if after == planned else with_other(after, version=after.record.version + 1)
+
+
+@pytest.mark.parametrize("wrong", [never, due_or_not, in_two_versions])
+def test_a_wrong_claim_of_what_is_planned_breaks_its_law(wrong: Callable[..., InsertRecord | UpdateRecord]) -> None:
+    _ = find(
+        situations(tuple(TaskStatus)), lambda given: not of_planned(wrong)(given), settings=settings(max_examples=2_000)
+    )
 
 
 # --- specimens, one decision at a time --------------------------------------------------------------------------------

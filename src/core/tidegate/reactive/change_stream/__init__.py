@@ -18,7 +18,7 @@ state: what is wanted, and neither unanswered nor paused.
     Read       the changes after a position            they are collected, the last one of each document
     HandleDeleted    look at what was deleted                of each collection that a batch has, first this,
     HandleChanged    look at what changed                    and then this, one pass
-    Save       store the position up to which the batch was read
+    Save       store the position up to which the batch was read, once in a while
     Reconcile  look at every document (`tidegate.reactive.reconciliation`), for changes that no stream reports
 
 A batch is flushed when it is full, when its time is over, or when the consumer is to stop. The next one is collected
@@ -54,6 +54,7 @@ Laws
     CS8  A reconciliation is asked for once in a history and epoch, AFTER a position of that history was stored and the
          stream could be read.
     CS9  Where nothing changes, the position is saved within `idle` nevertheless.
+    CS10 Between a save that has succeeded and the next lies `rest`, but for the one at the stop.
 
 Things that do not work
     Dropping the position first and the flags in a second write: a crash in between, and the stream begins now, while the

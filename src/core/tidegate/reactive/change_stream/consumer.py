@@ -1,4 +1,4 @@
-"""The consumer of a stream of changes: its states, and the step from one to the next (laws CS1 to CS9 of the package)."""
+"""The consumer of a stream of changes: its states, and the step from one to the next (laws CS1 to CS10 of the package)."""
 
 from __future__ import annotations
 
@@ -141,24 +141,28 @@ StreamStep: TypeAlias = Step[StreamState, StreamCommand]
 class ChangeStreamConsumer:
     """One who consumes a change stream while it leads.
 
-    Invariants: 1 <= size; 0 <= wait, idle; 1 <= pause.
+    Invariants: 1 <= size; 0 <= wait, rest, idle; 1 <= pause.
 
     Attributes:
         size: From how many documents on a batch is full.
         wait: How long the first change of a batch waits for others, in microseconds; where it is 0, a change waits for others only
             while a batch is under way.
+        rest: How long after a position was stored the next one is, in microseconds: what has changed since is looked at again by the
+            next leader, which finds most of it as it was.
         idle: How long a position waits for changes to be saved with, in microseconds.
         pause: How long what failed waits before it is tried again, in microseconds.
     """
 
     size: int = 1_000
     wait: Duration = 0
+    rest: Duration = SECOND
     idle: Duration = 10 * SECOND
     pause: Duration = SECOND
 
     def __attrs_post_init__(self) -> None:
         check_int(self.size, "the size of a batch", 1)
         check_int(self.wait, "a duration in microseconds", 0)
+        check_int(self.rest, "a duration in microseconds", 0)
         check_int(self.idle, "a duration in microseconds", 0)
         check_int(self.pause, "a duration in microseconds", 1)
 
@@ -225,6 +229,8 @@ class ChangeStreamConsumer:
                 return self._onward(Consuming(state.epoch, state.history, batch=state.batch + 1, is_lost=True))
             case StreamFailed(command) | CommandFailed(command):
                 return self._failed(state, command)
+            case CommandDone(Save() as command) if self.rest and not state.is_stopping:
+                return self._again(_done(state, command), command, self.rest)
             case CommandDone(command):
                 return self._onward(_done(state, command))
             case Fenced():
@@ -244,7 +250,11 @@ class ChangeStreamConsumer:
     def _failed(self, state: Consuming, command: Request) -> StreamStep:
         if state.is_stopping:
             return Step(Stopped())  # what is not saved is reported to the next leader
-        again = StartTimer(command, self.pause)
+        return self._again(state, command, self.pause)
+
+    def _again(self, state: Consuming, command: Request, after: Duration) -> StreamStep:
+        """Ask for it again after so long; of saves, for the one that is wanted then."""
+        again = StartTimer(command, after)
         return self._onward(attrs.evolve(state, awaited=state.awaited | {again}), again)
 
     # what follows from a state
@@ -321,7 +331,7 @@ def _is_over(state: Consuming) -> bool:
 
 
 def _is_saving(state: Consuming) -> bool:
-    """One save at a time, also of those that wait to be tried again, or else the earlier one may be the last."""
+    """One save at a time, also of those that wait to be tried again, or else the earlier one may be the last; none while it rests."""
     return any(
         isinstance(command.then if isinstance(command, StartTimer) else command, Save) for command in state.awaited
     )

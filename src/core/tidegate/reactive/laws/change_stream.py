@@ -40,7 +40,7 @@ __all__ = [
     "Looks", "a_position_is_a_promise", "asks_for_each_once", "awaits_something", "cleans_up_first",
     "each_change_is_looked_at", "flushes_in_time", "has_had_its_pass", "ignores_what_is_not_awaited", "is_not_lost",
     "is_silent_when_over", "keeps_the_position", "may_be_saved", "one_save_is_under_way", "reconciles_in_time",
-    "starts_its_time_once", "tries_again", "what_is_reconciled_was_looked_at",
+    "rests_between_saves", "starts_its_time_once", "tries_again", "what_is_reconciled_was_looked_at",
 ]  # fmt: skip
 
 Looks: TypeAlias = Collection[int]
@@ -182,6 +182,22 @@ def keeps_the_position(
         for command in after.awaited
     )
     return after.read == after.safe or waits
+
+
+def rests_between_saves(
+    consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: StreamStep
+) -> bool:
+    """Law CS10: between a save that has succeeded and the next lies `rest`, but for the one at the stop."""
+    after = step.state
+    if not isinstance(after, Consuming) or after.is_stopping or not consumer.rest:
+        return True
+    saves = [command for command in step.commands if isinstance(command, Save)]
+    match event:
+        case CommandDone(Save() as command) if _is_awaited(before, event):
+            return not saves and StartTimer(command, consumer.rest) in step.commands
+        case _:
+            waits = [each for each in after.awaited if isinstance(each, StartTimer) and isinstance(each.then, Save)]
+            return not (saves and waits)
 
 
 # --- as it runs, with its leader and its passes -------------------------------------------------------------------------

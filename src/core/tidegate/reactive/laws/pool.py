@@ -16,12 +16,13 @@ from tidegate.reactive.pool import (
     PoolEvent,
     PoolRules,
     PoolState,
+    RoomAsked,
     Take,
 )
 from tidegate.reactive.reactive_task import Run
 
 __all__ = [
-    "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "nothing_is_taken_to_stop",
+    "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "nothing_is_taken_to_stop",
     "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_expected_is_looked_for",
     "who_runs_has_an_executor",
 ]  # fmt: skip
@@ -158,6 +159,22 @@ def what_is_expected_is_looked_for(
         if state.wake_at is None or state.wake_at - at > waits + task.polling.least:
             return False
     return True
+
+
+def a_grant_passes_nothing_by(rules: PoolRules, state: PoolState, event: PoolEvent) -> bool:
+    """Law PW10: room is granted only where no look is due that may be sent.
+
+    Args:
+        rules: How the process works.
+        state: The state after the event.
+        event: What happened.
+    """
+    if not isinstance(event, RoomAsked) or state.granted(event.request) is None:
+        return True
+    held = state.paused | {task for task, until in state.throttled if until - event.at > 0}
+    held |= {look.task for look, _ in state.looking}
+    due = {name: pace.due for name, pace in state.paces}
+    return all(task.name in held or due.get(task.name, event.at) - event.at > 0 for task in rules.tasks)
 
 
 def _key(run: Run) -> tuple[str, int]:

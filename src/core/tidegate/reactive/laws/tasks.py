@@ -36,11 +36,12 @@ from tidegate.reactive.tasks import (
     UpdateRecord,
     Wait,
     Why,
+    claim,
 )
 
 __all__ = [
     "Began", "Completed", "Left", "Noticed", "TaskVerdict", "a_failure_is_in_the_streak", "a_success_ends_the_streak",
-    "asks_the_policy", "begins_with_what_is_there", "carried_out", "claims_the_latest", "completes_what_left",
+    "asks_the_policy", "begins_with_what_is_there", "carried_out", "claims_as_if_planned_before", "claims_the_latest", "completes_what_left",
     "counts_attempts_at_claim", "counts_the_end", "every_change_was_run", "follows_the_policy",
     "forgets_what_cannot_be_computed", "is_due_as_debounced", "is_guarded", "is_kept_in_milliseconds",
     "keeps_the_streak", "no_change_is_lost", "ran_with_the_latest", "remembers_the_last_runs",
@@ -183,6 +184,27 @@ def takes_what_is_due(before: TaskRecord, now: Instant, verdict: ClaimVerdict) -
     """Law RE8: what is not due, held or finished is not taken, and what is due is."""
     is_due = before.next_run_at is not None and now - before.next_run_at >= 0
     return is_due == (not isinstance(verdict, (Wait, Leave)))
+
+
+def claims_as_if_planned_before(
+    planned: InsertRecord | UpdateRecord, now: Instant, rules: TaskRules, after: InsertRecord | UpdateRecord
+) -> bool:
+    """Law RE15: what is due and held by nobody becomes what a claim would make of it, one version earlier; the rest stays.
+
+    Args:
+        planned: What a planner would write.
+        now: When that is.
+        rules: How the task is run.
+        after: What it writes instead.
+    """
+    due_at, record = planned.record.next_run_at, after.record
+    if planned.record.owner is not None or due_at is None or now - due_at < 0:
+        return after == planned
+    if record.owner is None:
+        return False
+    claimed = claim(planned.record, worker=record.owner, rules=rules, now=now)
+    as_claimed = attrs.evolve(record, version=record.version + 1)
+    return isinstance(claimed, Claimed) and claimed.write.record == as_claimed and after.why is planned.why
 
 
 def completes_what_left(seen: Seen, verdict: BeginVerdict) -> bool:

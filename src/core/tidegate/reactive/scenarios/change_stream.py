@@ -16,6 +16,7 @@ import attrs
 
 from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Put, Value
 from tidegate.model.effects import Effect, Program
+from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, find_one, update_one
 from tidegate.reactive import laws, stream_records
 from tidegate.reactive.change_stream import (
@@ -265,6 +266,7 @@ def change_stream(
     kinds: Mapping[Fault, Which] = NO_FAULTS,
     forgetful: bool = False,
     size: int = 1,
+    rest: Duration = 0,
     is_new: bool = True,
     save: Callable[[str, str, Save], Program[None]] = stream_records.save,
     known: Callable[[Document], Progress] = progress_of,
@@ -284,6 +286,7 @@ def change_stream(
         forgetful: Whether the store may forget its oldest changes.
         is_new: Whether nobody has led before; otherwise all was looked at, and the position is stored.
         size: From how many documents on a batch is full.
+        rest: How long after a position was stored the next one is.
         save: The program that stores a position.
         known: What of a record counts for whoever reconciles.
         others: Collections that nobody watches, whose changes move the position all the same.
@@ -291,7 +294,7 @@ def change_stream(
     """
     stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others)
     means = watched(stream)
-    consumer = ChangeStreamConsumer(size=size)
+    consumer = ChangeStreamConsumer(size=size, rest=rest)
     orders = Reconciler(STREAM, stream.collection, (TASK,), look_at_orders, swept, batch=1, pause=0, known=known)
 
     def carried_out(command: Effect[object]) -> Program[object] | None:
@@ -391,6 +394,20 @@ SCENARIOS: Final = (
         ),
         thorough=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y")), budget=2),
         large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), handovers=1, budget=4),
+    ),
+    Shipped(
+        "change_stream.rests",
+        partial(
+            change_stream,
+            summary="positions are stored once in a while: what has changed since is looked at again after a crash",
+            edits=(total(2), total(3)),
+            rest=SECOND,
+            is_new=False,
+        ),
+        thorough=partial(change_stream, rest=SECOND, handovers=1, is_new=False),
+        large=partial(
+            change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), rest=SECOND, handovers=1, budget=4
+        ),
     ),
     Shipped(
         "change_stream.history_lost",

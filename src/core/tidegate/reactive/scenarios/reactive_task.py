@@ -50,7 +50,7 @@ from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, 
 __all__ = [
     "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
     "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNREADABLE", "around",
-    "asking", "batches", "bill", "edit", "is_write", "reactive_task", "said", "total",
+    "asking", "batches", "bill", "edit", "is_write", "last_pass", "reactive_task", "said", "taking", "total",
 ]  # fmt: skip
 
 SOURCE: Final = "orders"
@@ -232,6 +232,33 @@ async def asking(task: ReactiveTask, life: int) -> None:
             await Call("looked at", (len(keys),))
 
 
+async def taking(task: ReactiveTask, life: int) -> None:
+    """Runs what it has planned itself, before it looks at anything else."""
+    looks = 0
+    while True:
+        keys = await Call("changes")
+        assert isinstance(keys, tuple)
+        looks += 1
+        if not await planned_and_run(task, keys, f"{life}.{looks}"):
+            await Call("looked at", (len(keys),))
+
+
+async def last_pass(task: ReactiveTask) -> None:
+    """Of a leader that has not heard of the next one, who will look at the same changes."""
+    keys = await Call("changes")
+    assert isinstance(keys, tuple)
+    await planned_and_run(task, keys, "last")
+
+
+async def planned_and_run(task: ReactiveTask, keys: tuple[Value, ...], request: str) -> tuple[Value, ...]:
+    planned = await task.plan_and_take(keys, request, f"planner {request}", len(BOTH))
+    left = planned.left and await task.plan_pass(planned.left, f"{request} again")
+    for run in planned.runs:
+        await task.parts.handle(task, run.key, run.claim)
+    await task.end(tuple((run, None) for run in planned.runs))
+    return left
+
+
 async def worker(task: ReactiveTask, name: str) -> None:
     while True:
         await Call("something is due")
@@ -381,6 +408,7 @@ def reactive_task(
     edits: Edits = ONE_CHANGE,
     keys: tuple[str, ...] = (KEY,),
     workers: int = 2,
+    rival: Callable[[ReactiveTask], Program[object]] | None = None,
     budget: int = 0,
     moves: int = 1,
     faults: Faults = FAULTS,
@@ -401,6 +429,7 @@ def reactive_task(
         edits: What is done to the documents.
         keys: Their ids.
         workers: How many there are.
+        rival: What somebody else does who led before; None for nobody.
         budget: How many faults may strike.
         moves: How often a lease's time may pass.
         faults: Which may strike planner and workers.
@@ -415,6 +444,7 @@ def reactive_task(
     task = bill(parts)
     means = planning(around(task, sweeps, keys), decide)
     names = tuple(f"worker {number}" for number in range(1, workers + 1))
+    all_of = ("planner", "rival", *names) if rival else ("planner", *names)  # who may call a handler
 
     def work(name: str) -> Callable[[int], Program[object]]:
         return lambda life: works(task, f"{name}.{life}")
@@ -422,6 +452,7 @@ def reactive_task(
     actors: tuple[Actor, ...] = (
         Process("editor", lambda _: edit(edits), meaning=means),
         Process("planner", lambda life: plans(task, life), faults, means),
+        *((Process("rival", lambda _: rival(task), meaning=means),) if rival else ()),
         *(Process(name, work(name), faults, means, host) for name in names),
         *((Process("sweeper", lambda _: sweeper(task), faults, means),) if sweeps else ()),
         Network(means),
@@ -440,10 +471,10 @@ def reactive_task(
         clock=Clock(LEASE, moves=moves),
         always={
             DUE: lambda state: all(finished_is_not_due(state, key) for key in keys),
-            ONE: lambda state: laws.reactive_task.one_runs_under_a_claim(running(state, names, keys)),
+            ONE: lambda state: laws.reactive_task.one_runs_under_a_claim(running(state, all_of, keys)),
             HELD: lambda state: all(
                 laws.reactive_task.an_outdated_run_changes_nothing(
-                    record(state, key), [*running(state, names, (key,))], is_over=is_over(state, key)
+                    record(state, key), [*running(state, all_of, (key,))], is_over=is_over(state, key)
                 )
                 for key in keys
             ),
@@ -458,7 +489,7 @@ def reactive_task(
         },
         sometimes={
             "it is handled": lambda state: {key for (key, _), _ in state.read(HANDLED)} == {*keys},
-            **({ASTRAY: lambda state: len([*running(state, names)]) > 1} if workers > 1 and moves else {}),
+            **({ASTRAY: lambda state: len([*running(state, all_of)]) > 1} if workers > 1 and moves else {}),
         },
     )
 
@@ -544,6 +575,34 @@ SCENARIOS: Final = (
         large=partial(
             reactive_task, works=batches, edits=(total(2),), keys=BOTH, is_new=True, unreadable=(KEY,), budget=2
         ),
+    ),
+    Shipped(
+        "reactive_task.takes",
+        partial(
+            reactive_task,
+            plans=taking,
+            summary="a planner claims what it plans, in one write, which may be done in part, or arrive late",
+            keys=BOTH,
+            is_new=True,
+            workers=1,
+            budget=1,
+            moves=0,
+            faults=PARTLY,
+        ),
+        thorough=partial(reactive_task, plans=taking, workers=1, budget=1),
+        large=partial(reactive_task, plans=taking, keys=BOTH, edits=BACK_AND_FORTH, budget=2, faults=PARTLY),
+    ),
+    Shipped(
+        "reactive_task.rival",
+        partial(
+            reactive_task,
+            rival=last_pass,
+            summary="a leader that has not heard of the next one claims what it plans: what it runs with is there still, or runs again",
+            workers=1,
+            moves=0,
+        ),
+        thorough=partial(reactive_task, rival=last_pass, edits=BACK_AND_FORTH, workers=1, moves=0),
+        large=partial(reactive_task, plans=taking, rival=last_pass, edits=BACK_AND_FORTH, budget=1),
     ),
     Shipped(
         "reactive_task.asks",

@@ -1,4 +1,4 @@
-"""Fifteen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
+"""Sixteen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import attrs
 from tidegate.model.documents import ID, AllOf, Document, Eq, Exists, Filter, Value
 from tidegate.model.effects import Call, Now, Unreadable
 from tidegate.model.instants import Instant
-from tidegate.model.operations import UpdateOne
+from tidegate.model.operations import UpdateOne, find_one
 from tidegate.reactive.orphans import RemoveRecord, Source, clean_up
 from tidegate.reactive.plan_queries import FindChanged, must_look
-from tidegate.reactive.reactive_task import PARTS, ReactiveTask
+from tidegate.reactive.reactive_task import PARTS, ReactiveTask, Run
 from tidegate.reactive.scenarios.reactive_task import (
     AGAIN,
     BACK_AND_FORTH,
@@ -40,7 +40,7 @@ from tidegate.reactive.scenarios.reactive_task import (
     total,
 )
 from tidegate.reactive.snapshot import NotComputed
-from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, TASK, record_id
+from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, TASK, loaded, record_id
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import (
     Claim,
@@ -55,6 +55,8 @@ from tidegate.reactive.tasks import (
     UpdateRecord,
     Why,
     WhyNot,
+    claim_of,
+    claim_planned,
 )
 from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Fault, Faults
@@ -147,6 +149,28 @@ async def all_unreadable(task: ReactiveTask, keys: tuple[Value, ...]) -> tuple[D
         return await PARTS.read(task, keys)
     except Unreadable as failure:
         return (NotComputed("what is watched", failure.reason),) * len(keys)
+
+
+def claimed_at_once(
+    task: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str
+) -> PlanVerdict:
+    verdict = PARTS.plan(task, record, seen, now, new_id)
+    if isinstance(verdict, Leave):
+        return verdict
+    return claim_planned(verdict, worker="rival", rules=task.rules, now=now)
+
+
+async def run_as_planned(task: ReactiveTask) -> None:
+    """A leader that is none any more, and that does not look again at what it has claimed."""
+    keys = await Call("changes")
+    assert isinstance(keys, tuple)
+    claiming = attrs.evolve(task, parts=attrs.evolve(PARTS, plan=claimed_at_once))
+    await claiming.plan_pass(keys, "last")
+    found = await find_one(task.records, task.parts.find(task, KEY))
+    record = None if found is None else loaded(found)
+    if record is not None and record.owner == "rival":
+        await task.parts.handle(task, KEY, claim_of(record))
+        await task.end(((Run(KEY, record, claim_of(record)), None),))
 
 
 async def own_time() -> Instant:
@@ -350,6 +374,20 @@ SPECIMENS: Final = (
         KEPT,
         "mongodash 2.3.1 saves the token of a batch although planning it has failed, and drops the batch.",
         "reactive_task",
+    ),
+    Specimen(
+        "reactive_task.run_as_planned",
+        partial(
+            reactive_task,
+            rival=run_as_planned,
+            summary="What is claimed in the write that plans it runs with what was seen before, though it may have changed back.",
+            edits=BACK_AND_FORTH,
+            workers=1,
+            moves=0,
+        ),
+        KEPT,
+        "Planted: so would ours, were the look of the planner taken for the look under the claim.",
+        "reactive_task.rival",
     ),
     Specimen(
         "reactive_task.own_clock",

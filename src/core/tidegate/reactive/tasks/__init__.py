@@ -6,7 +6,8 @@ documents and write down what they see, workers take what is due, run the handle
 waits for anybody.
 
     plan       a planner has seen the document: it is new, it has changed, it no longer matches, it is gone
-    claim      a worker takes what is due, or what another has let lapse; there the attempt is counted
+    claim      a worker takes what is due, or what another has let lapse; there the attempt is counted. A planner may claim what it
+               makes due for a worker beside it, in the write that says so (`claim_planned`)
     begin      the worker has seen the document under its claim: whether the handler runs, and with what
     renew      the lease goes on
     finalise   the run has ended: it succeeded, it failed, or it asks to be deferred
@@ -46,6 +47,8 @@ Laws
     RE13 The history holds the last ends of runs: all but deferrals, those that never came back included.
     RE14 Instants are written in whole milliseconds, as MongoDB keeps them: what has happened is rounded down, what is
          due is rounded up.
+    RE15 What is claimed in the write that plans it is due and held by nobody, and becomes what that write and a claim after it
+         would have made, one version earlier.
 
 Things that do not work
     Keeping the snapshot of a run that could not begin, for what is watched could not be computed: it fails, and when its
@@ -69,7 +72,7 @@ Known not to work
 """
 
 from tidegate.reactive.tasks.planning import plan, reset
-from tidegate.reactive.tasks.running import begin, claim, claim_of, finalise, renew
+from tidegate.reactive.tasks.running import begin, claim, claim_of, claim_planned, finalise, renew
 from tidegate.reactive.tasks.vocabulary import (
     ERROR_MAX,
     Adopt,
@@ -105,5 +108,5 @@ __all__ = [
     "ERROR_MAX", "Adopt", "BeginVerdict", "CannotRun", "Claim", "ClaimVerdict", "Claimed", "Deferred", "Failed",
     "GiveUp", "Go", "Gone", "HandlerOutcome", "InsertRecord", "Lapsed", "Leave", "Matching", "NextAttempt",
     "NotMatching", "PlanVerdict", "Seen", "Succeeded", "TaskRules", "TryAgain", "UpdateRecord", "Wait", "Why", "WhyNot",
-    "begin", "claim", "claim_of", "finalise", "plan", "renew", "reset",
+    "begin", "claim", "claim_of", "claim_planned", "finalise", "plan", "renew", "reset",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from tidegate.reactive.tasks.vocabulary import (
     Go,
     Gone,
     HandlerOutcome,
+    InsertRecord,
     Lapsed,
     Leave,
     Matching,
@@ -42,7 +43,7 @@ from tidegate.reactive.tasks.vocabulary import (
     WhyNot,
 )
 
-__all__ = ["begin", "claim", "claim_of", "finalise", "renew"]
+__all__ = ["begin", "claim", "claim_of", "claim_planned", "finalise", "renew"]
 
 
 # --- claim, begin, renew ----------------------------------------------------------------------------------------------
@@ -107,6 +108,32 @@ def _claimed(on: Guard, record: TaskRecord, *, worker: str, rules: TaskRules, no
         claimed_at=rounded_down(now),
     )
     return Claimed(UpdateRecord(on, after, why), claim_of(after))
+
+
+def claim_planned(
+    verdict: InsertRecord | UpdateRecord, *, worker: str, rules: TaskRules, now: Instant
+) -> InsertRecord | UpdateRecord:
+    """What a planner writes that claims what it makes due for a worker beside it: one write, and one version, for both.
+
+    Args:
+        verdict: What is written after a look at a document.
+        worker: Who is to run it, as for `claim`.
+        rules: How the task is run.
+        now: The time of the look, by the store's clock.
+
+    Returns:
+        The verdict, with its record under a claim if `claim` would have given it one once it was written, and no run held it.
+
+    Raises:
+        Misuse: An argument is of another type or empty, or the clocks differ.
+    """
+    check_type(verdict, (InsertRecord, UpdateRecord), "what a planner writes")
+    if verdict.record.owner is not None:
+        return verdict
+    claimed = claim(verdict.record, worker=worker, rules=rules, now=now)
+    if not isinstance(claimed, Claimed):
+        return verdict
+    return attrs.evolve(verdict, record=attrs.evolve(claimed.write.record, version=verdict.record.version))
 
 
 def claim_of(record: TaskRecord) -> Claim:
