@@ -1,0 +1,530 @@
+"""The faults of mongodash (docs/weaknesses.md, by number), attempted on a real MongoDB: an application does not have them.
+
+Where another test attacks one already, the register names that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import textwrap
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pytest
+from tests.integration.mongo_loop import in_loop
+from tests.integration.servers import MongoServer
+from tests.integration.test_reactive_app import AT_ONCE, Shop, served, shop_of, until
+from tests.integration.test_reactive_planner import (
+    RULES,
+    Full,
+    Told,
+    is_planned,
+    on_mongo,
+    planning,
+    site_of,
+    task,
+)
+
+from tidegate.model.documents import Document, Field
+from tidegate.model.instants import MILLISECOND
+from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.deployments import Deployment
+from tidegate.reactive.reconciler import stored_progress
+from tidegate.reactive.reconciliation import Checkpoint, Progress
+from tidegate.reactive.snapshot import Computed
+from tidegate_adapters.bson_values import stored
+from tidegate_adapters.reactive import Change, Later
+from tidegate_adapters.reactive.planner import Planner
+from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
+
+Work = Callable[[Shop], Any]
+
+
+def in_shop(uri: str, database: str, work: Work) -> None:
+    async def run() -> None:
+        async with shop_of("mongod", uri, database) as shop:
+            await work(shop)
+
+    in_loop(run())
+
+
+async def the_record(shop: Shop) -> dict[str, Any]:
+    (found,) = await shop.records()
+    return found
+
+
+def of(shop: Shop, collection: str) -> Any:
+    assert shop.client is not None
+    return shop.client[shop.name][collection]
+
+
+# --- what is lost or skipped ------------------------------------------------------------------------------------------------
+
+
+def test_2_changes_of_two_collections_under_one_id_are_two(mongodb: str, database: str) -> None:
+    """In one transaction, so that they come in one reply of the stream."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        await held.orders.insert_one({"_id": 0})
+        await held.customers.insert_one({"_id": 0})
+        async with planning(site_of(client, database), [task("bill"), task("greet", "customers")]) as life:
+            await life.settled("bill", "greet")
+            async with client.start_session() as session, await session.start_transaction():
+                for source in (held.orders, held.customers):
+                    await source.insert_one({"_id": 1}, session=session)
+            both = [(key, {"_id": key}) for key in (0, 1)]
+            await until(lambda: is_planned(held, "bill", both), "of the one")
+            await until(lambda: is_planned(held, "greet", both, "customers"), "of the other")
+
+    on_mongo(mongodb, work)
+
+
+def test_6_what_begins_with_a_dollar_is_data(mongodb: str, database: str) -> None:
+    """And keys with dots, and such as numbers: each is planned and handled once, as it is."""
+    odd: list[dict[str, Any]] = [
+        {"_id": 1, "v": "$5"},
+        {"_id": 2, "v": "$$NOPE"},
+        {"_id": 3, "v": {"a.b": 1, "$c": 2}},
+        {"_id": 4, "v": {"10": 1, "9": 2}},
+        {"_id": "$v", "v": "$$NOW"},
+    ]
+
+    async def work(shop: Shop) -> None:
+        app, seen = shop.app(), dict[Any, Any]()
+
+        @app.task("orders", watch=["v"], debounce=AT_ONCE)
+        async def invoice(change: Change) -> None:
+            assert change.id not in seen
+            seen[change.id] = change.values["v"]
+
+        await shop.insert(*odd[:2])
+        async with served(app):
+            await shop.insert(*odd[2:])
+            await until(lambda: len(seen) == len(odd), "all are handled")
+            await until(lambda: all_are(shop, "completed"), "and completed")
+        assert seen == {each["_id"]: each["v"] for each in odd}
+        assert [*seen[4]] == ["10", "9"]
+
+    in_shop(mongodb, database, work)
+
+
+async def all_are(shop: Shop, status: str) -> bool:
+    return all(each["status"] == status for each in await shop.records())
+
+
+def test_7_a_date_in_a_filter_is_that_date_where_documents_change(mongodb: str, database: str) -> None:
+    """Not only where all of them are looked at."""
+
+    async def work(shop: Shop) -> None:
+        app, seen = shop.app(), list[Any]()
+        limit = datetime(2020, 1, 1, tzinfo=UTC)
+
+        @app.task("orders", where={"created": {"$lt": limit}}, debounce=AT_ONCE)
+        async def invoice(change: Change) -> None:
+            seen.append(change.id)
+
+        async with served(app):
+            await shop.insert({"_id": 1, "created": limit + timedelta(1)}, {"_id": 2, "created": limit - timedelta(1)})
+            await until(lambda: seen == [2], "the older one is handled")
+
+    in_shop(mongodb, database, work)
+
+
+def test_10_what_an_interrupted_pass_has_noted_goes_with_the_history(mongod: MongoServer, database: str) -> None:
+    """A checkpoint is honoured as long as the history is the same; what it left out is looked at in the next one."""
+    noted = Deployment(task("a")).scanned.trigger
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        await held.orders.insert_many([{"_id": key} for key in range(9)])
+        every = [(key, {"_id": key}) for key in range(9)]
+        async with planning(site_of(client, database), [task("a")]) as life:
+            await life.settled("a")
+        half = Progress(0, frozenset(), (Checkpoint("orders", frozenset({noted}), 4),))
+        put = stored_progress(half)
+        await held[STREAMS].update_one({"_id": KEY}, {"$set": {put.field.name: stored(put.value)}})
+        await held.orders_tasks.delete_many({})
+        async with planning(site_of(client, database), [task("a")]) as life:
+            await life.settled("a")
+            assert await is_planned(held, "a", every[5:])
+            with mongod.fail("getMore", times=1, errorCode=286):
+                await until(lambda: life.planner.standing.history == 1, "it is lost")
+            await until(lambda: is_planned(held, "a", every), "all are looked at")
+
+    on_mongo(mongod.uri, work)
+
+
+def test_11_no_position_is_saved_before_what_lies_before_it(mongod: MongoServer, database: str) -> None:
+    """The record of one document cannot be inserted for a while, another one changes meanwhile, and then the leader dies."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        await held.orders.insert_one({"_id": 0, "n": 0})
+        async with await connect(mongod, "striker") as other:
+            planner = Planner(site_of(other, database), [Told(task("a"))], RULES, Full(), "dies")
+            running = asyncio.create_task(planner.run())
+            await until(lambda: planner.standing.reached is not None and "a" in planner.standing.reconciled, "it leads")
+            await until(lambda: is_planned(held, "a", [(0, {"_id": 0, "n": 0})]), "one is there")
+            with mongod.fail("insert", errorCode=112, appName="striker"):
+                await held.orders.insert_one({"_id": 1, "n": 0})
+                await held.orders.update_one({"_id": 0}, {"$set": {"n": 1}})
+                await until(lambda: planner.standing.error is not None, "a look at them fails")
+                await until(
+                    lambda: planner.standing.collected + planner.standing.under_way >= 2, "both wait for theirs"
+                )
+                running.cancel()
+                await asyncio.wait({running})
+        async with planning(site_of(client, database), [task("a")]):
+            both = [(0, {"_id": 0, "n": 1}), (1, {"_id": 1, "n": 0})]
+            await until(lambda: is_planned(held, "a", both), "nothing is lost")
+
+    on_mongo(mongod.uri, work)
+
+
+def test_what_changes_while_it_runs_is_not_put_off_by_later(mongodb: str, database: str) -> None:
+    """What a handler puts off is what it was called for."""
+
+    async def work(shop: Shop) -> None:
+        app, runs = shop.app(), list[int]()
+
+        @app.task("orders", watch=["n"], debounce=AT_ONCE)
+        async def invoice(change: Change) -> Later | None:
+            runs.append(change.values["n"])
+            if change.values["n"]:
+                return None
+            await shop.put(1, "n", 1)
+            await until(lambda: is_dirty(shop), "the change had its look")
+            return Later(timedelta(hours=1))
+
+        async with served(app):
+            await shop.insert({"_id": 1, "n": 0})
+            await until(lambda: runs == [0, 1], "the change is handled")
+
+    in_shop(mongodb, database, work)
+
+
+async def is_dirty(shop: Shop) -> bool:
+    return [each["status"] for each in await shop.records()] == ["processing_dirty"]
+
+
+def test_names_and_ids_that_read_alike_are_told_apart(mongodb: str, database: str) -> None:
+    """The task a/b of the document c, and the task a of the document b/c: of one collection."""
+
+    async def work(shop: Shop) -> None:
+        app, runs = shop.app(), list[tuple[str, Any]]()
+
+        async def handle(change: Change) -> None:
+            runs.append((change.task, change.id))
+
+        for name in ("a/b", "a", "a.b", "$a"):
+            _ = app.task("orders", debounce=AT_ONCE, name=name)(handle)
+        async with served(app):
+            await shop.insert({"_id": "c"}, {"_id": "b/c"}, {"_id": 1}, {"_id": "1"})
+            await until(lambda: len(runs) == 16, "each task handles each")
+        assert len({*runs}) == 16
+
+    in_shop(mongodb, database, work)
+
+
+async def connect(mongod: MongoServer, name: str) -> Any:
+    from tidegate_adapters.mongo import connect_async
+
+    return await connect_async(f"{mongod.uri}&appName={name}&retryWrites=false")
+
+
+@pytest.mark.parametrize("skip", range(3))
+def test_13_a_new_trigger_is_not_forgotten_by_a_crash(mongod: MongoServer, database: str, skip: int) -> None:
+    """Whichever of the writes that begin to lead is the last one before it."""
+
+    async def work(client: Any) -> None:
+        held = client[database]
+        await held.orders.insert_many([{"_id": key, "n": 1, "m": 2} for key in range(3)])
+        async with planning(site_of(client, database), [task("a", "orders", "n")]) as life:
+            await life.settled("a")
+        wider = task("a", "orders", "n", "m")
+        async with await connect(mongod, "striker") as other:
+            planner = Planner(site_of(other, database), [Told(wider)], RULES, Full(), "dies")
+            commands = ("findAndModify", "update", "find")[skip]
+            with mongod.fail(commands, errorCode=91, appName="striker"):
+                running = asyncio.create_task(planner.run())
+                await asyncio.sleep(0.3)
+                running.cancel()
+                await asyncio.wait({running})
+        async with planning(site_of(client, database), [wider]):
+            expected = [(key, {"m": 2, "n": 1}) for key in range(3)]
+            await until(lambda: is_planned(held, "a", expected), "all are looked at")
+
+    on_mongo(mongod.uri, work)
+
+
+# --- what is done again, or sticks -------------------------------------------------------------------------------------------
+
+
+def test_14_a_handler_that_goes_on_after_its_end_is_called_once(mongodb: str, database: str) -> None:
+    """For longer than its lease, which is renewed meanwhile, or was; and what it raises then changes nothing."""
+
+    async def work(shop: Shop) -> None:
+        app, calls, ended = shop.app(), list[Any](), asyncio.Event()
+
+        @app.task("orders", debounce=AT_ONCE, lease=timedelta(milliseconds=200))
+        async def invoice(change: Change) -> None:
+            calls.append(change.id)
+            await change.complete()
+            try:
+                await asyncio.sleep(1)
+                raise ValueError("too late")
+            finally:
+                ended.set()
+
+        async with served(app):
+            await shop.insert({"_id": 1})
+            await ended.wait()
+            await shop.insert({"_id": 2})
+            await until(lambda: 2 in calls, "others are handled")
+        found = {each["document"]: each for each in await shop.records()}
+        assert calls.count(1) == 1
+        assert (found[1]["status"], found[1].get("next_run_at"), found[1].get("last_error")) == (
+            "completed",
+            None,
+            None,
+        )
+
+    in_shop(mongodb, database, work)
+
+
+def test_15_the_text_of_an_error_is_text(mongodb: str, database: str) -> None:
+    """Whatever it looks like: it is kept, and attempts are counted."""
+    texts = ("$foo bar", "$$x is no variable", "$", "$$ROOT", "{$literal: 1}")
+
+    async def work(shop: Shop) -> None:
+        app = shop.app()
+
+        @app.task("orders", debounce=AT_ONCE, retries=1, backoff=AT_ONCE)
+        async def invoice(change: Change) -> None:
+            raise ValueError(texts[change.id])
+
+        async with served(app):
+            await shop.insert(*({"_id": key} for key in range(len(texts))))
+            await until(lambda: has_failed(shop, len(texts)), "all are given up")
+        found = {each["document"]: (each["last_error"], each["attempts"]) for each in await shop.records()}
+        assert found == {key: (f"ValueError: {text}", 2) for key, text in enumerate(texts)}
+
+    in_shop(mongodb, database, work)
+
+
+async def has_failed(shop: Shop, count: int) -> bool:
+    return len([each for each in await shop.records() if each["status"] == "failed"]) == count
+
+
+KILLER: Final = """
+    import os, sys
+    from datetime import timedelta
+    from tidegate.leases.lease import Terms
+    from tidegate.model.instants import MILLISECOND, SECOND
+    from tidegate.retries.polling import PollingBounds
+    from tidegate_adapters.reactive import Reactive
+    from tidegate_adapters.reactive.planner import PlannerRules
+    from tidegate_adapters.reactive.settings import ReactiveSettings
+
+    terms = Terms(ttl=SECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)
+    polling = PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jitter=0)
+    settings = ReactiveSettings(database=sys.argv[2], polling=polling, planner=PlannerRules(terms=terms))
+    app = Reactive(sys.argv[1], settings=settings)
+
+    @app.task("orders", debounce=timedelta(0), retries=1, backoff=timedelta(0), lease=timedelta(milliseconds=300))
+    async def invoice(change):
+        if change.id == "deadly":
+            os._exit(9)
+        app.stop()
+
+    app.run()
+"""
+
+
+def test_16_a_handler_that_kills_its_process_is_given_up(mongodb: str, database: str) -> None:
+    """After as many attempts as any other; the third process handles what else there is."""
+
+    async def work(shop: Shop) -> None:
+        await shop.insert({"_id": "deadly"})
+
+        async def lived() -> int:
+            code = textwrap.dedent(KILLER)
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, mongodb, database)
+            async with asyncio.timeout(30):
+                return await process.wait()
+
+        assert [await lived(), await lived()] == [9, 9]
+        third = asyncio.create_task(lived())
+        await until(lambda: has_failed(shop, 1), "it is given up")
+        await shop.insert({"_id": "harmless"})
+        assert await third == 0
+        found = {each["document"]: each for each in await shop.records()}
+        assert (found["deadly"]["attempts"], found["deadly"]["token"]) == (2, 2)
+
+    in_shop(mongodb, database, work)
+
+
+def test_18_who_edits_its_own_document_and_fails_is_given_up_once_it_stops(mongodb: str, database: str) -> None:
+    """Each edit is a change, and is handled; the attempts are those since the last one."""
+    edits, retries = 4, 2
+
+    async def work(shop: Shop) -> None:
+        app, runs = shop.app(), list[int]()
+
+        @app.task("orders", watch=["n"], debounce=AT_ONCE, retries=retries, backoff=AT_ONCE)
+        async def invoice(change: Change) -> None:
+            runs.append(change.values["n"])
+            if change.values["n"] < edits:
+                await shop.put(change.id, "n", change.values["n"] + 1)
+            raise ValueError("as always")
+
+        async with served(app):
+            await shop.insert({"_id": 1, "n": 0})
+            await until(lambda: has_failed(shop, 1), "it is given up")
+        assert set(runs) == {*range(edits + 1)}
+        assert runs.count(edits) <= retries + 1
+        assert len(runs) <= edits * (retries + 1) + retries + 1
+
+    in_shop(mongodb, database, work)
+
+
+def test_19_ceaseless_changes_do_not_starve_a_task(mongodb: str, database: str) -> None:
+    """They come faster than it is ever quiet, for as long as it has not run."""
+
+    async def work(shop: Shop) -> None:
+        app, runs = shop.app(), list[Any]()
+        debounce = Debounce(300 * MILLISECOND, 600 * MILLISECOND)
+
+        @app.task("orders", watch=["n"], debounce=debounce)
+        async def invoice(change: Change) -> None:
+            runs.append(change.values["n"])
+
+        async with served(app):
+            await shop.insert({"_id": 1, "n": 0})
+            number = 0
+
+            async def still_waits() -> bool:
+                nonlocal number
+                number += 1
+                await shop.put(1, "n", number)
+                return bool(runs)
+
+            await until(still_waits, "it runs while it changes")
+
+    in_shop(mongodb, database, work)
+
+
+def test_21_what_cannot_be_computed_for_one_document_holds_up_no_other(mongodb: str, database: str) -> None:
+    """Neither where it is there before, so that the server's query fails, nor where it changes."""
+
+    def counted(doc: Document) -> int:
+        items = doc[Field[Any]("items")]
+        assert isinstance(items, tuple)
+        return len(items)
+
+    async def work(shop: Shop) -> None:
+        app, seen = shop.app(), dict[Any, Any]()
+        watch = {"count": Computed(counted, {"$size": "$items"})}
+
+        @app.task("orders", watch=watch, debounce=AT_ONCE)
+        async def invoice(change: Change) -> None:
+            seen[change.id] = change.values["count"]
+
+        await shop.insert({"_id": 1, "items": [1]}, {"_id": 2}, {"_id": 3, "items": [1, 2]})
+        async with served(app):
+            await until(lambda: seen == {1: 1, 3: 2}, "what was there before")
+            await shop.insert({"_id": 4, "items": []}, {"_id": 5, "items": 7}, {"_id": 6, "items": [0]})
+            await until(lambda: seen == {1: 1, 3: 2, 4: 0, 6: 1}, "what comes")
+            await of(shop, "orders").update_one({"_id": 2}, {"$set": {"items": [1, 2, 3]}})
+            await until(lambda: seen.get(2) == 3, "what can be computed by then")
+
+    in_shop(mongodb, database, work)
+
+
+# --- who leads ---------------------------------------------------------------------------------------------------------------
+
+SKEWED: Final = """
+    import sys, time
+    ahead = float(sys.argv[3])
+    real, real_ns = time.time, time.time_ns
+    time.time = lambda: real() + ahead
+    time.time_ns = lambda: real_ns() + int(ahead * 1e9)
+
+    from datetime import timedelta
+    from tidegate.retries.polling import PollingBounds
+    from tidegate.model.instants import MILLISECOND
+    from tidegate_adapters.reactive import Change, Later, Reactive
+    from tidegate_adapters.reactive.settings import ReactiveSettings
+
+    polling = PollingBounds(least=20 * MILLISECOND, most=100 * MILLISECOND, jitter=0)
+    app = Reactive(sys.argv[1], settings=ReactiveSettings(database=sys.argv[2], polling=polling))
+
+    @app.task("orders", debounce=timedelta(0))
+    async def invoice(change):
+        print("handled", change.id, flush=True)
+
+    app.run()
+"""
+
+
+@pytest.mark.parametrize("ahead_s", [3_600, -3_600])
+def test_23_whose_clock_is_wrong_takes_nothing_from_others(mongodb: str, database: str, ahead_s: int) -> None:
+    """Neither the lease of who leads, nor a run that is under way, nor what is due later; and what is due it handles in time."""
+
+    async def work(shop: Shop) -> None:
+        app, runs, may_end = shop.app(), list[Any](), asyncio.Event()
+
+        @app.task("orders", debounce=AT_ONCE)
+        async def invoice(change: Change) -> None:
+            runs.append(change.id)
+            await may_end.wait()
+
+        async with served(app):
+            epoch = app.planners[0].standing.epoch
+            await shop.insert({"_id": 1})
+            await until(lambda: runs == [1], "one runs here")
+            code = textwrap.dedent(SKEWED)
+            other = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", code, mongodb, database, str(ahead_s), stdout=asyncio.subprocess.PIPE
+            )
+            assert other.stdout is not None
+            try:
+                for key in range(2, 30):  # as many as this process has no room for
+                    await shop.insert({"_id": key})
+                said = (await asyncio.wait_for(other.stdout.readline(), 20)).decode()
+            finally:
+                other.terminate()
+                rest = (await other.communicate())[0].decode()
+            handled = [int(line.split()[1]) for line in (said + rest).splitlines()]
+            assert handled
+            assert not {*handled} & {*runs}, "a run that is under way was taken"
+            standing = app.planners[0].standing
+            assert (standing.leads, standing.epoch) == (True, epoch)
+            may_end.set()
+
+    in_shop(mongodb, database, work)
+
+
+def test_24_of_two_instances_of_one_name_one_leads_and_a_stop_ends_an_election(mongodb: str, database: str) -> None:
+    """Who is stopped while it waits for the lease does not take it any more."""
+
+    async def work(client: Any) -> None:
+        leases = client[database][LEASES]
+        async with planning(site_of(client, database), [task("a")]) as first:
+            await until(lambda: first.planner.standing.leads, "one leads")
+            async with planning(site_of(client, database), [task("a")]) as second:
+                await asyncio.sleep(RULES.terms.heartbeat * 2 / 1_000_000)
+                assert not second.planner.standing.leads
+        assert (await leases.find_one({"_id": KEY})).get("holder") is None
+        for _ in range(5):
+            planner = Planner(site_of(client, database), [Told(task("a"))], RULES, Full(), "tests")
+            running = asyncio.create_task(planner.run())
+            await asyncio.sleep(0.01)
+            planner.stop()
+            await running
+            assert (await leases.find_one({"_id": KEY}) or {}).get("holder") is None
+
+    on_mongo(mongodb, work)

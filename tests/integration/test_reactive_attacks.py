@@ -1,0 +1,243 @@
+"""What may happen to an application of reactive tasks besides faults: signals at its start, forks, other Pythons, handlers that edit
+what they watch, operators that act while it runs. On a real MongoDB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+from signal import SIGTERM
+from subprocess import PIPE, Popen
+from typing import Any, Final
+
+import pytest
+from pymongo import MongoClient
+from tests.integration.test_mongodash_faults import all_are, in_shop
+from tests.integration.test_pythons import VERSIONS, interpreter
+from tests.integration.test_reactive_app import AT_ONCE, PATIENCE_S, Raw, Shop, served, until
+
+from tidegate.reactive.pausing import Pausing
+from tidegate.reactive.record_queries import Query
+from tidegate_adapters.reactive import Change
+from tidegate_adapters.reactive.office import Office
+
+APP: Final = """
+    import logging, os, sys
+    from datetime import timedelta
+    from tidegate.model.instants import MILLISECOND
+    from tidegate.retries.polling import PollingBounds
+    from tidegate_adapters.reactive import Reactive
+    from tidegate_adapters.reactive.settings import ReactiveSettings
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+    polling = PollingBounds(least=20 * MILLISECOND, most=100 * MILLISECOND, jitter=0)
+    app = Reactive(sys.argv[1], settings=ReactiveSettings(database=sys.argv[2], polling=polling))
+
+    @app.task("orders", debounce=timedelta(0))
+    async def invoice(change):
+        os.write(1, f"handled {change.id} {os.getpid()}\\n".encode())
+"""
+RUN: Final = textwrap.dedent(APP) + "\napp.run()\n"
+
+
+# --- processes ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", ["SIGTERM or Ctrl-C lets it drain", "is connected", " leads in "])
+def test_a_signal_at_the_start_ends_it_in_order(mongodb: str, database: str, line: str) -> None:
+    """While it connects, once it has, and when it begins to lead: it leaves no lease behind."""
+    with Popen([sys.executable, "-c", RUN, mongodb, database], stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        for said in process.stdout:
+            if line in said:
+                process.send_signal(SIGTERM)
+                break
+        assert process.wait(PATIENCE_S) == 0
+    with MongoClient[Raw](mongodb) as client:
+        lease = client[database]["tidegate_leases"].find_one() or {}
+    assert lease.get("holder") is None
+
+
+def test_children_of_a_fork_are_processes_like_others(mongodb: str, database: str) -> None:
+    """The app was made before: nothing of it is shared but its code, and each change is handled once."""
+    code = textwrap.dedent(APP) + textwrap.dedent("""
+        children = []
+        for _ in range(2):
+            if not (child := os.fork()):
+                app.run()
+                os._exit(0)
+            children.append(child)
+        print("forked", *children, flush=True)
+        print("ended", *(os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in children), flush=True)
+    """)
+    with (
+        MongoClient[Raw](mongodb) as client,
+        Popen([sys.executable, "-c", code, mongodb, database], stdout=PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
+        _ = client[database]["orders"].insert_many([{"_id": key} for key in range(200)])
+        children, handled = list[int](), list[tuple[int, int]]()
+        for said in process.stdout:
+            match said.split():
+                case ["forked", *pids]:
+                    children = [*map(int, pids)]
+                case ["handled", key, pid]:
+                    handled.append((int(key), int(pid)))
+                case _:
+                    pass
+            if len(handled) == 200 and children:
+                break
+        for child in children:
+            os.kill(child, SIGTERM)
+        rest = process.stdout.read()
+    assert sorted(key for key, _ in handled) == [*range(200)]
+    assert "handled" not in rest
+    assert "ended 0 0" in rest
+
+
+PURE: Final = ("attr", "attrs", "pymongo", "bson", "gridfs", "dns")
+"""What an app needs, all of which is there without its C."""
+SOURCES: Final = Path(__file__).parents[2] / "src"
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_an_app_runs_on_other_pythons(mongodb: str, database: str, tmp_path: Path, version: str) -> None:
+    """It handles what is there, and ends with a signal."""
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version}")
+    for name in PURE:
+        spec = find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        _ = shutil.copytree(
+            Path(spec.origin).parent, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+        )
+    paths = os.pathsep.join(map(str, (SOURCES / "core", SOURCES / "adapters", tmp_path)))
+    with MongoClient[Raw](mongodb) as client:
+        _ = client[database]["orders"].insert_many([{"_id": key} for key in range(20)])
+    command, env = [python, "-c", RUN, mongodb, database], {"PYTHONPATH": paths, "PATH": os.environ["PATH"]}
+    with Popen(command, stdout=PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        handled = set[int]()
+        for said in process.stdout:
+            if said.startswith("handled"):
+                handled.add(int(said.split()[1]))
+            if len(handled) == 20:
+                process.send_signal(SIGTERM)
+                break
+        _ = process.stdout.read()
+        assert process.wait(PATIENCE_S) == 0
+    assert handled == {*range(20)}
+
+
+# --- handlers and operators ----------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_that_edits_what_it_watches_is_called_again(mongodb: str, database: str) -> None:
+    """For as long as it does; who wants that no longer watches something else, or writes what is there already."""
+
+    async def work(shop: Shop) -> None:
+        app, runs = shop.app(), list[tuple[int, int]]()
+
+        @app.task("orders", watch=["n"], debounce=AT_ONCE)
+        async def invoice(change: Change) -> None:
+            runs.append((change.values["n"], change.attempt))
+            await shop.put(1, "n", min(change.values["n"] + 1, 5))
+            await shop.put(1, "note", len(runs))
+
+        async with served(app):
+            await shop.insert({"_id": 1, "n": 0})
+            await until(lambda: len(runs) == 6, "it runs for each edit")
+            await until(lambda: all_are(shop, "completed"), "and not for what makes no difference")
+        assert runs == [(number, 1) for number in range(6)]
+
+    in_shop(mongodb, database, work)
+
+
+def test_what_changes_while_its_task_is_paused_is_handled_once_as_it_is_then(mongodb: str, database: str) -> None:
+    async def work(shop: Shop) -> None:
+        app, runs = shop.app(), list[int]()
+
+        @app.task("orders", watch=["n"], debounce=AT_ONCE)
+        async def invoice(change: Change) -> None:
+            runs.append(change.values["n"])
+
+        async with served(app), app.connected() as sites:
+            site = sites[shop.name]
+            await site.run(Pausing().pause("invoice"))
+            await until(lambda: app.pool is not None and "invoice" in app.pool.state.paused, "it is paused")
+            await shop.insert({"_id": 1, "n": 0})
+            for number in range(1, 5):
+                await shop.put(1, "n", number)
+            await until(lambda: remembers(shop, 4), "all changes had their look")
+            assert runs == []
+            await site.run(Pausing().resume("invoice"))
+            await until(lambda: runs == [4], "it is handled")
+            await until(lambda: all_are(shop, "completed"), "once")
+
+    in_shop(mongodb, database, work)
+
+
+async def remembers(shop: Shop, number: int) -> bool:
+    return [each["snapshot"]["n"] for each in await shop.records()] == [number]
+
+
+def test_who_runs_what_is_running_again_has_it_run_after_that(mongodb: str, database: str) -> None:
+    """Not beside it, and once more, however often that is asked."""
+
+    async def work(shop: Shop) -> None:
+        app, may_end = shop.app(), asyncio.Event()
+        begun = running = most = 0
+
+        @app.task("orders", debounce=AT_ONCE)
+        async def invoice(_: Change) -> None:
+            nonlocal begun, running, most
+            begun, running = begun + 1, running + 1
+            most = max(most, running)
+            await may_end.wait()
+            running -= 1
+
+        async with served(app), app.connected() as sites:
+            office = Office([each.at(sites[shop.name]) for each in app.declared.values()])
+            await shop.insert({"_id": 1})
+            await until(lambda: running, "it runs")
+            for _ in range(3):
+                assert (await office.retry(Query(tasks=("invoice",)))).reset == 1
+            may_end.set()
+            await until(lambda: begun == 2, "it runs again")
+            await until(lambda: all_are(shop, "completed"), "and ends")
+        assert (begun, most) == (2, 1)
+
+    in_shop(mongodb, database, work)
+
+
+def test_a_module_that_is_imported_twice_is_two_apps_or_a_clear_error(tmp_path: Path) -> None:
+    """Under two names it makes an app each time; where both declare their tasks in one app, that is said."""
+    _ = (tmp_path / "shared.py").write_text(
+        'from tidegate_adapters.reactive import Reactive\napp = Reactive("mongodb://h/?replicaSet=r", "shop")\n'
+    )
+    _ = (tmp_path / "tasks.py").write_text(
+        "from shared import app\n@app.task('orders')\nasync def invoice(change): ...\n"
+    )
+    code = """
+        import importlib.util, json, tasks
+        try:
+            spec = importlib.util.spec_from_file_location("again", tasks.__file__)
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        except Exception as error:
+            print(json.dumps(str(error)))
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    error: Any = json.loads(said.stdout)
+    assert error.startswith("there are two tasks 'invoice'")
+    assert "pass another name=" in error
