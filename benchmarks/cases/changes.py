@@ -20,7 +20,6 @@ from tidegate.reactive import (
     reconciliation,
     record_queries,
     snapshot,
-    spread,
     story,
     task_counts,
     task_documents,
@@ -28,6 +27,7 @@ from tidegate.reactive import (
     tasks,
 )
 from tidegate.reactive.reactive_task import Run
+from tidegate.retries import spread
 
 table: Final = Table("Tasks triggered by changed documents")
 

@@ -29,6 +29,7 @@ from tidegate.invocations.laws import (
     enqueueing,
     recovery,
     status,
+    taking,
     transition,
     waiting,
 )
@@ -63,6 +64,6 @@ __all__ = [
     "election", "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
     "firing", "health", "history", "lease", "letter_writing", "membership", "noticing", "orphans", "outbox",
     "partition", "pauses", "plan_queries", "polling", "pool", "reactive_task", "reconciliation", "recovery",
-    "retention", "schedule", "snapshot", "status", "sweeper", "tasks", "transactions", "transfers", "transition",
-    "trigger", "turn", "upload_records", "waiting", "watermark", "worker",
+    "retention", "schedule", "snapshot", "status", "sweeper", "taking", "tasks", "transactions", "transfers",
+    "transition", "trigger", "turn", "upload_records", "waiting", "watermark", "worker",
 ]  # fmt: skip

@@ -26,4 +26,4 @@ def test_what_nothing_excludes_needs_no_place() -> None:
 
 def test_outcomes_read_as_sentences() -> None:
     """One line each, for people."""
-    assert [str(PickedUp(2)), str(HeldBack("rerouted"))] == ["picked up at version 2", "held back: rerouted"]
+    assert [str(PickedUp(2)), str(HeldBack("rerouted", 2))] == ["picked up at version 2", "held back: rerouted"]

@@ -21,6 +21,7 @@ Read in this order; the `__all__` of each module lists its public names.
     enqueueing         the program that makes invocations, in the caller's transaction, too
     dispatch           which invocations are under way in a process, and what is asked for next
     heeding            what was asked of those, and which are its own no more
+    taking             the program that takes what is due, many in a request
     recovery           what is stuck, and the one step that frees it
     recoverer          the program that finds it and frees it
 

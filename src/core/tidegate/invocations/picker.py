@@ -72,9 +72,10 @@ class PickedUp:
 @final
 @attrs.frozen
 class HeldBack:
-    """Others have the places; it was moved to that status."""
+    """Others have the places; it was moved to that status, which made that version."""
 
     status: str
+    version: int
 
     def __str__(self) -> str:
         return f"held back: {self.status}"
@@ -107,6 +108,7 @@ class Picker:
         key: The invocation.
         call: What it calls.
         rule: The rule of its task for running.
+        limited_by: The set that it is of, where that is known already; None for what the rule says of the call.
         runner: Who picks it up.
         request: An id used for this command only.
         at_most: How many of the set may run at once.
@@ -122,6 +124,7 @@ class Picker:
     rule: Rule
     runner: str
     request: str
+    limited_by: str | None = None
     at_most: int = 1
     reroute: bool = False
     records: str = "invocations"
@@ -136,6 +139,8 @@ class Picker:
         check_type(self.rule, Rule, "a rule")
         check_name(self.runner, "a runner")
         check_name(self.request, "a request")
+        if self.limited_by is not None:
+            check_name(self.limited_by, "a set of invocations")
         check_int(self.at_most, "a number of places", 1)
         check_type(self.reroute, bool, "whether it is rerouted")
         check_attempts(self.attempts, self.pauses)
@@ -145,7 +150,7 @@ class Picker:
 
     async def run(self) -> PickOutcome:
         """The program."""
-        places = reservation_id(Purpose.RUNNING, self.rule, self.call)
+        places = self.limited_by or reservation_id(Purpose.RUNNING, self.rule, self.call)
         since = await begins(self.pauses)
         attempt = 0
         while True:
@@ -166,7 +171,7 @@ class Picker:
                     return await self._pending(record)
                 case NoFreePlace(_, target):
                     answer = await self.parts.move(self, record, target, None)
-                    return HeldBack(target) if isinstance(answer, Granted) else NotPickedUp(str(answer))
+                    return HeldBack(target, answer.version) if isinstance(answer, Granted) else NotPickedUp(str(answer))
                 case NotAvailable():
                     return NotPickedUp(str(admission))
                 case LookAgain():

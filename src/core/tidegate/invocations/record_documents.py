@@ -2,6 +2,7 @@
 
     {_id, status, owner, version, changed_at, history: [{version, request, status}, ...]}     the last 16 versions
     due                      since or from when a runner may take it: there exactly while its status is available
+    later                    the last due that lay ahead when it was written, by which whoever is idle finds the next one
 
 Whoever makes one (`registration`, `enqueueing`, `transition`) makes it here, so that whoever reads one (`transition`,
 `taking`, `recoverer`) finds the same fields: also the first version has an instant at which it became so, read of the
@@ -54,10 +55,9 @@ from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
     "ARGUMENTS", "ASKED", "ASKED_OF", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "FAILING_SINCE", "HELD",
-    "HISTORY", "LIMITED_BY",
-    "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RECORD", "REQUEST", "RESULT", "RESULT_PAYLOAD", "ROOT",
-    "STATUS", "TASK", "TENANT", "TRACE", "TRIES", "VERSION", "VIEW", "changes", "history", "new_record", "unchanged",
-    "viewed",
+    "HISTORY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RECORD", "REQUEST",
+    "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TRACE", "TRIES", "VERSION", "VIEW", "changes", "history",
+    "new_record", "unchanged", "viewed",
 ]  # fmt: skip
 
 STATUS: Final = Field[str]("status")
@@ -68,6 +68,7 @@ HISTORY: Final = Field[tuple[Document, ...]]("history")
 REQUEST: Final = Field[str]("request")
 
 DUE: Final = Field[Instant]("due")
+LATER: Final = Field[Instant]("later")
 TASK: Final = Field[str]("task")
 ARGUMENTS: Final = Field[Document]("arguments")
 PAYLOAD: Final = Field[str]("payload")
@@ -128,6 +129,8 @@ def new_record(
     check_type(due, (Instant, NoneType), "an instant or None")
     check_type(more, Document, "a document")
     waits = () if due is None else ((DUE.name, due),)
+    if due is not None and due - now > 0:
+        waits = (*waits, (LATER.name, due))
     return Document((
         (ID.name, key), (STATUS.name, first.status), (OWNER.name, first.owner), (VERSION.name, first.version),
         (CHANGED_AT.name, now), (HISTORY.name, (_entry(first, request),)), *waits, *more.items,
@@ -148,8 +151,10 @@ def changes(table: StatusTable, verdict: Accepted, request: str, *also: Update) 
     """
     check_type(table, StatusTable, "a table of statuses")
     check_type(verdict, Accepted, "a decision that was accepted")
-    is_dated = any(update.field.name == DUE.name for update in also)
-    waits = () if is_dated else (_IS_DUE_NOW if table[verdict.status].available else _IS_NOT_DUE,)
+    waits: tuple[Update, ...] = (_IS_DUE_NOW if table[verdict.status].available else _IS_NOT_DUE,)
+    for each in also:
+        if each.field == DUE:
+            waits = (Put(LATER, each.value),) if isinstance(each, Put) else ()
     return (
         Put(STATUS, verdict.status),
         Put(OWNER, verdict.owner),

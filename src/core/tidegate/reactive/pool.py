@@ -62,9 +62,9 @@ from tidegate.model.operations import FOUND_MAX
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, Run, SetAside
-from tidegate.reactive.spread import widened
 from tidegate.reactive.tasks import Claim, Why, WhyNot
 from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn, woken
+from tidegate.retries.spread import widened
 
 __all__ = [
     "Announced", "End", "EndsWritten", "Granted", "Handle", "HandlersEnded", "Interrupt", "InterruptReason", "PoolCommand",
@@ -491,7 +491,7 @@ class PoolState:
         expected: Of each task of which something is known to be due later, the first of those times, and the last.
         paused: The tasks that are looked at by nobody.
         throttled: The tasks of which no more is taken until then.
-        factors: Among how many times what is taken it is drawn (`tidegate.reactive.spread`), of tasks where that is not 1.
+        factors: Among how many times what is taken it is drawn (`tidegate.retries.spread`), of tasks where that is not 1.
         stop_at: When handlers are interrupted, because the pool is to stop; None where it is not.
         wake_at: When its timer fires; None where none runs.
         runs_at: Before then no handler that runs is to be renewed or interrupted; None where that is to be found out.

@@ -88,7 +88,7 @@ from tidegate.model.operations import (
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.reactive import orphans, spread, tasks
+from tidegate.reactive import orphans, tasks
 from tidegate.reactive.orphans import RemoveRecord, Source
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate.reactive.snapshot import NotComputed, Projection, snapshot
@@ -128,7 +128,7 @@ from tidegate.reactive.tasks import (
     WhyNot,
     claim_of,
 )
-from tidegate.retries import backoff
+from tidegate.retries import backoff, spread
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
@@ -586,7 +586,7 @@ class ReactiveTask:
         Args:
             worker: Who works; another name for each process and each of its lives.
             most: How many at most; 1 <= most <= FOUND_MAX.
-            factor: Among how many times as many they are drawn (`tidegate.reactive.spread`), where others look, too.
+            factor: Among how many times as many they are drawn (`tidegate.retries.spread`), where others look, too.
 
         Returns:
             The runs that have begun, and why others have not.

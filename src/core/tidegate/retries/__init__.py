@@ -6,9 +6,10 @@
     budget    whether there are too many retries already
     resending one effect sent until it is known what became of it
     polling   when to look again at a source that does not call back
+    spread    which of what is due a worker claims, where others look at the same time
     schedule  when a cron is due, and which of the instants that were missed are made up for
 
-Read them in this order; `pauses`, `budget`, `polling` and `schedule` stand alone. The `__all__` of each module are its public names.
+Read them in this order; `pauses`, `budget`, `polling`, `spread` and `schedule` stand alone. The `__all__` of each module are its public names.
 
 Beside them: `laws`, `strategies`.
 """

@@ -9,6 +9,7 @@ from tidegate.invocations.laws import (
     enqueueing,
     recovery,
     status,
+    taking,
     transition,
     waiting,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "enqueueing",
     "recovery",
     "status",
+    "taking",
     "transition",
     "waiting",
 ]

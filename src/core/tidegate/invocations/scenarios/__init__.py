@@ -11,6 +11,7 @@ from tidegate.invocations.scenarios import (
     recovery,
     registration,
     settling,
+    taking,
     transition,
     waiting,
 )
@@ -25,6 +26,7 @@ SCENARIOS: Final[tuple[Shipped, ...]] = (
     *ending.SCENARIOS,
     *waiting.SCENARIOS,
     *enqueueing.SCENARIOS,
+    *taking.SCENARIOS,
     *recovery.SCENARIOS,
     *registration.SCENARIOS,
     *transition.SCENARIOS,

@@ -11,6 +11,7 @@ from tidegate.invocations.specimens import (
     recovery,
     registration,
     settling,
+    taking,
     transition,
     waiting,
 )
@@ -25,6 +26,7 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *ending.SPECIMENS,
     *waiting.SPECIMENS,
     *enqueueing.SPECIMENS,
+    *taking.SPECIMENS,
     *recovery.SPECIMENS,
     *registration.SPECIMENS,
     *transition.SPECIMENS,

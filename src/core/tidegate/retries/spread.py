@@ -13,11 +13,14 @@ Laws
     SP1  What is drawn is of what was found, each once, as many as are taken or all.
     SP2  Whoever loses no claim takes what is due longest.
     SP3  Two workers that draw `most` among `factor * most` share no more than chance has it: one in `factor` on the average.
+    SP4  Where it is told whose they are, as many are drawn of each, as far as there are.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from hashlib import blake2b
+from types import NoneType
 from typing import Final
 
 from tidegate.model.values import check_int, check_name, check_tuple
@@ -44,13 +47,14 @@ def widened(factor: int, won: int, lost: int) -> int:
     return factor if lost else max(factor // 2, 1)
 
 
-def drawn(records: tuple[str, ...], most: int, draw: str) -> tuple[int, ...]:
+def drawn(records: tuple[str, ...], most: int, draw: str, whose: tuple[str | None, ...] = ()) -> tuple[int, ...]:
     """Which of the records that were found are claimed, in the order in which they were found.
 
     Args:
         records: Their ids, the one that is due longest first.
         most: How many are claimed at most.
         draw: What makes the draw another one: the worker, and the time of its look.
+        whose: On whose behalf each is, so that nobody is drawn more often than others; empty where that does not matter.
 
     Returns:
         Their places; the first ones where no more were found than are claimed.
@@ -58,7 +62,18 @@ def drawn(records: tuple[str, ...], most: int, draw: str) -> tuple[int, ...]:
     check_tuple(records, str, "the id of a record")
     check_int(most, "a number of records", 1)
     check_name(draw, "a draw")
+    check_tuple(whose, (str, NoneType), "whose a record is")
+    if whose:
+        check_int(len(whose), "a number of those whose records are", len(records), len(records))
     if len(records) <= most:
         return tuple(range(len(records)))
     scores = [blake2b(f"{draw} {each}".encode(errors="replace"), digest_size=8).digest() for each in records]
-    return tuple(sorted(sorted(range(len(records)), key=lambda at: scores[at])[:most]))
+    places = sorted(range(len(records)), key=lambda at: scores[at])
+    if whose:
+        had = Counter[str | None]()
+        turns: dict[int, int] = {}
+        for at in places:
+            turns[at] = had[whose[at]]
+            had[whose[at]] += 1
+        places.sort(key=lambda at: turns[at])
+    return tuple(sorted(places[:most]))

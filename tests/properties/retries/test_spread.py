@@ -1,15 +1,18 @@
-"""Which records does a worker claim, where others look at the same time? Laws SP1 to SP3, and looks that are simulated."""
+"""Which records does a worker claim, where others look at the same time? Laws SP1 to SP4, and looks that are simulated."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from statistics import mean
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.errors import Misuse
-from tidegate.reactive.spread import FACTOR_MAX, drawn, widened
+from tidegate.retries.spread import FACTOR_MAX, drawn, widened
 
 RECORDS = st.lists(st.text(max_size=5), max_size=30, unique=True).map(tuple)
 
@@ -81,3 +84,30 @@ def test_a_draw_is_checked() -> None:
     for wrong in (lambda: drawn(("a",), 0, "x"), lambda: drawn(("a",), 1, ""), lambda: widened(9, 1, 1)):
         with pytest.raises(Misuse):
             wrong()
+
+
+WHOSE: SearchStrategy[tuple[str | None, ...]] = st.lists(st.sampled_from((None, "x", "y", "z")), max_size=12).map(tuple)
+
+
+def check_sp4(draw_some: Callable[[tuple[str, ...], int, str, tuple[str | None, ...]], tuple[int, ...]]) -> None:
+    @given(WHOSE, st.integers(1, 6), st.text(min_size=1, max_size=3))
+    def holds(whose: tuple[str | None, ...], most: int, draw: str) -> None:
+        places = draw_some(tuple(f"i{number}" for number in range(len(whose))), most, draw, whose)
+        share, has = Counter(whose[at] for at in places), Counter(whose)
+
+        assert places == tuple(sorted(set(places)))
+        assert len(places) == min(most, len(whose))
+        assert all(share[one] + 1 >= share[other] for one in has for other in has if share[one] < has[one])
+
+    holds()
+
+
+def test_of_each_as_many_are_drawn() -> None:
+    """Law SP4."""
+    check_sp4(drawn)
+
+
+def test_law_sp4_notices() -> None:
+    """Whoever draws among all of them."""
+    with pytest.raises(AssertionError):
+        check_sp4(lambda records, most, draw, _: drawn(records, most, draw))

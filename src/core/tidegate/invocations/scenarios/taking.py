@@ -1,0 +1,225 @@
+"""Two runners take from a queue of three, and end what they have taken; every request may meet every fault of the network.
+
+In a second one, two invocations are of a set of which one may run at a time: who gets no place is due again, and runs later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import attrs
+
+from tidegate.invocations import invocation as status
+from tidegate.invocations import laws
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.jobs import Job, new_invocation
+from tidegate.invocations.laws.transition import Version
+from tidegate.invocations.record_documents import STATUS
+from tidegate.invocations.scenarios.transition import FAULTS, RECORDS, seen, versions
+from tidegate.invocations.settling import RecordMove, Settling
+from tidegate.invocations.taking import PARTS, Takeable, Taken, TakenRun, Taker, TakerParts
+from tidegate.model.effects import Effect, Program
+from tidegate.model.instants import Instant
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.automaton import Birth, Returned
+from tidegate.sim.faults import Fault, Faults, all_effects
+from tidegate.sim.scenario import Law, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import Meaning, document, journal, journaled, perform, world_with
+
+__all__ = ["AT_MOST", "ONCE", "SCENARIOS", "TOLD", "limited", "taking"]
+
+ONCE: Final = "no version runs twice, and what runs is its runner's"
+TOLD: Final = "what was taken is told"
+AT_MOST: Final = "no more run than may"
+
+KEYS: Final = ("a", "b", "c")
+RUNNERS: Final = ("one", "two")
+_KINDS: Final[dict[Fault, Callable[[Effect[object]], bool]]] = {**FAULTS.kinds, Fault.PARTLY_DONE: all_effects}
+ALL_FAULTS: Final = attrs.evolve(FAULTS, kinds={kind: _KINDS[kind] for kind in _KINDS if kind != Fault.RESTART})
+"""A runner that starts again is another one, under a name of its own."""
+LIMITED_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
+TASK: Final = Takeable("send", held_back=1_000)
+
+Work = Callable[[Taker], Program[tuple[TakenRun, ...]]]
+
+
+async def take(taker: Taker, looks: int, most: int, factor: int) -> tuple[TakenRun, ...]:
+    """What a runner is told to run, in so many looks."""
+    runs: tuple[TakenRun, ...] = ()
+    turn: str | None = None
+    for _ in range(looks):
+        taken: Taken = await taker.take(most, factor, turn)
+        runs, turn = (*runs, *taken.runs), taken.turn
+    return runs
+
+
+async def take_and_end(taker: Taker, looks: int, most: int, factor: int) -> tuple[TakenRun, ...]:
+    """The same, and each run succeeds before the next look."""
+    runs: tuple[TakenRun, ...] = ()
+    for _ in range(looks):
+        taken = await taker.take(most, factor)
+        runs = (*runs, *taken.runs)
+        ends = tuple(
+            RecordMove(run.key, run.record, status.SUCCESS, f"{taker.runner}.{run.key}.{run.record.version}")
+            for run in taken.runs
+        )
+        if ends:
+            await Settling(RECORDS, INVOCATION, ends, taker.runner).run()
+    return runs
+
+
+def made(state: State, key: str) -> tuple[Version, ...]:
+    return versions(state.read(journal(RECORDS, key)))
+
+
+def all_made(state: State, keys: tuple[str, ...]) -> dict[str, tuple[Version, ...]]:
+    return {key: made(state, key) for key in keys}
+
+
+def told(state: State, runner: str) -> tuple[tuple[str, int], ...]:
+    """What it was told to run; nothing where it has not returned."""
+    match state.status(runner):
+        case Returned(tuple() as runs):
+            return tuple((run.key, run.record.version) for run in runs)
+        case _:
+            return ()
+
+
+def runs_once(keys: tuple[str, ...], state: State) -> bool:
+    return laws.taking.no_version_runs_twice({each: told(state, each) for each in RUNNERS}, all_made(state, keys))
+
+
+def tells(runner: str, keys: tuple[str, ...], state: State) -> bool:
+    has_returned = isinstance(state.status(runner), Returned)
+    return not has_returned or laws.taking.is_told(runner, told(state, runner), all_made(state, keys))
+
+
+def count(state: State, which: str, keys: tuple[str, ...]) -> int:
+    found = (state.read(document(RECORDS, key)) for key in keys)
+    return sum(each is not None and each[STATUS] == which for each in found)
+
+
+def born_as(program: Callable[[], Program[object]]) -> Birth:
+    return lambda _: program()
+
+
+def scene(jobs: dict[str, Job], programs: dict[str, Callable[[], Program[object]]], faults: Faults) -> Scenario:
+    """What both scenarios have in common."""
+    keys = tuple(jobs)
+    meaning: Meaning = perform
+    for key in keys:
+        meaning = journaled(RECORDS, key, seen, meaning)
+    records = {key: new_invocation(key, job, "made", Instant(0)) for key, job in jobs.items()}
+    world = world_with({RECORDS: tuple(records.values()), "places": ()})
+    for key, record in records.items():
+        world = world.write(journal(RECORDS, key), (seen(record),))
+    processes = (Process(each, born_as(program), faults, meaning) for each, program in programs.items())
+    always: dict[str, Law | tuple[Law, ...]] = {
+        ONCE: partial(runs_once, keys),
+        TOLD: tuple(partial(tells, each, keys) for each in RUNNERS),
+    }
+    return Scenario(name="", summary="", world=world, actors=(*processes, Network(meaning)), always=always)
+
+
+def taking(
+    parts: TakerParts = PARTS,
+    *,
+    summary: str = "two runners take from a queue at the same time: each run is one runner's, and each is told",
+    looks: int = 2,
+    most: int = 2,
+    factor: int = 1,
+    budget: int = 1,
+    faults: Faults = ALL_FAULTS,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        parts: What the program is made of; those of a faulty variant, perhaps.
+        summary: One line for people.
+        looks: How often each looks.
+        most: How many each takes at most.
+        factor: Among how many times as many each chooses.
+        budget: How many faults may strike.
+        faults: Which.
+    """
+    takers = {
+        each: Taker(runner=each, queues=("default",), tasks=(TASK,), records=RECORDS, attempts=2, parts=parts)
+        for each in RUNNERS
+    }
+    programs: dict[str, Callable[[], Program[object]]] = {
+        each: partial(take, taker, looks, most, factor) for each, taker in takers.items()
+    }
+    jobs = {key: Job(task=TASK.name, tenant=tenant) for key, tenant in zip(KEYS, ("x", "x", "y"), strict=True)}
+    return attrs.evolve(
+        scene(jobs, programs, faults),
+        name="taking",
+        summary=summary,
+        budget=budget,
+        sometimes={
+            "all run": lambda state: count(state, status.RUNNING, KEYS) == len(KEYS),
+            "each runs one at least": lambda state: all(told(state, each) for each in RUNNERS),
+        },
+    )
+
+
+def no_more_run(keys: tuple[str, ...], state: State) -> bool:
+    """Law TA5, as AD1 has it."""
+    current = [made(state, key)[-1].record for key in keys]
+    return laws.admission.no_more_run(current, 1)
+
+
+def limited(
+    parts: TakerParts = PARTS,
+    *,
+    summary: str = "two invocations of which one may run at a time: the other is due again, and runs later",
+    looks: int = 2,
+    budget: int = 1,
+    faults: Faults = LIMITED_FAULTS,
+) -> Scenario:
+    """The scenario of places.
+
+    Args:
+        parts: What the program is made of.
+        summary: One line for people.
+        looks: How often each looks.
+        budget: How many faults may strike.
+        faults: Which.
+    """
+    keys = KEYS[:2]
+    takers = {
+        each: Taker(runner=each, queues=("default",), tasks=(TASK,), records=RECORDS, attempts=2, parts=parts)
+        for each in RUNNERS
+    }
+    programs: dict[str, Callable[[], Program[object]]] = {
+        each: partial(take_and_end, taker, looks, 2, 1) for each, taker in takers.items()
+    }
+    job = Job(task=TASK.name, limited_by="running-1")
+    both = scene(dict.fromkeys(keys, job), programs, faults)
+    return attrs.evolve(
+        both,
+        name="taking.limited",
+        summary=summary,
+        budget=budget,
+        always={**both.always, AT_MOST: partial(no_more_run, keys)},
+        sometimes={
+            "one is held back": lambda state: any(
+                each.record.status == status.CONCURRENCY_CONTROLLED for key in keys for each in made(state, key)
+            ),
+            "one succeeds": lambda state: count(state, status.SUCCESS, keys) > 0,
+        },
+    )
+
+
+SCENARIOS: Final = (
+    Shipped("taking", taking, thorough=partial(taking, budget=2), large=partial(taking, budget=5, looks=3)),
+    Shipped(
+        "taking.spread",
+        partial(taking, most=1, factor=2),
+        thorough=partial(taking, most=1, factor=2, budget=2),
+        large=partial(taking, most=1, factor=2, budget=5, looks=4),
+    ),
+    Shipped("taking.limited", limited, thorough=partial(limited, looks=3), large=partial(limited, budget=4, looks=4)),
+)

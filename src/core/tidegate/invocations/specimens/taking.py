@@ -1,0 +1,140 @@
+"""Five ways to take wrongly. Each differs from `tidegate.invocations.taking` in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import attrs
+
+from tidegate.invocations.invocation import INVOCATION, PENDING, RUNNING
+from tidegate.invocations.picker import HeldBack, PickedUp, PickOutcome
+from tidegate.invocations.record_documents import STATUS, changes, viewed
+from tidegate.invocations.scenarios.taking import AT_MOST, ONCE, TOLD, limited, taking
+from tidegate.invocations.settling import RecordMove, Settling
+from tidegate.invocations.status import Accepted, decide_transition
+from tidegate.invocations.taking import PARTS, Takeable, Taker, TakerParts
+from tidegate.invocations.transition import GaveUp, Granted, Transition, TransitionOutcome
+from tidegate.model.documents import ID, AllOf, Eq, In
+from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.operations import bulk_update, find_one, update_one
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.shipping import Specimen
+
+__all__ = ["SPECIMENS"]
+
+_AVAILABLE: Final = tuple(each.status for each in INVOCATION.definitions if each.available)
+
+
+def decided(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[Accepted, ...]:
+    found = (decide_transition(INVOCATION, move.expected, RUNNING, taker.runner) for move in moves)
+    return tuple(each for each in found if isinstance(each, Accepted))
+
+
+async def total_is_for_the_first(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
+    """So many were taken: the first ones, it is thought."""
+    verdicts = decided(taker, moves)
+    updates = (
+        update_one(
+            taker.records,
+            AllOf((Eq(ID, move.key), Eq(STATUS, move.expected.status))),
+            *changes(INVOCATION, verdict, move.request, *move.also),
+        )
+        for move, verdict in zip(moves, verdicts, strict=True)
+    )
+    matched = await bulk_update(*updates)
+    return tuple(
+        Granted(verdict.record) if at < matched else GaveUp(1, move.expected, None)
+        for at, (move, verdict) in enumerate(zip(moves, verdicts, strict=True))
+    )
+
+
+async def by_the_id_alone(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
+    """What was found due is taken, whatever it is by then."""
+    verdicts = decided(taker, moves)
+    updates = (
+        update_one(taker.records, Eq(ID, move.key), *changes(INVOCATION, verdict, move.request, *move.also))
+        for move, verdict in zip(moves, verdicts, strict=True)
+    )
+    await bulk_update(*updates)
+    return tuple(Granted(verdict.record) for verdict in verdicts)
+
+
+async def gives_up(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
+    """No reply is taken for nothing done, as where a lease would end by itself."""
+    try:
+        return await Settling(taker.records, INVOCATION, moves, taker.runner, 1, pauses=taker.pauses).run()
+    except (Ambiguous, NotApplied):
+        return tuple(GaveUp(1, move.expected, None) for move in moves)
+
+
+async def by_the_owner(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
+    """Which of them are its own now is asked for, and those alone are run: what is late is nobody's."""
+    verdicts = decided(taker, moves)
+    answers: tuple[TransitionOutcome, ...] = ()
+    for move, verdict in zip(moves, verdicts, strict=True):
+        try:
+            where = AllOf((Eq(ID, move.key), In(STATUS, _AVAILABLE)))
+            await update_one(taker.records, where, *changes(INVOCATION, verdict, move.request, *move.also))
+        except (Ambiguous, NotApplied):
+            pass
+        try:
+            actual = viewed(await find_one(taker.records, Eq(ID, move.key)))
+        except (Ambiguous, NotApplied):
+            actual = None
+        is_mine = actual == verdict.record
+        answers = (*answers, Granted(verdict.record) if is_mine else GaveUp(1, move.expected, actual))
+    return answers
+
+
+async def without_a_place(taker: Taker, key: str, limited_by: str, task: Takeable) -> PickOutcome:
+    """Nobody asks for a place."""
+    del limited_by, task
+    answer = await Transition(taker.records, INVOCATION, key, PENDING, taker.runner, f"{taker.runner}.{key}").run()
+    return PickedUp(answer.version) if isinstance(answer, Granted) else HeldBack("", 1)
+
+
+def planted(name: str, wrong: object, make: Callable[[], Scenario], law: str, source: str) -> Specimen:
+    """The scenario, with the bug in its place; its design stands before the last dot of the name."""
+    summary = (wrong.__doc__ or "").partition("\n")[0]
+    return Specimen(name, lambda: attrs.evolve(make(), summary=summary), law, source, of=name.rpartition(".")[0])
+
+
+SPECIMENS: Final = (
+    planted(
+        "taking.total_is_for_the_first",
+        total_is_for_the_first,
+        partial(taking, TakerParts(begin=total_is_for_the_first)),
+        ONCE,
+        "MongoDB before 8.0 answers a bulk with totals.",
+    ),
+    planted(
+        "taking.by_the_id_alone",
+        by_the_id_alone,
+        partial(taking, TakerParts(begin=by_the_id_alone)),
+        ONCE,
+        "pynenc 0.4, W22: the message is taken, and the status of its invocation is written afterwards.",
+    ),
+    planted(
+        "taking.gives_up",
+        gives_up,
+        partial(taking, TakerParts(begin=gives_up)),
+        TOLD,
+        "The resilience article: a time-out says nothing about whether the write was done.",
+    ),
+    planted(
+        "taking.by_the_owner",
+        by_the_owner,
+        partial(taking, TakerParts(begin=by_the_owner)),
+        TOLD,
+        "Planted: one look, as if a request that is late were none.",
+    ),
+    planted(
+        "taking.limited.without_a_place",
+        without_a_place,
+        partial(limited, attrs.evolve(PARTS, pick=without_a_place)),
+        AT_MOST,
+        "Planted: each runner counts what it runs itself.",
+    ),
+)

@@ -1,0 +1,485 @@
+"""Take invocations that are due, many in a request: each is begun by one runner, which owns it from then on.
+
+    find      what is due in these queues, of tasks that this runner knows: the more urgent first, and of equal ones what is due
+              longest. What a runner does not know stays for newer ones
+    choose    among more than are taken, where others look at the same time (`tidegate.retries.spread`), of each tenant alike
+    places    of those of which no more than a number may run at once, each needs one (`tidegate.invocations.picker`)
+    take      one bulk of guarded updates to running, each of which raises the number of tries and removes `due`; one look at
+              all where the total is not all (`tidegate.invocations.settling`)
+
+A request without a reply is asked again until its outcome is known, for nobody else would ever look after what a living runner
+has taken and does not know of; so a take lasts as long as the store is away.
+
+Tenants take turns. A look goes along the tenants and says where the next one begins (`turn`), behind those that had theirs; who
+is nobody's comes last. A tenant with a hundred thousand invocations has as many begun in a turn as one with ten.
+
+Laws
+    TA1  No two runners run an invocation at one version, and each run that is told is of a record that is running, of this runner.
+    TA2  What a runner has taken is told to it, whatever becomes of requests and replies, if it does not crash.
+    TA3  Of one tenant, the more urgent is taken first, and of equal ones what is due longest, where no claims are lost.
+    TA4  Between two turns of a tenant each other one that has something due has had its turn.
+    TA5  No more of a set run at once than may; who is refused is due again later, or has ended.
+    TA6  Without a fault it is one find and one bulk; a look where claims are lost; and one more find where it chooses among more.
+    TA7  Who finds nothing is told after how long the next one will be due.
+
+Known not to work
+    - What no runner knows, at the head of a queue, is read and passed over at each look; give a task that is deployed late a
+      queue of its own.
+    - For a place four or five requests are needed, an invocation after the other; and who is refused asks again for as long
+      as places are taken, every `held_back`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from types import NoneType
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.invocations.admission import Call, Rule
+from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, INVOCATION, PENDING, REROUTED, RUNNING
+from tidegate.invocations.jobs import Job, job_of
+from tidegate.invocations.picker import HeldBack, PickedUp, Picker, PickOutcome
+from tidegate.invocations.record_documents import (
+    DUE,
+    LATER,
+    LIMITED_BY,
+    PRIORITY,
+    QUEUE,
+    TASK,
+    TENANT,
+    TRIES,
+    VIEW,
+    viewed,
+)
+from tidegate.invocations.settling import RecordMove, Settling
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.transition import Granted, TransitionOutcome
+from tidegate.model.documents import (
+    ID,
+    Add,
+    AllOf,
+    Ascending,
+    Descending,
+    Document,
+    Eq,
+    Exists,
+    Field,
+    Fields,
+    Filter,
+    Ge,
+    In,
+    Lt,
+    Not,
+    OlderThan,
+    Put,
+    Remove,
+    Sort,
+)
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Program
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.instants import SECOND, Duration
+from tidegate.model.operations import (
+    FOUND_MAX,
+    Index,
+    Indexes,
+    StoreTime,
+    check_collection,
+    find_all,
+    find_one,
+    update_one,
+)
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.retries import spread
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+
+__all__ = ["PARTS", "Takeable", "Taken", "TakenRun", "Taker", "TakerParts", "next_turn"]
+
+URGENT: Final[Sort] = (Descending(TENANT), Descending(PRIORITY), Ascending(DUE))
+_BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, TRIES)
+_OF_NOBODY: Final = Not(Ge(TENANT, ""))
+"""As a range, which an index has in its order; it has null at two places."""
+_UNREADABLE: Final = Field[str]("unreadable")
+_TEXT_MAX: Final = 1_000
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Takeable:
+    """A task that a runner knows. Invariants: the name is not empty; 1 <= at_most, held_back.
+
+    Attributes:
+        name: Its name.
+        at_most: How many invocations of a set (`Job.limited_by`) may run at once.
+        held_back: After how long one that gets no place is due again, in microseconds; None if it ends then.
+    """
+
+    name: str
+    at_most: int = 1
+    held_back: Duration | None = SECOND
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.name, "a task")
+        check_int(self.at_most, "a number of places", 1)
+        if self.held_back is not None:
+            check_int(self.held_back, "a time in microseconds", 1)
+
+
+@final
+@attrs.frozen
+class TakenRun:
+    """A run that has begun.
+
+    Attributes:
+        key: The invocation.
+        record: What its record is now: whoever moves it on passes this as `expected`.
+        job: What is to be done.
+        tries: How many runs of it have begun, this one included.
+        document: Its record as it was when it was found, or later.
+    """
+
+    key: str
+    record: StatusRecord
+    job: Job
+    tries: int
+    document: Document = attrs.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.key!r}: {self.job}, {self.record}"
+
+
+@final
+@attrs.frozen
+class Taken:
+    """What a look has come to.
+
+    Attributes:
+        runs: Those that have begun, the most urgent first.
+        lost: How many others have taken meanwhile.
+        held_back: How many got no place.
+        is_more: There may be more that is due.
+        turn: Where the next look begins (`Taker.take`).
+        due_in: Where nothing is due, after how long the next one will be, in microseconds; None if none is known.
+        unreadable: The ids of those that were no records, and were taken out of the queue.
+    """
+
+    runs: tuple[TakenRun, ...] = ()
+    lost: int = 0
+    held_back: int = 0
+    is_more: bool = False
+    turn: str | None = None
+    due_in: Duration | None = None
+    unreadable: tuple[str, ...] = ()
+
+
+_Found: TypeAlias = tuple[Document, ...]
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+def next_turn(tenants: tuple[str | None, ...], limit: int) -> str | None:
+    """Behind which tenant the next look begins.
+
+    Args:
+        tenants: Whose those are that were found, in their order.
+        limit: How many were asked for.
+
+    Returns:
+        The last one whose share was not cut short, or that had all of this turn; None to begin with the first one.
+    """
+    check_tuple(tenants, (str, NoneType), "a tenant or None")
+    check_int(limit, "a number of invocations", 1)
+    if len(tenants) < limit or not tenants or tenants[-1] is None:
+        return None
+    had = [whose for whose, _ in groupby(tenants)]
+    return had[-1] if len(had) == 1 else had[-2]
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Taker:
+    """Takes invocations for a runner. Invariants: a queue and a task at least, each once; 1 <= attempts.
+
+    Attributes:
+        runner: Who owns them then; another name for each process, and each of its lives.
+        queues: From where.
+        tasks: Which it knows.
+        records, places: The collections.
+        attempts: How often a look is tried before it is left to the next one; what was asked for is asked for until it is known.
+        pauses: How long it waits in between.
+        parts: What it is made of; faulty variants have others.
+    """
+
+    runner: str
+    queues: tuple[str, ...]
+    tasks: tuple[Takeable, ...]
+    records: str = "invocations"
+    places: str = "places"
+    attempts: int | None = 4
+    pauses: Pauses = PAUSES
+    parts: TakerParts = attrs.field(factory=lambda: PARTS, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.runner, "a runner")
+        check_tuple(self.queues, str, "a queue")
+        for queue in self.queues:
+            check_name(queue, "a queue")
+        check_tuple(self.tasks, Takeable, "a task")
+        for names, what in ((self.queues, "queue"), (tuple(each.name for each in self.tasks), "task")):
+            if not names or len(set(names)) < len(names):
+                raise Misuse(
+                    f"a runner that takes from {shown(names)}", todo=f"name each {what} once, and at least one"
+                )
+        check_collection(self.records)
+        check_collection(self.places)
+        check_attempts(self.attempts, self.pauses)
+        check_type(self.parts, TakerParts, "the parts of a taker")
+
+    @property
+    def indexes(self) -> Indexes:
+        """What a look needs: it reads what it takes, however many wait, are due later, or have ended."""
+        return {
+            self.records: (
+                Index((Ascending(QUEUE), *URGENT), Exists(DUE)),
+                Index((Ascending(LATER),), AllOf((Exists(DUE), Exists(LATER)))),
+            )
+        }
+
+    async def take(self, most: int, factor: int = 1, turn: str | None = None) -> Taken:
+        """The program: one look, and what it takes.
+
+        Args:
+            most: How many at most; 1 <= most <= FOUND_MAX.
+            factor: Among how many times as many it chooses, where others look, too (`spread.widened`).
+            turn: Where the look begins: `Taken.turn` of the one before; None for the first tenant.
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        check_int(most, "a number of invocations", 1, FOUND_MAX)
+        check_int(factor, "a factor", 1, spread.FACTOR_MAX)
+        if turn is not None:
+            check_name(turn, "a tenant")
+        limit = min(factor * most, FOUND_MAX)
+        try:
+            found = await self._due(limit, turn, None if limit == most else _BRIEF)
+            if not found:
+                return Taken(due_in=await self._due_in())
+        except (Ambiguous, NotApplied):
+            return Taken(turn=turn)
+        draw = f"{self.runner} {await Now()}"
+        tenants = tuple(_tenant(each) for each in found)
+        keys = tuple(str(each.held(ID)) for each in found)
+        some = tuple(found[at] for at in spread.drawn(keys, most, draw, tenants))
+        good = tuple(each for each in some if _trouble(each) is None)
+        unreadable = await self._set_aside(tuple(each for each in some if _trouble(each) is not None))
+        moves, held_back = await self._placed(good)
+        answers = await self.parts.begin(self, moves) if moves else ()
+        records = tuple(
+            (move.key, answer.record)
+            for move, answer in zip(moves, answers, strict=True)
+            if isinstance(answer, Granted)
+        )
+        docs = found if limit == most else await self._read(tuple(key for key, _ in records))
+        runs = _runs(records, docs)
+        return Taken(
+            runs,
+            len(good) - held_back - len(records),
+            held_back,
+            is_more=len(found) == limit,
+            turn=next_turn(tenants, limit),
+            unreadable=unreadable,
+        )
+
+    # --- find ---
+
+    async def _due(self, limit: int, turn: str | None, fields: Fields | None) -> _Found:
+        """What is due: behind that tenant, then of nobody in particular, then from the first one on."""
+        ways: tuple[tuple[Filter, ...], ...] = ((),) if turn is None else ((Lt(TENANT, turn),), (_OF_NOBODY,), ())
+        found: _Found = ()
+        for way in ways:
+            where = self.parts.due(self, way)
+            more = await find_all(self.records, where, limit=limit, fields=fields, sort=URGENT)
+            found = _with(found, more)[:limit]
+            if len(found) == limit:
+                break
+        return found
+
+    async def _due_in(self) -> Duration | None:
+        """After how long the first of what waits is due."""
+        where = AllOf((*_known_to(self), Exists(DUE), Exists(LATER)))
+        first = await find_one(self.records, where, fields=(DUE, LATER), sort=(Ascending(LATER),))
+        due = None if first is None else first.get(DUE)
+        return None if due is None else max(due - await StoreTime(), 0)
+
+    async def _set_aside(self, docs: _Found) -> tuple[str, ...]:
+        """Take what is no record out of the queue, so that nothing waits behind it."""
+        aside: tuple[str, ...] = ()
+        for doc in docs:
+            key = doc.held(ID)
+            where = AllOf((Eq(Field[object](ID.name), key), Exists(DUE)))
+            try:
+                await update_one(self.records, where, Remove(DUE), Put(_UNREADABLE, str(_trouble(doc))[:_TEXT_MAX]))
+            except (Ambiguous, NotApplied, NotDurable):
+                continue  # the next look finds it
+            aside = (*aside, str(key))
+        return aside
+
+    # --- places ---
+
+    async def _placed(self, found: _Found) -> tuple[tuple[RecordMove, ...], int]:
+        """What is to be begun, from what: those that need no place, and those that have one; and how many got none."""
+        moves: tuple[RecordMove, ...] = ()
+        waiting: tuple[RecordMove, ...] = ()
+        refused = 0
+        for doc in found:
+            key, known, rule = doc[ID], _known(doc), self._task(doc[TASK])
+            limit = doc.get(LIMITED_BY)
+            if limit is not None:
+                match await self.parts.pick(self, key, limit, rule):
+                    case PickedUp(version):
+                        known = StatusRecord(PENDING, self.runner, version)
+                    case HeldBack(target, version):
+                        refused += 1
+                        if target == CONCURRENCY_CONTROLLED and rule.held_back is not None:
+                            due = await StoreTime() + rule.held_back
+                            at = StatusRecord(target, None, version)
+                            waiting = (
+                                *waiting,
+                                RecordMove(key, at, REROUTED, self._request(key, version), (Put(DUE, due),)),
+                            )
+                        continue
+                    case _:
+                        continue
+            moves = (*moves, RecordMove(key, known, RUNNING, self._request(key, known.version), (Add(TRIES, 1),)))
+        if waiting:
+            await Settling(self.records, INVOCATION, waiting, None, self.attempts, pauses=self.pauses).run()
+        return moves, refused
+
+    def _task(self, name: str) -> Takeable:
+        return next(each for each in self.tasks if each.name == name)
+
+    def _request(self, key: str, version: int) -> str:
+        """The same whenever this runner asks for this."""
+        return f"{self.runner}.{key}.{version}"
+
+    # --- take ---
+
+    async def _read(self, keys: tuple[str, ...]) -> _Found:
+        """What was taken, whole: asked for until it is there, for it runs."""
+        if not keys:
+            return ()
+        since = await begins(self.pauses)
+        attempt = 0
+        while True:
+            try:
+                return await find_all(self.records, In(ID, keys), limit=len(keys))
+            except (Ambiguous, NotApplied):
+                attempt += 1
+                await goes_on(self.pauses, None, attempt, since)
+
+
+def _with(found: _Found, more: _Found) -> _Found:
+    """What was found, and what was not found before."""
+    known = {each.held(ID) for each in found}
+    return (*found, *(each for each in more if each.held(ID) not in known))
+
+
+def _known(doc: Document) -> StatusRecord:
+    known = viewed(doc)
+    assert known is not None, "it was found"
+    return known
+
+
+def _tenant(doc: Document) -> str | None:
+    held = doc.held(TENANT)
+    return held if isinstance(held, str) else None
+
+
+def _trouble(doc: Document) -> str | None:
+    """Why it cannot be taken, whatever it is."""
+    try:
+        check_name(doc.held(ID), "an invocation")
+        known = _known(doc)
+        check_int(doc.held(TRIES), "a number of tries", 0)
+        if doc.has(QUEUE):
+            job_of(doc)
+    except Misuse as misuse:
+        return misuse.what
+    return None if RUNNING in INVOCATION.following(known.status) else f"{known.status!r}, and yet due"
+
+
+def _runs(records: tuple[tuple[str, StatusRecord], ...], docs: _Found) -> tuple[TakenRun, ...]:
+    """The runs of these records; one that was deleted meanwhile runs nowhere."""
+    held = {doc[ID]: doc for doc in docs}
+    return tuple(
+        TakenRun(key, record, job_of(held[key]), _tries(held[key], record), held[key])
+        for key, record in records
+        if key in held
+    )
+
+
+def _tries(doc: Document, record: StatusRecord) -> int:
+    """How many have begun, by the record as it was found before, or after it was taken."""
+    tries = doc.get(TRIES) or 0
+    return tries if viewed(doc) == record else tries + 1
+
+
+# --- what it is made of -----------------------------------------------------------------------------------------------
+
+
+def _known_to(taker: Taker) -> tuple[Filter, ...]:
+    return In(QUEUE, taker.queues), In(TASK, tuple(each.name for each in taker.tasks))
+
+
+def _is_due(taker: Taker, way: tuple[Filter, ...]) -> Filter:
+    return AllOf((*_known_to(taker), OlderThan(DUE, 0), *way))
+
+
+async def _pick(taker: Taker, key: str, limited_by: str, task: Takeable) -> PickOutcome:
+    return await Picker(
+        key=key,
+        call=Call(task.name),
+        rule=Rule(),
+        limited_by=limited_by,
+        runner=taker.runner,
+        request=f"{taker.runner}.{key}",
+        at_most=task.at_most,
+        reroute=task.held_back is not None,
+        records=taker.records,
+        places=taker.places,
+        attempts=taker.attempts,
+        pauses=taker.pauses,
+    ).run()
+
+
+async def _begin(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
+    return await Settling(taker.records, INVOCATION, moves, taker.runner, None, pauses=taker.pauses).run()
+
+
+@final
+@attrs.frozen
+class TakerParts:
+    """What it is made of.
+
+    Attributes:
+        due: What a look asks for, on this way along the tenants.
+        pick: Takes a place for one of a set, and moves it to pending.
+        begin: Moves them to running, and answers what became of each.
+    """
+
+    due: Callable[[Taker, tuple[Filter, ...]], Filter] = _is_due
+    pick: Callable[[Taker, str, str, Takeable], Program[PickOutcome]] = _pick
+    begin: Callable[[Taker, tuple[RecordMove, ...]], Program[tuple[TransitionOutcome, ...]]] = _begin
+
+
+PARTS: Final[TakerParts] = TakerParts()

@@ -1,0 +1,236 @@
+"""Taking, request by request; every interleaving and fault is explored in the scenarios `taking`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.properties.on_documents import run
+from tests.properties.shipped import report_on
+
+from tidegate.invocations.invocation import RUNNING
+from tidegate.invocations.jobs import Job, new_invocation
+from tidegate.invocations.laws import taking as laws
+from tidegate.invocations.record_documents import DUE, STATUS, TRIES
+from tidegate.invocations.taking import Takeable, Taken, Taker, next_turn
+from tidegate.model.documents import Document, Field
+from tidegate.model.effects import Effect, Now
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MINUTE, SECOND, Instant
+from tidegate.model.operations import BulkUpdate, FindAll, FindOne, StoreTime, UpdateOne
+from tidegate.sim.world import CLOCK, World, contents, document, perform, world_with
+
+NOW: Final = Instant(100 * SECOND)
+TAKER: Final = Taker(runner="r", queues=("default", "mail"), tasks=(Takeable("send"), Takeable("bill")))
+
+
+def waiting(key: str, due: int = 0, **job: object) -> Document:
+    """One that is due so many seconds from now."""
+    return new_invocation(key, Job(**{"task": "send", **job}), "made", Instant(0), NOW + due * SECOND)  # type: ignore[arg-type]
+
+
+def store(*records: Document) -> World:
+    return world_with({"invocations": records, "places": ()}).write(CLOCK, NOW)
+
+
+def taken(
+    world: World, most: int = 10, factor: int = 1, turn: str | None = None, taker: Taker = TAKER
+) -> tuple[Taken, World, list[type[Effect[object]]]]:
+    asked: list[type[Effect[object]]] = []
+
+    def means(effect: Effect[object], at: World, who: str) -> object:
+        if not isinstance(effect, Now):
+            asked.append(type(effect))
+        return perform(effect, at, who)
+
+    answer, after = run(taker.take(most, factor, turn), world, means=means)  # type: ignore[arg-type]
+    return answer, after, asked
+
+
+def keys(found: Taken) -> list[str]:
+    return [each.key for each in found.runs]
+
+
+# --- one look ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_due_is_taken_in_one_find_and_one_bulk() -> None:
+    """Law TA6: many as one; and the record says that it runs, whose it is, and how often it was tried."""
+    found, world, asked = taken(store(*(waiting(f"{number:02}") for number in range(30))), most=20)
+
+    assert asked == [FindAll, BulkUpdate]
+    assert keys(found) == [f"{number:02}" for number in range(20)]
+    assert (found.lost, found.is_more) == (0, True)
+    run = found.runs[0]
+    record = world.read(document("invocations", run.key))
+    assert record is not None
+    assert (record[STATUS], record.has(DUE), record[TRIES]) == (RUNNING, False, 1)
+    assert (run.tries, run.job, run.record.owner, run.record.version) == (1, Job(task="send"), "r", 2)
+
+
+def test_where_it_chooses_among_more_it_reads_what_it_has_taken() -> None:
+    """Law TA6: a find of little, a bulk, and a find of what was taken."""
+    found, _, asked = taken(store(*(waiting(f"{number:02}") for number in range(30))), most=5, factor=4)
+
+    assert asked == [FindAll, BulkUpdate, FindAll]
+    assert len(found.runs) == 5
+    assert all(run.tries == 1 and run.document.has(TRIES) for run in found.runs)
+
+
+def test_who_finds_nothing_is_told_when_the_next_is_due() -> None:
+    """Law TA7: of his queues and tasks, and nothing else."""
+    later = (
+        waiting("a", due=60), waiting("b", due=90), waiting("other", due=1, queue="other"), waiting("new", due=1, task="new"),
+    )  # fmt: skip
+    found, _, asked = taken(store(*later))
+
+    assert found == Taken(due_in=MINUTE)
+    assert asked == [FindAll, FindOne, StoreTime]
+    assert taken(store())[0] == Taken()
+
+
+def test_what_a_runner_does_not_know_stays_for_newer_ones() -> None:
+    """Of another task, or in another queue; and what is not due yet."""
+    found, _, _ = taken(
+        store(waiting("a", task="new"), waiting("b", queue="other"), waiting("c", due=1), waiting("d", queue="mail"))
+    )
+
+    assert keys(found) == ["d"]
+
+
+def test_what_is_no_record_is_taken_out_of_the_queue() -> None:
+    """Nothing waits behind it, and it is named."""
+    spoiled = waiting("a").put(Field[str](TRIES.name), "often")
+    found, world, asked = taken(store(spoiled, waiting("b")))
+
+    assert (keys(found), found.unreadable) == (["b"], ("a",))
+    assert asked == [FindAll, UpdateOne, BulkUpdate]
+    record = world.read(document("invocations", "a"))
+    assert record is not None
+    assert not record.has(DUE)
+
+
+def test_who_gets_no_place_is_due_again_later() -> None:
+    """Law TA5: of three of a set of which two may run, one waits, and is taken when a place is free."""
+    taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", at_most=2, held_back=SECOND),))
+    found, world, _ = taken(store(*(waiting(key, limited_by="set") for key in "abc")), taker=taker)
+
+    assert (keys(found), found.held_back) == (["a", "b"], 1)
+    assert [(each[STATUS], each.get(DUE)) for each in contents(world, "invocations")] == [
+        (RUNNING, None), (RUNNING, None), ("rerouted", NOW + SECOND),
+    ]  # fmt: skip
+
+
+def test_who_gets_no_place_ends_where_it_is_not_to_wait() -> None:
+    """Law TA5, with `held_back=None`."""
+    taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", held_back=None),))
+    found, world, _ = taken(store(*(waiting(key, limited_by="set") for key in "ab")), taker=taker)
+
+    assert (keys(found), found.held_back) == (["a"], 1)
+    assert [each[STATUS] for each in contents(world, "invocations")] == [RUNNING, "concurrency_controlled_final"]
+
+
+# --- order and turns --------------------------------------------------------------------------------------------------
+
+DUE_ONES: Final = st.lists(st.tuples(st.integers(-1, 1), st.integers(-3, 0)), min_size=1, max_size=8)
+Take: TypeAlias = Callable[[World, int], list[str]]
+
+
+def most_urgent(world: World, most: int) -> list[str]:
+    return keys(taken(world, most)[0])
+
+
+def as_found(world: World, most: int) -> list[str]:
+    """In the order of their ids, as where nothing is sorted."""
+    return [str(each.items[0][1]) for each in contents(world, "invocations")][:most]
+
+
+def check_ta3(take: Take) -> None:
+    @given(DUE_ONES, st.integers(1, 4))
+    def holds(waits: list[tuple[int, int]], most: int) -> None:
+        known = {f"{number:02}": each for number, each in enumerate(waits)}
+        first = take(store(*(waiting(key, due, priority=urgent) for key, (urgent, due) in known.items())), most)
+
+        assert laws.is_in_order(
+            [known[key] for key in first], [each for key, each in known.items() if key not in first]
+        )
+
+    holds()
+
+
+def test_of_one_tenant_the_more_urgent_is_first() -> None:
+    """Law TA3."""
+    check_ta3(most_urgent)
+
+
+def test_law_ta3_notices() -> None:
+    """Whoever takes what stands first."""
+    with pytest.raises(AssertionError):
+        check_ta3(as_found)
+
+
+def check_ta4(next_one: Callable[[str | None], str | None]) -> None:
+    @settings(max_examples=8)
+    @given(st.integers(1, 4), st.integers(2, 4), st.sampled_from((1, 2)), st.booleans())
+    def holds(others: int, most: int, factor: int, with_nobodys: bool) -> None:
+        tenants: tuple[str | None, ...] = (
+            *(f"t{number}" for number in range(others)),
+            *([None] if with_nobodys else []),
+        )
+        world = store(
+            *(waiting(f"{whose}-{number:03}", tenant=whose) for whose in tenants for number in range(most * 12))
+        )
+        turn: str | None = None
+        turns: list[frozenset[str | None]] = []
+        for _ in range(8):
+            found, world, _ = taken(world, most, factor, next_one(turn))
+            turn = found.turn
+            turns.append(frozenset(run.job.tenant for run in found.runs))
+
+        assert all(len(each) == 1 for each in turns) or factor > 1
+        assert laws.turns_go_round(frozenset(tenants), turns)
+
+    holds()
+
+
+def test_tenants_take_turns() -> None:
+    """Law TA4: each has more than it gets in all of these looks."""
+    check_ta4(lambda turn: turn)
+
+
+def test_law_ta4_notices() -> None:
+    """Whoever begins with the first one each time."""
+    with pytest.raises(AssertionError):
+        check_ta4(lambda _: None)
+
+
+def test_the_next_turn_begins_behind_who_had_all_of_this_one() -> None:
+    """Or whose share was not cut short; and from the first one on, once all had theirs."""
+    assert next_turn(("c", "c", "c"), 3) == "c"
+    assert next_turn(("c", "b", "b"), 3) == "c"
+    assert next_turn(("c", "b"), 3) is None
+    assert next_turn(("b", None), 2) is None
+    assert next_turn((), 3) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"queues": ()}, {"tasks": ()}, {"queues": ("a", "a")}, {"runner": ""}],
+    ids=["no queue", "no task", "twice", "nobody"],
+)
+def test_who_takes_nothing_is_refused(wrong: dict[str, object]) -> None:
+    """Early, and it says what."""
+    with pytest.raises(Misuse):
+        Taker(**{"runner": "r", "queues": ("default",), "tasks": (Takeable("send"),), **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["taking", "taking.spread", "taking.limited"])
+def test_it_is_explored_completely(name: str) -> None:
+    """Laws TA1, TA2 and TA5 in every interleaving with a fault; each has specimens that break it."""
+    report = report_on(name)
+
+    assert report.ok
+    assert all(report.goals.values())
