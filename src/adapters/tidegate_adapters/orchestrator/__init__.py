@@ -16,6 +16,9 @@ Modules, in reading order
     declared    what the decorator is told of a task, checked
     uploads     what is too large for a record
     handles     what `enqueue` returns
+    triggers    what starts a task by itself
+    turns       how processes share what runs on one of them at a time
+    services    what that is
     workers     take what is due, call the handlers, write down what they came to
     app         the app, from without
 """
@@ -29,7 +32,17 @@ from tidegate_adapters.orchestrator.handles import (
     InvocationFailed,
     Unfinished,
 )
+from tidegate_adapters.orchestrator.triggers import (
+    Happened,
+    When,
+    on_cron,
+    on_event,
+    on_exception,
+    on_result,
+    on_status,
+)
 
 __all__ = [
-    "Concurrency", "Handle", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Orchestrator", "Task", "Unfinished",
+    "Concurrency", "Handle", "Happened", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Orchestrator", "Task", "Unfinished",
+    "When", "on_cron", "on_event", "on_exception", "on_result", "on_status",
 ]  # fmt: skip

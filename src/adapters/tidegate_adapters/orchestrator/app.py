@@ -32,12 +32,17 @@ import attrs
 from tidegate.invocations.dispatch import DispatchRules
 from tidegate.invocations.enqueueing import Enqueue, NewInvocation
 from tidegate.invocations.jobs import DEFAULT_QUEUE, Job
+from tidegate.invocations.recoverer import Recoverer
 from tidegate.invocations.registration import NotRegistered, Registered
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import PPM, Duration, Instant, duration, instant, seconds
 from tidegate.model.operations import Indexes
+from tidegate.model.values import check_types
 from tidegate.retries.backoff import Backoff, Policy
+from tidegate.triggers.contexts import EventContext
+from tidegate.triggers.noticing import Noticer
+from tidegate_adapters.cancelling import ended
 from tidegate_adapters.connecting import AppStore, check_store, connected_sites, life_name
 from tidegate_adapters.declaring import length_of
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
@@ -45,7 +50,9 @@ from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.orchestrator.declared import Concurrency, Declared, declared
 from tidegate_adapters.orchestrator.handles import CURRENT, Handle, Results
 from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.services import RECOVERY, Services, Work
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.triggers import When, on_cron
 from tidegate_adapters.orchestrator.uploads import Uploads
 from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
 from tidegate_adapters.signals import stopped_by_signals
@@ -173,6 +180,8 @@ class Orchestrator:
         self._store: AppStore | None = None if isinstance(store, str) else store
         self._observers = tuple(observers)
         self._declared: dict[str, Declared] = {}
+        self._triggers: dict[str, tuple[When, ...]] = {}
+        self._works: dict[str, Work] = {}
         self._open: _Open | None = None
         self._opening: asyncio.Lock | None = None
         self._workers: Workers | None = None
@@ -194,6 +203,7 @@ class Orchestrator:
         retry_for: type[Exception] | tuple[type[Exception], ...] = Exception,
         limit: timedelta | None = None,
         concurrency: Concurrency | None = None,
+        triggers: Iterable[When] = (),
     ) -> Callable[[Callable[P, Any]], Task[P, Any]]:
         """Declare a task: the decorated function is called once for each invocation that is enqueued.
 
@@ -209,6 +219,7 @@ class Orchestrator:
             retry_for: Of which errors.
             limit: How long an async handler may take; then it is cancelled, and has failed.
             concurrency: How many of its invocations run at a time, in all processes together; None for any number.
+            triggers: When it starts by itself (`tidegate_adapters.orchestrator.triggers`).
 
         Returns:
             The decorator, which returns the task.
@@ -223,7 +234,31 @@ class Orchestrator:
                 limit=limit, concurrency=concurrency,
             )  # fmt: skip
             self._add(made)
+            self._triggers[made.name] = _checked(triggers)
             return Task(self, made)
+
+        return decorate
+
+    def service(self, name: str | None = None) -> Callable[[Work], Work]:
+        """Declare a work that one process at a time does, about once a second: an async function, called with the turn and its
+        token, which is greater each time.
+
+        Args:
+            name: Of the work; that of the function unless it is set.
+
+        Returns:
+            The decorator, which returns the function.
+
+        Raises:
+            Misuse: The name is taken, or the app is served.
+        """
+
+        def decorate(work: Work) -> Work:
+            found = name or getattr(work, "__name__", "")
+            if found in self._works or not found or self._is_served:
+                raise Misuse(f"the service {found!r} is declared twice, without a name, or too late")
+            self._works[found] = work
+            return work
 
         return decorate
 
@@ -286,6 +321,60 @@ class Orchestrator:
             answer.invocation, isinstance(answer, Registered), declared.result, self._results, there.uploads.text
         )
 
+    async def emit(self, code: str, payload: Mapping[str, object] | None = None, *, event: str | None = None) -> None:
+        """Say that something has happened, to the triggers of this app that wait for it (`on_event`).
+
+        Args:
+            code: Of which kind it is.
+            payload: What it carries.
+            event: Its id: one that is emitted again is the same. None for one made up.
+
+        Raises:
+            Misuse: An argument is of the wrong type.
+            TidegateError: Nobody answered: emit it again, under the same id.
+        """
+        context = EventContext(code, uuid4().hex if event is None else event, Document.of(payload or {}))
+        noted = await self._services(await self._opened()).emit(context)
+        for which, why in noted.unknown:
+            log.warning("condition %s cannot tell: %s", which[:8], why)
+        if not noted.is_kept:
+            raise TidegateError(
+                f"the event {code} is not kept", why="nobody answered", todo="emit it again, with the same event="
+            )
+
+    def _services(self, there: _Open, workers: Workers | None = None) -> Services:
+        return Services(
+            there.site, self.collections, self.settings.services, self._triggers,
+            make_job=self._triggered, works=self._works, dead_after=self.settings.dead_after,
+            owner=lambda: None if workers is None else workers.member,
+        )  # fmt: skip
+
+    def _triggered(self, task: str, arguments: Document) -> Job:
+        """What a call becomes that a trigger makes."""
+        made = self._declared[task]
+        kept = made.kept((), made.values(arguments))
+        return Job(
+            task=task, arguments=kept.arguments, limited_by=kept.limited_by, queue=made.queue, priority=made.priority,
+            deadline=made.limit,
+        )  # fmt: skip
+
+    def _add_core_tasks(self, there: _Open, member: Callable[[], str | None]) -> None:
+        """The services of the app's own, but for those in whose place there is one of the user's."""
+
+        async def recover() -> None:
+            me = member()
+            if me is not None:
+                names = self.collections
+                await there.site.run(
+                    Recoverer(
+                        me=me, dead_after=self.settings.dead_after, records=names.invocations, members=names.members
+                    ).run()
+                )
+
+        if RECOVERY not in self._declared:
+            self._declared[RECOVERY] = declared(recover, name=RECOVERY, concurrency=Concurrency())
+            self._triggers[RECOVERY] = (on_cron(self.settings.services.recover),)
+
     async def _results(self) -> Results:
         return (await self._opened()).results
 
@@ -311,9 +400,14 @@ class Orchestrator:
             yield sites[self.settings.database]
 
     @property
+    def triggers(self) -> Mapping[str, tuple[When, ...]]:
+        """What starts its tasks, by task."""
+        return MappingProxyType(self._triggers)
+
+    @property
     def indexes(self) -> Indexes:
         """The indexes that its collections need; they are made when something is first asked of them."""
-        return {}
+        return Noticer(conditions=(), records=self.collections.invocations).indexes
 
     async def close(self) -> None:
         """Disconnect; a client of yours stays open."""
@@ -336,9 +430,10 @@ class Orchestrator:
             raise Misuse(f"{self!r} is served already, or was", todo="make another one")
         self._is_served = True
         there = await self._opened()
+        self._add_core_tasks(there, lambda: None if self._workers is None else self._workers.member)
         post = Post(
             site=there.site, collections=self.collections, uploads=there.uploads, queues=self.settings.queues, who=life_name(),
-            name=self.settings.name, dead_after=self.settings.dead_after,
+            name=self.settings.name, dead_after=self.settings.dead_after, listened=self._services(there).listened,
         )  # fmt: skip
         self._workers = workers = Workers(
             self._declared.values(), self._rules(), post, there.results.told, self._observers
@@ -347,9 +442,11 @@ class Orchestrator:
         for _ in range(calls):
             self.stop()
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
+        turns = asyncio.create_task(self._services(there, workers).run())
         try:
             await workers.run()
         finally:
+            await ended({turns}, _CLOSE_S)
             self._workers = None
             await self.close()
 
@@ -384,6 +481,12 @@ class Orchestrator:
             slots=told.concurrency, batch=told.batch, drain=told.drain, leave=told.leave, beat_every=told.beat_every,
             dead_after=told.dead_after, polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
         )  # fmt: skip
+
+
+def _checked(triggers: Iterable[When]) -> tuple[When, ...]:
+    found = tuple(triggers)
+    check_types(found, When, "when a task starts")
+    return found
 
 
 @final

@@ -5,6 +5,7 @@ Lengths of time are timedeltas.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from inspect import BoundArguments, Parameter, Signature, signature
@@ -19,6 +20,7 @@ from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import Duration
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.backoff import Backoff, Policy
+from tidegate_adapters.bson_values import natural
 from tidegate_adapters.declaring import is_async_handler, limit_of, place_of, policy_of
 from tidegate_adapters.orchestrator.texts import UNTYPED, TextCodec, codec_of
 
@@ -144,6 +146,20 @@ class Declared:
         key = () if concurrency.key is None else (concurrency.key(*bound.args, **bound.kwargs),)
         common = tuple((_KEY, _JSON.text(each, f"the key of concurrency of {self.name}")) for each in key)
         return reservation_id(Purpose.RUNNING, concurrency.rule, Call(self.name, common))
+
+    def values(self, arguments: Document) -> Mapping[str, object]:
+        """The arguments of a call that a trigger makes, which come as plain values, as the handler takes them.
+
+        Raises:
+            Misuse: One is not of its type.
+        """
+        plain = cast("Mapping[str, object]", natural(arguments))
+        return {
+            name: self.parameters[name].value(json.dumps(value, default=str), f"the argument {name} of {self.name}")
+            if name in self.parameters
+            else value
+            for name, value in plain.items()
+        }
 
     def bound(self, arguments: Document) -> BoundArguments:
         """The arguments of a call that was kept, for the handler.

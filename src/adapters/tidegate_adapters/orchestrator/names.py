@@ -54,3 +54,28 @@ class Collections:
     def control(self) -> str:
         """What operators have paused."""
         return f"{self.prefix}control"
+
+    @property
+    def gates(self) -> str:
+        """Who has its turn, of the processes."""
+        return f"{self.prefix}gates"
+
+    @property
+    def executions(self) -> str:
+        """What became of past turns."""
+        return f"{self.prefix}executions"
+
+    @property
+    def occurrences(self) -> str:
+        """What triggers wait for, and has happened."""
+        return f"{self.prefix}occurrences"
+
+    @property
+    def crons(self) -> str:
+        """How far each cron was looked at."""
+        return f"{self.prefix}crons"
+
+    @property
+    def runs(self) -> str:
+        """What triggers have started."""
+        return f"{self.prefix}runs"

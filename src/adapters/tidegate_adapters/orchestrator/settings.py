@@ -18,6 +18,7 @@ from tidegate.model.operations import UPDATES_MAX
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.polling import PollingBounds
 from tidegate.services.membership import DEAD_AFTER
+from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.page.live import check_place
 from tidegate_adapters.printable import Secret
 
@@ -60,6 +61,7 @@ class OrchestratorSettings:
         page_host: The address to listen on there.
         page_token: What whoever opens the page must know; None on this machine's own addresses alone. It is never shown.
         stalled_after: How long nothing may happen until the app is not healthy, in microseconds.
+        services: How processes share what runs on one of them at a time.
     """
 
     database: str
@@ -83,6 +85,7 @@ class OrchestratorSettings:
     page_host: str = _LOOPBACK
     page_token: Secret | None = attrs.field(default=None, repr=False)
     stalled_after: Duration = 5 * MINUTE
+    services: ServiceRules = attrs.field(factory=ServiceRules)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.database, "a database")
@@ -119,3 +122,4 @@ class OrchestratorSettings:
         check_type(self.page_token, (str, NoneType), "a token")
         check_place(self.page_host, self.page_token)
         check_int(self.stalled_after, "a time in microseconds", 1)
+        check_type(self.services, ServiceRules, "how processes share their turns")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias, cast, final
 from uuid import uuid4
@@ -98,6 +98,7 @@ class Post:
         who: Its name; another one for each process.
         name: Its lasting name; None if it has none.
         dead_after: After how much silence one is presumed dead, in microseconds.
+        listened: The tasks of which triggers hear how runs end.
     """
 
     site: Site
@@ -107,6 +108,7 @@ class Post:
     who: str
     name: str | None
     dead_after: Duration
+    listened: Collection[str] = frozenset()
 
     def owner(self, life: int) -> str:
         """The member that it is in this life."""
@@ -145,6 +147,12 @@ class Workers:
         self._runtime: Runtime[DispatchState, DispatchEvent, DispatchCommand] = Runtime(
             rules, DispatchState(), self._begin, self._event_for, observers=observers, fields=_fields
         )
+
+    @property
+    def member(self) -> str | None:
+        """The member that this process is; None where it has not joined in this life."""
+        life = self.state.life
+        return self._post.owner(life) if self._joined == life else None
 
     @property
     def state(self) -> DispatchState:
@@ -253,7 +261,7 @@ class Workers:
 
     async def _write(self, ends: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
         """Write ends; those of which nobody knows whether that is done."""
-        runs = tuple(_run_end(each, self._taken[each.run]) for each in ends)
+        runs = tuple(_run_end(each, self._taken[each.run], each.run.task in self._post.listened) for each in ends)
         program = Ending(runs=runs, records=self._post.collections.invocations, attempts=_ATTEMPTS).run()
         answers = await self._post.site.run(program)
         left = tuple(each for each, answer in zip(ends, answers, strict=True) if isinstance(answer, (GaveUp, Unknown)))
@@ -385,10 +393,10 @@ class _Waits:
             self._resumed.set_result(None)
 
 
-def _run_end(outcome: Outcome, taken: Taken) -> ending.RunEnd:
+def _run_end(outcome: Outcome, taken: Taken, is_listened: bool) -> ending.RunEnd:
     return ending.RunEnd(
         key=outcome.run.key, record=taken.status, end=outcome.end, tries=taken.tries,
-        failing_since=taken.record.get(FAILING_SINCE),
+        failing_since=taken.record.get(FAILING_SINCE), is_listened=is_listened,
     )  # fmt: skip
 
 

@@ -1,0 +1,212 @@
+"""What runs on one process of an app at a time: recovery of what recovers, what triggers hear of, triggers, and works of yours.
+
+    services = Services(site, collections, rules, declared, owner=..., dead_after=...)
+    await services.run()                              # until it is cancelled
+
+All processes ask whose turn it is, every `check_every` (`tidegate.services.service_runner`); whoever has it goes round until its
+window is over (`tidegate.triggers.turn`). The store's clock judges, and no other is read. What a round could do nothing for is
+logged, once as long as it is the same.
+
+The services of the app's own are tasks like any other, started by a cron: declare a task of the same name (`RECOVERY`), and yours
+is run in the place of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar, final
+
+from tidegate.invocations.admission import Rule
+from tidegate.invocations.recoverer import Recoverer
+from tidegate.model.effects import Call, Failure, Program
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Duration
+from tidegate.model.operations import Indexes
+from tidegate.model.programs import insert_new
+from tidegate.services.atomic_service import (
+    AtomicServiceRun,
+)
+from tidegate.services.service_runner import Completed, NoMember, ServiceOutcome, ServiceRunner, Skipped, new_gate
+from tidegate.triggers.contexts import EventContext
+from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass
+from tidegate.triggers.noticing import NoticePass, Noticer, listened
+from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
+from tidegate_adapters.crons import next_after
+from tidegate_adapters.driver import choosing, documents, local_async, run_async
+from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.triggers import When
+from tidegate_adapters.orchestrator.turns import ServiceRules
+from tidegate_adapters.printable import redacted
+from tidegate_adapters.sites import Site
+
+__all__ = ["RECOVERY", "Services", "Work"]
+
+T = TypeVar("T")
+log: Final = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+
+Work: TypeAlias = Callable[[AtomicServiceRun, int], Awaitable[object]]
+"""A work of yours, done once a round in the process that has the turn: given the run, and its token, which grows."""
+
+RECOVERY: Final = "tidegate.recover"
+"""The task that recovers what is stuck."""
+KEY: Final = "turn"
+
+
+@final
+class Services:
+    """The services of a process.
+
+    Args:
+        site: The database.
+        collections: Of it.
+        rules: How turns are shared.
+        triggers: Those of the app's tasks, by task.
+        make_job: What a call of a task becomes.
+        registration: The rules of tasks for registration, of those that have one.
+        works: Works of yours, by name.
+        owner: The member that the process is; None while it is none.
+        dead_after: After how much silence one is presumed dead, in microseconds.
+        told: Called with what became of each check.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        collections: Collections,
+        rules: ServiceRules,
+        triggers: Mapping[str, Sequence[When]],
+        *,
+        make_job: MakeJob,
+        owner: Callable[[], str | None],
+        dead_after: Duration,
+        registration: Mapping[str, Rule] | None = None,
+        works: Mapping[str, Work] | None = None,
+        told: Callable[[ServiceOutcome], object] = lambda _: None,
+    ) -> None:
+        self._site, self._rules, self._owner, self._dead_after, self._told = site, rules, owner, dead_after, told
+        self._names, self._works = collections, dict(works or {})
+        self._checks = 0
+        self._said: dict[str, object] = {}
+        self.triggers: Final = tuple(each.of(task) for task, some in triggers.items() for each in some)
+        ids = [each.id for each in self.triggers]
+        if len(set(ids)) < len(ids):
+            raise Misuse("a trigger is declared twice", todo="leave one of them out, or give its function another name")
+        self._evaluator = Evaluator(
+            triggers=self.triggers, next_after=next_after, make_job=make_job, rules=tuple((registration or {}).items()),
+            occurrences=collections.occurrences, cells=collections.crons, runs=collections.runs,
+            invocations=collections.invocations, places=collections.places, calls=collections.calls,
+        )  # fmt: skip
+        self._noticer = Noticer(
+            conditions=self._evaluator.conditions, records=collections.invocations, occurrences=collections.occurrences
+        )
+        works_of = local_async({name: self._worked(name, work) for name, work in self._works.items()})
+        self._handle = choosing(documents(site.store), works_of)
+
+    @property
+    def listened(self) -> Mapping[str, frozenset[str]]:
+        """Of which tasks triggers wait for which statuses."""
+        return listened(self._evaluator.conditions)
+
+    @property
+    def indexes(self) -> Indexes:
+        """Those that it needs."""
+        return self._noticer.indexes
+
+    async def emit(self, event: EventContext) -> Noted:
+        """Keep an event for the triggers that wait for it."""
+        return await self._site.run(self._evaluator.notice(event))
+
+    async def run(self) -> None:
+        """Ask whose turn it is, again and again, and do what there is to do; until it is cancelled."""
+        if concerns := self._rules.start_up.concerns:
+            log.warning("%s", "; ".join(map(str, concerns)))
+        is_prepared = False
+        while True:
+            try:
+                if not is_prepared:
+                    await self._site.run(insert_new(self._names.gates, new_gate(KEY)))
+                    is_prepared = True
+                await self.check()
+            except (Failure, DutyFailedError, Misuse) as failure:
+                self._say("check", f"a check of whose turn it is has failed: {redacted(str(failure))}")
+            await asyncio.sleep(self._rules.check_every / SECOND)
+
+    async def check(self) -> ServiceOutcome | None:
+        """Ask once, and do what there is to do if it is this process's turn.
+
+        Returns:
+            What became of it; None while the process is no member.
+
+        Raises:
+            DutyFailedError: A round has failed, other than for want of an answer; all else in it was done.
+            Failure: The store has refused.
+        """
+        me = self._owner()
+        if me is None:
+            return None
+        self._checks += 1
+        outcome = await run_async(self._runner(me).attempt(f"{me}.{self._checks}"), self._handle)
+        if isinstance(outcome, Completed):
+            log.debug("%s has had its turn", me)
+        elif not isinstance(outcome, Skipped) or outcome.is_recorded:
+            log.log(logging.WARNING if isinstance(outcome, NoMember) else logging.INFO, "no turn: %s", outcome)
+        self._told(outcome)
+        return outcome
+
+    # --- what is done ---
+
+    def _runner(self, me: str) -> ServiceRunner:
+        rules, names = self._rules, self._names
+        recoverer = Recoverer(
+            me=me, dead_after=self._dead_after, tasks=(RECOVERY,), records=names.invocations, members=names.members
+        )
+        mine = tuple(Duty(name, self._asks(name)) for name in self._works)
+        rounds = duties(recoverer, self._noticer, self._evaluator, mine)
+        purge = Duty("purge", self._purge)
+        turn = Turn(duties=tuple(map(self._logged, rounds)), ends=(purge,), every=rules.round_every)
+        return ServiceRunner(
+            me=me, service=rules.service, key=KEY, work=turn.work, polls=1, least=rules.margin, dead_after=self._dead_after,
+            members=names.members, gates=names.gates, history=names.executions, keep=rules.keep,
+        )  # fmt: skip
+
+    def _asks(self, name: str) -> Callable[[AtomicServiceRun, int, int], Program[object]]:
+        async def asks(run: AtomicServiceRun, token: int, number: int) -> object:
+            del number
+            return await Call(name, (run, token))
+
+        return asks
+
+    def _purge(self, run: AtomicServiceRun, token: int, number: int) -> Program[object]:
+        del run, token, number
+        return self._evaluator.purge()
+
+    def _logged(self, duty: Duty) -> Duty:
+        """The same, which tells what it could do nothing for."""
+
+        async def does(run: AtomicServiceRun, token: int, number: int) -> object:
+            found = await duty.round(run, token, number)
+            skipped: tuple[object, ...] = (
+                getattr(found, "skipped", ()) if isinstance(found, (TriggerPass, NoticePass)) else ()
+            )
+            self._say(duty.name, redacted("; ".join(map(str, skipped))))
+            return found
+
+        return Duty(duty.name, does)
+
+    def _say(self, about: str, what: str) -> None:
+        if what and self._said.get(about) != what:
+            log.warning("%s: %s", about, what)
+        self._said[about] = what
+
+    @staticmethod
+    def _worked(name: str, work: Work) -> Callable[..., Awaitable[object]]:
+        async def worked(run: AtomicServiceRun, token: int) -> None:
+            try:
+                await work(run, token)
+            except Exception:
+                log.exception("the work %s has failed", name)
+
+        return worked

@@ -1,0 +1,84 @@
+"""How the processes of an app share what runs on one of them at a time: settings, which need no driver.
+
+What differs from the settings of pynenc, and why: a cycle is a minute and not five, with a margin of a second and not of a minute,
+for one clock judges, and what is due is looked at once a second and not once a cycle; so 8 processes have windows, and 20 do.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+import attrs
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration
+from tidegate.model.values import check_int, check_type
+from tidegate.retries.schedule import Schedule
+from tidegate.services.atomic_service import AtomicService, Claiming, NoWindows, ShortWindow, StartUp, check_start_up
+from tidegate.services.retention import Retention
+
+__all__ = ["ServiceRules"]
+
+_PERIOD: Final = Claiming()
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ServiceRules:
+    """How the processes of an app share their turns.
+
+    Invariants: those of `AtomicService` and `Claiming`; 1 <= processes; 1 ms <= check_every, round_every; each of so many
+    processes has a window, and is sure to ask in it.
+
+    Attributes:
+        processes: For how many it must do.
+        interval: One cycle, in which each process has its turn, in microseconds.
+        spread: The margin at the end of each turn.
+        stabilisation: How long a new process is left out.
+        start_fraction_ppm: How much of its window may be gone when a turn begins, in parts per million.
+        check_every: How often each process asks whose turn it is.
+        margin: What has to be left of a window when a turn begins.
+        round_every: How often what is due is looked at in a turn.
+        keep: How long and how many rows are kept of past turns.
+        recover: The cron of the task that recovers what is stuck.
+    """
+
+    processes: int = 8
+    interval: Duration = MINUTE
+    spread: Duration = SECOND
+    stabilisation: Duration = 0
+    start_fraction_ppm: int = PPM // 2
+    check_every: Duration = SECOND
+    margin: Duration = 50 * MILLISECOND
+    round_every: Duration = SECOND
+    keep: Retention = attrs.field(factory=Retention)
+    recover: str = "*/5 * * * *"
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.processes, "a number of processes", 1)
+        check_int(self.check_every, "an interval in microseconds", MILLISECOND)
+        check_int(self.round_every, "an interval in microseconds", MILLISECOND)
+        check_type(self.keep, Retention, "how long rows are kept")
+        _ = Schedule(self.recover)
+        found = self.start_up
+        wrong = [each for each in found.concerns if not isinstance(each, ShortWindow)]
+        if wrong:
+            raise Misuse(
+                f"{self.processes} processes cannot share these turns: {wrong[0]}",
+                why=f"{found.runners_max} have windows, and {found.polled_max} are sure to ask in theirs",
+                todo="make the interval longer, the spread shorter"
+                + ("" if isinstance(wrong[0], NoWindows) else ", or ask more often"),
+            )
+
+    @property
+    def service(self) -> AtomicService:
+        """Whose turn it is."""
+        return AtomicService(
+            interval=self.interval, spread=self.spread, stabilisation=self.stabilisation, start_fraction_ppm=self.start_fraction_ppm
+        )  # fmt: skip
+
+    @property
+    def start_up(self) -> StartUp:
+        """What these rules are good for."""
+        claiming = attrs.evolve(_PERIOD, check_interval=self.check_every, run_margin_min=self.margin)
+        return check_start_up(self.service, claiming, self.processes)

@@ -1,0 +1,259 @@
+"""What starts tasks by itself, and what runs on one process at a time: on a real MongoDB, and on the embedded store."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, Final
+
+import attrs
+import pytest
+from tests.integration.mongo_loop import in_loop
+from tests.integration.test_orchestrator_app import STORES, office_of, served, until
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND
+from tidegate.retries.schedule import Missed
+from tidegate.services.atomic_service import AtomicServiceRun
+from tidegate_adapters.orchestrator import (
+    Concurrency,
+    Orchestrator,
+    When,
+    on_cron,
+    on_event,
+    on_exception,
+    on_result,
+    on_status,
+)
+from tidegate_adapters.orchestrator.services import RECOVERY
+from tidegate_adapters.orchestrator.turns import ServiceRules
+
+TURNS: Final = ServiceRules(
+    processes=2,
+    interval=2 * SECOND,
+    spread=100 * MILLISECOND,
+    check_every=50 * MILLISECOND,
+    round_every=50 * MILLISECOND,
+)
+"""Turns of less than a second, in which is looked each 50 ms."""
+
+
+def started(when: When) -> Any:
+    return when.of("t")
+
+
+# --- triggers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_task_starts_when_what_it_waits_for_has_happened(mongodb: str, database: str, store: str) -> None:
+    """A result, an exception, an event, and two of them together; each with arguments of what happened."""
+    seen: list[object] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(services=TURNS)
+
+            @app.task()
+            async def divide(one: int, other: int) -> float:
+                return one / other
+
+            of_result = on_result(divide, where={"one": 6})
+
+            @app.task(triggers=[of_result.calls_with(lambda what: {"said": f"{what.arguments} = {what.result}"})])
+            async def tell(said: str) -> None:
+                seen.append(said)
+
+            of_error = on_exception(divide, ZeroDivisionError)
+
+            @app.task(
+                triggers=[of_error.calls_with(lambda what: {"error": what.error, "number": what.arguments["one"]})]
+            )
+            async def warn(error: str, number: int) -> None:
+                seen.append((error, number))
+
+            @app.task(triggers=[(on_event("paid") & on_event("packed")).calls_with(order=7)])
+            async def ship(order: int) -> None:
+                seen.append(order)
+
+            async with served(app):
+                _ = await divide.enqueue(6, 2)
+                _ = await divide.enqueue(6, 0)
+                _ = await divide.enqueue(5, 2)
+                await app.emit("paid", {"by": "card"})
+                await until(lambda: len(seen) >= 2, "a result and an exception are heard of")
+                await asyncio.sleep(0.3)
+                assert 7 not in seen
+                await app.emit("packed")
+                await until(lambda: len(seen) >= 3, "two events have met")
+                await asyncio.sleep(0.3)
+
+            assert sorted(map(str, seen)) == sorted(["{'one': 6, 'other': 2} = 3.0", "('ZeroDivisionError', 6)", "7"])
+            assert [each for each in await office.records() if "notice" in each] == []
+            assert await office.records("orchestrator_occurrences") == []
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_cron_fires_once_an_instant_whoever_looks(mongodb: str, database: str, store: str) -> None:
+    """Two processes, and each second of a cron of seconds is one invocation, of the two tasks of that cron each."""
+    seen: list[str] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            apps = []
+            for _ in range(2):
+                app = office.app(services=TURNS)
+
+                @app.task(triggers=[on_cron("* * * * * *", missed=Missed.EACH).calls_with(name="one")], name="one")
+                async def one(name: str) -> None:
+                    seen.append(name)
+
+                @app.task(triggers=[on_cron("* * * * * *", missed=Missed.EACH).calls_with(name="two")], name="two")
+                async def two(name: str) -> None:
+                    seen.append(name)
+
+                apps.append(app)
+            async with served(apps[0]), served(apps[1]):
+                await until(lambda: len(seen) >= 8, "four seconds have passed")
+            runs = await office.records("orchestrator_runs")
+            instants = [(each["trigger"], each["occurrences"][0]["context"]["due"]) for each in runs]
+            assert len(set(instants)) == len(instants)
+            dues = sorted({due for _, due in instants})
+            assert [later - earlier for earlier, later in pairwise(dues)] == [timedelta(seconds=1)] * (len(dues) - 1)
+            records = await office.records()
+            assert len(records) == len(runs)
+            turns = await office.records("orchestrator_executions")
+            assert {each["status"] for each in turns} <= {"completed", "abandoned", "blocked"}
+            done = sorted((each["start"], each["end"]) for each in turns if each["status"] == "completed")
+            assert done
+
+    in_loop(run())
+
+
+# --- services -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_work_of_the_users_is_done_by_one_process_at_a_time(mongodb: str, database: str) -> None:
+    """Under a token that grows; and what it raises ends no turn."""
+    inside: list[str] = []
+    tokens: list[int] = []
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+
+            def made(name: str) -> Orchestrator:
+                app = office.app(services=TURNS)
+
+                @app.task(name=f"of {name}")
+                async def nothing() -> None: ...
+
+                @app.service()
+                async def counts(turn: AtomicServiceRun, token: int) -> None:
+                    assert turn.window.length <= TURNS.interval
+                    inside.append(name)
+                    tokens.append(token)
+                    await asyncio.sleep(0.02)
+                    assert inside[-1] == name, "another one is at work"
+                    raise ValueError
+
+                return app
+
+            async with served(made("a")), served(made("b")):
+                await until(lambda: {*inside} == {"a", "b"}, "both have had their turn")
+            assert tokens == sorted(tokens)
+            assert len({*tokens}) >= 2
+
+    in_loop(run())
+
+
+def test_what_is_stuck_is_recovered_by_a_task_that_is_started_by_a_cron(mongodb: str, database: str) -> None:
+    """Also where the recovery itself was stuck, with a runner that is gone, and no other of it may run."""
+    seen: list[str] = []
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            rules = attrs.evolve(TURNS, recover="* * * * * *")
+            app = office.app(services=rules, dead_after=500 * MILLISECOND)
+
+            @app.task()
+            async def work(name: str) -> None:
+                seen.append(name)
+
+            async with served(app):
+                handle = await work.enqueue("first")
+                await handle.result()
+                assert office.client is not None
+                records = office.client[office.name]["orchestrator_invocations"]
+                await until(
+                    lambda: records.find_one({"task": RECOVERY, "status": "success"}), "it has recovered, of nothing"
+                )
+                # As where a runner dies that runs both: a job, and the recovery itself.
+                gone = {"$set": {"status": "running", "owner": "gone"}, "$inc": {"version": 1}, "$unset": {"due": 1}}
+                await records.update_one({"_id": handle.id}, gone)
+                await records.update_one({"task": RECOVERY, "status": "success"}, gone)
+                await until(lambda: seen.count("first") == 2, "the job is run again")
+
+    in_loop(run())
+
+
+def test_a_recovery_of_the_users_is_run_in_the_place_of_ours(mongodb: str, database: str) -> None:
+    """A task of that name."""
+    seen: list[int] = []
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app = office.app(services=TURNS)
+
+            @app.task(name=RECOVERY, triggers=[on_cron("* * * * * *")], concurrency=Concurrency())
+            async def recover() -> None:
+                seen.append(1)
+
+            async with served(app):
+                await until(lambda: seen, "it was run")
+            assert [each["task"] for each in await office.records() if each["task"] != RECOVERY] == []
+
+    in_loop(run())
+
+
+# --- what is declared wrongly ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: on_cron("61 * * * *"), "Bad minute"),
+        (lambda: on_cron("0 0 * * *", zone="Europe/Atlantis"), "no time zone"),
+        (lambda: on_status("t", "running"), "nobody tells"),
+        (lambda: started(on_event("a") & on_event("a")), "twice"),
+        (lambda: (on_event("a") & on_event("b")) | on_event("c"), "joined by & and by"),
+        (lambda: on_event("a").within(timedelta(1)), "waits for nothing else"),
+        (lambda: on_event("a").calls_with(lambda _: {}, n=1), "leave one of them out"),
+        (lambda: on_event("a").calls_with(n=1) & on_event("b"), "on the whole"),
+        (lambda: on_result(7), "no task"),  # type: ignore[arg-type]
+        (lambda: on_event("a") & 7, "join what"),  # type: ignore[operator]
+        (lambda: ServiceRules(processes=60, interval=MINUTE, spread=SECOND), "60 processes cannot share"),
+        (lambda: ServiceRules(processes=5, spread=MINUTE, interval=5 * MINUTE), "5 processes cannot share"),
+        (lambda: ServiceRules(check_every=30 * SECOND), "ask more often"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said_as_it_is_declared(wrong: Any, said: str) -> None:
+    """What, why, and what to do (W11, W12, W18)."""
+    with pytest.raises(Misuse, match=said):
+        wrong()
+
+
+def test_triggers_that_differ_are_two() -> None:
+    """W18: by their arguments, or by what a cron is missed out of."""
+    every = on_cron("*/5 * * * *")
+    late = on_cron("*/5 * * * *", late=timedelta(minutes=1))
+
+    made = [
+        started(each)
+        for each in (every, every.calls_with(n=1), every.calls_with(n=2), late, on_cron("*/5 * * * *", zone="UTC"))
+    ]
+
+    assert len({each.id for each in made}) == len(made)
+    assert len({each.condition_ids for each in made}) == 3
