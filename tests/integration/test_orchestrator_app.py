@@ -30,6 +30,7 @@ from tidegate_adapters.orchestrator import (
     Unfinished,
 )
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.turns import ServiceRules
 
 Raw: TypeAlias = dict[str, Any]
 STORES: Final = ("mongod", "embedded")
@@ -40,6 +41,7 @@ QUICK: Final[Raw] = {
     "beat_every": 50 * MILLISECOND,
     "paused_every": 50 * MILLISECOND,
     "result_every": 20 * MILLISECOND,
+    "services": ServiceRules(recover="0 0 1 1 *", purge="0 0 1 1 *"),
 }
 
 

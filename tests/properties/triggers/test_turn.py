@@ -47,13 +47,13 @@ def rounds(world: World) -> list[str]:
 
 
 def test_rounds_follow_each_other_until_the_window_is_over() -> None:
-    """Law TU3: the last one, and the pause before it, end in the window; what ends a turn comes once, with its number."""
-    made = Turn(duties=(duty("x"), duty("y")), ends=(duty("z"),), every=2 * SECOND)
+    """Law TU3: the last one, and the pause before it, end in the window."""
+    made = Turn(duties=(duty("x"), duty("y")), every=2 * SECOND)
 
     answer, world = run(made.work(RUN, 7), world_with({}), means=passing)
 
     assert answer is True
-    assert rounds(world) == [*(f"{n}:{name}:a.0:7" for n in range(3) for name in "xy"), "3:z:a.0:7"]
+    assert rounds(world) == [*(f"{n}:{name}:a.0:7" for n in range(3) for name in "xy")]
     assert world.read(CLOCK) == Instant(4 * SECOND)
 
 
@@ -84,7 +84,7 @@ def test_a_round_that_takes_long_is_the_last_that_fits() -> None:
 )
 def test_what_fails_keeps_nothing_else(raised: Exception, said: str | None) -> None:
     """Law TU2: each round has all the others, and what has failed is said once, when it is over."""
-    made = Turn(duties=(duty("a"), duty("b", raised), duty("c")), ends=(duty("d"),), every=4 * SECOND)
+    made = Turn(duties=(duty("a"), duty("b", raised), duty("c")), every=4 * SECOND)
 
     async def seen() -> str | None:
         try:
@@ -96,19 +96,19 @@ def test_what_fails_keeps_nothing_else(raised: Exception, said: str | None) -> N
     found, world = run(seen(), world_with({}), means=passing)
 
     assert found == said
-    assert rounds(world) == [*(f"{n}:{name}:a.0:1" for n in range(2) for name in "abc"), "2:d:a.0:1"]
+    assert rounds(world) == [*(f"{n}:{name}:a.0:1" for n in range(2) for name in "abc")]
 
 
 def test_where_nobody_says_the_time_the_turn_is_over() -> None:
-    """It may have ended; what ends a turn is done all the same."""
-    made = Turn(duties=(duty("x"),), ends=(duty("z"),))
+    """It may have ended."""
+    made = Turn(duties=(duty("x"),))
 
     def fails(effect: Effect[object]) -> Failure | None:
         return Ambiguous("?") if isinstance(effect, StoreTime) else None
 
     _, world = run(made.work(RUN, 1), world_with({}), fails, passing)
 
-    assert rounds(world) == ["0:x:a.0:1", "1:z:a.0:1"]
+    assert rounds(world) == ["0:x:a.0:1"]
 
 
 def test_what_recovers_comes_first() -> None:

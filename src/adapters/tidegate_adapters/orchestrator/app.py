@@ -41,16 +41,18 @@ from tidegate.model.operations import Indexes
 from tidegate.model.values import check_types
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.triggers.contexts import EventContext
+from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
 from tidegate_adapters.cancelling import ended
 from tidegate_adapters.connecting import AppStore, check_store, connected_sites, life_name
+from tidegate_adapters.crons import next_after
 from tidegate_adapters.declaring import length_of
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.orchestrator.declared import Concurrency, Declared, declared
 from tidegate_adapters.orchestrator.handles import CURRENT, Handle, Results
 from tidegate_adapters.orchestrator.names import Collections
-from tidegate_adapters.orchestrator.services import RECOVERY, Services, Work
+from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.triggers import When, on_cron
 from tidegate_adapters.orchestrator.uploads import Uploads
@@ -371,9 +373,14 @@ class Orchestrator:
                     ).run()
                 )
 
-        if RECOVERY not in self._declared:
-            self._declared[RECOVERY] = declared(recover, name=RECOVERY, concurrency=Concurrency())
-            self._triggers[RECOVERY] = (on_cron(self.settings.services.recover),)
+        async def purge() -> None:
+            await self._services(there).purge()
+
+        rules = self.settings.services
+        for name, handler, cron in ((RECOVERY, recover, rules.recover), (PURGE, purge, rules.purge)):
+            if name not in self._declared:
+                self._declared[name] = declared(handler, name=name, concurrency=Concurrency())
+                self._triggers[name] = (on_cron(cron),)
 
     async def _results(self) -> Results:
         return (await self._opened()).results
@@ -407,7 +414,10 @@ class Orchestrator:
     @property
     def indexes(self) -> Indexes:
         """The indexes that its collections need; they are made when something is first asked of them."""
-        return Noticer(conditions=(), records=self.collections.invocations).indexes
+        names = self.collections
+        noticer = Noticer(conditions=(), records=names.invocations)
+        evaluator = Evaluator(triggers=(), next_after=next_after, runs=names.runs)
+        return {**noticer.indexes, **evaluator.indexes}
 
     async def close(self) -> None:
         """Disconnect; a client of yours stays open."""

@@ -7,7 +7,7 @@ All processes ask whose turn it is, every `check_every` (`tidegate.services.serv
 window is over (`tidegate.triggers.turn`). The store's clock judges, and no other is read. What a round could do nothing for is
 logged, once as long as it is the same.
 
-The services of the app's own are tasks like any other, started by a cron: declare a task of the same name (`RECOVERY`), and yours
+The services of the app's own are tasks like any other, started by a cron: declare a task of the same name (`RECOVERY`, `PURGE`), and yours
 is run in the place of ours.
 """
 
@@ -41,7 +41,7 @@ from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.sites import Site
 
-__all__ = ["RECOVERY", "Services", "Work"]
+__all__ = ["PURGE", "RECOVERY", "Services", "Work"]
 
 T = TypeVar("T")
 log: Final = logging.getLogger(__name__)
@@ -52,6 +52,8 @@ Work: TypeAlias = Callable[[AtomicServiceRun, int], Awaitable[object]]
 
 RECOVERY: Final = "tidegate.recover"
 """The task that recovers what is stuck."""
+PURGE: Final = "tidegate.purge"
+"""The task that forgets what triggers have started, and is over."""
 KEY: Final = "turn"
 
 
@@ -113,7 +115,11 @@ class Services:
     @property
     def indexes(self) -> Indexes:
         """Those that it needs."""
-        return self._noticer.indexes
+        return {**self._noticer.indexes, **self._evaluator.indexes}
+
+    async def purge(self) -> None:
+        """Forget what triggers have started, and is over since a week."""
+        await self._site.run(self._evaluator.purge())
 
     async def emit(self, event: EventContext) -> Noted:
         """Keep an event for the triggers that wait for it."""
@@ -165,8 +171,7 @@ class Services:
         )
         mine = tuple(Duty(name, self._asks(name)) for name in self._works)
         rounds = duties(recoverer, self._noticer, self._evaluator, mine)
-        purge = Duty("purge", self._purge)
-        turn = Turn(duties=tuple(map(self._logged, rounds)), ends=(purge,), every=rules.round_every)
+        turn = Turn(duties=tuple(map(self._logged, rounds)), every=rules.round_every)
         return ServiceRunner(
             me=me, service=rules.service, key=KEY, work=turn.work, polls=1, least=rules.margin, dead_after=self._dead_after,
             members=names.members, gates=names.gates, history=names.executions, keep=rules.keep,
@@ -178,10 +183,6 @@ class Services:
             return await Call(name, (run, token))
 
         return asks
-
-    def _purge(self, run: AtomicServiceRun, token: int, number: int) -> Program[object]:
-        del run, token, number
-        return self._evaluator.purge()
 
     def _logged(self, duty: Duty) -> Duty:
         """The same, which tells what it could do nothing for."""

@@ -41,6 +41,7 @@ class ServiceRules:
         round_every: How often what is due is looked at in a turn.
         keep: How long and how many rows are kept of past turns.
         recover: The cron of the task that recovers what is stuck.
+        purge: That of the task that forgets what triggers have started, and is over.
     """
 
     processes: int = 8
@@ -53,13 +54,14 @@ class ServiceRules:
     round_every: Duration = SECOND
     keep: Retention = attrs.field(factory=Retention)
     recover: str = "*/5 * * * *"
+    purge: str = "17 * * * *"
 
     def __attrs_post_init__(self) -> None:
         check_int(self.processes, "a number of processes", 1)
         check_int(self.check_every, "an interval in microseconds", MILLISECOND)
         check_int(self.round_every, "an interval in microseconds", MILLISECOND)
         check_type(self.keep, Retention, "how long rows are kept")
-        _ = Schedule(self.recover)
+        _ = Schedule(self.recover), Schedule(self.purge)
         found = self.start_up
         wrong = [each for each in found.concerns if not isinstance(each, ShortWindow)]
         if wrong:

@@ -48,11 +48,34 @@ import attrs
 from tidegate.invocations.admission import Call, Rule
 from tidegate.invocations.jobs import Job
 from tidegate.invocations.registration import NotRegistered, Registrar
-from tidegate.model.documents import ID, AllOf, AnyOf, Document, Eq, Field, Filter, In, Put, Remove, Update, Value
+from tidegate.model.documents import (
+    ID,
+    AllOf,
+    AnyOf,
+    Ascending,
+    Document,
+    Eq,
+    Field,
+    Filter,
+    In,
+    Put,
+    Remove,
+    Update,
+    Value,
+)
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.model.operations import FOUND_MAX, StoreTime, check_collection, delete_one, find_one, update_one
+from tidegate.model.operations import (
+    FOUND_MAX,
+    Index,
+    Indexes,
+    StoreTime,
+    check_collection,
+    delete_one,
+    find_one,
+    update_one,
+)
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_name, check_tuple, check_type
@@ -242,6 +265,11 @@ class Evaluator:
         check_type(self.keep, Retention, "how long runs are kept")
         check_attempts(self.attempts, self.pauses)
         check_type(self.parts, EvaluatorParts, "the parts of an evaluator")
+
+    @property
+    def indexes(self) -> Indexes:
+        """What a pass needs: of runs it reads those that are not settled, those of what waits, and those of some triggers."""
+        return {self.runs: tuple(Index((Ascending(field),)) for field in (STATE, OF, TRIGGER))}
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

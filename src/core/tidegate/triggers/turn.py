@@ -7,7 +7,7 @@ The turn is that of `tidegate.services.service_runner`, of which this is the wor
     3  evaluate    triggers, crons among them
     4  works       the user's own, under the token of the turn
 
-and at its end forgets what is over (`purge`). Recovering what is stuck is a task like any other, started by a cron, of which one
+Recovering what is stuck is a task like any other, started by a cron, of which one
 runs at a time. So where its runner dies, the next one has no place until somebody has freed the last; and who would free it is
 that very task. What recovers everything is therefore recovered by whoever has its turn, and before all else.
 
@@ -78,17 +78,14 @@ class Turn:
 
     Attributes:
         duties: What is done in each round, in this order.
-        ends: What is done when the last round is over; likewise.
         every: From the end of a round to the next, in microseconds.
     """
 
     duties: tuple[Duty, ...]
-    ends: tuple[Duty, ...] = ()
     every: Duration = EVERY
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.duties, Duty, "a duty")
-        check_tuple(self.ends, Duty, "a duty")
         check_int(self.every, "a time between rounds in microseconds", 1)
 
     async def work(self, run: AtomicServiceRun, token: int) -> bool:
@@ -112,7 +109,6 @@ class Turn:
                 break
             await Sleep(self.every)
             began = now + self.every
-        failed += await _done(self.ends, run, token, number)
         if failed:
             raise DutyFailedError("; ".join(dict.fromkeys(failed)))
         return True
