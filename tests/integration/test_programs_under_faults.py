@@ -113,6 +113,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("ending"),
         ships("waiting", "runner"),
         ships("asking", "runner"),
+        ships("purging"),
         ships("asking.kill", "runner"),
         ships("asking.held", "runner"),
         ships("asking.repeated"),

@@ -27,6 +27,7 @@ from tidegate.invocations.laws import (
     dispatch,
     ending,
     enqueueing,
+    purging,
     recovery,
     status,
     taking,
@@ -63,7 +64,7 @@ __all__ = [
     "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "dispatch", "drain",
     "election", "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
     "firing", "health", "history", "lease", "letter_writing", "membership", "noticing", "orphans", "outbox",
-    "partition", "pauses", "plan_queries", "polling", "pool", "reactive_task", "reconciliation", "recovery",
-    "retention", "schedule", "snapshot", "status", "sweeper", "taking", "tasks", "transactions", "transfers",
-    "transition", "trigger", "turn", "upload_records", "waiting", "watermark", "worker",
+    "partition", "pauses", "plan_queries", "polling", "pool", "purging", "reactive_task", "reconciliation",
+    "recovery", "retention", "schedule", "snapshot", "status", "sweeper", "taking", "tasks", "transactions",
+    "transfers", "transition", "trigger", "turn", "upload_records", "waiting", "watermark", "worker",
 ]  # fmt: skip

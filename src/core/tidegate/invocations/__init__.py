@@ -13,6 +13,7 @@ Read in this order; the `__all__` of each module lists its public names.
     waiting            the program that waits until invocations have ended
     invocation_queries which invocations somebody means, and how they are shown
     asking             what operators and callers ask: cancel, kill, hold, release, repeat, list
+    purging            the programs that remove what ended long ago, and uploads that nothing refers to
     array_push_lock    the lock of pynenc-mongo, for those who must interoperate with it
     admission          which calls exclude each other, and who has a place
     place_documents    the places of those who exclude each other, as a document

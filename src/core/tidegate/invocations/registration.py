@@ -4,8 +4,8 @@ What is decided is in `tidegate.invocations.admission`; this is what is asked of
 places of a set of calls that exclude each other are one document with a version, as for running
 (`tidegate.invocations.place_documents`).
 
-    1  store the call under the id made for it: {_id, task, names, values, origin, job, due}, the last three if it has any
-    2  read the places, THEN the call and the record of whoever holds one
+    1  store the call under the id made for it: {_id, task, names, values, places, origin, job, due}, the last ones if it has any
+    2  read the places, THEN the record and THEN the call of whoever holds one
     3  take the place, if the places are still as they were read; where that matches nothing, or has no answer, look again:
        they show whether one has it already
     4  make the record, as registered; also that of another one who has the place and has not come to make it
@@ -56,12 +56,13 @@ from tidegate.model.values import check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
-    "ORIGIN", "PARTS", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationAdmission",
+    "ORIGIN", "PARTS", "PLACES_ID", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationAdmission",
     "RegistrationOutcome", "Reused",
 ]  # fmt: skip
 
 _ATTEMPTS: Final = 8
 ORIGIN: Final = Field[Document]("origin")
+PLACES_ID: Final = Field[str]("places")
 _TASK: Final = Field[str]("task")
 _NAMES: Final = Field[tuple[str, ...]]("names")
 _VALUES: Final = Field[tuple[str, ...]]("values")
@@ -168,7 +169,7 @@ class Registrar:
                 break
             attempt += 1
             try:
-                await self._store_call()
+                await self._store_call(places)
                 admission = await self.parts.admit(self, places)
                 match admission:
                     case HasPlace():
@@ -186,10 +187,12 @@ class Registrar:
                 pass
         return NotRegistered(f"no place after {attempt} attempts")
 
-    async def _store_call(self) -> None:
+    async def _store_call(self, places: str | None) -> None:
         """Under the id; it is harmless if it was stored before."""
         names, values = tuple(name for name, _ in self.call.arguments), tuple(text for _, text in self.call.arguments)
         stored = Document.of({"_id": self.key, "task": self.call.task, "names": names, "values": values})
+        if places is not None:
+            stored = stored.put(PLACES_ID, places)
         if self.origin.items:
             stored = stored.put(ORIGIN, self.origin)
         if self.job is not None:
@@ -225,8 +228,8 @@ async def _known(registrar: Registrar, asked: Ask) -> _Known:
     """The calls and the records of those who have a place, read AFTER the places."""
     known: _Known = ()
     for key in asked.invocations:
-        stored = await find_one(registrar.calls, Eq(ID, key))
         record = await find_one(registrar.records, Eq(ID, key))
+        stored = await find_one(registrar.calls, Eq(ID, key))  # it is removed before the record (`purging`)
         if stored is not None:
             known = (*known, (key, Found(_call_of(stored), viewed(record))))
     return known

@@ -1,0 +1,52 @@
+"""Laws of `tidegate.invocations.purging`, over records as they were and as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record_documents import NOTICE, STATUS
+from tidegate.model.documents import Document
+
+__all__ = ["no_named_upload_goes", "nothing_is_left", "what_goes_is_over", "what_is_gone_stays_so"]
+
+
+def what_goes_is_over(before: Document, after: Document | None) -> bool:
+    """Law PG1: what goes had ended, and triggers had heard of it.
+
+    Args:
+        before: A record.
+        after: The same record a step later; None where it is gone.
+    """
+    return after is not None or (INVOCATION[before[STATUS]].final and not before.get(NOTICE))
+
+
+def what_is_gone_stays_so(before: Document | None, after: Document | None, *, was_there: bool) -> bool:
+    """Law PG2: what was removed is not made again.
+
+    Args:
+        before: The record; None where there is none.
+        after: The same a step later.
+        was_there: Whether there was one before that.
+    """
+    return not was_there or before is not None or after is None
+
+
+def nothing_is_left(records: Collection[Document], calls: Collection[Document]) -> bool:
+    """Law PG3: at rest, nothing is left of what was to go.
+
+    Args:
+        records: Those of what ended long enough ago.
+        calls: Theirs.
+    """
+    return not records and not calls
+
+
+def no_named_upload_goes(named: Collection[str], uploads: Collection[str]) -> bool:
+    """Law PG4: each upload that an invocation refers to is there.
+
+    Args:
+        named: Those that invocations refer to.
+        uploads: Those that are there.
+    """
+    return {*named} <= {*uploads}

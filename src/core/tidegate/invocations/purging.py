@@ -1,0 +1,288 @@
+"""What has ended is kept for a while, and then goes: the invocation, its call, and the uploads that nothing refers to any more.
+
+    purge            invocations that ended long enough ago, the longest first, a page at a time
+    sweep_payloads   uploads that no invocation names, and none has named for long enough
+
+A result is kept for whoever waits for it, an error for whoever looks into it; what triggers have not heard of stays until they
+have. An invocation that was registered under control may still stand in the places of those who exclude each other, and whoever
+finds it there without a record takes it for one that is yet to be made, and makes it. So of each page
+
+    1  read the calls, THEN the places that they were registered for; take those who go out of them, if the places are still
+       as they were read; where that matches nothing, or has no answer, those of the page stay until the next pass
+    2  remove the calls, THEN the invocations: a registrar reads them the other way round, so it never finds a call whose
+       invocation was removed
+
+An upload is named before it is needed: of arguments before the invocation is made, of results before its end is written. So one
+that nothing refers to is marked with the time, and goes once it has been marked for long enough. What is repeated
+(`tidegate.invocations.asking`) refers to the arguments of what it repeats.
+
+Laws
+    PG1  Nothing goes that has not ended, that ended too lately, or that triggers have yet to hear of.
+    PG2  What is gone never comes back, and never runs again.
+    PG3  At rest, after a purge, nothing is left that ended long enough ago; no call without its invocation, either.
+    PG4  No upload goes that an invocation refers to.
+
+Known not to work
+    - A registrar that stands still for longer than an age, between its look and its write, makes an invocation anew.
+    - A set of those who exclude each other stays as a document, though nobody is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+import attrs
+
+from tidegate.invocations.invocation import INVOCATION, SUCCESS
+from tidegate.invocations.place_documents import PLACES, kept, places_of
+from tidegate.invocations.record_documents import CHANGED_AT, NOTICE, PAYLOAD, RESULT_PAYLOAD, STATUS, VERSION
+from tidegate.invocations.registration import PLACES_ID
+from tidegate.model.documents import (
+    ID,
+    AllOf,
+    AnyOf,
+    Ascending,
+    Document,
+    Eq,
+    Exists,
+    Field,
+    Filter,
+    In,
+    Not,
+    OlderThan,
+    Put,
+    PutServerTime,
+    Remove,
+    Value,
+)
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.instants import Duration, Instant
+from tidegate.model.operations import (
+    FOUND_MAX,
+    Index,
+    Indexes,
+    UpdateOne,
+    bulk_update,
+    check_collection,
+    delete_many,
+    find_all,
+    update_many,
+    update_one,
+)
+from tidegate.model.reading import needed
+from tidegate.model.values import check_int, check_type
+from tidegate.retries.backoff import DAY, check_delay
+
+__all__ = ["PURGING_PARTS", "Purged", "Purging", "PurgingParts"]
+
+UNNAMED_SINCE: Final = Field[Instant]("unnamed_since")
+_KEY: Final = Field[Value](ID.name)
+_IS_HEARD: Final = AnyOf((Not(Exists(NOTICE)), Eq(NOTICE, ())))
+
+
+@final
+@attrs.frozen
+class Purged:
+    """What a pass has removed.
+
+    Attributes:
+        removed: How many, as far as it is known: what was done without a reply is not counted.
+        is_done: It came to the end; if not, there is more, or nobody answered: go on at the next pass.
+    """
+
+    removed: int
+    is_done: bool
+
+
+# --- parts --------------------------------------------------------------------------------------------------------------
+
+
+async def _remove(purging: Purging, going: tuple[str, ...], calls: tuple[str, ...]) -> int:
+    """The calls, THEN the invocations; how many of these there were."""
+    if calls:
+        await delete_many(purging.calls, In(ID, calls))
+    return await delete_many(purging.records, In(ID, going), _IS_FINAL)
+
+
+_IS_FINAL: Final = In(STATUS, tuple(sorted(each.status for each in INVOCATION.definitions if each.final)))
+
+
+def _is_over(status: str, age: Duration) -> Filter:
+    return AllOf((Eq(STATUS, status), OlderThan(CHANGED_AT, age), _IS_HEARD))
+
+
+@final
+@attrs.frozen
+class PurgingParts:
+    """What the programs are made of: `PURGING_PARTS` are the right ones; specimens and tests put others in their place.
+
+    Attributes:
+        is_over: Which invocations of a status may go.
+        vacates: Whether those who go are taken out of the places that they have.
+        remove: Removes invocations and calls.
+    """
+
+    is_over: Callable[[str, Duration], Filter] = _is_over
+    vacates: bool = True
+    remove: Callable[[Purging, tuple[str, ...], tuple[str, ...]], Program[int]] = _remove
+
+
+PURGING_PARTS: Final = PurgingParts()
+
+
+# --- the programs -------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Purging:
+    """How long what has ended is kept. Invariants: 0 <= each age; 1 <= batch <= FOUND_MAX; 1 <= pages.
+
+    Attributes:
+        success_age: For how long after its end an invocation that has succeeded is kept, in microseconds; None for ever.
+        other_age: Likewise one that has failed, was cancelled, or was not admitted.
+        payload_age: For how long an upload that nothing refers to is kept.
+        records, places, calls, payloads: The collections; the places are those of registration.
+        batch: How many are removed at a time.
+        pages: How many times in a pass, of each status.
+        parts: What the programs are made of.
+    """
+
+    success_age: Duration | None = DAY
+    other_age: Duration | None = 7 * DAY
+    payload_age: Duration = DAY
+    records: str = "invocations"
+    places: str = "places"
+    calls: str = "calls"
+    payloads: str = "payloads"
+    batch: int = FOUND_MAX
+    pages: int = 100
+    parts: PurgingParts = attrs.field(default=PURGING_PARTS, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        for age in (self.success_age, self.other_age, self.payload_age):
+            if age is not None:
+                check_delay(age, "an age in microseconds", 0)
+        for collection in (self.records, self.places, self.calls, self.payloads):
+            check_collection(collection)
+        check_int(self.batch, "a number of invocations", 1, FOUND_MAX)
+        check_int(self.pages, "a number of pages", 1)
+        check_type(self.parts, PurgingParts, "what programs are made of")
+
+    @property
+    def indexes(self) -> Indexes:
+        """What a pass needs: it reads what goes, however many others there are."""
+        return {
+            self.records: (
+                Index((Ascending(STATUS), Ascending(CHANGED_AT))),
+                Index((Ascending(PAYLOAD),), Exists(PAYLOAD)),
+                Index((Ascending(RESULT_PAYLOAD),), Exists(RESULT_PAYLOAD)),
+            )
+        }
+
+    # --- invocations ---
+
+    async def purge(self) -> Purged:
+        """The program: one pass over what has ended.
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        removed = 0
+        is_done = True
+        for definition in INVOCATION.definitions:
+            age = self.success_age if definition.status == SUCCESS else self.other_age
+            if not definition.final or age is None:
+                continue
+            for _ in range(self.pages):
+                try:
+                    found = await find_all(
+                        self.records,
+                        self.parts.is_over(definition.status, age),
+                        limit=self.batch,
+                        fields=(CHANGED_AT,),
+                        sort=(Ascending(CHANGED_AT),),
+                    )
+                    gone = await self._gone(tuple(needed(each, ID) for each in found)) if found else 0
+                except (Ambiguous, NotApplied, NotDurable):
+                    return Purged(removed, is_done=False)
+                removed += gone
+                if len(found) < self.batch or not gone:
+                    is_done = is_done and gone == len(found)
+                    break
+            else:
+                is_done = False
+        return Purged(removed, is_done)
+
+    async def _gone(self, ended: tuple[str, ...]) -> int:
+        """Remove these; how many went."""
+        found = await find_all(self.calls, In(ID, ended), limit=len(ended), fields=(PLACES_ID,))
+        calls = tuple(needed(each, ID) for each in found)
+        places = tuple({at: None for each in found if (at := each.get(PLACES_ID)) is not None})
+        if places and self.parts.vacates and not await self._vacated(places, ended):
+            going = tuple(key for key in ended if key not in calls)
+            return await self.parts.remove(self, going, ()) if going else 0
+        return await self.parts.remove(self, ended, calls)
+
+    async def _vacated(self, places: tuple[str, ...], ended: tuple[str, ...]) -> bool:
+        """Take those who have ended out of these places; whether they are out of all of them."""
+        found = await find_all(self.places, In(ID, places), limit=len(places))
+        updates = tuple(update for each in found if (update := self._without(each, ended)) is not None)
+        return not updates or await bulk_update(*updates) == len(updates)
+
+    def _without(self, found: Document, ended: tuple[str, ...]) -> UpdateOne | None:
+        reservation = places_of(found)
+        left = tuple(each for each in reservation.places if each.invocation not in ended)
+        if len(left) == len(reservation.places):
+            return None
+        version = needed(found, VERSION)
+        still = AllOf((Eq(ID, needed(found, ID)), Eq(VERSION, version)))
+        vacant = Put(PLACES, kept(attrs.evolve(reservation, places=left)))
+        return update_one(self.places, still, vacant, Put(VERSION, version + 1))
+
+    # --- payloads ---
+
+    async def sweep_payloads(self) -> Purged:
+        """The program: one pass over the records of uploads; their chunks go by a sweep of `tidegate.payloads.uploads`.
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        removed = 0
+        after: tuple[Value, ...] = ()
+        while True:
+            try:
+                found = await find_all(self.payloads, Exists(ID), limit=self.batch, after=after, fields=())
+                if found:
+                    removed += await self._swept(tuple(needed(each, ID) for each in found))
+            except (Ambiguous, NotApplied, NotDurable):
+                return Purged(removed, is_done=False)
+            if len(found) < self.batch:
+                return Purged(removed, is_done=True)
+            after = (needed(found[-1], _KEY),)
+
+    async def _swept(self, uploads: tuple[str, ...]) -> int:
+        """Mark those of a page that nothing refers to, and remove those that have been marked for long; how many went."""
+        named = await self._named(PAYLOAD, uploads) | await self._named(RESULT_PAYLOAD, uploads)
+        used = tuple(each for each in uploads if each in named)
+        unnamed = tuple(each for each in uploads if each not in named)
+        if used:
+            await update_many(self.payloads, AllOf((In(ID, used), Exists(UNNAMED_SINCE))), Remove(UNNAMED_SINCE))
+        if not unnamed:
+            return 0
+        await update_many(
+            self.payloads, AllOf((In(ID, unnamed), Not(Exists(UNNAMED_SINCE)))), PutServerTime(UNNAMED_SINCE)
+        )
+        return await delete_many(self.payloads, In(ID, unnamed), OlderThan(UNNAMED_SINCE, self.payload_age))
+
+    async def _named(self, field: Field[str], uploads: tuple[str, ...]) -> frozenset[str]:
+        """Those of these that an invocation names in that field."""
+        named = frozenset[str]()
+        after: tuple[Value, ...] = ()
+        while True:
+            found = await find_all(self.records, In(field, uploads), limit=FOUND_MAX, after=after, fields=(field,))
+            named = named.union(needed(each, field) for each in found)
+            if len(found) < FOUND_MAX:
+                return named
+            after = (needed(found[-1], _KEY),)

@@ -1,0 +1,173 @@
+"""Retention, request by request; interleavings and faults are explored in the scenario `purging`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import attrs
+import pytest
+from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered, lost_reply
+from tests.properties.shipped import report_on
+
+from tidegate.invocations import invocation as status
+from tidegate.invocations import laws
+from tidegate.invocations.admission import Place, Reservation
+from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.place_documents import kept, places_of
+from tidegate.invocations.purging import Purged, Purging
+from tidegate.invocations.record_documents import PAYLOAD, RESULT_PAYLOAD, new_record
+from tidegate.invocations.registration import PLACES_ID
+from tidegate.invocations.status import StatusRecord
+from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import DeleteMany, FindAll, delete_one
+from tidegate.sim.world import CLOCK, contents, document, world_with
+
+RECORDS, PLACES, CALLS, PAYLOADS = "invocations", "places", "calls", "payloads"
+AGE: Final = 10 * SECOND
+
+
+def ended(key: str, *, ago: int, which: str = status.SUCCESS, **more: Any) -> Document:
+    owner = "r" if INVOCATION[which].requires_owner else None
+    fields = Document(tuple(more.items()))
+    return new_record(key, StatusRecord(which, owner, 3), "made", Instant(60 * SECOND - ago), more=fields)
+
+
+def stored(*records: Document, **others: tuple[Document, ...]) -> Store:
+    world = world_with({RECORDS: records, **others})
+    return Store(cast("Any", world.write(CLOCK, Instant(60 * SECOND))))
+
+
+def purging(**more: Any) -> Purging:
+    return attrs.evolve(Purging(success_age=AGE, other_age=2 * AGE, payload_age=AGE), **more)
+
+
+def purged(store: Store, *ways: Way, **more: Any) -> Purged:
+    store.asked.clear()
+    return cast("Purged", store.run(cast("Any", purging(**more).purge()), *ways))
+
+
+def swept(store: Store, *ways: Way) -> Purged:
+    store.asked.clear()
+    return cast("Purged", store.run(cast("Any", purging().sweep_payloads()), *ways))
+
+
+def keys(store: Store, collection: str = RECORDS) -> list[str]:
+    return sorted(each[ID] for each in contents(store.world, collection))
+
+
+def test_what_ended_long_ago_goes_and_nothing_else() -> None:
+    """Law PG1: each status has its age; what runs, and what triggers have yet to hear of, stays at any age."""
+    store = stored(
+        *(ended(f"{which} late", ago=AGE - SECOND, which=which) for which in ("success", "failed", "cancelled")),
+        *(ended(f"{which} early", ago=3 * AGE, which=which) for which in ("success", "failed", "cancelled")),
+        ended("failed between", ago=AGE + SECOND, which=status.FAILED),
+        ended("running", ago=3 * AGE, which=status.RUNNING),
+        ended("unheard", ago=3 * AGE, notice=(3,)),
+        ended("heard", ago=3 * AGE, notice=()),
+    )
+    assert purged(store) == Purged(4, is_done=True)
+    assert keys(store) == [
+        "cancelled late", "failed between", "failed late", "running", "success late", "unheard",
+    ]  # fmt: skip
+    assert purged(store, success_age=None, other_age=None) == Purged(0, is_done=True)
+
+
+def test_the_longest_ended_go_first_page_by_page() -> None:
+    """Law PG3: up to so many in a pass; the next one goes on."""
+    store = stored(*(ended(f"{ago}", ago=ago * AGE) for ago in range(2, 9)))
+    assert purged(store, batch=2, pages=2) == Purged(4, is_done=False)
+    assert keys(store) == ["2", "3", "4"]
+    assert purged(store, batch=2, pages=2) == Purged(3, is_done=True)
+    assert [type(each) for each in store.asked].count(DeleteMany) == 2
+
+
+CALL: Final = Document.of({"_id": "a", PLACES_ID.name: "set"})
+HELD: Final = Document.of({"_id": "set", "version": 5, "places": kept(Reservation((Place("a", 0), Place("b", 0))))})
+
+
+def test_who_goes_is_out_of_its_places_first() -> None:
+    """Law PG2: the others keep theirs; the call goes, too."""
+    store = stored(ended("a", ago=2 * AGE), calls=(CALL,), places=(HELD,))
+
+    assert purged(store) == Purged(1, is_done=True)
+    (left,) = contents(store.world, PLACES)
+    assert places_of(left) == Reservation((Place("b", 0),))
+    assert keys(store, RECORDS) == keys(store, CALLS) == []
+    kinds = [type(each).__name__ for each in store.asked if not isinstance(each, FindAll)]
+    assert kinds == ["BulkUpdate", "DeleteMany", "DeleteMany"]
+
+
+def test_where_the_places_have_changed_those_of_the_page_stay_and_the_others_go() -> None:
+    """Law PG2: what could still be found there is not removed."""
+
+    def others_were_faster(store: Store, effect: Any) -> object:
+        places = document(PLACES, "set")
+        store.world = cast("Any", store.world.write(places, Document.of({**dict(HELD.items), "version": 6})))
+        return store.do(effect)
+
+    store = stored(ended("a", ago=2 * AGE), ended("free", ago=2 * AGE), calls=(CALL,), places=(HELD,))
+    assert purged(store, answered, answered, answered, others_were_faster) == Purged(1, is_done=False)
+    assert (keys(store), keys(store, CALLS)) == (["a"], ["a"])
+    assert purged(store) == Purged(1, is_done=True)
+
+
+@pytest.mark.parametrize("way", [DROPPED, UNSENT, lost_reply], ids=["lost", "not sent", "reply lost"])
+@pytest.mark.parametrize("at", range(4))
+def test_a_pass_without_an_answer_is_gone_on_with_by_the_next_one(way: Way, at: int) -> None:
+    """Law PG3: whatever was done of it."""
+    store = stored(ended("a", ago=2 * AGE), calls=(CALL,), places=(HELD,))
+    first = purged(store, *(answered,) * at, way)
+    assert not first.is_done
+    assert purged(store).is_done
+    assert laws.purging.nothing_is_left(contents(store.world, RECORDS), contents(store.world, CALLS))
+
+
+def upload(key: str) -> Document:
+    return Document.of({"_id": key, "version": 1})
+
+
+def test_an_upload_goes_once_nothing_has_referred_to_it_for_long() -> None:
+    """Law PG4: it is marked, and what is referred to again is not; what it is marked at counts, not what it is."""
+    uses = (
+        ended("a", ago=0, **{PAYLOAD.name: "arguments"}),
+        ended("b", ago=0, **{RESULT_PAYLOAD.name: "b@2"}),
+        ended("c", ago=0, **{PAYLOAD.name: "again"}),
+    )
+    store = stored(*uses[:2], payloads=tuple(map(upload, ("arguments", "b@2", "again", "b@1"))))
+
+    def at(seconds: int) -> None:
+        store.world = cast("Any", store.world.write(CLOCK, Instant(seconds * SECOND)))
+
+    assert swept(store) == Purged(0, is_done=True)
+    at(69)
+    assert swept(store) == Purged(0, is_done=True)
+    store.world = cast("Any", stored(*uses, payloads=contents(store.world, PAYLOADS)).world)
+    at(70)
+    assert swept(store) == Purged(1, is_done=True)
+    assert keys(store, PAYLOADS) == ["again", "arguments", "b@2"]
+    store.do(delete_one(RECORDS, Eq(ID, "c")))
+    assert swept(store) == Purged(0, is_done=True)  # its time begins anew
+    assert laws.purging.no_named_upload_goes(["arguments", "b@2"], keys(store, PAYLOADS))
+    assert swept(store, DROPPED) == Purged(0, is_done=False)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: purging(success_age=-1), lambda: purging(batch=0), lambda: purging(pages=0), lambda: purging(records="")],
+    ids=["age", "batch", "pages", "collection"],
+)
+def test_what_cannot_be_kept_so_is_refused(make: Callable[[], object]) -> None:
+    """Before anything is removed."""
+    with pytest.raises(Misuse):
+        make()
+
+
+def test_every_fault_strikes_where_it_is_explored() -> None:
+    """Laws PG1, PG2 and PG3: completely, with a fault."""
+    report = report_on("purging")
+
+    assert report.ok
+    assert {"late", "lost_reply", "dropped", "crash_before"} <= {*report.faults}
