@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,21 +14,28 @@ from typing import Any, Final, TypeAlias, final
 
 import attrs
 import pytest
-from pymongo import AsyncMongoClient
+from pymongo import AsyncMongoClient, MongoClient
+from tests.integration import orchestrator_children as children
 from tests.integration.mongo_loop import in_loop
 
+from tidegate.invocations.asking import Command
+from tidegate.invocations.invocation_queries import InvocationQuery
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND
+from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import find_all
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.bson_values import natural
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import connect_async
+from tidegate_adapters.mongo_clients import close_shared
 from tidegate_adapters.orchestrator import (
     Concurrency,
+    Handle,
     InvocationAbsent,
+    InvocationCancelled,
     InvocationFailed,
     Orchestrator,
+    Task,
     Unfinished,
 )
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
@@ -388,6 +397,224 @@ def test_what_is_enqueued_in_a_transaction_is_there_if_that_commits(
     in_loop(run())
 
 
+@pytest.mark.parametrize("store", STORES)
+def test_what_is_cancelled_ends_and_what_is_killed_is_run_again(mongodb: str, database: str, store: str) -> None:
+    runs: list[str] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+
+            @app.task()
+            async def stay(name: str) -> int:
+                runs.append(name)
+                await asyncio.sleep(60 if runs.count(name) == 1 else 0)
+                return runs.count(name)
+
+            waiting = await stay.enqueue("waits", delay=timedelta(hours=1))
+            assert await waiting.status() == "registered"
+            assert await waiting.cancel()
+            assert await waiting.status() == "cancelled"
+            async with served(app):
+                running, killed = await stay.enqueue("runs"), await stay.enqueue("killed")
+                await until(lambda: len(runs) == 2, "both run")
+                assert await running.cancel()
+                asked = await app.ask(Command.KILL, InvocationQuery(ids=(killed.id,)))
+                assert asked.told == 1
+                for each in (waiting, running):
+                    with pytest.raises(InvocationCancelled):
+                        await each.result()
+                assert await killed.result() == 2
+                assert not await killed.cancel()
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_many_are_enqueued_at_once(mongodb: str, database: str, store: str) -> None:
+    size = 1_500 if store == "mongod" else 100
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+
+            @app.task()
+            async def add(one: int, other: int = 1) -> int:
+                return one + other
+
+            assert await add.enqueue_many([]) == []
+            handles = await add.enqueue_many([(number,) for number in range(size)], priority=3)
+            more = await add.enqueue_many([(7, 7), (8,)], keys=["a", "b"])
+            again = await add.enqueue_many([(1,)], keys=["a"])
+            assert ([each.is_new for each in more], again[0].is_new) == ([True, True], False)
+            with pytest.raises(Misuse, match="the argument one of add is a str"):
+                _ = await add.enqueue_many([(1,), ("x",)])
+            async with served(app):
+                assert sum(await asyncio.gather(*(each.result() for each in handles))) == sum(range(size)) + size
+                assert [await each.result() for each in (*more, *again)] == [14, 9, 14]
+
+    in_loop(run())
+
+
+# --- plain functions ----------------------------------------------------------------------------------------------------
+
+
+def test_code_that_is_not_async_enqueues_and_waits(mongodb: str, database: str) -> None:
+    """A script, and a plain handler with children in one slot."""
+    app = Orchestrator(
+        mongodb, settings=OrchestratorSettings(database=database, concurrency=1, inline_bytes=10_000, **QUICK)
+    )
+
+    @app.task()
+    def tree(depth: int, text: str) -> int:
+        if depth == 0:
+            return len(text)
+        below = [tree.enqueue_sync(depth - 1, text) for _ in range(2)]
+        return sum(each.result_sync() for each in below)
+
+    handle = tree.enqueue_sync(2, "x" * 20_000)
+    with pytest.raises(Unfinished):
+        _ = handle.result_sync(AT_ONCE)
+
+    async def run() -> None:
+        async with served(app):
+            assert await asyncio.to_thread(handle.result_sync) == 80_000
+
+    in_loop(run())
+    assert handle.result_sync() == 80_000
+    close_shared()
+
+
+def test_a_plain_function_holds_up_no_event_loop() -> None:
+    app = Orchestrator(Embedded(), "jobs")
+    send = app.task()(good)
+
+    async def run() -> None:
+        with pytest.raises(Misuse, match="a plain function in an event loop"):
+            _ = send.enqueue_sync(Mail("a"))
+
+    asyncio.run(run())
+    assert send.enqueue_sync(Mail("a")).is_new
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_plain_code_enqueues_in_its_own_transaction(mongodb: str, database: str, *, commits: bool) -> None:
+    app = Orchestrator(mongodb, database)
+    send = app.task()(good)
+    app.sync.run(nothing())
+    with MongoClient[Raw](mongodb) as client:
+        _ = client[database]["orders"].insert_one({"_id": 0})
+        _ = client[database].create_collection("orchestrator_invocations", check_exists=False)
+        with client.start_session() as session, session.start_transaction():
+            _ = client[database]["orders"].insert_one({"_id": 1}, session=session)
+            _ = send.enqueue_sync(Mail("a"), session=session)
+            if not commits:
+                session.abort_transaction()
+        found = [client[database][each].count_documents({}) for each in ("orders", "orchestrator_invocations")]
+    assert found == [1 + commits, int(commits)]
+    close_shared()
+
+
+async def nothing() -> None:
+    """A program that asks for nothing."""
+
+
+def test_handlers_in_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child calls one after the other; what dies or is interrupted has failed, and nothing else with it."""
+    told = OrchestratorSettings(database="jobs", **QUICK)
+    monkeypatch.setattr(children.app, "settings", told)
+
+    async def run() -> None:
+        async with served(children.app):
+            (total, child), (_, same) = [await (await children.add.enqueue(1, 2)).result() for _ in range(2)]
+            assert (total, child) == (3, same)
+            assert child != os.getpid()
+            with pytest.raises(InvocationFailed, match=r"ValueError: no, password=\*\*\*") as failed:
+                await (await children.fails.enqueue("no, password=hunter2")).result()
+            assert "in fails" in failed.value.traceback
+            with pytest.raises(InvocationFailed, match="has ended with 7"):
+                await (await children.dies.enqueue()).result()
+            with pytest.raises(InvocationFailed, match="longer than 1 s"):
+                await (await children.stays.enqueue()).result()
+
+    asyncio.run(run())
+
+
+# --- several processes --------------------------------------------------------------------------------------------------
+
+
+def test_whoever_has_nothing_to_do_hears_of_what_others_enqueue(mongodb: str, database: str) -> None:
+    """By looks alone it would take an hour."""
+    rarely = PollingBounds(least=3_600 * SECOND, most=3_600 * SECOND, jitter=0)
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app, caller = office.app(polling=rarely), office.app()
+            for each in (app, caller):
+                _ = each.task()(good)
+            heard = caller.declared["good"]
+            async with served(app):
+                for _ in range(3):
+                    handle: Handle[None] = await Task(caller, heard).enqueue(Mail("a"))
+                    await handle.result()
+                    await asyncio.sleep(0.2)
+            await caller.close()
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_no_more_run_at_a_time_than_may(mongodb: str, database: str, store: str) -> None:
+    active: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+
+            def app_of() -> tuple[Orchestrator, Any]:
+                app = office.app()
+
+                @app.task(concurrency=Concurrency.per(lambda name: name, at_most=2))
+                async def work(name: str, number: int) -> int:
+                    active[name] += 1
+                    most[name] = max(most[name], active[name])
+                    await asyncio.sleep(0.01)
+                    active[name] -= 1
+                    return number
+
+                return app, work
+
+            (first, work), (second, _) = app_of(), app_of()
+            async with served(first), served(second):
+                handles = [await work.enqueue(name, number) for name in "ab" for number in range(4)]
+                assert sorted(await asyncio.gather(*(each.result() for each in handles))) == sorted([*range(4)] * 2)
+
+    in_loop(run())
+    assert all(1 <= each <= 2 for each in most.values())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_tenants_take_turns(mongodb: str, database: str, store: str) -> None:
+    order: list[str] = []
+
+    async def turns() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(concurrency=1)
+
+            @app.task()
+            async def work(whose: str) -> None:
+                order.append(whose)
+
+            handles = [await work.enqueue("large", tenant="large") for _ in range(6)]
+            handles += [await work.enqueue("small", tenant="small") for _ in range(2)]
+            async with served(app):
+                _ = await asyncio.gather(*(each.result() for each in handles))
+
+    in_loop(turns())
+    assert "small" in order[:2]
+    assert order.index("small", order.index("small") + 1) < 5
+
+
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
@@ -400,7 +627,7 @@ async def good(mail: Mail) -> None:
 
 
 WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
-    "no handler": (lambda app: app.task()(7), "a int is not a handler"),  # type: ignore[arg-type]
+    "no handler": (lambda app: app.task()(7), "a int is not a handler"),  # type: ignore[call-overload]
     "no such type": (lambda app: app.task()(unknown_annotation), "names Undefined"),
     "a name of an option": (lambda app: app.task()(lambda key: key), "a parameter is called key"),
     "any number of arguments": (lambda app: app.task(name="x")(lambda *given: given), "any number of arguments"),
@@ -411,6 +638,14 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
     "an error": (lambda app: app.task(retry_for="OSError")(good), "is no class of errors"),  # type: ignore[arg-type]
     "concurrency": (lambda app: app.task(concurrency=2)(good), "how many run at a time"),  # type: ignore[arg-type]
     "a key": (lambda _: Concurrency.per("to"), "what calls have in common"),  # type: ignore[arg-type]
+    "a key of what is not there": (
+        lambda app: app.task(concurrency=Concurrency.per(lambda to: to))(good),
+        "the key of its concurrency wants to",
+    ),
+    "a process for what nobody finds": (
+        lambda app: app.task(processes=True)(lambda: 1),
+        "that has no name in its module",
+    ),
     "a store": (lambda _: Orchestrator(7, "x"), "a int is no store"),
     "no database": (lambda _: Orchestrator(Embedded()), "an app needs a database"),
 }

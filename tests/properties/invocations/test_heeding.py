@@ -35,7 +35,7 @@ def test_what_was_asked_and_what_is_lost_is_told() -> None:
         record("a"),
         record("b", 3),
         record("c", asked="cancel"),
-        record("d", asked="sing"),
+        record("d", asked="kill"),
         record("e", 4, "cancel"),
     )
     mine = runs("a", "b", "c", "d", "e", "gone")

@@ -15,11 +15,15 @@ Modules, in reading order
     texts       arguments and results as text
     declared    what the decorator is told of a task, checked
     uploads     what is too large for a record
+    failing     what is kept of an error
+    children    handlers in processes of their own
     handles     what `enqueue` returns
     triggers    what starts a task by itself
     turns       how processes share what runs on one of them at a time
     services    what that is
     workers     take what is due, call the handlers, write down what they came to
+    listening   who has nothing to do hears of what comes
+    sync_store  the database, for code that is not async
     app         the app, from without
 """
 

@@ -20,24 +20,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, final
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, final, overload
 from uuid import uuid4
 
 import attrs
 
+from tidegate.invocations.asking import Asked, Asking, Command
 from tidegate.invocations.dispatch import DispatchRules
 from tidegate.invocations.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.jobs import DEFAULT_QUEUE, Job
 from tidegate.invocations.recoverer import Recoverer
-from tidegate.invocations.registration import NotRegistered, Registered
+from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome
+from tidegate.invocations.taking import Takeable, Taker
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import PPM, Duration, Instant, duration, instant, seconds
-from tidegate.model.operations import Indexes
+from tidegate.model.operations import INSERTS_MAX, Index, Indexes
 from tidegate.model.values import check_types
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.triggers.contexts import EventContext
@@ -51,16 +54,18 @@ from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.orchestrator.declared import Concurrency, Declared, declared
 from tidegate_adapters.orchestrator.handles import CURRENT, Handle, Results
+from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.triggers import When, on_cron
 from tidegate_adapters.orchestrator.uploads import Uploads
 from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
 from tidegate_adapters.signals import stopped_by_signals
 from tidegate_adapters.sites import Site
 
-__all__ = ["Orchestrator", "Task"]
+__all__ = ["Orchestrator", "Task", "TaskDecorator"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -117,17 +122,98 @@ class Task(Generic[P, R]):
             Misuse: The function cannot be called with these, or an option is wrong.
             TidegateError: Nobody answered: it may be there, as who asks again under its key finds out.
         """
+        job = self._job(args, kwargs, priority=priority, queue=queue, tenant=tenant)
+        (handle,) = await self._app.enqueue_jobs(
+            self.declared, [(_key(key), job)], due=_due(delay, due), session=session
+        )
+        return handle
+
+    async def enqueue_many(
+        self,
+        calls: Iterable[tuple[Any, ...]],
+        *,
+        keys: Sequence[str] | None = None,
+        session: object = None,
+        delay: timedelta | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        tenant: str | None = None,
+    ) -> list[Handle[R]]:
+        """Have it called with each of these, a thousand in a request.
+
+        Args:
+            calls: The arguments of each call, as a tuple.
+            keys: The ids of the invocations; None for such that are made up.
+            session: As for `enqueue`, and so are the others; each holds of all of them.
+            delay: Likewise.
+            due: Likewise.
+            priority: Likewise.
+            queue: Likewise.
+            tenant: Likewise.
+
+        Raises:
+            Misuse: As `enqueue` does, before anything is written; or there are as many keys as calls.
+            TidegateError: Nobody answered of some: as who asks again under their keys finds out.
+        """
+        jobs = [self._job(each, {}, priority=priority, queue=queue, tenant=tenant) for each in calls]
+        ids = [uuid4().hex for _ in jobs] if keys is None else [*keys]
+        if len(ids) != len(jobs):
+            raise Misuse(f"{len(ids)} keys for {len(jobs)} calls", todo="name one for each")
+        made = [*zip(ids, jobs, strict=True)]
+        return await self._app.enqueue_jobs(self.declared, made, due=_due(delay, due), session=session)
+
+    def enqueue_sync(
+        self,
+        *args: Any,
+        session: object = None,
+        key: str | None = None,
+        delay: timedelta | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        tenant: str | None = None,
+        **kwargs: Any,
+    ) -> Handle[R]:
+        """As `enqueue`, for code that is not async: a plain handler, a script, another framework.
+
+        Raises:
+            Misuse: As there; or it is called in an event loop, which it would hold up.
+        """
+        job = self._job(args, kwargs, priority=priority, queue=queue, tenant=tenant)
+        return self._app.enqueue_job_sync(self.declared, job, key=_key(key), due=_due(delay, due), session=session)
+
+    def _job(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        *,
+        priority: int | None,
+        queue: str | None,
+        tenant: str | None,
+    ) -> Job:
+        """What is to be done."""
         kept, current = self.declared.kept(args, kwargs), CURRENT.get(None)
-        job = Job(
+        return Job(
             task=self.declared.name, arguments=kept.arguments, limited_by=kept.limited_by,
             queue=self.declared.queue if queue is None else queue,
             priority=self.declared.priority if priority is None else priority,
             tenant=tenant, deadline=self.declared.limit,
             parent=None if current is None else current.run.key, root=None if current is None else current.root,
         )  # fmt: skip
-        return await self._app.enqueue_job(
-            self.declared, job, key=uuid4().hex if key is None else key, due=_due(delay, due), session=session
-        )
+
+
+class TaskDecorator(Protocol):
+    """Makes a task of a function."""
+
+    @overload
+    def __call__(self, handler: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def _key(key: str | None) -> str:
+    return uuid4().hex if key is None else key
 
 
 def _due(delay: timedelta | None, due: datetime | None) -> Instant | Duration:
@@ -137,6 +223,11 @@ def _due(delay: timedelta | None, due: datetime | None) -> Instant | Duration:
     if delay is not None:
         raise Misuse("delay= and due=", todo="leave one of them out")
     return instant(due)
+
+
+def _without_arguments(job: Job, payload: str | None) -> Job:
+    """The same, where its arguments were uploaded under this name."""
+    return job if payload is None else attrs.evolve(job, arguments=Document(), payload=payload)
 
 
 @final
@@ -187,6 +278,7 @@ class Orchestrator:
         self._open: _Open | None = None
         self._opening: asyncio.Lock | None = None
         self._workers: Workers | None = None
+        self._sync: SyncStore | None = None
         self._is_served, self._stop_calls = False, 0
 
     def __repr__(self) -> str:
@@ -205,8 +297,9 @@ class Orchestrator:
         retry_for: type[Exception] | tuple[type[Exception], ...] = Exception,
         limit: timedelta | None = None,
         concurrency: Concurrency | None = None,
+        processes: bool = False,
         triggers: Iterable[When] = (),
-    ) -> Callable[[Callable[P, Any]], Task[P, Any]]:
+    ) -> TaskDecorator:
         """Declare a task: the decorated function is called once for each invocation that is enqueued.
 
         Async functions run in the event loop, others in threads. What they are called with, and what they return, is kept as
@@ -219,8 +312,9 @@ class Orchestrator:
             retries: How often a run that failed is tried again, or a whole `Policy`.
             backoff: The delays before that; 10 s, then twice as long each time, unless it is set.
             retry_for: Of which errors.
-            limit: How long an async handler may take; then it is cancelled, and has failed.
+            limit: How long a handler may take that is async or has a process of its own; then it is interrupted, and has failed.
             concurrency: How many of its invocations run at a time, in all processes together; None for any number.
+            processes: Call it in a process of its own, which is killed where the handler is interrupted.
             triggers: When it starts by itself (`tidegate_adapters.orchestrator.triggers`).
 
         Returns:
@@ -230,16 +324,16 @@ class Orchestrator:
             Misuse: An option is of the wrong type, out of range, or does not fit another; or the name is taken.
         """
 
-        def decorate(handler: Callable[P, Any]) -> Task[P, Any]:
+        def decorate(handler: Callable[..., Any]) -> Task[..., Any]:
             made = declared(
                 handler, name=name, queue=queue, priority=priority, retries=retries, backoff=backoff, retry_for=retry_for,
-                limit=limit, concurrency=concurrency,
+                limit=limit, concurrency=concurrency, processes=processes,
             )  # fmt: skip
             self._add(made)
             self._triggers[made.name] = _checked(triggers)
             return Task(self, made)
 
-        return decorate
+        return cast("TaskDecorator", decorate)
 
     def service(self, name: str | None = None) -> Callable[[Work], Work]:
         """Declare a work that one process at a time does, about once a second: an async function, called with the turn and its
@@ -289,38 +383,89 @@ class Orchestrator:
 
     # --- invocations ---
 
-    async def enqueue_job(
-        self, declared: Declared, job: Job, *, key: str, due: Instant | Duration = 0, session: object = None
-    ) -> Handle[Any]:
-        """Make an invocation (`Task.enqueue`).
+    async def enqueue_jobs(
+        self,
+        declared: Declared,
+        jobs: Sequence[tuple[str, Job]],
+        *,
+        due: Instant | Duration = 0,
+        session: object = None,
+    ) -> list[Handle[Any]]:
+        """Make invocations (`Task.enqueue`).
 
         Args:
             declared: The task.
-            job: What is to be done.
-            key: The id of the invocation.
-            due: From when on it may be called: an instant, or a time from now in microseconds.
+            jobs: What is to be done, each under the id of its invocation.
+            due: From when on they may be called: an instant, or a time from now in microseconds.
             session: One of the user's; None for none.
         """
         there = await self._opened()
-        if (payload := await there.uploads.kept_arguments(key, job.arguments)) is not None:
-            job = attrs.evolve(job, arguments=Document(), payload=payload)
-        command = Enqueue(
-            wanted=(NewInvocation(key, job, due),), request=uuid4().hex, looks_first=session is not None,
+        handles: list[Handle[Any]] = []
+        for start in range(0, len(jobs), INSERTS_MAX):
+            wanted = []
+            for key, job in jobs[start : start + INSERTS_MAX]:
+                payload = await there.uploads.kept_arguments(key, job.arguments)
+                wanted.append(NewInvocation(key, _without_arguments(job, payload), due))
+            command = self._enqueueing(wanted, session)
+            if session is None:
+                answers = await there.site.run(command.run())
+            else:
+                within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
+                answers = await run_async(command.run(), choosing(documents(within), local_async()))
+            if self._workers is not None and session is None:
+                self._workers.announce(due if isinstance(due, int) else 0)
+            handles += [self._handle(declared, each) for each in answers]
+        return handles
+
+    def enqueue_job_sync(
+        self, declared: Declared, job: Job, *, key: str, due: Instant | Duration = 0, session: object = None
+    ) -> Handle[Any]:
+        """The same for code that is not async."""
+        if session is None and (loop := self.other_loop()) is not None:
+            making = self.enqueue_jobs(declared, [(key, job)], due=due)
+            return asyncio.run_coroutine_threadsafe(making, loop).result()[0]
+        payload = self.sync.kept_arguments(key, job.arguments)
+        command = self._enqueueing([NewInvocation(key, _without_arguments(job, payload), due)], session)
+        (answer,) = self.sync.run(command.run(), session)
+        return self._handle(declared, answer)
+
+    def _enqueueing(self, wanted: Iterable[NewInvocation], session: object) -> Enqueue:
+        return Enqueue(
+            wanted=tuple(wanted),
+            request=uuid4().hex,
+            looks_first=session is not None,
             records=self.collections.invocations,
-        )  # fmt: skip
-        if session is None:
-            (answer,) = await there.site.run(command.run())
-        else:
-            within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
-            (answer,) = await run_async(command.run(), choosing(documents(within), local_async()))
+        )
+
+    def _handle(self, declared: Declared, answer: RegistrationOutcome) -> Handle[Any]:
         if isinstance(answer, NotRegistered):
             raise TidegateError(
                 f"{declared.name} is not enqueued", why=answer.reason, todo="try again, with the same key="
             )
-        if self._workers is not None and session is None:
-            self._workers.announce(due if isinstance(due, int) else 0)
-        return Handle(
-            answer.invocation, isinstance(answer, Registered), declared.result, self._results, there.uploads.text
+        return Handle(answer.invocation, isinstance(answer, Registered), declared.result, self)
+
+    @property
+    def sync(self) -> SyncStore:
+        """Its database, for code that is not async."""
+        if self._sync is None:
+            self._sync = SyncStore(self.settings, self._store, self.indexes)
+        return self._sync
+
+    def other_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop in which it is connected, for who is in another thread; None where it is connected in none.
+
+        Raises:
+            Misuse: Whoever asks is in an event loop, which a plain function would hold up.
+        """
+        try:
+            _ = asyncio.get_running_loop()
+        except RuntimeError:
+            there = self._open
+            return there.loop if there is not None and there.loop.is_running() else None
+        raise Misuse(
+            "a plain function in an event loop",
+            why="it would hold up everything else until the database answers",
+            todo="await enqueue() or result(), or call it in a thread",
         )
 
     async def emit(self, code: str, payload: Mapping[str, object] | None = None, *, event: str | None = None) -> None:
@@ -382,8 +527,33 @@ class Orchestrator:
                 self._declared[name] = declared(handler, name=name, concurrency=Concurrency())
                 self._triggers[name] = (on_cron(cron),)
 
-    async def _results(self) -> Results:
+    async def ask(self, command: Command, query: InvocationQuery) -> Asked:
+        """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.asking`).
+
+        Args:
+            command: What.
+            query: Of which.
+
+        Returns:
+            What became of them; of what runs its runner is told, which obeys with its next beat.
+        """
+        return await (await self._opened()).site.run(self.asking().ask(command, query))
+
+    def asking(self) -> Asking:
+        """A command of an operator, to be asked once."""
+        return Asking(request=uuid4().hex, records=self.collections.invocations)
+
+    async def show(self, key: str) -> InvocationRow | None:
+        """An invocation with all that its record holds; None where there is none."""
+        return await (await self._opened()).site.run(self.asking().show(key))
+
+    async def results(self) -> Results:
+        """Waits for invocations, in this event loop."""
         return (await self._opened()).results
+
+    async def uploaded(self, name: str) -> str:
+        """The text that was uploaded under a name."""
+        return await (await self._opened()).uploads.text(name)
 
     # --- its life ---
 
@@ -415,9 +585,16 @@ class Orchestrator:
     def indexes(self) -> Indexes:
         """The indexes that its collections need; they are made when something is first asked of them."""
         names = self.collections
-        noticer = Noticer(conditions=(), records=names.invocations)
-        evaluator = Evaluator(triggers=(), next_after=next_after, runs=names.runs)
-        return {**noticer.indexes, **evaluator.indexes}
+        made: dict[str, tuple[Index, ...]] = {}
+        for each in (
+            Taker(runner="any", queues=self.settings.queues, tasks=(Takeable("any"),), records=names.invocations),
+            Noticer(conditions=(), records=names.invocations),
+            Evaluator(triggers=(), next_after=next_after, runs=names.runs),
+            self.asking(),
+        ):
+            for name, indexes in each.indexes.items():
+                made[name] = (*made.get(name, ()), *indexes)
+        return made
 
     async def close(self) -> None:
         """Disconnect; a client of yours stays open."""
@@ -452,13 +629,30 @@ class Orchestrator:
         for _ in range(calls):
             self.stop()
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
-        turns = asyncio.create_task(self._services(there, workers).run())
+        beside = [asyncio.create_task(each) for each in self._beside(there, workers)]
+        for each in beside:
+            each.add_done_callback(self._stop_if_failed)
         try:
             await workers.run()
         finally:
-            await ended({turns}, _CLOSE_S)
+            await ended(beside, _CLOSE_S)
             self._workers = None
             await self.close()
+        for each in beside:
+            if not each.cancelled():
+                each.result()
+
+    def _stop_if_failed(self, beside: asyncio.Task[None]) -> None:
+        """What goes on beside the workers and fails for good ends them."""
+        if not beside.cancelled() and beside.exception() is not None and not self._stop_calls:
+            self.stop()
+
+    def _beside(self, there: _Open, workers: Workers) -> tuple[Coroutine[Any, Any, None], ...]:
+        """What goes on beside the workers, until they have ended."""
+        listening = listen(
+            there.site, self.collections.invocations, self.settings.queues, tuple(self._declared), workers.announce
+        )
+        return listening, self._services(there, workers).run()
 
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""

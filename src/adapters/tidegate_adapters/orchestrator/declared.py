@@ -15,6 +15,7 @@ import attrs
 
 from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
 from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX, PRIORITY_MIN
+from tidegate.invocations.taking import Takeable
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import Duration
@@ -61,10 +62,16 @@ class Concurrency:
         """So many for each value of a key.
 
         Args:
-            key: Called with the arguments of a call; what it returns is the key, and is written as JSON.
+            key: Called with those arguments of a call that it has parameters for; what it returns is the key, and is written as
+                JSON.
             at_most: How many.
         """
         return cls(at_most, key=key)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that the key is made of."""
+        return () if self.key is None else tuple(signature(self.key).parameters)
 
     @property
     def rule(self) -> Rule:
@@ -98,6 +105,7 @@ class Declared:
         name: Of the task.
         handler: The user's.
         is_async: Whether it is an async function; others run in threads.
+        is_process: Whether it is called in a process of its own.
         queue: Where its invocations wait.
         priority: Of them in the queue.
         policy: When a run that failed is tried again.
@@ -112,6 +120,7 @@ class Declared:
     name: str
     handler: Callable[..., Any] = attrs.field(eq=id)
     is_async: bool
+    is_process: bool
     queue: str
     priority: int
     policy: Policy
@@ -121,6 +130,11 @@ class Declared:
     parameters: Mapping[str, TextCodec] = attrs.field(repr=False)
     result: TextCodec = attrs.field(repr=False)
     signature: Signature = attrs.field(repr=False)
+
+    @property
+    def takeable(self) -> Takeable:
+        """What whoever takes its invocations knows of it."""
+        return Takeable(self.name) if self.concurrency is None else Takeable(self.name, self.concurrency.at_most)
 
     def kept(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Kept:
         """A call as it is kept.
@@ -143,7 +157,11 @@ class Declared:
 
     def _limited_by(self, concurrency: Concurrency, bound: BoundArguments) -> str | None:
         """The set of invocations that this one is limited with."""
-        key = () if concurrency.key is None else (concurrency.key(*bound.args, **bound.kwargs),)
+        key = (
+            ()
+            if concurrency.key is None
+            else (concurrency.key(**{name: bound.arguments[name] for name in concurrency.names}),)
+        )
         common = tuple((_KEY, _JSON.text(each, f"the key of concurrency of {self.name}")) for each in key)
         return reservation_id(Purpose.RUNNING, concurrency.rule, Call(self.name, common))
 
@@ -195,6 +213,7 @@ def declared(
     retry_for: type[Exception] | tuple[type[Exception], ...] = Exception,
     limit: timedelta | None = None,
     concurrency: Concurrency | None = None,
+    processes: bool = False,
 ) -> Declared:
     """The task that a handler and these options make; `Orchestrator.task` says what they mean.
 
@@ -211,18 +230,42 @@ def declared(
             check_type(
                 concurrency, Concurrency, "how many run at a time", "write Concurrency(2), or Concurrency.per(...)"
             )
+        check_type(processes, bool, "whether it is called in a process of its own")
+        if processes:
+            _check_named(handler)
         signed = signature(handler)
+        if (
+            unknown := []
+            if concurrency is None
+            else [each for each in concurrency.names if each not in signed.parameters]
+        ):
+            raise Misuse(
+                f"the key of its concurrency wants {', '.join(unknown)}",
+                why=f"{found} has no such parameter",
+                todo=f"name what {found}{signed} is called with",
+            )
         hints = _hints(handler)
         return Declared(
-            name=found, handler=handler, is_async=is_async, queue=queue, priority=priority,
+            name=found, handler=handler, is_async=is_async, is_process=processes, queue=queue, priority=priority,
             policy=policy_of(retries, backoff), retry_for=_errors(retry_for),
-            limit=limit_of("limit", limit, is_async=is_async), concurrency=concurrency,
+            limit=limit_of("limit", limit, is_async=is_async or processes), concurrency=concurrency,
             parameters={each.name: _codec(each, hints) for each in signed.parameters.values()},
             result=codec_of(hints.get("return", UNTYPED)), signature=signed,
         )  # fmt: skip
     except TidegateError as error:
         error.where = ", ".join(filter(None, (f"the task {found!r}", place_of(handler), error.where)))
         raise
+
+
+def _check_named(handler: object) -> None:
+    """Raise Misuse unless a child finds this function."""
+    name = getattr(handler, "__qualname__", "")
+    if not name or "<" in name:
+        raise Misuse(
+            "processes=True, for a function that has no name in its module",
+            why="another process finds it by its module and its name",
+            todo="define it at the top of a module",
+        )
 
 
 def _hints(handler: Callable[..., Any]) -> Mapping[str, Any]:

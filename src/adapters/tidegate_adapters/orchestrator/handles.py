@@ -6,27 +6,29 @@ Who waits for a result in a handler gives its slot away meanwhile, so that waiti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, final
+from typing import Any, Final, Generic, Protocol, TypeVar, cast, final
 
 import attrs
 
+from tidegate.invocations.asking import Asked, Command
 from tidegate.invocations.dispatch import Run
+from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation import CANCELLED, FAILED, SUCCESS
+from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.waiting import Absent, Ended, Open, Waiting
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import SECOND, Duration, duration, seconds
 from tidegate.model.operations import FOUND_MAX
+from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.texts import TextCodec
 from tidegate_adapters.sites import Site
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = [
-    "CURRENT", "Current", "Handle", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Results", "Unfinished",
+    "CURRENT", "Current", "Handle", "HandleApp", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Results", "Unfinished",
 ]  # fmt: skip
 
 R = TypeVar("R")
@@ -159,6 +161,33 @@ CURRENT: Final[ContextVar[Current]] = ContextVar("tidegate_invocation")
 # --- handles ----------------------------------------------------------------------------------------------------------
 
 
+class HandleApp(Protocol):
+    """The app of an invocation (`tidegate_adapters.orchestrator.app`)."""
+
+    @property
+    def collections(self) -> Collections:
+        """Where its parts are."""
+
+    @property
+    def sync(self) -> SyncStore:
+        """Its database, for code that is not async."""
+
+    async def results(self) -> Results:
+        """Waits for invocations, in this event loop."""
+
+    async def uploaded(self, name: str) -> str:
+        """The text that was uploaded under a name."""
+
+    async def ask(self, command: Command, query: InvocationQuery) -> Asked:
+        """Cancel, kill, hold, release or repeat invocations."""
+
+    async def show(self, key: str) -> InvocationRow | None:
+        """An invocation with all that its record holds."""
+
+    def other_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop in which it is connected, for who is in another thread."""
+
+
 @final
 @attrs.frozen
 class Handle(Generic[R]):
@@ -172,8 +201,7 @@ class Handle(Generic[R]):
     id: str
     is_new: bool
     _codec: TextCodec = attrs.field(repr=False, eq=False)
-    _results: Callable[[], Awaitable[Results]] = attrs.field(repr=False, eq=False)
-    _upload: Callable[[str], Awaitable[str]] = attrs.field(repr=False, eq=False)
+    _app: HandleApp = attrs.field(repr=False, eq=False)
 
     async def result(self, timeout: timedelta | None = None) -> R:  # noqa: ASYNC109  it is known of how many things
         """Its result, once it has succeeded.
@@ -188,7 +216,7 @@ class Handle(Generic[R]):
             Unfinished: It has not ended in that time.
         """
         limit = None if timeout is None else duration(timeout)
-        results = await self._results()
+        results = await self._app.results()
         current = CURRENT.get(None)
         waiting = results.of(self.id)
         try:
@@ -199,34 +227,72 @@ class Handle(Generic[R]):
                     async with current.waits():
                         found = await waiting
         except TimeoutError:
-            raise Unfinished(
-                f"the invocation {shown(self.id)} has not ended in {seconds(limit or 0)}",
-                todo="wait longer, or see what it is at: tidegate orchestrator show",
-            ) from None
-        return cast("R", await self._told(found))
+            raise _unfinished(self.id, limit) from None
+        upload = _upload_of(self.id, found)
+        return cast("R", self._value(found if upload is None else await self._app.uploaded(upload)))
+
+    async def cancel(self) -> bool:
+        """Nobody wants it any more: if it runs, its runner ends it with its next beat.
+
+        Returns:
+            Whether it is cancelled, or its runner was asked; False where it has ended, or there is none.
+        """
+        asked = await self._app.ask(Command.CANCEL, InvocationQuery(ids=(self.id,)))
+        return bool(asked.done or asked.told)
+
+    async def status(self) -> str | None:
+        """What it is now; None where there is none."""
+        found = await self._app.show(self.id)
+        return None if found is None or found.record is None else found.record.status
+
+    def result_sync(self, timeout: timedelta | None = None) -> R:
+        """As `result`, for code that is not async.
+
+        Raises:
+            Misuse: As there; or it is called in an event loop, which it would hold up.
+        """
+        if (loop := self._app.other_loop()) is not None:
+            return asyncio.run_coroutine_threadsafe(self.result(timeout), loop).result()
+        records = self._app.collections.invocations
+        (found,) = self._app.sync.run(Waiting(keys=(self.id,), records=records, limit=timeout).run())
+        if isinstance(found, Open):
+            raise _unfinished(self.id, None if timeout is None else duration(timeout))
+        upload = _upload_of(self.id, found)
+        return cast("R", self._value(found if upload is None else self._app.sync.uploaded(upload)))
 
     def __await__(self) -> Generator[Any, None, R]:
         """The same as `result()`."""
         return self.result().__await__()
 
-    async def _told(self, found: Ended | Absent) -> Any:
-        if isinstance(found, Absent):
-            raise InvocationAbsent(
-                f"there is no invocation {shown(self.id)}",
-                why="its transaction is not committed, or it was removed as old",
-            )
-        if found.status == FAILED:
-            error = found.error
-            raise InvocationFailed(
-                self.id,
-                error.type if error else "an error",
-                error.message if error else "",
-                error.traceback if error else "",
-            )
-        if found.status != SUCCESS:
-            what = "was cancelled" if found.status == CANCELLED else "was refused: others of its kind run"
-            raise InvocationCancelled(f"the invocation {shown(self.id)} {what}")
-        text = found.result if found.upload is None else await self._upload(found.upload)
+    def _value(self, found: Ended | Absent | str) -> object:
+        """The value of the text of a result."""
+        text = found if isinstance(found, str) else cast("Ended", found).result
         if not isinstance(text, str):
             raise Misuse(f"the result of {shown(self.id)} is a {type(text).__name__}", why="results are kept as text")
         return self._codec.value(text, f"the result of {shown(self.id)}")
+
+
+def _unfinished(key: str, limit: Duration | None) -> Unfinished:
+    return Unfinished(
+        f"the invocation {shown(key)} has not ended in {seconds(limit or 0)}",
+        todo="wait longer, or see what it is at: tidegate orchestrator show",
+    )
+
+
+def _upload_of(key: str, found: Ended | Absent) -> str | None:
+    """The name that the result of a success was uploaded under; None where it is in the record.
+
+    Raises:
+        TidegateError: It is no success.
+    """
+    if isinstance(found, Absent):
+        raise InvocationAbsent(
+            f"there is no invocation {shown(key)}", why="its transaction is not committed, or it was removed as old"
+        )
+    if found.status == FAILED:
+        error = found.error or RunError("an error")
+        raise InvocationFailed(key, error.type, error.message, error.traceback)
+    if found.status != SUCCESS:
+        what = "was cancelled" if found.status == CANCELLED else "was refused: others of its kind run"
+        raise InvocationCancelled(f"the invocation {shown(key)} {what}")
+    return found.upload

@@ -13,7 +13,17 @@ from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.payloads import AsyncPayloads
 from tidegate_adapters.sites import Site
 
-__all__ = ["Uploads"]
+__all__ = ["Uploads", "is_large", "written"]
+
+
+def is_large(text: str, inline_bytes: int) -> bool:
+    """Whether a text has more bytes than a record holds."""
+    return len(text) * 4 > inline_bytes and len(text.encode()) > inline_bytes
+
+
+def written(arguments: Document) -> str:
+    """Arguments as one text."""
+    return json.dumps(dict(arguments.items))
 
 
 @final
@@ -36,17 +46,14 @@ class Uploads:
 
     async def kept(self, name: str, text: str) -> str | None:
         """Upload a text under a name, if it is too large for a record; the name then, and None where it is not."""
-        if self._payloads is None or len(text) * 4 <= self._inline_bytes:
+        if self._payloads is None or not is_large(text, self._inline_bytes):
             return None
-        data = text.encode()
-        if len(data) <= self._inline_bytes:
-            return None
-        await self._payloads.put(name, data)
+        await self._payloads.put(name, text.encode())
         return name
 
     async def kept_arguments(self, name: str, arguments: Document) -> str | None:
         """The same of arguments, all together."""
-        return await self.kept(name, json.dumps(dict(arguments.items)))
+        return await self.kept(name, written(arguments))
 
     async def text(self, name: str) -> str:
         """The text that was uploaded under a name."""

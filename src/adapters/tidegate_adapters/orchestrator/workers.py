@@ -1,7 +1,8 @@
 """The workers of a process: they carry out what `tidegate.invocations.dispatch` commands, and decide nothing.
 
     Take, WriteEnds, Beat, Leave    the programs of invocations and of members, on the database
-    Handle                          the handlers, async ones in the event loop, plain functions in threads, which hold up no end
+    Handle                          the handlers, async ones in the event loop, plain functions in threads, which hold up no end, and
+                                    those that want it in processes of their own
     Resume                          wakes who has waited for others, and has a slot again
     Interrupt                       their cancellation
     StartDispatchTimer              one timer
@@ -14,11 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias, cast, final
-from uuid import uuid4
 
 import attrs
 
@@ -49,21 +48,22 @@ from tidegate.invocations.dispatch import (
     WriteEnds,
     dispatch_event_for,
 )
-from tidegate.invocations.ending import Ending, Failed, RunError, Succeeded, upload_name
+from tidegate.invocations.ending import Ending, Failed, Succeeded, upload_name
 from tidegate.invocations.heeding import heed
-from tidegate.invocations.jobs import job_of
 from tidegate.invocations.record_documents import FAILING_SINCE
+from tidegate.invocations.taking import TakenRun, Taker
 from tidegate.invocations.transition import GaveUp, Unknown
-from tidegate.model.documents import ID
+from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant
 from tidegate.services.members import beat, join, leave
 from tidegate.services.membership import Joined
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.handlers import threaded
+from tidegate_adapters.orchestrator.children import ChildCall, Children
 from tidegate_adapters.orchestrator.declared import Declared
+from tidegate_adapters.orchestrator.failing import failed, told
 from tidegate_adapters.orchestrator.handles import CURRENT, Current
-from tidegate_adapters.orchestrator.interim import Taken, take
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.uploads import Uploads
 from tidegate_adapters.printable import redacted
@@ -136,10 +136,10 @@ class Workers:
         observers: Iterable[DispatchObserver] = (),
     ) -> None:
         self._post, self._loop, self._tell_ended = post, asyncio.get_running_loop(), ended
-        self._threads = DaemonThreads("tidegate-handler")
+        self._threads, self._children = DaemonThreads("tidegate-handler"), Children()
         self._declared: Final = {each.name: each for each in declared}
         self._calls: Final = {each.name: self._call(each) for each in declared}
-        self._taken: dict[Run, Taken] = {}
+        self._taken: dict[Run, TakenRun] = {}
         self._waits: dict[Run, _Waits] = {}
         self._lost: set[Run] = set()
         self._joined = 0
@@ -235,33 +235,38 @@ class Workers:
 
     async def _take(self, command: Take) -> RunsFound:
         """The runs that it has begun."""
-        post = self._post
-        tasks = tuple(name for name in self._declared if name not in command.held.tasks)
-        queues = tuple(name for name in post.queues if name not in command.held.queues)
-        if not tasks or not queues:
+        taker = self._taker(command)
+        if taker is None:
             return RunsFound()
-        taken = await post.site.run(
-            take(
-                post.collections.invocations,
-                queues=queues,
-                tasks=tasks,
-                most=command.most,
-                owner=post.owner(command.life),
-                request=uuid4().hex,
-            )
-        )
+        found = await self._post.site.run(taker.take(command.most, command.factor, command.turn))
+        for key in found.unreadable:
+            log.error("no invocation can be made of %s: it is due no more", key)
         runs = []
-        for each in taken:
-            job = job_of(each.record)
-            declared = self._declared[job.task]
-            run = Run(each.record[ID], each.status.version, job.task, job.deadline or declared.limit, declared.policy)
+        for each in found.runs:
+            declared = self._declared[each.job.task]
+            longest = each.job.deadline or declared.limit
+            run = Run(each.key, each.record.version, each.job.task, longest, declared.policy)
             self._taken[run] = each
             runs.append(run)
-        return RunsFound(tuple(runs))
+        return RunsFound(tuple(runs), found.is_more, found.due_in, found.lost, found.turn)
+
+    def _taker(self, command: Take) -> Taker | None:
+        """What takes; None where all is held."""
+        post, held = self._post, command.held
+        queues = tuple(name for name in post.queues if name not in held.queues)
+        tasks = tuple(each.takeable for name, each in self._declared.items() if name not in held.tasks)
+        if not queues or not tasks:
+            return None
+        return Taker(
+            runner=post.owner(command.life), queues=queues, tasks=tasks, records=post.collections.invocations,
+            places=post.collections.places,
+        )  # fmt: skip
 
     async def _write(self, ends: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
         """Write ends; those of which nobody knows whether that is done."""
-        runs = tuple(_run_end(each, self._taken[each.run], each.run.task in self._post.listened) for each in ends)
+        runs = tuple(
+            _run_end(each, self._taken[each.run], is_listened=each.run.task in self._post.listened) for each in ends
+        )
         program = Ending(runs=runs, records=self._post.collections.invocations, attempts=_ATTEMPTS).run()
         answers = await self._post.site.run(program)
         left = tuple(each for each, answer in zip(ends, answers, strict=True) if isinstance(answer, (GaveUp, Unknown)))
@@ -306,21 +311,34 @@ class Workers:
 
         return call if declared.is_async else threaded(call, lambda: self._threads)
 
-    async def _handle(self, run: Run) -> Succeeded:
-        """Call a handler; how it has succeeded."""
-        taken, declared = self._taken[run], self._declared[run.task]
-        job = job_of(taken.record)
-        bound = declared.bound(
-            job.arguments if job.payload is None else await self._post.uploads.arguments(job.payload)
+    async def _handle(self, run: Run) -> Succeeded | Failed:
+        """Call a handler; how it has succeeded, or has failed in a child."""
+        job, declared = self._taken[run].job, self._declared[run.task]
+        arguments = job.arguments if job.payload is None else await self._post.uploads.arguments(job.payload)
+        call = self._in_child if declared.is_process else self._in_here
+        text = await call(run, declared, arguments)
+        if isinstance(text, Failed):
+            return text
+        upload = await self._post.uploads.kept(upload_name(run.key, run.version), text)
+        return Succeeded(text) if upload is None else Succeeded(upload=upload)
+
+    async def _in_child(self, run: Run, declared: Declared, arguments: Document) -> str | Failed:
+        """The text of what a handler returns that is called in a child."""
+        handler = declared.handler
+        return await self._children.call(
+            ChildCall(handler.__module__, handler.__qualname__, cast("Any", dict(arguments.items)), run.key), declared
         )
-        token = CURRENT.set(Current(run, job.root or run.key, taken.tries, lambda: self._waiting(run)))
+
+    async def _in_here(self, run: Run, declared: Declared, arguments: Document) -> str:
+        """The text of what a handler returns that is called in this process."""
+        taken, bound = self._taken[run], declared.bound(arguments)
+        root = taken.job.root or run.key
+        token = CURRENT.set(Current(run, root, taken.tries, lambda: self._waiting(run)))
         try:
             result = await self._calls[run.task](bound)
         finally:
             CURRENT.reset(token)
-        text = declared.result.text(result, f"what {run.task} returned")
-        upload = await self._post.uploads.kept(upload_name(run.key, run.version), text)
-        return Succeeded(text) if upload is None else Succeeded(upload=upload)
+        return declared.result.text(result, f"what {run.task} returned")
 
     @asynccontextmanager
     async def _waiting(self, run: Run) -> AsyncGenerator[None, None]:
@@ -352,9 +370,13 @@ class Workers:
         where = _fields(None, run)
         if isinstance(ended.reply, BaseException):
             error = ended.reply
-            log.error("the handler of %s has failed: %s", run.task, _told(error), exc_info=error, extra=where)
+            log.error("the handler of %s has failed: %s", run.task, told(error), exc_info=error, extra=where)
             declared = self._declared[run.task]
-            return Failed(_run_error(error), declared.policy if isinstance(error, declared.retry_for) else None)
+            return failed(error, declared.retry_for, declared.policy)
+        if isinstance(ended.reply, Failed):  # in a child
+            kept = ended.reply.error
+            log.error("the handler of %s has failed: %s: %s", run.task, kept.type, kept.message, extra=where)
+            return ended.reply
         if log.isEnabledFor(logging.DEBUG):
             log.debug("the handler of %s has returned after %.3f s", run.task, ended.seconds, extra=where)
         return cast("Succeeded", ended.reply)
@@ -372,6 +394,7 @@ class Workers:
             self._timer.cancel()
         await self._runtime.close()
         self._threads.close()
+        self._children.close()
 
 
 @final
@@ -393,30 +416,11 @@ class _Waits:
             self._resumed.set_result(None)
 
 
-def _run_end(outcome: Outcome, taken: Taken, is_listened: bool) -> ending.RunEnd:
+def _run_end(outcome: Outcome, taken: TakenRun, *, is_listened: bool) -> ending.RunEnd:
     return ending.RunEnd(
-        key=outcome.run.key, record=taken.status, end=outcome.end, tries=taken.tries,
-        failing_since=taken.record.get(FAILING_SINCE), is_listened=is_listened,
+        key=outcome.run.key, record=taken.record, end=outcome.end, tries=taken.tries,
+        failing_since=taken.document.get(FAILING_SINCE), is_listened=is_listened,
     )  # fmt: skip
-
-
-def _told(error: BaseException) -> str:
-    """The text of what a handler has raised, without what looks like a secret."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001  the user's own __str__
-        text = ""
-    return redacted(f"{type(error).__name__}: {text}" if text else type(error).__name__)
-
-
-def _run_error(error: BaseException) -> RunError:
-    """What is kept of it."""
-    kind, _, message = _told(error).partition(": ")
-    try:
-        where = redacted("".join(traceback.format_tb(error.__traceback__)))
-    except Exception:  # noqa: BLE001
-        where = ""
-    return RunError(kind, message, where)
 
 
 def _fields(command: object, given: object) -> Mapping[str, object]:

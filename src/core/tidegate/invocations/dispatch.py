@@ -65,6 +65,7 @@ from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.backoff import Policy
 from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn, woken
+from tidegate.retries.spread import widened
 from tidegate.services.membership import DEAD_AFTER
 
 __all__ = [
@@ -254,21 +255,27 @@ class RunsFound:
         runs: The runs that it has begun.
         is_more: Whether there may be more that is due.
         due_in: After how long the next one is due, in microseconds; None where that is not known.
+        lost: How many others have taken meanwhile.
+        turn: Where the next look begins.
     """
 
     runs: _Runs = ()
     is_more: bool = False
     due_in: Duration | None = None
+    lost: int = 0
+    turn: str | None = None
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Take(Effect[RunsFound]):
-    """Take what is due, so much at most, and nothing that is held, as the member of this life."""
+    """Take what is due, so much at most, and nothing that is held, as the member of this life (`Taker.take`)."""
 
     life: int
     most: int
     held: Held = Held()
+    factor: int = 1
+    turn: str | None = None
 
     def __str__(self) -> str:
         return f"take up to {self.most}"
@@ -572,6 +579,8 @@ class DispatchState:
         beating: The beat under way, and when it was sent.
         pace: When it looks next, and the interval after that; None where it never has.
         looking: The look under way.
+        factor: Among how many times what is taken it chooses (`tidegate.retries.spread`).
+        turn: Where it looks next.
         expected: Of what is known to be due later, the first time, and the last.
         active: The handlers that have not ended, those that wait included.
         ended: What has ended, and is not written down yet.
@@ -592,6 +601,8 @@ class DispatchState:
     beating: tuple[Beat, Instant] | None = None
     pace: Pace | None = None
     looking: Take | None = None
+    factor: int = 1
+    turn: str | None = None
     expected: tuple[Instant, Instant] | None = None
     active: tuple[Active, ...] = ()
     ended: tuple[Outcome, ...] = ()
@@ -699,7 +710,8 @@ def _taken(rules: DispatchRules, state: DispatchState, event: RunsTaken) -> Disp
     if state.looking != event.command:
         return state
     at, found = event.at, event.found
-    state = attrs.evolve(state, looking=None)
+    factor = widened(event.command.factor, len(found.runs), found.lost)
+    state = attrs.evolve(state, looking=None, factor=factor, turn=found.turn)
     if found.is_more or len(found.runs) == event.command.most:
         state = _announced(rules, state, at)
     elif found.runs:  # where fewer were found, there are no more that nobody announces, for a moment
@@ -928,7 +940,7 @@ def _looking(rules: DispatchRules, state: DispatchState, at: Instant, commands: 
     asked = turn(rules.polling, {"": state.pace or fresh(rules.polling, at)}, at, rules.draw_ppm)
     if not isinstance(asked, Ask):
         return state
-    command = Take(state.life, min(_room(rules, state), rules.batch), state.held)
+    command = Take(state.life, min(_room(rules, state), rules.batch), state.held, state.factor, state.turn)
     commands.append(command)
     return attrs.evolve(state, looking=command, pace=asked.pace)
 

@@ -1,6 +1,6 @@
 """What was asked of the invocations that a process runs, and which of them are its own no more: one look, with each beat.
 
-An operator asks for what only the runner can do (`asked` in the record): to end a handler. Whoever else takes an invocation away
+An operator asks for what only the runner can do (`tidegate.invocations.asking`): to end a handler. Whoever else takes an invocation away
 (recovery, or a cancellation that overrides the owner) makes a version of it, so who runs it sees that its own has passed.
 
 Laws
@@ -33,7 +33,7 @@ async def heed(records: str, runs: tuple[Run, ...]) -> tuple[tuple[Run, Interrup
         runs: The runs.
 
     Returns:
-        Those of which something was asked, or that are lost, each with that. What nobody here knows is not obeyed.
+        Those of which something was asked, or that are lost, each with that.
 
     Raises:
         Failure: Nobody answers, or the store refuses.

@@ -1,0 +1,162 @@
+"""Handlers in processes of their own: what needs a processor to itself, or may bring its process down.
+
+Each child calls one handler at a time, and lives on for the next. What is interrupted is killed, and so nothing holds its slot; what
+dies has failed, and nothing else with it. A child finds the function by its module and its name, as the parent does.
+
+Known not to work
+    - A handler in a child that waits for others keeps its slot.
+    - A child whose parent was killed ends when its handler has returned; what that came to nobody hears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import reduce
+from inspect import iscoroutine
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from tidegate.invocations.ending import Failed, RunError
+from tidegate.model.documents import Document
+from tidegate.model.errors import TidegateError
+from tidegate_adapters.daemon_threads import DaemonThreads
+from tidegate_adapters.orchestrator.failing import failed
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from tidegate_adapters.orchestrator.declared import Declared
+
+__all__ = ["ChildCall", "Children"]
+
+_SPAWN: Final = get_context("spawn")
+_PATIENCE_S: Final = 5.0
+
+
+@final
+@attrs.frozen
+class ChildCall:
+    """A call of a handler, for a child.
+
+    Attributes:
+        module: Where the function is.
+        name: What it is called there.
+        arguments: By name, as text.
+        key: The invocation.
+    """
+
+    module: str
+    name: str
+    arguments: Mapping[str, str] = attrs.field(repr=False)
+    key: str
+
+
+@final
+class Children:
+    """The children of a process."""
+
+    def __init__(self) -> None:
+        self._threads = DaemonThreads("tidegate-child")
+        self._idle: list[_Child] = []
+        self._all: set[_Child] = set()
+
+    async def call(self, wanted: ChildCall, declared: Declared) -> str | Failed:
+        """Call the handler of a task in a child.
+
+        Returns:
+            The text of its result, or how it has failed.
+        """
+        child = self._idle.pop() if self._idle else _Child()
+        self._all.add(child)
+        asking = asyncio.wrap_future(self._threads.submit(child.ask, wanted))
+        try:
+            answer: str | Failed = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            self._drop(child)
+            with suppress(EOFError, OSError):
+                await asking
+            raise
+        except (EOFError, OSError):
+            code = self._drop(child)
+            return Failed(RunError("ChildDied", f"the process that ran it has ended with {code}"), declared.policy)
+        self._idle.append(child)
+        return answer
+
+    def close(self) -> None:
+        """End all of them."""
+        for each in [*self._all]:
+            self._drop(each)
+        self._threads.close()
+
+    def _drop(self, child: _Child) -> int | None:
+        self._all.discard(child)
+        return child.kill()
+
+
+@final
+class _Child:
+    """A process that calls one handler after the other."""
+
+    def __init__(self) -> None:
+        self._there, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_live, args=(theirs,), name="tidegate-child", daemon=True)
+        self._theirs: Connection | None = theirs
+
+    def ask(self, wanted: ChildCall) -> str | Failed:
+        """In a thread: have a handler called, and wait for what it comes to."""
+        if self._theirs is not None:
+            self._process.start()
+            self._theirs.close()  # so that its end is heard of
+            self._theirs = None
+        self._there.send(wanted)
+        answer: str | Failed = self._there.recv()
+        return answer
+
+    def kill(self) -> int | None:
+        """End it; how it has ended, where that is known."""
+        if self._process.pid is None:
+            return None
+        self._process.kill()
+        self._process.join(_PATIENCE_S)
+        return self._process.exitcode
+
+
+# --- in the child -------------------------------------------------------------------------------------------------------
+
+
+def _live(there: Connection) -> None:
+    """Call what comes, until nothing more does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the parent hears, too, and decides
+    with suppress(EOFError, OSError):
+        while True:
+            there.send(_called(there.recv()))
+
+
+def _called(wanted: ChildCall) -> str | Failed:
+    """What a handler has come to."""
+    declared: Declared | None = None
+    try:
+        declared = _declared(wanted)
+        bound = declared.bound(Document.of(wanted.arguments))
+        found = declared.handler(*bound.args, **bound.kwargs)
+        if iscoroutine(found):
+            found = asyncio.run(found)
+        return declared.result.text(found, f"what {declared.name} returned")
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+        return failed(error, *(((), None) if declared is None else (declared.retry_for, declared.policy)))
+
+
+def _declared(wanted: ChildCall) -> Declared:
+    """The task of this function."""
+    found: Any = reduce(getattr, wanted.name.split("."), importlib.import_module(wanted.module))
+    declared = getattr(found, "declared", None)
+    if declared is None:
+        raise TidegateError(f"{wanted.module}.{wanted.name} is no task", todo="leave it decorated under its own name")
+    made: Declared = declared
+    return made

@@ -1,0 +1,33 @@
+"""What is kept of an error that a handler has raised, without what looks like a secret."""
+
+from __future__ import annotations
+
+import traceback
+
+from tidegate.invocations.ending import Failed, RunError
+from tidegate.retries.backoff import Policy
+from tidegate_adapters.printable import redacted
+
+__all__ = ["failed", "told"]
+
+
+def told(error: BaseException) -> str:
+    """Its text."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  the user's own __str__
+        text = ""
+    return redacted(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def failed(error: BaseException, retry_for: tuple[type[Exception], ...], policy: Policy | None) -> Failed:
+    """How a run has failed.
+
+    Args:
+        error: With what.
+        retry_for: Of which errors it is tried again.
+        policy: When.
+    """
+    kind, _, message = told(error).partition(": ")
+    where = redacted("".join(traceback.format_tb(error.__traceback__)))
+    return Failed(RunError(kind, message, where), policy if isinstance(error, retry_for) else None)

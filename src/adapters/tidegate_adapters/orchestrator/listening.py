@@ -1,0 +1,76 @@
+"""Whoever has nothing to do hears of what comes: a change stream of what is enqueued, or due again, in any process.
+
+It says that there is something, and not what: a look finds that, and a look is made every so often in any case. So nothing
+depends on it. Where more comes than a hundred times in a second nobody needs to be told, for each look finds as much as it asks for
+and another one follows at once; then it is not listened for a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tidegate_adapters.bson_values import CODEC
+from tidegate_adapters.mongo_errors import DRIVER_ERRORS
+from tidegate_adapters.sites import Site
+
+__all__ = ["listen"]
+
+log: Final = logging.getLogger("tidegate_adapters.orchestrator")
+
+_MANY: Final = 100
+_REST_S: Final = 1.0
+_WAIT_MS: Final = 1_000
+
+
+async def listen(
+    site: Site, records: str, queues: Sequence[str], tasks: Sequence[str], tell: Callable[[], None]
+) -> None:
+    """Call `tell` whenever something of these may be due, until it is cancelled.
+
+    Args:
+        site: The database; of an embedded one nothing is heard.
+        records: The collection of invocations.
+        queues: The queues.
+        tasks: The tasks.
+        tell: Is called.
+    """
+    if site.client is None:
+        return
+    collection: Any = site.client.get_database(site.name, codec_options=CODEC)[records]
+    while True:
+        try:
+            async with await collection.watch(_pipeline(queues, tasks), max_await_time_ms=_WAIT_MS) as stream:
+                tell()  # what came before it was open
+                await _heard(stream, tell)
+        except DRIVER_ERRORS as error:
+            log.warning("what is enqueued is not heard of, but looked for: %s", type(error).__name__)
+        await asyncio.sleep(_REST_S)
+
+
+async def _heard(stream: Any, tell: Callable[[], None]) -> None:
+    """Tell of what comes, until there is too much of it."""
+    clock = asyncio.get_running_loop().time
+    since, number = clock(), 0
+    while stream.alive:
+        if await stream.try_next() is None:
+            continue
+        tell()
+        number += 1
+        if number >= _MANY:
+            if clock() - since < _REST_S:
+                return
+            since, number = clock(), 0
+
+
+def _pipeline(queues: Sequence[str], tasks: Sequence[str]) -> list[dict[str, Any]]:
+    """What is heard of, and of each nothing but that."""
+    made = {
+        "operationType": "insert",
+        "fullDocument.queue": {"$in": [*queues]},
+        "fullDocument.task": {"$in": [*tasks]},
+    }
+    due_again = {"operationType": "update", "updateDescription.updatedFields.due": {"$exists": True}}
+    return [{"$match": {"$or": [made, due_again]}}, {"$project": {"_id": 1}}]

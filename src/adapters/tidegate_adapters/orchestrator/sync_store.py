@@ -1,0 +1,81 @@
+"""The database of an orchestrator, for code that is not async."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar, cast, final
+
+from tidegate.model.documents import Document
+from tidegate.model.effects import Program
+from tidegate.model.errors import Misuse
+from tidegate.model.operations import Indexes
+from tidegate_adapters.connecting import AppStore, is_embedded
+from tidegate_adapters.driver import Handle, choosing, documents, local, run
+from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.mongo_clients import shared
+from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.uploads import is_large, written
+from tidegate_adapters.payloads import Payloads
+
+__all__ = ["SyncStore"]
+
+T = TypeVar("T")
+
+
+@final
+class SyncStore:
+    """Connects when something is first asked of it, with the client that all of a process share (`mongo_clients`).
+
+    Args:
+        settings: Of the app.
+        store: A client, or an embedded store; None where it is connected to by a URI.
+        indexes: Of its collections.
+    """
+
+    def __init__(self, settings: OrchestratorSettings, store: AppStore | None, indexes: Indexes) -> None:
+        self._settings, self._store, self._indexes = settings, store, indexes
+        self._collections: Final = Collections(settings.prefix)
+        self._handle: Handle | None = None
+
+    def run(self, program: Program[T], session: object = None) -> T:
+        """Run a program on it, in the transaction of a session of the user's, if there is one."""
+        if session is None:
+            return run(program, self._opened())
+        within = Mongo(cast("Any", session).client, self._settings.database, session=cast("Any", session))
+        return run(program, choosing(documents(within), local()))
+
+    def kept_arguments(self, name: str, arguments: Document) -> str | None:
+        """Upload arguments under a name, if they are too large for a record; the name then, and None where they are not."""
+        if self._is_embedded or not is_large(text := written(arguments), self._settings.inline_bytes):
+            return None
+        self._payloads().put(name, text.encode())
+        return name
+
+    def uploaded(self, name: str) -> str:
+        """The text that was uploaded under a name."""
+        return self._payloads().get(name).decode()
+
+    @property
+    def _is_embedded(self) -> bool:
+        return self._store is not None and is_embedded(self._store)
+
+    def _payloads(self) -> Payloads:
+        names = self._collections
+        return Payloads(self._client(), self._settings.database, records=names.payloads, chunks=names.chunks)
+
+    def _client(self) -> Any:
+        if self._settings.uri is None:
+            raise Misuse(
+                "an async client in code that is not async",
+                why="the app has a client of yours, and is not served",
+                todo="pass session=, make the app with a URI, or call this in a handler",
+            )
+        return shared(self._settings.uri)
+
+    def _opened(self) -> Handle:
+        if self._handle is None:
+            store: Any = self._store
+            if not self._is_embedded:
+                store = Mongo(self._client(), self._settings.database, indexes=self._indexes)
+            self._handle = choosing(documents(store), local())
+        return self._handle
