@@ -123,7 +123,7 @@ def freeing(size: int) -> Made[recovery.RecoveryVerdict]:
 
 
 @table.case(recovery, "an invocation for each runner", RUNNERS)
-def freeing_many(size: int) -> Made[tuple[recovery.RecoveryAction, ...]]:
+def freeing_many(size: int) -> Made[tuple[recovery.Move, ...]]:
     stuck = [
         recovery.Item(f"invocation {number}", status.StatusRecord(invocation.PENDING, f"runner {number}", 2), NOW + -at)
         for number, at in enumerate(drawn(size).choices((SECOND, 2 * MINUTE), k=size))

@@ -56,7 +56,7 @@ def test_every_decision_of_the_readme_is_measured() -> None:
 
 def test_a_search_visits_at_most_a_twentieth_of_what_enumeration_visits() -> None:
     """Enumeration takes one run after the other, so it comes to a state again on each way that leads there."""
-    names = ("recovery.no_message", "reactive_task.renewed", "change_stream.same_id")
+    names = ("recovery.held_back", "reactive_task.renewed", "change_stream.same_id")
     rows = [line.split() for line in run("-m", "benchmarks.enumeration", *names).stdout.splitlines()[1:]]
 
     assert {row[0] for row in rows} == set(names)
@@ -65,10 +65,10 @@ def test_a_search_visits_at_most_a_twentieth_of_what_enumeration_visits() -> Non
 
 def test_what_looking_twice_costs_is_measured() -> None:
     """A row a scenario, and one for all of them."""
-    names = ("recovery.no_message", "triggers.all_conditions")
+    names = ("recovery.held_back", "triggers.all_conditions")
     rows = [line.split() for line in run("-m", "benchmarks.checks", *names).stdout.splitlines()[1:]]
 
-    assert [row[0] for row in rows] == ["recovery.no_message", "triggers.all_conditions", "all"]
+    assert [row[0] for row in rows] == ["recovery.held_back", "triggers.all_conditions", "all"]
     assert all(float(row[-3]) > 0 < float(row[-2]) for row in rows)
 
 

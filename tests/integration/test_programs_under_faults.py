@@ -99,7 +99,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ),
         ships("array_push_lock.guarded", "a", "b"),
         ships("recovery", "a", "b"),
-        ships("recovery.no_message", "a", "b", ago=5 * SECOND),
+        ships("recovery.held_back", "a", "b", ago=5 * SECOND),
         ("recovery of the dead", Row(own.stuck, ("a", "b"), ago=5 * SECOND)),
         ships("registration", "runner"),
         ships("enqueueing"),

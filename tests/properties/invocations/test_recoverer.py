@@ -9,7 +9,7 @@ import attrs
 import pytest
 from tests.properties.on_documents import is_read_or_misuse, run
 
-from tidegate.invocations.record_documents import CHANGED_AT, STATUS, TASK, new_record
+from tidegate.invocations.record_documents import CHANGED_AT, DUE, STATUS, TASK, new_record
 from tidegate.invocations.recoverer import (
     ITEMS_MAX,
     PARTS,
@@ -19,37 +19,33 @@ from tidegate.invocations.recoverer import (
     RecovererParts,
     RecoveryPass,
     item_of,
-    message_id,
 )
-from tidegate.invocations.recovery import Item, MessageStatus
+from tidegate.invocations.recovery import Item
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, Ascending, Document, Value
-from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused
+from tidegate.model.effects import Effect, Failure, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Instant
-from tidegate.model.operations import Index, InsertOne, UpdateOne
-from tidegate.model.programs import insert_new
+from tidegate.model.operations import Index, UpdateOne
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 
 RUNNING = Document.of({"_id": "x", "status": "running", "owner": "a", "version": 1, "changed_at": Instant(0)})
 
 
 def test_an_item_is_what_its_record_says() -> None:
-    """A message counts for the version that it was published for."""
-    record = StatusRecord("running", "a", 1)
-    assert item_of(RUNNING, {message_id("x", 1)}) == Item("x", record, Instant(0), MessageStatus.THERE)
-    assert item_of(RUNNING, {message_id("x", 2)}) == Item("x", record, Instant(0), MessageStatus.MISSING)
+    """And since when."""
+    assert item_of(RUNNING) == Item("x", StatusRecord("running", "a", 1), Instant(0))
 
 
 def test_a_record_that_the_store_has_not_dated_is_misuse() -> None:
     """Nobody knows how long it has been as it is."""
     with pytest.raises(Misuse):
-        item_of(Document.of({"_id": "x", "status": "running", "owner": "a", "version": 1}), set())
+        item_of(Document.of({"_id": "x", "status": "running", "owner": "a", "version": 1}))
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
     """Whatever stands in a field, or is missing."""
-    assert is_read_or_misuse(lambda doc: item_of(doc, set()), RUNNING)
+    assert is_read_or_misuse(item_of, RUNNING)
 
 
 # --- a pass -------------------------------------------------------------------------------------------------------------
@@ -89,8 +85,8 @@ def check_rp4(parts: RecovererParts) -> None:
     answer, world = run(recoverer(parts).run(), world)
 
     assert answer == RecoveryPass(is_done=True, skipped=(NotRecovered("c", "a record has no date"),))
-    assert statuses(world)["d"] == "rerouted"
-    assert [each.held(ID) for each in contents(world, "messages")] == [message_id("d", 3), message_id("e", 1)]
+    assert (statuses(world)["d"], statuses(world)["e"]) == ("rerouted", "registered")
+    assert [each.held(ID) for each in contents(world, "invocations") if each.get(DUE) == LATER] == ["d"]
 
 
 def test_a_pass_looks_at_all_that_are_not_finished() -> None:
@@ -150,20 +146,19 @@ def test_what_the_store_refuses_of_one_keeps_no_other() -> None:
     assert str(answer.skipped[0]) == "'a' is not recovered: document failed validation"
 
 
-def test_a_message_that_is_there_already_is_published() -> None:
-    """The reply to the first one was lost: asked for again, its id is taken, and that is no error."""
-    world = world_of(record("a", "registered"))
+def test_what_has_no_answer_is_found_by_the_next_pass() -> None:
+    """The reply to the first step was lost: the record says what became of it, and the next pass goes on."""
+    world = world_of(record("a", "running", "gone"))
     program, reply = recoverer().run(), None
-    while not isinstance(asked := program.send(reply), InsertOne):
+    while not isinstance(asked := program.send(reply), UpdateOne):
         ((world, reply),) = perform(asked, world, "me")
     ((world, _),) = perform(asked, world, "me")
-    with pytest.raises(StopIteration) as stop:
-        program.throw(Ambiguous("no reply"))
-    assert stop.value.value == RecoveryPass(is_done=False)
-    assert run(insert_new("messages", asked.doc), world)[0] is False
+    program.close()
+    assert statuses(world) == {"a": "running_recovery"}
+    world = world.write(CLOCK, LATER + MINUTE)
     answer, world = run(recoverer().run(), world)
     assert answer == RecoveryPass(is_done=True)
-    assert [each.held(ID) for each in contents(world, "messages")] == [message_id("a", 1)]
+    assert statuses(world) == {"a": "rerouted"}
 
 
 def test_who_recovers_is_a_member() -> None:
@@ -173,5 +168,5 @@ def test_who_recovers_is_a_member() -> None:
 
 
 def test_its_index_is_of_the_statuses_of_its_own_records() -> None:
-    """So a pass reads what is not finished; that it reads no more is seen on a real MongoDB."""
+    """So a pass reads what may be stuck; that it reads no more is seen on a real MongoDB."""
     assert Recoverer(me="r", dead_after=MINUTE, records="calls").indexes == {"calls": (Index((Ascending(STATUS),)),)}

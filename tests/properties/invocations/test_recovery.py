@@ -18,13 +18,10 @@ from tidegate.invocations.recovery import (
     InHand,
     Item,
     LeftAlone,
-    MessageStatus,
     Move,
     NoInvocation,
     Patience,
-    Publish,
     Queued,
-    RecoveryAction,
     RecoveryVerdict,
     Trouble,
     decide_recovery,
@@ -46,7 +43,7 @@ class Recoverer:
     """What those who recover use: the real functions, but for one that is planted."""
 
     decide: Decide = decide_recovery
-    plan: Callable[[Collection[Item], Membership, Instant, Patience], tuple[RecoveryAction, ...]] = plan_recovery
+    plan: Callable[[Collection[Item], Membership, Instant, Patience], tuple[Move, ...]] = plan_recovery
     carry_out: Callable[[Move, StatusRecord], StatusRecord] = carried_out
 
 
@@ -60,6 +57,7 @@ def effort(recoverer: Recoverer, runs: int = 100) -> settings:
 START = Instant(1_800_000_000 * SECOND)
 OWNED = ("pending", "running", "paused")
 LASTING = [each.status for each in INVOCATION.definitions if not each.final]
+STUCK = [each.status for each in INVOCATION.definitions if not each.final and not each.available]
 FINAL = [each.status for each in INVOCATION.definitions if each.final]
 
 
@@ -68,10 +66,8 @@ def runner(who: str, **changes: object) -> Member:
     return attrs.evolve(plain, **changes)  # type: ignore[arg-type]
 
 
-def item(
-    status: str, owner: str | None = None, message: MessageStatus = MessageStatus.UNKNOWN, version: int = 7
-) -> Item:
-    return Item("i", StatusRecord(status, owner, version), START, message)
+def item(status: str, owner: str | None = None, version: int = 7) -> Item:
+    return Item("i", StatusRecord(status, owner, version), START)
 
 
 # --- the laws of one decision -----------------------------------------------------------------------------------------
@@ -126,7 +122,7 @@ def check_rc3(recoverer: Recoverer) -> None:
 
 def check_rc4(recoverer: Recoverer) -> None:
     @effort(recoverer)
-    @given(st.sampled_from(LASTING), st.sampled_from(("a", "gone", "new", None)), patiences())
+    @given(st.sampled_from(STUCK), st.sampled_from(("a", "gone", "new", None)), patiences())
     @example("concurrency_controlled", None, PATIENCE)
     def holds(status: str, owner: str | None, patience: Patience) -> None:
         found = item(status, owner if status in OWNED else None)
@@ -138,7 +134,7 @@ def check_rc4(recoverer: Recoverer) -> None:
             match path[-1]:
                 case Move() as step:
                     found = Item(found.key, carried_out(step, found.record), now)
-                    if step.publishes:
+                    if step.frees:
                         break
                 case _:
                     break
@@ -168,15 +164,14 @@ def check_rc6(recoverer: Recoverer) -> None:
 
 @attrs.frozen
 class Looks:
-    """A recoverer reads the invocation and decides; the message was seen, or nobody knows."""
+    """A recoverer reads the invocation and decides."""
 
     who: int
-    message_known: bool
 
 
 @attrs.frozen
 class Acts:
-    """A recoverer carries out what it has decided, one write: a move, or a message."""
+    """A recoverer carries out what it has decided, one write."""
 
     who: int
 
@@ -210,14 +205,14 @@ class Passes:
 
 EPOCH = Instant(0)
 Event: TypeAlias = Looks | Acts | Stops | Frees | Runs | Passes
-SHORT = Patience(pending_max=2, passing_max=1, queued_max=3)
+SHORT = Patience(pending_max=2, passing_max=1)
 SILENCE = 4
 LIVING, DEAD, NEVER = "living", "dead", "never"
 
 who = st.integers(0, 1)
 anything = st.lists(
     st.one_of(
-        st.builds(Looks, who, st.booleans()),
+        st.builds(Looks, who),
         st.builds(Acts, who),
         st.builds(Stops, who),
         *[st.builds(Frees)] * 2,
@@ -229,21 +224,20 @@ anything = st.lists(
 
 
 def at_a_distance(before: list[Event], between: list[Event], after: list[Event]) -> list[Event]:
-    return [*before, Looks(2, message_known=True), *between, Acts(2), *after]
+    return [*before, Looks(2), *between, Acts(2), *after]
 
 
 happenings = st.builds(at_a_distance, anything, anything, anything)
 """Among other things somebody decides, and carries it out at some distance."""
-beginnings = st.tuples(st.sampled_from((*OWNED, *LASTING)), st.sampled_from((LIVING, DEAD, NEVER)), st.booleans())
+beginnings = st.tuples(st.sampled_from((*OWNED, *LASTING)), st.sampled_from((LIVING, DEAD, NEVER)))
 
 
 @attrs.define
 class Play:
-    """The record, its messages in the queue by version, and what everybody is about to do."""
+    """The record, and what everybody is about to do."""
 
     recoverer: Recoverer
     record: StatusRecord
-    messages: set[int]
     now: Instant = EPOCH
     changed: Instant = EPOCH
     decided: dict[int, RecoveryVerdict] = attrs.field(factory=dict[int, RecoveryVerdict])
@@ -256,18 +250,17 @@ class Play:
         dead = Member(id=DEAD, name=DEAD, life=1, runner=None, created=then, joined=then, seen=then)
         return Membership((dead, attrs.evolve(dead, id=LIVING, name=LIVING, seen=self.now)), SILENCE)
 
-    def found(self, *, message_known: bool) -> Item:
-        there = MessageStatus.THERE if self.record.version in self.messages else MessageStatus.MISSING
-        return Item("i", self.record, self.changed, there if message_known else MessageStatus.UNKNOWN)
+    def found(self) -> Item:
+        return Item("i", self.record, self.changed)
 
     def become(self, record: StatusRecord) -> None:
         if record != self.record:
             self.record, self.changed = record, self.now
 
-    def look(self, who: int, *, message_known: bool) -> None:
+    def look(self, who: int) -> None:
         """Whoever has a step to take does not look again before."""
-        found = self.found(message_known=message_known)
-        if not isinstance(self.decided.get(who), RecoveryAction):
+        found = self.found()
+        if not isinstance(self.decided.get(who), Move):
             self.decided[who] = self.recoverer.decide(found, self.known, self.now, SHORT)
 
     def act(self, who: int) -> None:
@@ -279,27 +272,21 @@ class Play:
                 if after != before and before.owner == LIVING and not may_be_taken:
                     self.robbed.append(f"{before} became {after}")
                 self.become(after)
-                if step.publishes and after != before:
-                    self.decided[who] = Publish("i", after)
-            case Publish(_, expected):
-                self.messages.add(expected.version)
             case _:
                 pass
 
     def free(self) -> None:
-        self.look(-1, message_known=True)
-        self.act(-1)
+        self.look(-1)
         self.act(-1)
 
     def run(self, choice: int, by: str) -> None:
-        """The runner picks up what a message leads to, and goes on with what it owns."""
+        """The runner picks up what is available, and goes on with what it owns."""
         record = self.record
         if record.owner == by:
             targets = {"pending": ("running",), "running": ("paused", "retry", "success"), "paused": ("running",)}
             target = targets[record.status][choice % len(targets[record.status])]
-        elif INVOCATION[record.status].available and record.version in self.messages:
-            self.messages.discard(record.version)
-            target = "pending" if choice else record.status  # it may crash once it has taken the message
+        elif INVOCATION[record.status].available:
+            target = "pending" if choice else "running"
         else:
             return
         verdict = decide_transition(INVOCATION, record, target, by)
@@ -307,14 +294,14 @@ class Play:
             self.become(verdict.record)
 
 
-def played(recoverer: Recoverer, begin: tuple[str, str, bool], happened: list[Event]) -> Play:
-    status, owner, has_message = begin
+def played(recoverer: Recoverer, begin: tuple[str, str], happened: list[Event]) -> Play:
+    status, owner = begin
     record = StatusRecord(status, owner if status in OWNED else None, 5)
-    play = Play(recoverer, record, {5} if has_message else set())
+    play = Play(recoverer, record)
     for event in happened:
         match event:
-            case Looks(who, message_known):
-                play.look(who, message_known=message_known)
+            case Looks(who):
+                play.look(who)
             case Acts(who):
                 play.act(who)
             case Stops(who):
@@ -335,23 +322,21 @@ def played(recoverer: Recoverer, begin: tuple[str, str, bool], happened: list[Ev
 def check_rc5(recoverer: Recoverer) -> None:
     @effort(recoverer, 400)
     @given(beginnings, happenings)
-    @example(("paused", DEAD, False), [])
+    @example(("paused", DEAD), [])
     @example(
-        ("running", DEAD, False),
-        [Looks(0, message_known=False), Frees(), Runs(1, LIVING), Runs(1, LIVING), Acts(0)],
+        ("running", DEAD),
+        [Looks(0), Frees(), Runs(1, LIVING), Runs(1, LIVING), Acts(0)],
     )
-    def holds(begin: tuple[str, str, bool], happened: list[Event]) -> None:
+    def holds(begin: tuple[str, str], happened: list[Event]) -> None:
         play = played(recoverer, begin, happened)
         for _ in range(2 * laws.STEPS_MAX):  # whoever is stopped, one goes on at last; the others come late
             play.now += SILENCE
             play.free()
         for who in tuple(play.decided):
             play.act(who)
-            play.act(who)
-        found = play.found(message_known=True)
 
         assert not play.robbed
-        assert laws.is_free(found, play.known, play.now, has_message=found.message is MessageStatus.THERE)
+        assert laws.is_free(play.found(), play.known, play.now)
 
     holds()
 
@@ -426,12 +411,6 @@ def pending_and_running_alone(found: Item, known: Membership, now: Instant, pati
     return verdict if found.record.status in ("pending", "running") or isinstance(verdict, LeftAlone) else Queued()
 
 
-def without_messages(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """What is available is thought to be in the queue."""
-    verdict = decide_recovery(found, known, now, patience)
-    return Queued() if isinstance(verdict, Publish) else verdict
-
-
 def by_status_alone(step: Move, record: StatusRecord) -> StatusRecord:
     """The write asks for the status only, as the lock-free part of pynenc's recovery does."""
     return carried_out(attrs.evolve(step, expected=record), record) if record.status == step.expected.status else record
@@ -442,11 +421,9 @@ def unguarded(step: Move, record: StatusRecord) -> StatusRecord:
     return carried_out(attrs.evolve(step, expected=record), record)
 
 
-def up_to_the_first(
-    found: Collection[Item], known: Membership, now: Instant, patience: Patience
-) -> tuple[RecoveryAction, ...]:
+def up_to_the_first(found: Collection[Item], known: Membership, now: Instant, patience: Patience) -> tuple[Move, ...]:
     """One that is not stuck ends it: the rest waits for the next time."""
-    steps = list[RecoveryAction]()
+    steps = list[Move]()
     for each in found:
         verdict = decide_recovery(each, known, now, patience)
         if isinstance(verdict, LeftAlone):
@@ -455,9 +432,7 @@ def up_to_the_first(
     return tuple(steps)
 
 
-def sorted_by_key(
-    found: Collection[Item], known: Membership, now: Instant, patience: Patience
-) -> tuple[RecoveryAction, ...]:
+def sorted_by_key(found: Collection[Item], known: Membership, now: Instant, patience: Patience) -> tuple[Move, ...]:
     return plan_recovery(sorted(found, key=lambda each: each.key), known, now, patience)
 
 
@@ -472,9 +447,7 @@ def sorted_by_key(
         ("RC3", Recoverer(late_by_one)),
         ("RC3", Recoverer(until_the_later)),
         ("RC4", Recoverer(pending_and_running_alone)),
-        ("RC4", Recoverer(without_messages)),
         ("RC5", Recoverer(pending_and_running_alone)),
-        ("RC5", Recoverer(without_messages)),
         ("RC5", Recoverer(carry_out=by_status_alone)),
         ("RC5", Recoverer(carry_out=unguarded)),
         ("RC6", Recoverer(plan=up_to_the_first)),
@@ -542,28 +515,21 @@ def test_each_stuck_invocation_is_moved_on(
 
 
 @pytest.mark.parametrize("status", ["registered", "rerouted", "retry"])
-def test_what_is_available_needs_a_message(status: str) -> None:
-    """Pynenc looks for none: a message that was taken out, and then its taker crashed, is gone."""
-    due = START + PATIENCE.queued_max
-    for message in (MessageStatus.MISSING, MessageStatus.UNKNOWN):
-        found = item(status, message=message)
-
-        assert decide_recovery(found, GROUP, due + -1) == InHand(due)
-        assert decide_recovery(found, GROUP, due) == Publish("i", found.record)
-    assert decide_recovery(item(status, message=MessageStatus.THERE), GROUP, LATER) == Queued()
+def test_what_is_available_is_in_the_queue(status: str) -> None:
+    """However long ago: in pynenc a message that was taken out, and whose taker crashed, is gone (W22)."""
+    assert decide_recovery(item(status), GROUP, START + 1_000 * MINUTE) == Queued()
 
 
 def test_everything_has_an_answer() -> None:
-    """Totality: every status, and an unknown one, with every owner and message, early and late."""
+    """Totality: every status, and an unknown one, with every owner, early and late."""
     for status in (*LASTING, *FINAL, "elsewhere"):
         for owner in (None, *GROUP.by_id, "nobody"):
-            for message in MessageStatus:
-                for now in (START, LATER):
-                    verdict = decide_recovery(item(status, owner, message), GROUP, now)
+            for now in (START, LATER):
+                verdict = decide_recovery(item(status, owner), GROUP, now)
 
-                    assert isinstance(verdict, RecoveryVerdict)
-                    assert (status in FINAL) is (verdict == Finished())
-                    assert (status == "elsewhere") is (verdict == NoInvocation("elsewhere"))
+                assert isinstance(verdict, RecoveryVerdict)
+                assert (status in FINAL) is (verdict == Finished())
+                assert (status == "elsewhere") is (verdict == NoInvocation("elsewhere"))
 
 
 def test_a_pending_invocation_is_taken_at_the_limit_and_no_sooner() -> None:
@@ -596,15 +562,15 @@ def test_an_owner_that_has_not_beaten_yet_has_as_long_as_a_silent_one() -> None:
     assert decide_recovery(found, Membership(), LATER) == moved(found, "running_recovery", Trouble.OWNER_GONE)
 
 
-@given(st.sampled_from(["pending", "killed", "retry"]), st.integers(-3, 3))
+@given(st.sampled_from(["pending", "killed"]), st.integers(-3, 3))
 def test_it_is_time_when_the_filter_of_the_store_says_so(status: str, late: Duration) -> None:
     """Agreement with `OlderThan`, by which a store finds what may be stuck."""
-    limit = {"pending": PATIENCE.pending_max, "killed": PATIENCE.passing_max, "retry": PATIENCE.queued_max}[status]
+    limit = {"pending": PATIENCE.pending_max, "killed": PATIENCE.passing_max}[status]
     now = START + (limit + late * MILLISECOND)
     older = matches(OlderThan(Field[Instant]("at"), limit), Document.of({"_id": "i", "at": START}), lambda: now)
     found = item(status, "alive" if status == "pending" else None)
 
-    assert older is isinstance(decide_recovery(found, GROUP, now), RecoveryAction)
+    assert older is isinstance(decide_recovery(found, GROUP, now), Move)
 
 
 def test_one_that_began_to_run_in_between_stops_no_other() -> None:
@@ -638,16 +604,16 @@ def test_what_stays_half_way_is_found_by_the_next() -> None:
     assert lines == [
         "move 'i', 'paused' of 'a' at version 4, to 'running_recovery': its owner is gone",
         "move 'i', 'running_recovery' at version 5, to 'rerouted': nobody moved it on",
-        "publish 'i', 'rerouted' at version 6: no message leads to it",
+        "queued",
     ]
 
 
-def test_only_what_may_be_picked_up_gets_a_message() -> None:
-    """After the move to rerouted; the recovery statuses lead on to it."""
+def test_the_last_step_frees_it() -> None:
+    """The move to rerouted does; the recovery statuses lead on to it."""
     found = item("killed")
 
-    assert moved(found, "rerouted", Trouble.LEFT_HALFWAY).publishes
-    assert not moved(found, "running_recovery", Trouble.OWNER_GONE).publishes
+    assert moved(found, "rerouted", Trouble.LEFT_HALFWAY).frees
+    assert not moved(found, "running_recovery", Trouble.OWNER_GONE).frees
 
 
 def test_what_is_left_alone_says_why() -> None:
@@ -672,8 +638,8 @@ def test_the_epoch_does_not_matter(found: Item, now: Instant, patience: Patience
 # --- misuse, and the strategies ---------------------------------------------------------------------------------------
 
 CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
-    "Patience": (Patience, {"pending_max": 1, "passing_max": 1, "queued_max": 1}),
-    "Item": (Item, {"key": "i", "record": item("killed").record, "changed": START, "message": MessageStatus.THERE}),
+    "Patience": (Patience, {"pending_max": 1, "passing_max": 1}),
+    "Item": (Item, {"key": "i", "record": item("killed").record, "changed": START}),
     "decide_recovery": (
         decide_recovery,
         {"item": item("running", "alive"), "membership": GROUP, "now": LATER, "patience": PATIENCE},
@@ -701,7 +667,6 @@ def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
         (lambda: Item("", item("killed").record, START), "cannot name an invocation"),
         (lambda: Patience(pending_max=0), "cannot be a limit"),
         (lambda: Patience(passing_max=0), "cannot be a limit"),
-        (lambda: Patience(queued_max=0), "cannot be a limit"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:
@@ -712,22 +677,22 @@ def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: 
 
 def test_the_limits_are_minutes() -> None:
     """Not seconds: a process may take some to start."""
-    assert Patience(pending_max=MINUTE, passing_max=MINUTE, queued_max=5 * MINUTE) == PATIENCE
+    assert Patience(pending_max=MINUTE, passing_max=MINUTE) == PATIENCE
 
 
-@pytest.mark.parametrize("status", ["pending", "killed", "retry", "running"])
+@pytest.mark.parametrize("status", ["pending", "killed", "running"])
 def test_two_clocks_are_never_compared(status: str) -> None:
     """Changes, beats and now are of one clock."""
     with pytest.raises(Misuse, match="two clocks"):
         decide_recovery(item(status, "alive" if status in OWNED else None), GROUP, Instant(LATER.at, WALL))
 
 
-@pytest.mark.parametrize("case", [*get_args(RecoveryAction), *get_args(LeftAlone), *Trouble])
+@pytest.mark.parametrize("case", [Move, *get_args(LeftAlone), *Trouble])
 def test_every_case_is_drawn(case: type[RecoveryVerdict] | Trouble) -> None:
     """The strategies reach each verdict, and each trouble."""
 
     def is_the_case(verdict: RecoveryVerdict) -> bool:
-        return case in (type(verdict), verdict.trouble if isinstance(verdict, RecoveryAction) else None)
+        return case in (type(verdict), verdict.trouble if isinstance(verdict, Move) else None)
 
     found = find(recoveries(), is_the_case, settings=settings(max_examples=10_000, phases=[Phase.generate]))
 

@@ -80,7 +80,7 @@ def test_a_small_search_is_over_before_anybody_could_tell() -> None:
     def run(search: Search) -> Explored:
         return search.run(Bounds(), go_on)
 
-    assert attempt(SHIPPED["recovery.no_message"].default(), run, ALL).expected is None
+    assert attempt(SHIPPED["recovery.held_back"].default(), run, ALL).expected is None
 
 
 def test_a_walk_that_goes_round_for_ever_tells_nothing() -> None:

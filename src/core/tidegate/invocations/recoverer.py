@@ -1,18 +1,18 @@
 """What is stuck is found and freed, one step at a time, whoever else does the same.
 
 What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the store,
-and in which order. A pass reads the invocations that are not finished, a page after the other (`Recoverer.indexes`); of each
-page, then the messages that lead to them, then the time (by a beat of its own), then the members. Each step is a transition
-of the very record that it was decided on (status, owner and version), so it comes to nothing if that has moved (where its
-write matches nothing, or has no answer, the transition reads back which); and a message is named by the version that it was
-published for, so it is published once, and leads nowhere afterwards. Who moves an invocation half of the way goes on with it.
-If it does not come that far, the next pass finds it there.
+and in which order. A pass reads the invocations that may be stuck, which is neither what has ended nor what waits to be taken, a
+page after the other (`Recoverer.indexes`); of each page, then the time (by a beat of its own), then the members. Each step is
+a transition of the very record that it was decided on (status, owner and version), so it comes to nothing if that has moved
+(where its write matches nothing, or has no answer, the transition reads back which). The write that makes it available makes it
+due, so it is in the queue by the same write. Who moves an invocation half of the way goes on with it; if it does not come that
+far, the next pass finds it there.
 
 Laws
     RP1  Nothing is taken from an owner that was alive when it was looked at, unless it was pending for too long.
     RP2  Each version is made by one request and each change is legal, so what is run is run once at that version.
-    RP3  At rest the invocation is finished, or time has to pass before anybody can know that it is stuck.
-    RP4  A pass looks at each invocation that is not finished, however many there are and whatever becomes of the others;
+    RP3  At rest the invocation is finished or in the queue, or time has to pass before anybody can know that it is stuck.
+    RP4  A pass looks at each invocation that may be stuck, however many there are and whatever becomes of the others;
          what it can do nothing for, it names, with the reason.
 
 Known not to work, beside what `tidegate.invocations.recovery` names
@@ -30,7 +30,7 @@ import attrs
 
 from tidegate.invocations.invocation import INVOCATION, REROUTED
 from tidegate.invocations.record_documents import CHANGED_AT, STATUS, TASK, viewed
-from tidegate.invocations.recovery import PATIENCE, Item, MessageStatus, Move, Patience, RecoveryAction, plan_recovery
+from tidegate.invocations.recovery import PATIENCE, Item, Move, Patience, plan_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Ascending, Document, Field, In, Value
@@ -38,7 +38,6 @@ from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, R
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import Index, Indexes, check_collection, find_all
-from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
@@ -47,24 +46,16 @@ from tidegate.services.membership import Membership
 
 __all__ = [
     "ITEMS_MAX", "OPEN", "PARTS", "Looked", "NotRecovered", "Recoverer", "RecovererParts", "RecoveryPass", "item_of",
-    "message_id",
 ]  # fmt: skip
 
 ITEMS_MAX: Final = 100
 """How many invocations a page has."""
 
-OPEN: Final = tuple(sorted(each.status for each in INVOCATION.definitions if not each.final))
+OPEN: Final = tuple(sorted(each.status for each in INVOCATION.definitions if not each.final and not each.available))
 """The statuses that an invocation may be stuck in."""
 
 ATTEMPTS: Final = 4
 _KEY: Final = Field[Value](ID.name)
-
-
-def message_id(key: str, version: int) -> str:
-    """The id of the message that leads to this version of an invocation."""
-    check_name(key, "an invocation")
-    check_int(version, "the version of a record", 1)
-    return f"{key}@{version}"
 
 
 @final
@@ -95,7 +86,7 @@ class Looked:
         last: The id after which the next page begins; empty if this was the last one.
     """
 
-    steps: tuple[RecoveryAction, ...]
+    steps: tuple[Move, ...]
     skipped: tuple[NotRecovered, ...] = ()
     last: tuple[Value, ...] = ()
 
@@ -124,7 +115,7 @@ class Recoverer:
         dead_after: After how much silence a member is presumed dead, in microseconds.
         patience: How long is too long.
         tasks: It looks after invocations of these tasks alone; None for all.
-        records, messages, members: The collections.
+        records, members: The collections.
         attempts: How often to ask for each step; None for any number.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
@@ -135,7 +126,6 @@ class Recoverer:
     patience: Patience = PATIENCE
     tasks: tuple[str, ...] | None = None
     records: str = "invocations"
-    messages: str = "messages"
     members: str = "members"
     attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
@@ -148,13 +138,13 @@ class Recoverer:
         if self.tasks is not None:
             check_tuple(self.tasks, str, "a task")
         check_attempts(self.attempts, self.pauses)
-        for collection in (self.records, self.messages, self.members):
+        for collection in (self.records, self.members):
             check_collection(collection)
         check_type(self.parts, RecovererParts, "the parts of a recoverer")
 
     @property
     def indexes(self) -> Indexes:
-        """What a pass needs: it reads the invocations that are not finished, however many are."""
+        """What a pass needs: it reads the invocations that may be stuck, however many there are."""
         return {self.records: (Index((Ascending(STATUS),)),)}
 
     async def run(self) -> RecoveryPass:
@@ -182,43 +172,30 @@ class Recoverer:
     def planned(
         self,
         found: tuple[Document, ...],
-        published: tuple[Document, ...],
         members: tuple[Document, ...],
         now: Instant,
     ) -> Looked:
-        """What there is to do, by what was read: a page of invocations, and the messages that lead to them.
+        """What there is to do, by what was read: a page of invocations, and the members.
 
         Raises:
-            Misuse: A document is not of a message or a member, or an instant is of another clock.
+            Misuse: A document is not of a member, or an instant is of another clock.
         """
         check_tuple(found, Document, "a record")
-        check_tuple(published, Document, "a message")
-        there = {needed(each, ID) for each in published}
-        items, skipped = _items(found, there)
+        items, skipped = _items(found)
         steps = self.parts.plan(items, membership_of(members, self.dead_after), now, self.patience)
         return Looked(steps, skipped, (needed(found[-1], _KEY),) if len(found) == ITEMS_MAX else ())
 
-    async def _freed(self, step: RecoveryAction) -> bool:
-        """Carry out one step, and what follows from it."""
-        if not isinstance(step, Move):
-            return await self._published(step.key, step.expected.version)
+    async def _freed(self, step: Move) -> bool:
+        """Carry out one step, and the one that follows it."""
         version = await self._moved(step.key, step.expected, step.target)
-        if version and not step.publishes:
+        if version and not step.frees:
             version = await self._moved(step.key, StatusRecord(step.target, None, version), REROUTED)
-        return bool(version) and await self._published(step.key, version)
+        return bool(version)
 
     async def _moved(self, key: str, expected: StatusRecord, target: str) -> int:
         """The version that was made; 0 if none was: others were faster, or there was no answer."""
         answer = await self.parts.move(self, key, expected, target)
         return answer.version if isinstance(answer, Granted) else 0
-
-    async def _published(self, key: str, version: int) -> bool:
-        message = Document.of({"_id": message_id(key, version), "key": key, "version": version})
-        try:
-            await insert_new(self.messages, message)  # where its id is taken, somebody has published it
-        except (Ambiguous, NotApplied, NotDurable):
-            return False
-        return True
 
 
 # --- what it is made of -------------------------------------------------------------------------------------------------
@@ -227,14 +204,11 @@ class Recoverer:
 async def _look(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
     of = () if recoverer.tasks is None else (In(TASK, recoverer.tasks),)
     found = await find_all(recoverer.records, In(STATUS, OPEN), *of, limit=ITEMS_MAX, after=after)
-    items, _ = _items(found, set())
-    leading = tuple([message_id(each.key, each.record.version) for each in items])
-    published = await find_all(recoverer.messages, In(ID, leading), limit=ITEMS_MAX)
     beaten = await beat(recoverer.members, recoverer.me)
     if beaten is None:
         raise Misuse(f"{recoverer.me!r} is not a member", todo="join first")
     members = await everybody(recoverer.members)
-    return recoverer.planned(found, published, members, beaten[SEEN])
+    return recoverer.planned(found, members, beaten[SEEN])
 
 
 async def _move(recoverer: Recoverer, key: str, expected: StatusRecord, target: str) -> TransitionOutcome:
@@ -265,35 +239,33 @@ class RecovererParts:
     """
 
     look: Callable[[Recoverer, tuple[Value, ...]], Program[Looked]] = _look
-    plan: Callable[[tuple[Item, ...], Membership, Instant, Patience], tuple[RecoveryAction, ...]] = plan_recovery
+    plan: Callable[[tuple[Item, ...], Membership, Instant, Patience], tuple[Move, ...]] = plan_recovery
     move: Callable[[Recoverer, str, StatusRecord, str], Program[TransitionOutcome]] = _move
 
 
 PARTS: Final[RecovererParts] = RecovererParts()
 
 
-def _items(found: tuple[Document, ...], published: set[str]) -> tuple[tuple[Item, ...], tuple[NotRecovered, ...]]:
+def _items(found: tuple[Document, ...]) -> tuple[tuple[Item, ...], tuple[NotRecovered, ...]]:
     """Those that can be read, and the others: one that was spoiled must not keep those behind it."""
     items: list[Item] = []
     skipped: list[NotRecovered] = []
     for record in found:
         try:
-            items.append(item_of(record, published))
+            items.append(item_of(record))
         except Misuse as misuse:
             skipped.append(NotRecovered(needed(record, _KEY), misuse.what))
     return tuple(items), tuple(skipped)
 
 
-def item_of(record: Document, published: set[str]) -> Item:
+def item_of(record: Document) -> Item:
     """What the decision needs to know of an invocation.
 
     Raises:
         Misuse: It is not the record of one.
     """
-    check_type(published, (set, frozenset), "a set of ids")
     key, known = needed(record, ID), viewed(record)
     changed = record.get(CHANGED_AT)
     if known is None or changed is None:
         raise Misuse("a record has no date", where=f"{shown(key)}", todo="let only tidegate write in its collection")
-    is_there = message_id(key, known.version) in published
-    return Item(key, known, changed, MessageStatus.THERE if is_there else MessageStatus.MISSING)
+    return Item(key, known, changed)

@@ -1,26 +1,25 @@
 """What is stuck, and what becomes of it?
 
 An invocation is in somebody's hands at each moment: in those of a runner that owns it, of whoever is about to move it on,
-or in the queue, where a message leads to it. If those hands let go (a crash, a lost message, a runner that died) nothing
-in the record changes. So each record is looked at with three questions: who owns it and is that one alive, how long has
-it been as it is, and does a message lead to it? What is found stuck is freed by one step that stands in a table:
+or in the queue, where its own `due` leads to it (`tidegate.invocations.record_documents`). If those hands let go (a crash, a
+runner that died) nothing in the record changes. So each record is looked at with two questions: who owns it and is that one
+alive, and how long has it been as it is? What is found stuck is freed by one step that stands in a table:
 
-    registered, rerouted, retry                            its message is published again
+    registered, rerouted, retry                            nothing: the write that made it so made it due
     pending                                                to pending_recovery
     running, paused                                        to running_recovery
-    pending_recovery, running_recovery, killed,            to rerouted, and a message is published
+    pending_recovery, running_recovery, killed,            to rerouted, due now
     concurrency_controlled
 
 One item, one step, one decision. A step is guarded by the record that it was decided on (status, owner, version), so it
 is carried out at most once whoever else decides the same, and it is decided anew on what is there then: whoever stops
-half-way leaves nothing that the next one would not find. A message is named by the invocation and the version that it
-was published for. Published twice it is one message, and once the record has another version it leads nowhere.
+half-way leaves nothing that the next one would not find.
 
 Laws
     RC1  Each step proposed is legal by the table, for anybody, on the record that it was decided on.
     RC2  Nothing is taken from an owner that is alive, unless it has been pending for `pending_max`.
     RC3  What is left alone until an instant is acted upon at that instant, and at none before it.
-    RC4  From each status that is not final, whatever its owner, three steps at most lead to a published message.
+    RC4  From each status that is not final, whatever its owner, two steps at most lead to the queue.
     RC5  Any number of those who recover, stopped anywhere, at any distance between decision and step, free each item and
          take none from a living owner.
     RC6  Each item is judged on its own, whatever stands beside it and in whatever order.
@@ -30,7 +29,6 @@ Known not to work
       `running_recovery` itself.
     - Nothing is counted: an invocation that kills its runner is recovered as often as it does.
     - An owner that is presumed dead may go on. Its writes come to nothing, its effects on the world do not.
-    - Where nobody knows whether a message is there, each look after `queued_max` publishes it again.
 """
 
 from __future__ import annotations
@@ -58,8 +56,8 @@ from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
 __all__ = [
-    "PATIENCE", "Finished", "InHand", "Item", "LeftAlone", "MessageStatus", "Move", "NoInvocation", "Patience",
-    "Publish", "Queued", "RecoveryAction", "RecoveryVerdict", "Trouble", "decide_recovery", "plan_recovery",
+    "PATIENCE", "Finished", "InHand", "Item", "LeftAlone", "Move", "NoInvocation", "Patience", "Queued",
+    "RecoveryVerdict", "Trouble", "decide_recovery", "plan_recovery",
 ]  # fmt: skip
 
 _WAY_ON: Final[Mapping[str, str]] = {
@@ -71,7 +69,7 @@ _WAY_ON: Final[Mapping[str, str]] = {
     KILLED: REROUTED,
     CONCURRENCY_CONTROLLED: REROUTED,
 }
-"""Where a stuck invocation goes from here. Absent: what is available needs its message, what is final needs nothing."""
+"""Where a stuck invocation goes from here. Absent: what is available is in the queue, and what is final needs nothing."""
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -85,24 +83,14 @@ class Patience:
     Attributes:
         pending_max: Pending, by an owner that is alive.
         passing_max: In a status that somebody is about to leave: a recovery status, killed, concurrency_controlled.
-        queued_max: Available, if no message is known to lead to it.
     """
 
     pending_max: Duration = MINUTE
     passing_max: Duration = MINUTE
-    queued_max: Duration = 5 * MINUTE
 
     def __attrs_post_init__(self) -> None:
-        for limit in (self.pending_max, self.passing_max, self.queued_max):
+        for limit in (self.pending_max, self.passing_max):
             check_int(limit, "a limit in microseconds", 1)
-
-
-class MessageStatus(Enum):
-    """Whether a message leads to the record as it is."""
-
-    THERE = "there"
-    MISSING = "missing"
-    UNKNOWN = "unknown"
 
 
 @final
@@ -114,19 +102,16 @@ class Item:
         key: Its id.
         record: What it is.
         changed: When it became so.
-        message: Whether a message for this version is in the queue.
     """
 
     key: str
     record: StatusRecord
     changed: Instant
-    message: MessageStatus = MessageStatus.UNKNOWN
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "an invocation")
         check_type(self.record, StatusRecord, "a record")
         check_type(self.changed, Instant, "an instant")
-        check_type(self.message, MessageStatus, "what is known of a message")
 
 
 class Trouble(Enum):
@@ -135,13 +120,12 @@ class Trouble(Enum):
     OWNER_GONE = "its owner is gone"
     PENDING_TOO_LONG = "it has been pending for too long"
     LEFT_HALFWAY = "nobody moved it on"
-    NO_MESSAGE = "no message leads to it"
 
 
 @final
 @attrs.frozen
 class Move:
-    """Move it to `target`, if the record is still the one expected; then, if a runner may pick it up, publish."""
+    """Move it to `target`, if the record is still the one expected."""
 
     key: str
     expected: StatusRecord
@@ -149,25 +133,12 @@ class Move:
     trouble: Trouble
 
     @property
-    def publishes(self) -> bool:
-        """Whether a message for the version made is to be published AFTER the move."""
+    def frees(self) -> bool:
+        """Whether it is in the queue then."""
         return INVOCATION[self.target].available
 
     def __str__(self) -> str:
         return f"move {self.key!r}, {self.expected}, to {self.target!r}: {self.trouble.value}"
-
-
-@final
-@attrs.frozen
-class Publish:
-    """Publish the message for this version."""
-
-    key: str
-    expected: StatusRecord
-    trouble: Trouble = Trouble.NO_MESSAGE
-
-    def __str__(self) -> str:
-        return f"publish {self.key!r}, {self.expected}: {self.trouble.value}"
 
 
 @final
@@ -184,7 +155,7 @@ class InHand:
 @final
 @attrs.frozen
 class Queued:
-    """A message leads to it."""
+    """It is available, so its `due` leads to it."""
 
     def __str__(self) -> str:
         return "queued"
@@ -210,9 +181,8 @@ class NoInvocation:
         return f"no invocation: {self.status!r}"
 
 
-RecoveryAction: TypeAlias = Move | Publish
 LeftAlone: TypeAlias = InHand | Queued | Finished | NoInvocation
-RecoveryVerdict: TypeAlias = RecoveryAction | LeftAlone
+RecoveryVerdict: TypeAlias = Move | LeftAlone
 
 
 # --- the decision -----------------------------------------------------------------------------------------------------
@@ -230,7 +200,7 @@ def decide_recovery(item: Item, membership: Membership, now: Instant, patience: 
         patience: How long is too long.
 
     Returns:
-        `Move` or `Publish`, one step with its guard; after it, or after somebody else's, decide anew. Else the reason
+        `Move`, one step with its guard; after it, or after somebody else's, decide anew. Else the reason
         why nothing is to be done, with the instant up to which that holds if there is one.
 
     Raises:
@@ -247,7 +217,7 @@ def decide_recovery(item: Item, membership: Membership, now: Instant, patience: 
     if definition.final:
         return Finished()
     if definition.available:
-        return _unless_queued(item, now, patience)
+        return Queued()
     if definition.requires_owner:
         return _unless_owned(item, membership, now, patience)
     due = item.changed + patience.passing_max
@@ -256,7 +226,7 @@ def decide_recovery(item: Item, membership: Membership, now: Instant, patience: 
 
 def plan_recovery(
     items: Collection[Item], membership: Membership, now: Instant, patience: Patience = PATIENCE
-) -> tuple[RecoveryAction, ...]:
+) -> tuple[Move, ...]:
     """The next step of each invocation that is stuck, in the order in which they are given.
 
     Each is carried out on its own: one that comes to nothing, because the record has changed, stops no other.
@@ -275,18 +245,10 @@ def plan_recovery(
     """
     check_types(items, Item, "an invocation")
     verdicts = (decide_recovery(item, membership, now, patience) for item in items)
-    return tuple(verdict for verdict in verdicts if isinstance(verdict, RecoveryAction))
+    return tuple(verdict for verdict in verdicts if isinstance(verdict, Move))
 
 
 # --- by what an invocation may wait for -------------------------------------------------------------------------------
-
-
-def _unless_queued(item: Item, now: Instant, patience: Patience) -> Publish | Queued | InHand:
-    """It waits for whoever picks it up; a message that has just been taken out is not missed at once."""
-    if item.message is MessageStatus.THERE:
-        return Queued()
-    due = item.changed + patience.queued_max
-    return InHand(due) if now - due < 0 else Publish(item.key, item.record)
 
 
 def _unless_owned(item: Item, membership: Membership, now: Instant, patience: Patience) -> Move | InHand:

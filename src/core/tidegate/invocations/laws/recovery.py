@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.recovery import InHand, Item, Move, Publish, RecoveryAction, RecoveryVerdict
+from tidegate.invocations.recovery import InHand, Item, Move, RecoveryVerdict
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.model.instants import Duration, Instant
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
@@ -16,7 +16,7 @@ __all__ = [
     "until_is_exact",
 ]  # fmt: skip
 
-STEPS_MAX: Final = 3
+STEPS_MAX: Final = 2
 
 
 def carried_out(step: Move, record: StatusRecord) -> StatusRecord:
@@ -29,13 +29,9 @@ def carried_out(step: Move, record: StatusRecord) -> StatusRecord:
 
 def step_is_legal(verdict: RecoveryVerdict) -> bool:
     """Law RC1: each step proposed is legal by the table, for anybody, on the record that it was decided on."""
-    match verdict:
-        case Move(_, expected, target):
-            return isinstance(decide_transition(INVOCATION, expected, target, None), Accepted)
-        case Publish(_, expected):
-            return INVOCATION[expected.status].available
-        case _:
-            return True
+    if not isinstance(verdict, Move):
+        return True
+    return isinstance(decide_transition(INVOCATION, verdict.expected, verdict.target, None), Accepted)
 
 
 def living_owners_are_spared(
@@ -56,25 +52,25 @@ def living_owners_are_spared(
 
 def until_is_exact(verdict: InHand, just_before: RecoveryVerdict, then: RecoveryVerdict) -> bool:
     """Law RC3: what is left alone until an instant is acted upon at that instant, and at none before it."""
-    return just_before == verdict and isinstance(then, RecoveryAction)
+    return just_before == verdict and isinstance(then, Move)
 
 
 def path_is_short(path: Sequence[RecoveryVerdict]) -> bool:
-    """Law RC4: three steps at most lead to a published message; the last one publishes it."""
+    """Law RC4: two steps at most lead to the queue; the last one does."""
     last = path[-1] if path else None
-    publishes = isinstance(last, Publish) or (isinstance(last, Move) and last.publishes)
-    return len(path) <= STEPS_MAX and publishes and all(isinstance(step, RecoveryAction) for step in path)
+    frees = isinstance(last, Move) and last.frees
+    return len(path) <= STEPS_MAX and frees and all(isinstance(step, Move) for step in path)
 
 
-def is_free(item: Item, membership: Membership, now: Instant, *, has_message: bool) -> bool:
-    """Law RC5: in the end each item is finished, in the queue with its message, or owned by somebody alive."""
+def is_free(item: Item, membership: Membership, now: Instant) -> bool:
+    """Law RC5: in the end each item is finished, in the queue, or owned by somebody alive."""
     definition = INVOCATION[item.record.status]
     if definition.final or definition.available:
-        return definition.final or has_message
+        return True
     owner = item.record.owner
     return owner is not None and isinstance(liveness(membership, owner, now), Alive)
 
 
-def judged_alone(together: Sequence[RecoveryAction], each: Sequence[RecoveryVerdict]) -> bool:
+def judged_alone(together: Sequence[Move], each: Sequence[RecoveryVerdict]) -> bool:
     """Law RC6: the plan of many items is the steps of each, in their order."""
-    return list(together) == [verdict for verdict in each if isinstance(verdict, RecoveryAction)]
+    return list(together) == [verdict for verdict in each if isinstance(verdict, Move)]

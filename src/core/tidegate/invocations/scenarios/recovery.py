@@ -1,6 +1,6 @@
 """An invocation, two workers, and a process that recovers what is stuck.
 
-A worker waits for a message that leads to the invocation, claims it, runs it and says how it went. The first one may
+A worker waits until the invocation is available, claims it, runs it and says how it went. The first one may
 crash anywhere, and stall until it is presumed dead; the second one is there for what is recovered. Whoever waits is
 woken when there is something to do, so that looking in vain costs no states.
 """
@@ -13,15 +13,15 @@ from typing import Final
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.record_documents import CHANGED_AT, STATUS, viewed
-from tidegate.invocations.recoverer import PARTS, Recoverer, RecovererParts, item_of, message_id
+from tidegate.invocations.record_documents import CHANGED_AT, STATUS, new_record, viewed
+from tidegate.invocations.recoverer import PARTS, Recoverer, RecovererParts, item_of
 from tidegate.invocations.recovery import Finished, InHand, Patience, Queued, decide_recovery
 from tidegate.invocations.scenarios.transition import KEY, RECORDS, history, seen
+from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition
-from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.documents import Document
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied
 from tidegate.model.instants import SECOND, Duration, Instant
-from tidegate.model.operations import delete_one
 from tidegate.services.members import beat, membership_of
 from tidegate.services.membership import Alive, Membership, liveness
 from tidegate.sim.actors import Network, Process
@@ -44,18 +44,17 @@ from tidegate.sim.world import (
 
 __all__ = ["DONE", "HISTORY", "SCENARIOS", "SPARED", "recovery", "together"]
 
-MESSAGES: Final = "messages"
 MEMBERS: Final = "members"
 WORKERS: Final = ("a", "b")
 STUCK: Final = "something is stuck"
-READY: Final = "a message is there"
+READY: Final = "it is available"
 
 SPARED: Final = "nothing is taken from the living"
 HISTORY: Final = "each version is made once, and legally"
 DONE: Final = "at rest it is done, or not stuck yet"
 
 DEAD_AFTER: Final[Duration] = SECOND
-PATIENCE: Final = Patience(pending_max=2 * SECOND, passing_max=SECOND, queued_max=SECOND)
+PATIENCE: Final = Patience(pending_max=2 * SECOND, passing_max=SECOND)
 CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
 NETWORK: Final = Faults.of(
     Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, on=lambda effect: not isinstance(effect, Call)
@@ -63,19 +62,15 @@ NETWORK: Final = Faults.of(
 
 
 async def work(name: str, times: int) -> None:
-    """Run the invocation whenever a message leads to it, a number of times."""
+    """Run the invocation whenever it is available, a number of times."""
     for run in range(times):
-        found = await Call(READY)
+        await Call(READY)
         try:
             await beat(MEMBERS, name)
         except (Ambiguous, NotApplied):
             continue
         command = f"{name}:{name}.{run}"
         claimed = await Transition(RECORDS, INVOCATION, KEY, status.PENDING, name, f"{command}.pending").run()
-        try:
-            await delete_one(MESSAGES, Eq(ID, str(found)))
-        except (Ambiguous, NotApplied):
-            continue  # nobody knows that it was taken
         if not isinstance(claimed, Granted):
             continue
         running = await Transition(RECORDS, INVOCATION, KEY, status.RUNNING, name, f"{command}.running").run()
@@ -97,13 +92,8 @@ def record(state: World | State) -> Document:
     return found
 
 
-def leading(world: World | State) -> str | None:
-    """The id of the message that leads to the invocation as it is, if one does."""
-    known = viewed(record(world))
-    assert known is not None
-    wanted = message_id(KEY, known.version)
-    is_there = world.read(document(MESSAGES, wanted)) is not None
-    return wanted if is_there and INVOCATION[known.status].available else None
+def is_available(world: World | State) -> bool:
+    return INVOCATION[record(world)[STATUS]].available
 
 
 def membership(world: World | State) -> Membership:
@@ -113,10 +103,9 @@ def membership(world: World | State) -> Membership:
 def is_done_or_in_hand(state: State) -> bool:
     """Nobody waits for anything: then the invocation is finished, or time has to pass before anybody can know.
 
-    Or a message leads to it, and the last worker has gone home.
+    Or it is in the queue, and the last worker has gone home.
     """
-    published = {each[ID] for each in contents(state, MESSAGES)}
-    verdict = decide_recovery(item_of(record(state), published), membership(state), state.read(CLOCK), PATIENCE)
+    verdict = decide_recovery(item_of(record(state)), membership(state), state.read(CLOCK), PATIENCE)
     has_gone = isinstance(state.status(WORKERS[-1]), Returned)
     return isinstance(verdict, (Finished, InHand)) or (has_gone and isinstance(verdict, Queued))
 
@@ -126,12 +115,11 @@ def woken(recoverer: Recoverer, otherwise: Meaning) -> Meaning:
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         if effect == Call(READY):
-            found = leading(world)
-            if found is not None:
-                yield world, found
+            if is_available(world):
+                yield world, None
         elif effect == Call(STUCK):
-            records, messages, members = (contents(world, each) for each in (RECORDS, MESSAGES, MEMBERS))
-            if recoverer.planned(records, messages, members, world.read(CLOCK)).steps:
+            records, members = contents(world, RECORDS), contents(world, MEMBERS)
+            if recoverer.planned(records, members, world.read(CLOCK)).steps:
                 yield world, None
         else:
             yield from otherwise(effect, world, who)
@@ -185,7 +173,7 @@ def recovery(
     attempts: int = 1,
     workers: int = 2,
     recoverers: int = 1,
-    is_sent: bool = True,
+    begins: str = status.REGISTERED,
     network: Faults = NETWORK,
 ) -> Scenario:
     """The scenario.
@@ -199,27 +187,18 @@ def recovery(
         attempts: How often the recovering process asks for each step.
         workers: How many there are; the last one does not crash.
         recoverers: How many look after it.
-        is_sent: A message leads to it from the beginning.
+        begins: The status that it begins in.
         network: Which faults may strike its requests.
     """
-    made = {"version": 1, "request": "made", "status": status.REGISTERED}
-    first = Document.of(
-        {
-            "_id": KEY,
-            "status": status.REGISTERED,
-            "owner": None,
-            "version": 1,
-            "changed_at": Instant(0),
-            "history": (made,),
-        }
-    )
+    zero = Instant(0)
+    due = zero if INVOCATION[begins].available else None
+    first = new_record(KEY, StatusRecord(begins, None, 1), "made", zero, due=due)
     names = ("recovery", "another")[:recoverers]
     programs = [
         Recoverer(me=me, dead_after=DEAD_AFTER, patience=PATIENCE, attempts=attempts, parts=parts) for me in names
     ]
     means = woken(programs[0], journaled(RECORDS, KEY, seen, perform))
-    sent = (Document.of({"_id": message_id(KEY, 1), "key": KEY, "version": 1}),) if is_sent else ()
-    world = world_with({RECORDS: (first,), MESSAGES: sent, MEMBERS: tuple(map(living, (*WORKERS, *names)))})
+    world = world_with({RECORDS: (first,), MEMBERS: tuple(map(living, (*WORKERS, *names)))})
     return Scenario(
         name="recovery",
         summary=summary,
@@ -237,7 +216,7 @@ def recovery(
         eventually={DONE: is_done_or_in_hand},
         sometimes={
             "it is recovered and done": lambda state: (
-                record(state)[STATUS] == status.SUCCESS and len(history(state)) > (4 if is_sent else 3)
+                record(state)[STATUS] == status.SUCCESS and len(history(state)) > 4
             )
         },
     )
@@ -255,10 +234,16 @@ SCENARIOS: Final = (
         large=partial(recovery, budget=4, moves=6, times=5, attempts=2, recoverers=2),
     ),
     Shipped(
-        "recovery.no_message",
-        partial(recovery, summary="the first message was lost: it is published again", is_sent=False),
-        thorough=partial(recovery, is_sent=False, moves=2, budget=2),
-        large=partial(recovery, is_sent=False, budget=4, moves=6, times=5, attempts=2, recoverers=2),
+        "recovery.held_back",
+        partial(
+            recovery,
+            summary="whoever held it back has died: it is moved on, and run",
+            begins=status.CONCURRENCY_CONTROLLED,
+        ),
+        thorough=partial(recovery, begins=status.CONCURRENCY_CONTROLLED, moves=2, budget=2),
+        large=partial(
+            recovery, begins=status.CONCURRENCY_CONTROLLED, budget=4, moves=6, times=5, attempts=2, recoverers=2
+        ),
     ),
     Shipped(
         "recovery.together",

@@ -7,10 +7,10 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.invocation import INVOCATION, PENDING, PENDING_RECOVERY
+from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, INVOCATION, PENDING, PENDING_RECOVERY
 from tidegate.invocations.record_documents import STATUS
 from tidegate.invocations.recoverer import ITEMS_MAX, OPEN, PARTS, Looked, Recoverer
-from tidegate.invocations.recovery import Item, Move, Patience, RecoveryAction, Trouble, plan_recovery
+from tidegate.invocations.recovery import Item, Move, Patience, Trouble, plan_recovery
 from tidegate.invocations.scenarios.recovery import DONE, HISTORY, SPARED, recovery, together
 from tidegate.invocations.specimens.transition import VERSION_NOT_COMPARED
 from tidegate.invocations.status import StatusRecord
@@ -51,21 +51,20 @@ async def members_first(recoverer: Recoverer, after: tuple[Value, ...]) -> Looke
     assert beaten is not None
     members = await everybody(recoverer.members)
     found = await find_all(recoverer.records, In(STATUS, OPEN), limit=ITEMS_MAX, after=after)
-    published = await find_all(recoverer.messages, limit=ITEMS_MAX)
-    return recoverer.planned(found, published, members, beaten[SEEN])
+    return recoverer.planned(found, members, beaten[SEEN])
 
 
 def only_what_is_owned(
     items: tuple[Item, ...], membership: Membership, now: Instant, patience: Patience
-) -> tuple[RecoveryAction, ...]:
-    """Pending and running are looked at, and nothing else: what no message leads to is never run."""
+) -> tuple[Move, ...]:
+    """Pending and running are looked at, and nothing else: what was held back by one who died is never run."""
     steps = plan_recovery(items, membership, now, patience)
-    return tuple(step for step in steps if isinstance(step, Move) and step.expected.owner is not None)
+    return tuple(step for step in steps if step.expected.owner is not None)
 
 
 def half_of_the_way(
     items: tuple[Item, ...], membership: Membership, now: Instant, patience: Patience
-) -> tuple[RecoveryAction, ...]:
+) -> tuple[Move, ...]:
     """The way from the recovery status on is left to a second round, that never looks at what was left there."""
     steps = plan_recovery(items, membership, now, patience)
     return tuple(step for step in steps if step.trouble is not Trouble.LEFT_HALFWAY)
@@ -77,9 +76,7 @@ async def first_half(recoverer: Recoverer, key: str, expected: StatusRecord, tar
     return await PARTS.move(recoverer, key, expected, target)
 
 
-def no_patience(
-    items: tuple[Item, ...], membership: Membership, now: Instant, patience: Patience
-) -> tuple[RecoveryAction, ...]:
+def no_patience(items: tuple[Item, ...], membership: Membership, now: Instant, patience: Patience) -> tuple[Move, ...]:
     """What is pending is taken at once, though a process takes time to start."""
     hasty = (
         Move(item.key, item.record, PENDING_RECOVERY, Trouble.PENDING_TOO_LONG)
@@ -133,10 +130,10 @@ SPECIMENS: Final = (
     planted(
         "only_what_is_owned",
         only_what_is_owned,
-        partial(recovery, attrs.evolve(PARTS, plan=only_what_is_owned), is_sent=False),
+        partial(recovery, attrs.evolve(PARTS, plan=only_what_is_owned), begins=CONCURRENCY_CONTROLLED),
         DONE,
-        "pynenc recovers pending and running alone: after a pop and a crash, registered without a message is lost.",
-        of="recovery.no_message",
+        "pynenc recovers pending and running alone: what is left in concurrency_controlled stays there.",
+        of="recovery.held_back",
     ),
     planted(
         "half_of_the_way",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.invocations.invocation import INVOCATION, PENDING
-from tidegate.invocations.recovery import Item, MessageStatus, Patience, RecoveryVerdict, decide_recovery
+from tidegate.invocations.recovery import Item, Patience, RecoveryVerdict, decide_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.instants import Instant
 from tidegate.services.strategies.membership import memberships, short_times
@@ -24,7 +24,7 @@ _IN_TWENTY: Final = st.integers(1, 20)
 
 def patiences() -> SearchStrategy[Patience]:
     """Limits so short that they meet the instants of `short_times`."""
-    return st.builds(Patience, pending_max=_LIMITS, passing_max=_LIMITS, queued_max=_LIMITS)
+    return st.builds(Patience, pending_max=_LIMITS, passing_max=_LIMITS)
 
 
 @st.composite
@@ -36,9 +36,7 @@ def items(draw: DrawFn) -> Item:
     status = draw(_STATUSES)
     owner = draw(_OWNERS) if INVOCATION[status].requires_owner else None
     record = StatusRecord(status, owner, draw(st.integers(1, 20)))
-    return Item(
-        f"i{draw(st.integers(0, 9))}", record, Instant(draw(st.integers(-20, 20))), draw(st.sampled_from(MessageStatus))
-    )
+    return Item(f"i{draw(st.integers(0, 9))}", record, Instant(draw(st.integers(-20, 20))))
 
 
 @st.composite
