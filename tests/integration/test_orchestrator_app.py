@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from signal import SIGTERM
+from subprocess import PIPE, Popen
 from typing import Any, Final, TypeAlias, final
 
 import attrs
@@ -519,10 +522,10 @@ async def nothing() -> None:
     """A program that asks for nothing."""
 
 
-def test_handlers_in_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handlers_in_processes_of_their_own() -> None:
     """A child calls one after the other; what dies or is interrupted has failed, and nothing else with it."""
     told = OrchestratorSettings(database="jobs", **QUICK)
-    monkeypatch.setattr(children.app, "settings", told)
+    _ = children.app.configured(told)
 
     async def run() -> None:
         async with served(children.app):
@@ -613,6 +616,87 @@ def test_tenants_take_turns(mongodb: str, database: str, store: str) -> None:
     in_loop(turns())
     assert "small" in order[:2]
     assert order.index("small", order.index("small") + 1) < 5
+
+
+TURNS: Final = ServiceRules(
+    processes=2, interval=2 * SECOND, spread=100 * MILLISECOND, check_every=100 * MILLISECOND, round_every=100 * MILLISECOND,
+    margin=MILLISECOND, recover="* * * * * *",
+)  # fmt: skip
+PROCESS: Final = """
+import asyncio, logging, sys
+from datetime import timedelta
+from tidegate_adapters.orchestrator import Orchestrator
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+
+logging.basicConfig(level=logging.INFO)
+app = Orchestrator(
+    sys.argv[1],
+    settings=OrchestratorSettings(database=sys.argv[2], drain=int(sys.argv[3]), beat_every=50_000, dead_after=1_000_000),
+)
+
+@app.task()
+async def stay(seconds: float) -> str:
+    print("begun", flush=True)
+    await asyncio.sleep(seconds)
+    return "ended"
+
+app.run()
+print("left", flush=True)
+"""
+
+
+def process(uri: str, database: str, drain: int) -> Popen[str]:
+    return Popen([sys.executable, "-c", PROCESS, uri, database, str(drain)], stdout=PIPE, stderr=PIPE, text=True)
+
+
+@pytest.mark.parametrize("drain", [10 * SECOND, 0])
+def test_a_process_that_is_asked_to_end_lets_handlers_end_or_gives_them_back(
+    mongodb: str, database: str, drain: int
+) -> None:
+    app = Orchestrator(mongodb, database)
+
+    @app.task()
+    async def stay(seconds: float) -> str:
+        return str(seconds)
+
+    handle = stay.enqueue_sync(0.5)
+    with process(mongodb, database, drain) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "begun\n"
+        running.send_signal(SIGTERM)
+        left, told = running.communicate(timeout=30)
+    assert (left, running.returncode) == ("left\n", 0), told
+    with MongoClient[Raw](mongodb) as client:
+        found = client[database]["orchestrator_invocations"].find_one({"_id": handle.id})
+        members = [*client[database]["orchestrator_members"].find()]
+    assert found is not None
+    assert found["status"] == ("success" if drain else "rerouted")
+    assert [each["left"] is not None for each in members] == [True]
+    close_shared()
+
+
+def test_what_a_process_was_at_that_was_killed_is_run_by_another(mongodb: str, database: str) -> None:
+    told: Raw = {**QUICK, "dead_after": SECOND, "services": TURNS}
+    settings = OrchestratorSettings(database=database, **told)
+    app = Orchestrator(mongodb, settings=settings)
+
+    @app.task()
+    async def stay(seconds: float) -> str:
+        return f"not {seconds} s"
+
+    handle = stay.enqueue_sync(60.0)
+    with process(mongodb, database, 0) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "begun\n"
+        running.kill()
+        _ = running.communicate()
+
+    async def run() -> None:
+        async with served(app):
+            assert await handle.result(timedelta(seconds=30)) == "not 60.0 s"
+
+    in_loop(run())
+    close_shared()
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------

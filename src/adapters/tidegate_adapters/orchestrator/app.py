@@ -41,7 +41,7 @@ from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import PPM, Duration, Instant, duration, instant, seconds
 from tidegate.model.operations import INSERTS_MAX, Index, Indexes
-from tidegate.model.values import check_types
+from tidegate.model.values import check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
@@ -267,10 +267,8 @@ class Orchestrator:
             settings = OrchestratorSettings(database=database, concurrency=concurrency, drain=duration(drain))
         if isinstance(store, str):
             settings = attrs.evolve(settings, uri=store)
-        elif settings.uri is not None:
-            raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
-        self.settings: Final = settings
         self._store: AppStore | None = None if isinstance(store, str) else store
+        self.settings = self._checked(settings)
         self._observers = tuple(observers)
         self._declared: dict[str, Declared] = {}
         self._triggers: dict[str, tuple[When, ...]] = {}
@@ -380,6 +378,29 @@ class Orchestrator:
     def collections(self) -> Collections:
         """Where its parts are."""
         return Collections(self.settings.prefix)
+
+    def configured(self, settings: OrchestratorSettings) -> Orchestrator:
+        """The same app, told something else; its tasks are enqueued where that says.
+
+        Args:
+            settings: What it is told.
+
+        Returns:
+            The app.
+
+        Raises:
+            Misuse: It has connected, or they do not fit its store.
+        """
+        if self._is_served or self._open is not None or self._sync is not None:
+            raise Misuse(f"{self!r} is told too late", why="it has connected", todo="configure it before")
+        self.settings = self._checked(settings)
+        return self
+
+    def _checked(self, settings: OrchestratorSettings) -> OrchestratorSettings:
+        check_type(settings, OrchestratorSettings, "what an orchestrator is told")
+        if self._store is not None and settings.uri is not None:
+            raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
+        return settings
 
     # --- invocations ---
 
