@@ -58,6 +58,7 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.world import contents, document, ids, journal, world_with
 from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers.conditions import OnCron, condition_id
+from tidegate.triggers.definitions import Definitions, defined, stored_definition
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.scenarios.evaluator import INVOKED, TWICE, is_fired_once, is_invoked
 from tidegate.triggers.trigger import Trigger
@@ -728,4 +729,40 @@ def crons() -> Scenario:
         actors=tuple(Process(name, factory(evaluates, name), ANY) for name in ("one", "two")),
         always={TWICE: is_fired_once, INVOKED: is_invoked},
         sometimes={"it fires": lambda state: bool(contents(state, "invocations"))},
+    )
+
+
+# --- definitions of triggers -----------------------------------------------------------------------------------------
+
+DECLARED: Final = Trigger(task="t", conditions=(OnCron(Schedule("* * * * *")),))
+FORGOTTEN: Final = Trigger(task="u", conditions=(OnCron(Schedule("0 * * * *")),))
+CELLS: Final = tuple(
+    stored_cell(condition_id(each), ScheduleCell(Instant(0)))
+    for trigger in (DECLARED, FORGOTTEN)
+    for each in trigger.conditions
+)
+
+
+async def declares(triggers: tuple[Trigger, ...]) -> None:
+    programs = Definitions(triggers=triggers, keep=10_000 * MILLISECOND)
+    for _ in range(POLLS):
+        if await programs.declare():
+            await programs.forget()
+            return
+
+
+def definitions() -> Scenario:
+    """One trigger is declared by two, and another one nobody has declared for long: its cell is forgotten, and no other."""
+    old = stored_definition(defined(FORGOTTEN), Instant(0))
+    ticking = CELLS[0][ID]
+
+    def is_kept(state: State) -> bool:
+        return state.read(document("crons", ticking)) is not None
+
+    return Scenario(
+        name="definitions",
+        summary="what is declared keeps its cell",
+        world=world_with({"triggers": (old, stored_definition(defined(DECLARED), Instant(0))), "crons": CELLS}),
+        actors=tuple(Process(name, factory(declares, (DECLARED,)), ANY) for name in ("a", "b")),
+        always={"a cell that is waited for stays": is_kept},
     )

@@ -123,6 +123,8 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("triggers"),
         ships("triggers.all_conditions"),
         ships("triggers.purged"),
+        ships("triggers.rolling"),
+        ("definitions", Row(own.definitions, ago=20 * SECOND)),
         ("crons", Row(own.crons, ago=820 * MILLISECOND)),
         ships("reactive_task", "editor"),
         ships("reactive_task.asks", "editor"),

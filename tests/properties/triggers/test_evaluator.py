@@ -365,7 +365,7 @@ def test_a_claim_that_expires_again_and_again_is_given_up() -> None:
     """Where whoever claimed it never comes back: the last claim is an attempt like others."""
     store = noticed(ON_A)
     for number in range(3):
-        store.trouble = dict.fromkeys(range(7, 99), dropped)
+        store.trouble = dict.fromkeys(range(8, 99), dropped)
         store.run(evaluator(ON_A).evaluate(f"p{number}"))
         store.later(MINUTE)
 
@@ -375,7 +375,7 @@ def test_a_claim_that_expires_again_and_again_is_given_up() -> None:
 def test_a_run_whose_trigger_is_gone_is_given_up() -> None:
     """Nobody will make it happen."""
     store = noticed(ON_A)
-    store.trouble = dict.fromkeys(range(7, 99), dropped)
+    store.trouble = dict.fromkeys(range(8, 99), dropped)
     store.run(evaluator(ON_A).evaluate("p1"))
     store.trouble = {}
     store.run(evaluator().evaluate("p2"))
@@ -404,7 +404,7 @@ def test_what_another_was_faster_with_is_left_to_it() -> None:
         return at.do(effect)
 
     store = noticed(ON_A)
-    store.trouble = {7: taken}
+    store.trouble = {8: taken}
     store.run(evaluator(ON_A).evaluate("p1"))
     assert store.runs == []
     assert len(store.invocations) == 1

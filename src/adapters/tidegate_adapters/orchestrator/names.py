@@ -79,3 +79,8 @@ class Collections:
     def runs(self) -> str:
         """What triggers have started."""
         return f"{self.prefix}runs"
+
+    @property
+    def triggers(self) -> str:
+        """The definitions of triggers."""
+        return f"{self.prefix}triggers"

@@ -30,6 +30,7 @@ from tidegate.services.atomic_service import (
 )
 from tidegate.services.service_runner import Completed, NoMember, ServiceOutcome, ServiceRunner, Skipped, new_gate
 from tidegate.triggers.contexts import EventContext
+from tidegate.triggers.definitions import Definitions
 from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass
 from tidegate.triggers.noticing import NoticePass, Noticer, listened
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
@@ -55,6 +56,8 @@ RECOVERY: Final = "tidegate.recover"
 PURGE: Final = "tidegate.purge"
 """The task that forgets what triggers have started, and is over."""
 KEY: Final = "turn"
+_DECLARE_S: Final = 60.0
+"""How often a process says which triggers it knows: some times before they would be forgotten."""
 
 
 @final
@@ -99,10 +102,15 @@ class Services:
         self._evaluator = Evaluator(
             triggers=self.triggers, next_after=next_after, make_job=make_job, rules=tuple((registration or {}).items()),
             occurrences=collections.occurrences, cells=collections.crons, runs=collections.runs,
-            invocations=collections.invocations, places=collections.places, calls=collections.calls,
+            definitions=collections.triggers, invocations=collections.invocations, places=collections.places,
+            calls=collections.calls,
         )  # fmt: skip
         self._noticer = Noticer(
-            conditions=self._evaluator.conditions, records=collections.invocations, occurrences=collections.occurrences
+            conditions=self._evaluator.conditions, records=collections.invocations, occurrences=collections.occurrences,
+            definitions=collections.triggers,
+        )  # fmt: skip
+        self._definitions = Definitions(
+            triggers=self.triggers, definitions=collections.triggers, cells=collections.crons
         )
         works_of = local_async({name: self._worked(name, work) for name, work in self._works.items()})
         self._handle = choosing(documents(site.store), works_of)
@@ -120,6 +128,7 @@ class Services:
     async def purge(self) -> None:
         """Forget what triggers have started, and is over since a week."""
         await self._site.run(self._evaluator.purge())
+        await self._site.run(self._definitions.forget())
 
     async def emit(self, event: EventContext) -> Noted:
         """Keep an event for the triggers that wait for it."""
@@ -129,12 +138,15 @@ class Services:
         """Ask whose turn it is, again and again, and do what there is to do; until it is cancelled."""
         if concerns := self._rules.start_up.concerns:
             log.warning("%s", "; ".join(map(str, concerns)))
-        is_prepared = False
+        is_prepared, declared_until = False, 0.0
         while True:
             try:
                 if not is_prepared:
                     await self._site.run(insert_new(self._names.gates, new_gate(KEY)))
                     is_prepared = True
+                if asyncio.get_running_loop().time() >= declared_until:
+                    is_declared = await self._site.run(self._definitions.declare())
+                    declared_until = asyncio.get_running_loop().time() + (_DECLARE_S if is_declared else 0)
                 await self.check()
             except (Failure, DutyFailedError, Misuse) as failure:
                 self._say("check", f"a check of whose turn it is has failed: {redacted(str(failure))}")

@@ -7,6 +7,7 @@ Read in this order; the `__all__` of each module lists its public names.
     trigger              what starts a task, with which arguments, and what is registered
     firing               what fires of what was seen, who may make it happen, and what may be forgotten
     trigger_documents    occurrences, cells of crons and runs as documents, and back
+    definitions          which triggers are there, whoever knows them
     noticing             what becomes of invocations is heard of: the outbox in their records
     evaluator            the programs: notice, evaluate, purge
     turn                 what a process does while it has its turn

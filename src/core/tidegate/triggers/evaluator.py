@@ -28,6 +28,7 @@ Laws, over what is stored:
          for (a document that cannot be read, what the store refuses, a cron whose port fails) it names, with the reason,
          or gives up, on record.
     TE8  Whoever reports what happened learns of each condition that could not be decided.
+    TE9  What a trigger waits for that this process does not know, but another version of the application, stays as it is.
 
 Known not to work
     - A pass reads all that waits, and all runs of triggers of all conditions, so it takes as long as they are many.
@@ -96,6 +97,7 @@ from tidegate.retries.schedule import (
 from tidegate.services.retention import Retention
 from tidegate.triggers.conditions import Condition, OnCron, condition_id
 from tidegate.triggers.contexts import Context
+from tidegate.triggers.definitions import Definition, definition_of, spared
 from tidegate.triggers.firing import (
     HISTORY,
     Busy,
@@ -223,7 +225,7 @@ class Evaluator:
         next_after: Answers the next instant of a cron.
         make_job: What a call becomes.
         rules: Tasks, and the rule of each for registration; others have none.
-        occurrences, cells, runs, invocations, places, calls: The collections.
+        occurrences, cells, runs, definitions, invocations, places, calls: The collections.
         claims: How runs are claimed.
         keep: How long and how many runs are kept.
         attempts: How often each write is tried; None for any number.
@@ -238,6 +240,7 @@ class Evaluator:
     occurrences: str = "occurrences"
     cells: str = "crons"
     runs: str = "runs"
+    definitions: str = "triggers"
     invocations: str = "invocations"
     places: str = "places"
     calls: str = "calls"
@@ -259,7 +262,15 @@ class Evaluator:
             check_type(pair[1], Rule, "a rule")
         if len({task for task, _ in self.rules}) != len(self.rules):
             raise Misuse("a task has two rules", todo="give it one")
-        for name in (self.occurrences, self.cells, self.runs, self.invocations, self.places, self.calls):
+        for name in (
+            self.occurrences,
+            self.cells,
+            self.runs,
+            self.definitions,
+            self.invocations,
+            self.places,
+            self.calls,
+        ):
             check_collection(name)
         check_type(self.claims, Claims, "how runs are claimed")
         check_type(self.keep, Retention, "how long runs are kept")
@@ -393,7 +404,13 @@ class Evaluator:
         runs, spoiled = _readable(loaded_run, stored)
         # What a run has used up that cannot be read must not fire again.
         used = _used(spoiled, stored)
-        return self.parts.plan(self.triggers, _unused(occurrences, used), runs, now), (*unread, *spoiled)
+        # What others wait for is read last: whoever has declared it since was there before what it waits for was noticed.
+        known = frozenset([each.id for each in self.triggers])
+        definitions = await find_every(self.definitions)
+        read, unknown = _readable(definition_of, definitions)
+        others = tuple([each for each in read if each.id not in known])
+        made = self.parts.plan(self.triggers, _unused(occurrences, used), runs, now)
+        return self.parts.spare(made, others, occurrences), (*unread, *spoiled, *unknown)
 
     def _wanted(self, of: tuple[str, ...]) -> Filter:
         """The runs that a plan is made from."""
@@ -554,6 +571,7 @@ class EvaluatorParts:
     Attributes:
         look: What is due of a cron.
         plan: What fires, and what may be dropped.
+        spare: Leaves alone what triggers wait for that this process does not know.
         claim: Whether a pass may make a run happen.
         at_version: Finds a document if it is still at that version.
         record: Inserts the record of a run, or sets aside one that is refused; False where it is not there as it was given.
@@ -563,6 +581,7 @@ class EvaluatorParts:
 
     look: Callable[[Schedule, NextAfter, ScheduleCell | None, Instant], Look] = look
     plan: Callable[[tuple[Trigger, ...], tuple[Occurrence, ...], tuple[TriggerRun, ...], Instant], Plan] = plan
+    spare: Callable[[Plan, tuple[Definition, ...], tuple[Occurrence, ...]], Plan] = spared
     claim: Callable[[Firing, TriggerRun | None, Claims, str, Instant], RunClaim] = _claim
     at_version: Callable[[str, int], Filter] = _at_version
     record: Callable[[Evaluator, TriggerRun, Instant], Program[bool]] = _record

@@ -16,10 +16,13 @@ Laws
     NO2  At rest no notice is left.
     NO3  What happened has a status at each version, and a result or an error where that is how it ended, and nothing else.
     NO4  A pass looks at each record that has a notice, and what it can do nothing for it names, with the reason.
+    NO5  Of a task that a trigger of another version of the application wants to hear of, the notice stays for it.
 
 Known not to work
     - A record remembers its last 16 versions. Where more come to be than that before anybody looks, what became of an older one
       is not known: it is named, and leaves the notice. How it ended is known always.
+    - Where each of two versions has a trigger on one task that the other does not know, notices of its runs stay until the last
+      process of one of them has not declared its own for some minutes (`definitions`); each pass reads them again till then.
     - Arguments and results that are too large for a record are not in the context: a filter on them fails, as on none.
 """
 
@@ -72,11 +75,12 @@ from tidegate.model.operations import (
     update_one,
 )
 from tidegate.model.patches import from_json
-from tidegate.model.programs import insert_new
+from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_tuple, check_type, check_types
-from tidegate.triggers.conditions import CONDITIONS, Condition, OnStatus, sources
+from tidegate.triggers.conditions import CONDITIONS, Condition, OnStatus, condition_id, sources
 from tidegate.triggers.contexts import Context, ExceptionContext, Kind, ResultContext, StatusContext, without_contents
+from tidegate.triggers.definitions import definition_of
 from tidegate.triggers.trigger import Occurrence, noticed
 from tidegate.triggers.trigger_documents import stored_occurrence
 
@@ -205,7 +209,7 @@ class Noticer:
 
     Attributes:
         conditions: Those that triggers wait for.
-        records, occurrences: The collections.
+        records, occurrences, definitions: The collections.
         page: How many records are looked at at once.
         parts: What it is made of; faulty variants have others.
     """
@@ -213,6 +217,7 @@ class Noticer:
     conditions: tuple[Condition, ...]
     records: str = "invocations"
     occurrences: str = "occurrences"
+    definitions: str = "triggers"
     page: int = PAGE
     parts: NoticerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
@@ -220,6 +225,7 @@ class Noticer:
         check_tuple(self.conditions, CONDITIONS, "a condition")
         check_collection(self.records)
         check_collection(self.occurrences)
+        check_collection(self.definitions)
         check_int(self.page, "a number of records", 1, FOUND_MAX)
         check_type(self.parts, NoticerParts, "the parts of a noticer")
 
@@ -243,12 +249,21 @@ class Noticer:
                 )
                 now = await StoreTime()
                 looked += len(found)
-                skipped += await self.parts.settle(self, found, now)
+                if found:
+                    others = await self._others()
+                    skipped += await self.parts.settle(self, found, others, now)
                 if len(found) < self.page:
                     return NoticePass(is_whole=True, noticed=looked, skipped=skipped)
                 after = cursor(found[-1], _OLDEST_FIRST)
         except (Ambiguous, NotApplied, NotDurable):
             return NoticePass(is_whole=False, noticed=looked, skipped=skipped)
+
+    async def _others(self) -> frozenset[str]:
+        """The tasks that triggers of other versions want to hear of; read AFTER the records, so that none is missed."""
+        found = await find_every(self.definitions)
+        mine = frozenset([condition_id(each) for each in self.conditions])
+        theirs = tuple([each for each in map(definition_of, found) if not mine.issuperset(each.condition_ids)])
+        return frozenset([task for each in theirs for task in each.tasks])
 
     def seen(self, record: Document, now: Instant) -> tuple[tuple[Occurrence, ...], tuple[NotNoticed, ...]]:
         """The occurrences of what happened to an invocation, and what cannot be told.
@@ -274,12 +289,14 @@ class Noticer:
 # --- what it is made of -------------------------------------------------------------------------------------------------
 
 
-async def _settle(noticer: Noticer, found: tuple[Document, ...], now: Instant) -> tuple[NotNoticed, ...]:
-    """Insert the occurrences of a page, THEN remove its notices."""
+async def _settle(
+    noticer: Noticer, found: tuple[Document, ...], others: frozenset[str], now: Instant
+) -> tuple[NotNoticed, ...]:
+    """Insert the occurrences of a page, THEN remove its notices, but for those of tasks that others want to hear of."""
     occurrences, read, skipped = _page(noticer, found, now)
     for start in range(0, len(occurrences), PAGE):
         await _kept(noticer.occurrences, occurrences[start : start + PAGE])
-    await _forgotten(noticer, read)
+    await _forgotten(noticer, tuple([each for each in read if needed(each, TASK) not in others]))
     return skipped
 
 
@@ -335,11 +352,14 @@ class NoticerParts:
     """What a noticer is made of.
 
     Attributes:
-        settle: Keeps the occurrences of a page, THEN removes its notices; replies what could not be noticed.
+        settle: Keeps the occurrences of a page, THEN removes its notices, but for those of some tasks; replies what could not be
+            noticed.
         unheard: Finds the record if its notice is still the one that was read.
     """
 
-    settle: Callable[[Noticer, tuple[Document, ...], Instant], Program[tuple[NotNoticed, ...]]] = _settle
+    settle: Callable[[Noticer, tuple[Document, ...], frozenset[str], Instant], Program[tuple[NotNoticed, ...]]] = (
+        _settle
+    )
     unheard: Callable[[Document], Filter] = _unheard
 
 

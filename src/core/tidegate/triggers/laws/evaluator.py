@@ -9,7 +9,7 @@ from tidegate.triggers.firing import Fired, Firing, Held, TriggerRun
 
 __all__ = [
     "a_claim_is_not_taken", "instants_are_due", "instants_are_invoked_once", "no_occurrence_is_invoked_twice",
-    "nothing_is_dropped_unfired", "nothing_waits", "runs_are_numbered", "what_fired_is_invoked",
+    "nothing_is_dropped_unfired", "nothing_waits", "others_find_what_they_wait_for", "runs_are_numbered", "what_fired_is_invoked",
 ]  # fmt: skip
 
 
@@ -83,3 +83,13 @@ def what_fired_is_invoked(run: TriggerRun, of: Collection[str] | None) -> bool:
     if not isinstance(run.state, Fired):
         return True
     return of is not None and set(of) == {each.id for each in run.firing.occurrences}
+
+
+def others_find_what_they_wait_for(occurrence_stays: bool, run_stays: bool) -> bool:
+    """Law TE9: what a trigger waits for that a process does not know stays as it is.
+
+    Args:
+        occurrence_stays: Whether an occurrence that it waits for is there as it was.
+        run_stays: Whether a run of it is.
+    """
+    return occurrence_stays and run_stays

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
+import attrs
+
 from tidegate.invocations.registration import ORIGIN
 from tidegate.model.documents import ID, SIZE_MAX, Document, Field
 from tidegate.model.effects import Call, Effect, Program
@@ -21,25 +23,41 @@ from tidegate.sim.automaton import Crashed
 from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, Reads, World, contents, document, perform, world_with
+from tidegate.sim.world import (
+    CLOCK,
+    Cell,
+    Meaning,
+    Outcomes,
+    Reads,
+    World,
+    contents,
+    document,
+    ids,
+    perform,
+    world_with,
+)
 from tidegate.triggers import laws
 from tidegate.triggers.conditions import OnCron, OnEvent, condition_id
 from tidegate.triggers.contexts import EventContext, Kind
+from tidegate.triggers.definitions import defined, stored_definition
 from tidegate.triggers.evaluator import PARTS, Evaluator, EvaluatorParts
-from tidegate.triggers.firing import HISTORY, Claims, GivenUp, Held, TriggerRun, plan
+from tidegate.triggers.firing import HISTORY, Claims, Failed, Firing, GivenUp, Held, TriggerRun, plan
 from tidegate.triggers.trigger import FromContext, Occurrence, Static, Trigger, ticks
 from tidegate.triggers.trigger_documents import (
+    FAILED,
+    STATE,
     TRIGGER,
     loaded_cell,
     loaded_occurrence,
     loaded_run,
     stored_cell,
     stored_occurrence,
+    stored_run,
 )
 
 __all__ = [
     "CLAIMED", "DROPPED", "EACH", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
-    "SCENARIOS", "SETTLED", "SIZE_MAX_SMALL", "TOGETHER", "TWICE", "triggers",
+    "SCENARIOS", "SETTLED", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "rolling", "triggers",
 ]  # fmt: skip
 
 Purging: TypeAlias = Callable[[Evaluator], Program[None]]
@@ -58,6 +76,7 @@ EACH: Final = "at rest each instant is invoked once"
 NUMBERED: Final = "runs of all conditions are numbered"
 TOGETHER: Final = "what fires together was seen together"
 INVOKED: Final = "what has fired is invoked"
+THEIRS: Final = "what others wait for stays"
 
 A: Final = OnEvent("a")
 B: Final = OnEvent("b")
@@ -370,6 +389,49 @@ def triggers(
     )
 
 
+def rolling(
+    parts: EvaluatorParts = PARTS,
+    *,
+    summary: str = "two versions of an application run side by side: what the one does not know stays for the other",
+    budget: int = 1,
+    passes: int = 2,
+    faults: Faults = FAULTS,
+) -> Scenario:
+    """One evaluator, which knows a trigger on `a`, beside another version's, which waits for `b`, and has a run that failed.
+
+    Args:
+        parts: What the program is made of; those of a faulty variant, perhaps.
+        summary: One line for people.
+        budget: How many faults may strike.
+        passes: How many passes it makes.
+        faults: Which may strike.
+    """
+    made = triggers(
+        parts, summary=summary, events=("a1", "b1"), evaluators=1, budget=budget, moves=0, passes=passes, faults=faults
+    )
+    theirs = Trigger(task="u", conditions=(B,))
+    run = TriggerRun(Firing(theirs.id, (loaded_occurrence(stored("b2")),)), Failed(("no arguments",)))
+    waits, failed = stored("b1"), stored_run(run)
+
+    def is_theirs(state: State) -> bool:
+        found = state.read(document("runs", run.id))
+        return laws.evaluator.others_find_what_they_wait_for(
+            state.read(document("occurrences", waits[ID])) is not None, found is not None and found[STATE] == FAILED
+        )
+
+    world = made.world
+    for name, docs in (("runs", (failed,)), ("triggers", (stored_definition(defined(theirs), Instant(0)),))):
+        for doc in docs:
+            world = world.write(document(name, doc[ID]), doc).write(ids(name), (doc[ID],))
+    return attrs.evolve(
+        made,
+        name="triggers.rolling",
+        world=world,
+        always={**{law: made.always[law] for law in (TWICE, INVOKED)}, THEIRS: is_theirs},
+        eventually={},
+    )
+
+
 SCENARIOS: Final = (
     Shipped(
         "triggers",
@@ -416,6 +478,9 @@ SCENARIOS: Final = (
         ),
         thorough=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, budget=2),
         large=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, evaluators=3, budget=2, moves=4),
+    ),
+    Shipped(
+        "triggers.rolling", rolling, thorough=partial(rolling, budget=2), large=partial(rolling, budget=3, passes=4)
     ),
     Shipped(
         "triggers.given_up",

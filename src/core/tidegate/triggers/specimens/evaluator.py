@@ -18,6 +18,7 @@ from tidegate.services.retention import Retention
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 from tidegate.triggers._identity import identity
+from tidegate.triggers.definitions import Definition
 from tidegate.triggers.evaluator import PARTS, Evaluator
 from tidegate.triggers.firing import Claims, Firing, Held, Plan, RunClaim, TriggerRun
 from tidegate.triggers.scenarios.evaluator import (
@@ -33,8 +34,10 @@ from tidegate.triggers.scenarios.evaluator import (
     ON_MINUTE,
     SETTLED,
     SIZE_MAX_SMALL,
+    THEIRS,
     TOGETHER,
     TWICE,
+    rolling,
     triggers,
 )
 from tidegate.triggers.trigger import NotProvided, Occurrence, Trigger, provided
@@ -76,6 +79,12 @@ def drops_what_was_tried(triggers: Triggers, occurrences: Occurrences, runs: Run
     made = PARTS.plan(triggers, occurrences, runs, now)
     tried = tuple(each.id for each in occurrences if each.id not in made.dropped)
     return attrs.evolve(made, dropped=(*made.dropped, *tried))
+
+
+def nothing_is_spared(made: Plan, others: tuple[Definition, ...], occurrences: Occurrences) -> Plan:
+    """What a process does not know is dropped, and given up, as if nobody knew it."""
+    del others, occurrences
+    return made
 
 
 def named_by_its_view(triggers: Triggers, occurrences: Occurrences, runs: Runs, now: Instant) -> Plan:
@@ -195,6 +204,14 @@ SPECIMENS: Final = (
         partial(triggers, attrs.evolve(PARTS, plan=drops_what_was_tried), moves=0),
         DROPPED,
         "pynenc deletes a condition that was tried although the claim was refused; a crash of the holder loses it.",
+    ),
+    planted(
+        "nothing_is_spared",
+        nothing_is_spared,
+        partial(rolling, attrs.evolve(PARTS, spare=nothing_is_spared)),
+        THEIRS,
+        "Our own first draft: an old version, beside a new one, dropped what the new one's triggers waited for.",
+        of="triggers.rolling",
     ),
     planted(
         "named_by_its_view",

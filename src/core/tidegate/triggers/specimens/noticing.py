@@ -22,14 +22,14 @@ __all__ = ["SPECIMENS"]
 
 
 async def removes_before_it_keeps(
-    noticer: Noticer, found: tuple[Document, ...], now: Instant
+    noticer: Noticer, found: tuple[Document, ...], others: frozenset[str], now: Instant
 ) -> tuple[NotNoticed, ...]:
     """The notice is removed, and then there is an occurrence: a crash in between, and nothing ever fires."""
     if found:
         await bulk_update(
             *tuple([update_one(noticer.records, noticer.parts.unheard(each), Remove(NOTICE)) for each in found])
         )
-    return await PARTS.settle(noticer, found, now)
+    return await PARTS.settle(noticer, found, others, now)
 
 
 def removes_what_it_has_not_read(record: Document) -> Filter:
