@@ -39,6 +39,12 @@ def test_each_weakness_has_a_name_that_is_there_or_a_reason(system: str) -> None
             assert name in CATALOGUE or is_test(name), f"{system} {number}: there is no {name}"
 
 
+def test_each_fault_of_mongodash_is_attempted_on_a_real_server() -> None:
+    """Whatever else answers it."""
+    for number, answer in SECTIONS["mongodash"]:
+        assert re.search(r"`integration/\w+\.py::", answer), number
+
+
 def is_test(name: str) -> bool:
     """Is it `file::function`, below the tests?"""
     file, _, function = name.partition("::")

@@ -31,6 +31,7 @@ Known not to work
     - A worker that stands still beyond its lease runs beside the one that has taken over, until it learns so at its end.
     - A record's first insert that arrives after the record was inserted, finished and removed brings it back: the
       document is gone, so it is completed without the handler, and removed again.
+    - A record into which somebody else has written what cannot be read is `Unreadable`, and so is whatever is taken with it.
 """
 
 from __future__ import annotations

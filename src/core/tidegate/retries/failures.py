@@ -9,7 +9,8 @@ learns only by trying once more which of them it was. That is the strategy of "H
     NotApplied    ambiguous     send it again; that is free
     Ambiguous     ambiguous     send it again if it is recognised when it comes twice, else nothing
     NotDurable    ambiguous     assert it again; it is not redone
-    any of the last three, once the policy gives up        lasting: it is passed on
+    Unreadable    ambiguous     likewise: it is done, and its reply was lost on the way
+    any of the last four, once the policy gives up        lasting: it is passed on
 
 What is known of an effect is known of all its attempts together: a refusal says nothing of the attempt before it. So
 knowledge is joined, `NOT_DONE < PERHAPS_DONE < DONE`, and never gets less. When to try again is a policy
@@ -39,7 +40,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused, Unreadable
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.values import check_name, check_type
 from tidegate.retries.backoff import Fixed, GiveUp, GiveUpReason, Policy, Retry, decide
@@ -75,6 +76,7 @@ _KNOWN: Final[Mapping[type[Failure], Knowledge]] = {
     NotApplied: Knowledge.NOT_DONE,
     Ambiguous: Knowledge.PERHAPS_DONE,
     NotDurable: Knowledge.DONE,
+    Unreadable: Knowledge.DONE,
 }
 """What a failure says of its own attempt; one that is not listed says nothing, so perhaps it was done."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused, Unreadable
 from tidegate.retries.failures import (
     AssertAgain,
     Duplicate,
@@ -36,7 +36,7 @@ def counts_once(operation: Operation, failures: Sequence[Failure], verdict: Fail
 
 def knows_no_less(failures: Sequence[Failure], known: Knowledge) -> bool:
     """Law FA3: after a failure that left it unknown, or done, no other makes it undone."""
-    if any(isinstance(failure, NotDurable) for failure in failures):
+    if any(isinstance(failure, (NotDurable, Unreadable)) for failure in failures):
         return known is Knowledge.DONE
     if any(isinstance(failure, Ambiguous) for failure in failures):
         return known is Knowledge.PERHAPS_DONE

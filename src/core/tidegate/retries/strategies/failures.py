@@ -7,7 +7,7 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused, Unreadable
 from tidegate.retries.failures import Tried, failed
 from tidegate.retries.strategies.backoff import clock_times
 
@@ -18,11 +18,12 @@ _FAILURES: Final[SearchStrategy[Failure]] = st.one_of(
     st.builds(NotApplied, st.just("not the primary")),
     st.builds(Ambiguous, st.just("no reply")),
     st.builds(NotDurable, st.just("no majority has confirmed it")),
+    st.builds(Unreadable, st.just("a text is no UTF-8")),
 )
 
 
 def failures() -> SearchStrategy[Failure]:
-    """The four kinds; of refusals, those of a duplicate key too."""
+    """The five kinds; of refusals, those of a duplicate key too."""
     return _FAILURES
 
 
