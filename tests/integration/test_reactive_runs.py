@@ -30,9 +30,9 @@ from tidegate_adapters.store import read as read_trace
 
 REACTIVE: Final = ("reactive",)
 BUGS: Final[Mapping[str, Bug]] = {
-    "what is left of a look counts as written": Bug(Planner._look_of, "else await self._take(task, ids, dues)", "else (await self._take(task, ids, dues))[:0]", ("storm",)),
+    "what is left of a look counts as written": Bug(Planner._look_of, "left = await self._take(noting, ids, noted)", "left = (await self._take(noting, ids, noted))[:0]", ("storm",)),
     "what was there before is not looked at": Bug(Planner._reconcile, "await self._site.run(self._reconciler.run(run))", "pass"),
-    "a history that was lost is not begun anew": Bug(Planner._begin, "return Call(lambda: self._store(stream_records.reset_history(STREAMS, KEY, command)))", "return Call(lambda: asyncio.sleep(0))", ("forget",)),
+    "a history that was lost is not begun anew": Bug(Planner._begin, "return Call(lambda: self._store(stream_records.reset_history(STREAMS, self._key, command)))", "return Call(lambda: asyncio.sleep(0))", ("forget",)),
     "a history begins with the position of the last one": Bug(stream_records.reset_history, ", Remove(AFTER), Remove(FROM)", "", ("forget",)),
     "a stream forgets what came at once": Bug(ChangeStream._read, "return self._told(await self._open(position))", "_ = await self._open(position)", ("kill", "stop")),
     "what a handler raises is a success": Bug(Pool._answer, "_failure(ended.reply) if isinstance(ended.reply, BaseException) else answered(ended.reply)", "None"),
@@ -46,7 +46,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),
     "handlers are not called": Bug(Pool._begin, "return CallEach(self._handlers[command.task], runs)", "return CallEach(lambda run: asyncio.sleep(0), runs)"),
     "later is never": Bug(ReactiveTask._outcome, "return Deferred(now + after)", "return Succeeded()"),
-    "a failure is the last": Bug(ReactiveTask._outcome, '_retried(self, max(claim.attempts, 1), since, now, _draw(f"{claim.id} {claim.token}"))', "tasks.GiveUp()"),
+    "a failure is the last": Bug(ReactiveTask._outcome, '_retried(self, max(claim.attempts, 1), since, now, backoff.draw_of(f"{claim.id} {claim.token}"))', "tasks.GiveUp()"),
 }  # fmt: skip
 
 
