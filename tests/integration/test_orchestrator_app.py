@@ -22,6 +22,7 @@ from tests.integration import orchestrator_children as children
 from tests.integration.mongo_loop import in_loop
 
 from tidegate.invocations.asking import Command
+from tidegate.invocations.dispatch import Held
 from tidegate.invocations.invocation_queries import InvocationQuery
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
@@ -455,6 +456,36 @@ def test_many_are_enqueued_at_once(mongodb: str, database: str, store: str) -> N
             async with served(app):
                 assert sum(await asyncio.gather(*(each.result() for each in handles))) == sum(range(size)) + size
                 assert [await each.result() for each in (*more, *again)] == [14, 9, 14]
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_is_paused_is_taken_by_nobody_until_it_is_resumed(mongodb: str, database: str, store: str) -> None:
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(queues=("default", "slow"))
+
+            @app.task()
+            async def one() -> int:
+                return 1
+
+            @app.task(queue="slow")
+            async def two() -> int:
+                return 2
+
+            with pytest.raises(Misuse, match="there is no task 'three'"):
+                _ = await app.pause(tasks=["three"])
+            assert await app.pause(tasks=["one"], queues=["slow"]) == Held(frozenset({"slow"}), frozenset({"one"}))
+            async with served(app):
+                first, second, third = await one.enqueue(), await two.enqueue(), await two.enqueue(queue="default")
+                assert await third.result() == 2
+                assert [await each.status() for each in (first, second)] == ["registered", "registered"]
+                assert await app.resume(tasks=["one"]) == Held(frozenset({"slow"}))
+                assert await first.result() == 1
+                assert await second.status() == "registered"
+                assert await app.resume(queues=["slow"]) == await app.held() == Held()
+                assert await second.result() == 2
 
     in_loop(run())
 

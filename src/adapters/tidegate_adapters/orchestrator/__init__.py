@@ -22,6 +22,7 @@ Modules, in reading order
     turns       how processes share what runs on one of them at a time
     services    what that is
     workers     take what is due, call the handlers, write down what they came to
+    holding     what operators have paused
     listening   who has nothing to do hears of what comes
     sync_store  the database, for code that is not async
     app         the app, from without

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -30,7 +30,7 @@ from uuid import uuid4
 import attrs
 
 from tidegate.invocations.asking import Asked, Asking, Command
-from tidegate.invocations.dispatch import DispatchRules
+from tidegate.invocations.dispatch import DispatchRules, Held
 from tidegate.invocations.enqueueing import Enqueue, NewInvocation
 from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.jobs import DEFAULT_QUEUE, Job
@@ -38,7 +38,7 @@ from tidegate.invocations.recoverer import Recoverer
 from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome
 from tidegate.invocations.taking import Takeable, Taker
 from tidegate.model.documents import Document
-from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import PPM, Duration, Instant, duration, instant, seconds
 from tidegate.model.operations import INSERTS_MAX, Index, Indexes
 from tidegate.model.values import check_type, check_types
@@ -54,6 +54,7 @@ from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.orchestrator.declared import Concurrency, Declared, declared
 from tidegate_adapters.orchestrator.handles import CURRENT, Handle, Results
+from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work
@@ -568,6 +569,40 @@ class Orchestrator:
         """An invocation with all that its record holds; None where there is none."""
         return await (await self._opened()).site.run(self.asking().show(key))
 
+    async def pause(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
+        """Have no process take anything more of these tasks, or from these queues; what runs goes on.
+
+        Returns:
+            What is paused then.
+
+        Raises:
+            Misuse: There is no such task.
+            Failure: Nobody answers: it is paused, or is not, or will be.
+        """
+        self._check_known(tasks)
+        return await self._holding(await self._opened()).pause(tasks, queues)
+
+    async def resume(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
+        """Have processes take of these again; otherwise as `pause`."""
+        self._check_known(tasks)
+        return await self._holding(await self._opened()).resume(tasks, queues)
+
+    async def held(self) -> Held:
+        """What is paused.
+
+        Raises:
+            Failure: Nobody answers.
+        """
+        return await self._holding(await self._opened()).held()
+
+    def _holding(self, there: _Open) -> Holding:
+        return Holding(there.site, self.collections.control)
+
+    def _check_known(self, tasks: Collection[str]) -> None:
+        for name in tasks:
+            if name not in self._declared:
+                raise Misuse(f"there is no task {shown(name)}", todo=f"there are: {', '.join(self._declared)}")
+
     async def results(self) -> Results:
         """Waits for invocations, in this event loop."""
         return (await self._opened()).results
@@ -650,6 +685,7 @@ class Orchestrator:
         for _ in range(calls):
             self.stop()
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
+        await self._holding(there).look(workers.hold)
         beside = [asyncio.create_task(each) for each in self._beside(there, workers)]
         for each in beside:
             each.add_done_callback(self._stop_if_failed)
@@ -673,7 +709,8 @@ class Orchestrator:
         listening = listen(
             there.site, self.collections.invocations, self.settings.queues, tuple(self._declared), workers.announce
         )
-        return listening, self._services(there, workers).run()
+        heeding = self._holding(there).heed(workers.hold, self.settings.paused_every)
+        return listening, heeding, self._services(there, workers).run()
 
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
