@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.record_documents import NOTICE, unchanged
+from tidegate.invocations.record_documents import HISTORY, NOTICE, STATUS, TASK, unchanged
 from tidegate.invocations.status import Accepted, StatusRecord
 from tidegate.model.documents import ID, Document, Eq, Filter, Remove, Update
 from tidegate.model.instants import Instant
@@ -16,7 +16,7 @@ from tidegate.model.reading import needed
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 from tidegate.triggers.noticing import PARTS, Noticer, NotNoticed
-from tidegate.triggers.scenarios.noticing import HEARD, RECORDS, notices, noticing
+from tidegate.triggers.scenarios.noticing import HEARD, LEFT, NOTHING, RECORDS, notices, noticing
 
 __all__ = ["SPECIMENS"]
 
@@ -44,10 +44,30 @@ async def told_afterwards(before: StatusRecord, made: Accepted, updates: tuple[U
     await update_one(RECORDS, key, *notices(made))
 
 
-def planted(name: str, wrong: object, make: partial[Scenario], source: str) -> Specimen:
+async def leaves_it(
+    noticer: Noticer, found: tuple[Document, ...], others: frozenset[str], now: Instant
+) -> tuple[NotNoticed, ...]:
+    """The notice stays where it is, and each pass reads it again."""
+    del others
+    return await PARTS.settle(noticer, found, frozenset(record[TASK] for record in found), now)
+
+
+async def takes_what_is_for_what_was(
+    noticer: Noticer, found: tuple[Document, ...], others: frozenset[str], now: Instant
+) -> tuple[NotNoticed, ...]:
+    """Each version is taken to have had the status that the record has now."""
+    return await PARTS.settle(noticer, tuple([as_it_is(record) for record in found]), others, now)
+
+
+def as_it_is(record: Document) -> Document:
+    last = record[HISTORY][-1][STATUS]
+    return record.put(HISTORY, tuple(each.put(STATUS, last) for each in record[HISTORY]))
+
+
+def planted(name: str, wrong: object, make: partial[Scenario], source: str, law: str = HEARD) -> Specimen:
     """The scenario, with the bug in its place."""
     summary = (wrong.__doc__ or "").partition("\n")[0]
-    return Specimen(f"noticing.{name}", partial(make, summary=summary), HEARD, source, "noticing")
+    return Specimen(f"noticing.{name}", partial(make, summary=summary), law, source, "noticing")
 
 
 SPECIMENS: Final = (
@@ -68,5 +88,19 @@ SPECIMENS: Final = (
         told_afterwards,
         partial(noticing, write=told_afterwards),
         "pynenc writes the status of an invocation, and then records the conditions that hold of it.",
+    ),
+    planted(
+        "leaves_it",
+        leaves_it,
+        partial(noticing, attrs.evolve(PARTS, settle=leaves_it)),
+        "Planted: what is read again and again grows without a bound.",
+        LEFT,
+    ),
+    planted(
+        "takes_what_is_for_what_was",
+        takes_what_is_for_what_was,
+        partial(noticing, attrs.evolve(PARTS, settle=takes_what_is_for_what_was)),
+        "Planted: who looks late sees how it ended, and not what happened.",
+        NOTHING,
     ),
 )
