@@ -527,6 +527,12 @@ def test_what_is_late_changes_nothing(event: DispatchEvent) -> None:
     assert (after.active, after.ended, after.looking) == (before.active, before.ended, before.looking)
 
 
+@pytest.mark.parametrize("moves", [RunWaits, RunGoesOn])
+def test_who_does_not_run_here_neither_waits_nor_goes_on(moves: type[RunWaits | RunGoesOn]) -> None:
+    before = alive().state
+    assert RULES.step(before, moves(at(0), run_of(9))).state == before
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
