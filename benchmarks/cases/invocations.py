@@ -25,8 +25,9 @@ from benchmarks.cases.table import (
 )
 
 from tidegate.counters import counter
-from tidegate.invocations import admission, dispatch, invocation, recovery, status
+from tidegate.invocations import admission, dispatch, invocation, invocation_queries, recovery, status
 from tidegate.invocations.ending import Succeeded
+from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.leases import claim_lock, election, lease
 from tidegate.model import history as remembered
 from tidegate.model.documents import Document
@@ -87,6 +88,12 @@ def running(size: int) -> Made[admission.RunningVerdict]:
         lambda: admission.decide_running(reservation, "new", record, known, at_most=size),
         lambda answer: isinstance(answer, admission.NoFreePlace) and len(answer.by) == size,
     )
+
+
+@table.case(invocation_queries, "what was found, as a row")
+def showing(_: int) -> Made[invocation_queries.InvocationRow]:
+    found = new_invocation("invocation", Job(task="bill"), "request", BACK_THEN)
+    return lambda: invocation_queries.row(found), lambda shown: shown.created_at == BACK_THEN
 
 
 @table.case(dispatch, "handlers of a batch end, of as many as run", RECORDS)
