@@ -25,7 +25,7 @@ Judges, after the laws of `tidegate.consumer`:
     J9  No member is put out because it has not let go in time (DR2), whatever user code does.
     J10 What ends in the time to drain is not interrupted (DR3).
     J11 Whoever ends has stopped its client, whatever has failed, and leaves nothing running.
-    J12 Whoever goes on keeps no records of partitions that are not its own.
+    J12 Whoever goes on keeps no records of partitions that are not its own, and nothing that has ended, but for this instant.
     J13 Commits that fail are sent again ever more slowly, and not at once (P12).
     J14 The record that cannot be decoded is handed over in its place.
     J15 What is told as committed is.
@@ -543,6 +543,11 @@ class Member:
         inner = self.worker._member  # noqa: SLF001  it tells nobody
         return set() if inner is None else {partition for (partition, _), each in inner._records._lives.items() if each}  # noqa: SLF001
 
+    def over(self) -> int:
+        """How many questions it keeps that have been answered; one for each partition may have been at this instant."""
+        inner = self.worker._member  # noqa: SLF001
+        return 0 if inner is None else sum(task.done() for task in inner._tasks)  # noqa: SLF001
+
     async def ended(self) -> None:
         """J5 and J11."""
         story = self.run.story
@@ -780,6 +785,8 @@ class Run:
             own = {part.partition for part in member.worker.state.partitions}
             if self.course.kind not in UNHEARD and (kept := member.kept() - own):
                 self.story.accuse("J12", f"{member.name} keeps records of {sorted(map(str, kept))}")
+            if (over := member.over()) > len(self.records):
+                self.story.accuse("J12", f"{member.name} keeps {over} questions that have been answered")
         ended = [member for member in members if not member.is_dead and member.task.done() and member.stopped_s is None]
         excused = bool(ended) or not alive or self.course.kind == "cancel"
         held = {self.course.record[0]} if self.course.kind in OF_USERS else set()

@@ -121,6 +121,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         "except ports.CONNECTION_ERROR:\n        raise\n    except ZeroDivisionError as error:",
         ("requests", "request"),
     ),
+    "questions that have been answered are kept": Bug(Member._spawn, "self._tasks.discard(task)", "pass", AGAIN),
     "records of what was let go are kept": Bug(Member._begin, "self._forget(partition)", "pass", AGAIN),
     "a client that does not start is not stopped": Bug(Member._left, "await self._client.stop()", "pass", ("requests", "request")),
     "who ends leaves commits behind": Bug(Member._finish, "await self._committing.close()", "pass", ("requests", "commits")),

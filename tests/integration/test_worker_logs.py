@@ -11,7 +11,7 @@ import pytest
 from tidegate.consumer.commands import Handle, Work
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget
-from tidegate.consumer.fanout import Rules
+from tidegate.consumer.fanout import RecordsDelivered, Rules
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.records import Record
@@ -95,6 +95,20 @@ def test_hooks_that_fail_are_told(caplog: pytest.LogCaptureFixture) -> None:
     run(handle, PartitionRules(failure_policy=FailurePolicy.SKIP), b"secret", hooks=hooks)
 
     assert told(caplog) == [("handler", "orders", 3, 0, 1), ("hook", "orders", 3, (0,), None)]
+
+
+def test_hooks_that_answer_for_something_else_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """With what they were asked for."""
+
+    async def handle(_: Record) -> None:
+        raise ValueError
+
+    async def hooks(_: Work, __: object) -> object:
+        return RecordsDelivered(1, (1,))
+
+    run(handle, PartitionRules(failure_policy=FailurePolicy.SKIP), b"secret", hooks=hooks)
+
+    assert told(caplog)[1:] == [("say", "orders", 3, (0,), None)]
 
 
 def test_what_is_interrupted_or_left_behind_is_told(caplog: pytest.LogCaptureFixture) -> None:
