@@ -98,7 +98,8 @@ class Course:
         self.random = random
         self.stepping = stepping
         self.state, self.now = PoolState(), 0
-        self.asked: list[PoolCommand | Granted] = []  # and not answered
+        self.asked: list[PoolCommand] = []  # and not answered
+        self.rooms: list[RoomAsked] = []
         self.handlers: dict[tuple[str, int], tuple[str, Run, bool]] = {}
         self.commands: list[PoolCommand] = []
         self.taken: list[Run] = []
@@ -125,6 +126,8 @@ class Course:
                     for run in runs:
                         if (run.claim.id, 1) in self.handlers:
                             self.handlers[run.claim.id, 1] = (task, run, True)
+                case Granted(most=0):
+                    pass
                 case _:
                     self.asked.append(each)
         now = event.at
@@ -138,9 +141,9 @@ class Course:
         self.judge(laws.one_who_waits_is_woken(RULES, self.state), "PW7")
         self.judge(laws.what_is_announced_is_looked_for(RULES, self.state, event, commands), "PW8")
         self.judge(laws.what_is_expected_is_looked_for(RULES, self.state, self.expected, now), "PW9")
-        self.judge(laws.a_grant_passes_nothing_by(RULES, self.state, event), "PW10")
-        if isinstance(event, RoomAsked) and (granted := self.state.granted(event.request)):
-            self.asked.append(granted)
+        self.rooms += [event] if isinstance(event, RoomAsked) else []
+        self.judge(laws.a_grant_passes_nothing_by(RULES, self.state, commands, now), "PW10")
+        self.judge(laws.who_asks_is_answered(self.state, self.rooms, self.commands), "PW11")
 
     def expect(self, event: PoolEvent, commands: tuple[PoolCommand, ...]) -> None:
         """What is known to be due later, until it is looked for."""
@@ -171,7 +174,7 @@ class Course:
         elif draw < 0.7:
             task, most = self.random.choice(["bill", "ship", "unknown"]), self.random.randint(1, 5)
             self.now += self.random.choice([0, 0, 120 * MILLISECOND])  # the timer is late
-            self.tell(RoomAsked(at(self.now), task, most, f"pass {self.random.random()}"))
+            self.tell(RoomAsked(at(self.now), task, most, f"pass {len(self.rooms)}"))
         elif draw < 0.71:
             until = at(self.now + self.random.choice([-1, 0, 1, 700]) * MILLISECOND)
             self.tell(TaskThrottled(at(self.now), self.random.choice(["bill", "ship", "unknown"]), until))
@@ -204,9 +207,9 @@ class Course:
         for task, ended in by_task.items():
             self.tell(HandlersEnded(at(self.now), task, tuple(ended)))
 
-    def answer(self, command: PoolCommand | Granted) -> None:
+    def answer(self, command: PoolCommand) -> None:
         match command:
-            case Take(_, most) | Granted(_, most):
+            case Take(most=most) | Granted(most=most):
                 runs = tuple(
                     run_of(len(self.taken) + number, self.random.choice([None, None, None, "cannot be computed"]))
                     for number in range(0 if self.is_quiet else self.random.randint(0, most))
@@ -247,7 +250,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws PW1 to PW10."""
+    """Laws PW1 to PW11."""
     assert Course(random).wrong == set()
 
 
@@ -292,16 +295,21 @@ def knows_one_time(rules: PoolRules, state: PoolState, name: str, due: Instant) 
     return attrs.evolve(after, expected=tuple((of, first, first) for of, first, _ in after.expected))
 
 
-def waits_for_what_never_comes(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolStep:
-    found: PoolStep = RIGHT_ONWARD(attrs.evolve(rules, leave=10**15), state, event)
+def waits_for_what_never_comes(rules: PoolRules, state: PoolState, now: Instant) -> PoolStep:
+    found: PoolStep = RIGHT_ONWARD(attrs.evolve(rules, leave=10**15), state, now)
     return found
 
 
-def grants_first(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolStep:
+def grants_first(rules: PoolRules, state: PoolState, now: Instant, commands: list[PoolCommand]) -> PoolState:
     """What is due waits for what is planned."""
-    before = GRANTING(rules, state, event) if isinstance(event, RoomAsked) and not state.stop_at else state
-    found: PoolStep = RIGHT_ONWARD(rules, before, event)
-    return found
+    after: PoolState = LOOKING(rules, GRANTING(rules, state, now, commands), now, commands)
+    return after
+
+
+def waits_for_each_look(rules: PoolRules, state: PoolState, now: Instant, commands: list[PoolCommand]) -> PoolState:
+    """Who asks for room waits for looks that have begun since."""
+    after: PoolState = state if state.looking else GRANTING(rules, state, now, commands)
+    return after
 
 
 def writes_no_ends(rules: PoolRules, state: PoolState, commands: list[PoolCommand]) -> PoolState:
@@ -314,13 +322,11 @@ def writes_ends_twice(rules: PoolRules, state: PoolState, commands: list[PoolCom
     return attrs.evolve(after, ended=state.ended[:1]) if state.ended and not state.ending else after
 
 
-def takes_to_the_end(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolStep:
+def takes_to_the_end(rules: PoolRules, state: PoolState, now: Instant) -> PoolStep:
     """Looks on though it is to stop."""
     commands: list[PoolCommand] = []
-    found = RIGHT_ONWARD(rules, state, event)
-    after = (
-        LOOKING(rules, found.state, event.at, commands) if state.stop_at and not found.state.is_stopped else found.state
-    )
+    found = RIGHT_ONWARD(rules, state, now)
+    after = LOOKING(rules, found.state, now, commands) if state.stop_at and not found.state.is_stopped else found.state
     return attrs.evolve(found, state=after, commands=(*found.commands, *commands))
 
 
@@ -381,7 +387,8 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "who is to stop waits for what never comes": ("PW6", "_onward", waits_for_what_never_comes),
     "what is due later is forgotten": ("PW9", "_expected", forgets_later),
     "one of two later times is forgotten": ("PW9", "_expected", knows_one_time),
-    "what is planned passes by what is due": ("PW10", "_onward", grants_first),
+    "what is planned passes by what is due": ("PW10", "_looking", grants_first),
+    "who asks for room waits for ever": ("PW11", "_granting", waits_for_each_look),
 }
 
 
@@ -468,16 +475,34 @@ def idle() -> PoolState:
 def test_room_is_granted_where_no_look_wants_it() -> None:
     """What was granted is a look under way: its runs are handled, and nobody looks for the task meanwhile."""
     told = RULES.step(idle(), RoomAsked(at(2), "bill", 9, "a pass"))
-    granted = told.state.granted("a pass")
-    assert granted == Granted("bill", 3, "a pass")
-    assert granted is not None
+    assert told.commands == (Granted("bill", "a pass"),)
+    assert granted(told) == {"a pass": 3}
     told = RULES.step(told.state, Announced(at(3), "bill"))
-    assert told.commands == ()
+    assert granted(told) == {}
     told = RULES.step(told.state, RoomAsked(at(3), "ship", 9, "another"))
-    assert told.state.granted("another") == Granted("ship", 1, "another")
-    told = RULES.step(told.state, RunsTaken(at(4), granted, (run_of(1),)))
+    assert granted(told) == {"another": 1}
+    told = RULES.step(told.state, RunsTaken(at(4), Granted("bill", "a pass"), (run_of(1),)))
     assert told.commands[:2] == (Handle("bill", (run_of(1),)), Take("bill", 2))
-    assert RULES.step(told.state, RoomAsked(at(4), "bill", 9, "too late")).state.granted("too late") is None
+
+
+def test_who_asks_for_room_waits_for_the_look_under_way_and_for_no_other() -> None:
+    """Law PW11. Without, what was planned for want of room is announced, so that the next pass finds a look under way, for ever."""
+    looked = RULES.step(idle(), Announced(at(2), "bill"))
+    asked = RULES.step(looked.state, RoomAsked(at(3), "bill", 9, "a pass"))
+    assert granted(asked) == {}
+    told = RULES.step(asked.state, RunsTaken(at(4), Take("bill", 3), ()))
+    assert granted(told) == {"a pass": 3}
+    again = RULES.step(asked.state, Announced(at(4), "bill"))
+    told = RULES.step(again.state, RunsTaken(at(5), Take("bill", 3), ()))
+    assert Take("bill", 3) in told.commands
+    assert granted(told) == {"a pass": 0}
+    assert granted(RULES.step(asked.state, PoolStopRequested(at(4)))) == {"a pass": 0}
+    given_up = RULES.step(asked.state, RunsTaken(at(4), Granted("bill", "a pass"), ()))
+    assert granted(RULES.step(given_up.state, RunsTaken(at(5), Take("bill", 3), ()))) == {}
+
+
+def granted(told: PoolStep) -> dict[str, int]:
+    return {each.request: each.most for each in told.commands if isinstance(each, Granted)}
 
 
 def test_what_is_due_later_is_looked_for_then() -> None:

@@ -81,6 +81,8 @@ class Pool:
         self._declared: Final = {each.name: each for each in declared}
         self._handlers: Final = {each.name: self._handler(each) for each in declared}
         self._timer: asyncio.TimerHandle | None = None
+        self._asking: Final[dict[str, asyncio.Future[int]]] = {}
+        self._is_closed = False
         self._runtime: Runtime[PoolState, PoolEvent, PoolCommand] = Runtime(
             rules, PoolState(), self._begin, self._event_for, observers=observers, fields=_fields
         )
@@ -132,13 +134,16 @@ class Pool:
             most: How many documents the pass looks at.
             request: An id of the pass that no other has.
         """
+        if self._is_closed:
+            return 0
+        answer: asyncio.Future[int] = self._loop.create_future()
+        self._asking[request] = answer
         self._runtime.tell(RoomAsked(self._now(), task, most, request))
-        granted = (await self._runtime.stepped()).granted(request)
-        return 0 if granted is None else granted.most
+        return await answer
 
     def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
         """A pass that has asked for room has ended: these runs have begun."""
-        self._runtime.tell(RunsTaken(self._now(), Granted(task, 0, request), runs))
+        self._runtime.tell(RunsTaken(self._now(), Granted(task, request), runs))
 
     def pause(self, tasks: frozenset[str]) -> None:
         """From now on these tasks are looked at by nobody in this process, and all others are."""
@@ -159,6 +164,9 @@ class Pool:
         """What to do for a command."""
         if isinstance(command, StartPoolTimer):
             self._start_timer(command.duration)
+            return None
+        if isinstance(command, Granted):
+            self._answer_room(command.request, command.most)
             return None
         task, run = self._declared[command.task].task, self._declared[command.task].site.run
         match command:
@@ -206,6 +214,11 @@ class Pool:
             self._timer.cancel()
         self._timer = self._loop.call_later(duration / SECOND, lambda: self._runtime.tell(PoolTimerFired(self._now())))
 
+    def _answer_room(self, request: str, most: int) -> None:
+        answer = self._asking.pop(request, None)
+        if answer is not None and not answer.done():  # else it was cancelled
+            answer.set_result(most)
+
     def _handler(self, declared: Declared) -> Callable[[Run], Awaitable[object]]:
         """The user's handler as an async function of a run."""
         make = Change if declared.is_async else SyncChange
@@ -218,6 +231,9 @@ class Pool:
         if self._timer is not None:
             self._timer.cancel()
         await self._runtime.close()
+        self._is_closed = True
+        for request in tuple(self._asking):
+            self._answer_room(request, 0)
         self._threads.close()
 
 

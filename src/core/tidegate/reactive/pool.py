@@ -13,6 +13,7 @@ from before the request that claimed or renewed it was sent, so the pool takes i
     Renew       let the leases of these runs go on                     what became of each
     End         write down what these runs have come to                when that is done, or nobody knows
     Interrupt   cancel the handlers of these runs                      what each has come to
+    Granted     so many runs may be claimed by who plans               `RunsTaken`, with those that were
     StartPoolTimer  tell it when this time is over, and not when the one before would have been
 
 A handler is interrupted that takes longer than its task allows (it has failed then), whose lease is lost (nobody hears of its
@@ -21,7 +22,8 @@ has ended well all the same.
 
 Whoever plans in this process asks first how many runs the pool has room for (`RoomAsked`), and claims so many in the write that plans
 them (`ReactiveTask.plan_and_take`): what a pool grants is a look under way that another takes for it. It grants only what no look
-that is due wants, so what is due longer is not passed over by what is planned now.
+that is due wants, so what is due longer is not passed over by what is planned now. Looks under way want whatever room there is, and
+end soon, so it waits for those; or else what is planned without a grant makes the next look due, and that the next pass go without.
 
 A task is looked for as soon as something of it is known to be due: because it is announced, as many were found as were asked for, it
 has changed while it was processed, or a handler asked to be called later. Of the times that are known, the first and the last are kept, and in between it
@@ -40,6 +42,7 @@ Laws
     PW8  What is announced is looked for as soon as there is room, whatever is answered to earlier looks.
     PW9  What is known to be due later is looked for then, or within the least interval, where there is room.
     PW10 Room is granted only where no look is due that may be sent: nothing that is due longer waits for what is planned.
+    PW11 Who asks for room is answered once: when the looks have ended that were under way, and no later.
 
 Known not to work
     - A handler that will not be cancelled holds its executor. It is left behind when the time to leave is over.
@@ -153,8 +156,8 @@ class PoolRules:
         check_type(state, PoolState, "a state of a pool")
         _check_event(event)
         if state.is_stopped:
-            return Step(state)
-        return _onward(self, _told(self, state, event), event)
+            return Step(state, _denied((event,) if isinstance(event, RoomAsked) else ()))
+        return _onward(self, _told(self, state, event), event.at)
 
     def task(self, name: str) -> PooledTask | None:
         """The task of this name; None for one that this process does not work on."""
@@ -183,18 +186,21 @@ class Take(Effect["tuple[Run, ...]"]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class Granted:
-    """Who plans in this process may claim so many runs of a task: no command, but a look that is under way all the same.
+class Granted(Effect[None]):
+    """Who plans in this process may claim so many runs of a task; a look under way, unless it is none.
 
     Attributes:
         task: The name of the task.
-        most: How many at most; whoever ends it need not know.
         request: The id of the pass that asked.
+        most: How many at most; whoever ends it need not know.
     """
 
     task: str
-    most: int = attrs.field(eq=False)
     request: str
+    most: int = attrs.field(default=0, eq=False)
+
+    def __str__(self) -> str:
+        return f"let who plans {self.task} claim up to {self.most}"
 
 
 @final
@@ -265,7 +271,7 @@ class StartPoolTimer(Effect[None]):
         return f"wake in {seconds(self.duration)}"
 
 
-PoolCommand: TypeAlias = Take | Handle | Renew | End | Interrupt | StartPoolTimer
+PoolCommand: TypeAlias = Take | Handle | Renew | End | Interrupt | Granted | StartPoolTimer
 
 
 @final
@@ -353,7 +359,7 @@ class Announced:
 class RoomAsked:
     """So many documents of a task are about to be looked at by who plans in this process: how many runs may be claimed at once?
 
-    `PoolState.granted` says, after this. `RunsTaken` is to follow, whatever becomes of the pass.
+    `Granted` answers. `RunsTaken` is to follow, whatever becomes of the pass.
 
     Attributes:
         at: When.
@@ -443,7 +449,7 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
             event = EndsWritten(at, command, is_more)
         case StartPoolTimer():
             event = PoolTimerFired(at)
-        case Interrupt():
+        case Interrupt() | Granted():
             return None
         case _:
             raise Misuse(f"a {type(command).__name__} is not a command of a pool")
@@ -484,6 +490,7 @@ class PoolState:
     Attributes:
         paces: When each task is looked at next, and the interval after that; those that were never looked at are due.
         looking: The looks under way, what is granted included, and when each was sent.
+        asking: Who has asked for room, and waits for looks that were under way then.
         working: The handlers that run.
         renewing: The renewals under way, and when each was sent.
         ended: What has ended, and is not written down yet.
@@ -500,6 +507,7 @@ class PoolState:
 
     paces: tuple[tuple[str, Pace], ...] = ()
     looking: tuple[tuple[Take | Granted, Instant], ...] = ()
+    asking: tuple[RoomAsked, ...] = ()
     working: tuple[Working, ...] = ()
     renewing: tuple[tuple[Renew, Instant], ...] = ()
     ended: tuple[tuple[str, Run, HandlerAnswer], ...] = ()
@@ -517,10 +525,6 @@ class PoolState:
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
         return not (self.looking or self.working or self.renewing or self.ended or self.ending)
-
-    def granted(self, request: str) -> Granted | None:
-        """What a pass was granted that has not ended; None for nothing."""
-        return next((each for each, _ in self.looking if isinstance(each, Granted) and each.request == request), None)
 
     def __str__(self) -> str:
         how = "stopped" if self.is_stopped else "to stop" if self.stop_at else "at work"
@@ -577,6 +581,9 @@ def _told(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolState:
         case PoolTimerFired(at):
             is_over = state.wake_at is not None and state.wake_at - at <= 0
             return attrs.evolve(state, wake_at=None) if is_over else state
+        case RunsTaken(_, Granted(_, request)):  # a pass that is given up may be waiting still
+            waiting = tuple(each for each in state.asking if each.request != request)
+            return _taken(rules, attrs.evolve(state, asking=waiting), event)
         case RunsTaken():
             return _taken(rules, state, event)
         case HandlersEnded(_, task, ended):
@@ -588,7 +595,7 @@ def _told(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolState:
         case Announced(at, task, due):
             return _announced(rules, state, task, at) if due is None else _expected(rules, state, task, due)
         case RoomAsked():
-            return state  # it is granted what no look wants (`_onward`)
+            return attrs.evolve(state, asking=(*state.asking, event))
         case TasksPaused(_, paused):
             return attrs.evolve(state, paused=paused)
         case TaskThrottled(_, task, until):
@@ -720,9 +727,8 @@ _SOON: Final = 12
 """and, where nobody knows whether it was, again after this part of it, or after half of what is left."""
 
 
-def _onward(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolStep:
+def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
     """What follows from a state: what is interrupted, called, renewed, written down, looked for, granted."""
-    at = event.at
     commands: list[PoolCommand] = []
     if state.runs_at is None or at - state.runs_at >= 0:
         state = _interrupting(rules, state, at, commands)
@@ -732,8 +738,11 @@ def _onward(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolStep:
     state = _ending(rules, state, commands)
     if state.stop_at is None:
         state = _looking(rules, _arrived(rules, state, at), at, commands)
-        state = _granting(rules, state, event) if isinstance(event, RoomAsked) else state
-    elif state.is_idle or at - (state.stop_at + rules.leave) >= 0:
+        state = _granting(rules, state, at, commands)
+    else:
+        commands.extend(_denied(state.asking))
+        state = attrs.evolve(state, asking=())
+    if state.stop_at is not None and (state.is_idle or at - (state.stop_at + rules.leave) >= 0):
         return Step(attrs.evolve(state, is_stopped=True), tuple(commands))
     wake_at = _next(rules, state, at)
     if wake_at is not None and wake_at != state.wake_at:
@@ -829,13 +838,23 @@ def _looking(rules: PoolRules, state: PoolState, at: Instant, commands: list[Poo
     return state
 
 
-def _granting(rules: PoolRules, state: PoolState, asked: RoomAsked) -> PoolState:
-    """Grant what is left of the room, now that each look that is due is sent."""
-    most = min(_room(rules, state), rules.batch, asked.most)
-    if not most or rules.task(asked.task) is None or not _may_look(state, asked.task, asked.at):
-        return state
-    granted = Granted(asked.task, most, asked.request)
-    return attrs.evolve(state, looking=(*state.looking, (granted, asked.at)))
+def _granting(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
+    """Grant what is left of the room, now that each look that is due is sent, and those have ended that were under way."""
+    for asked in state.asking:
+        if any(isinstance(each, Take) and sent - asked.at < 0 for each, sent in state.looking):
+            continue
+        is_free = rules.task(asked.task) is not None and _may_look(state, asked.task, at)
+        granted = Granted(
+            asked.task, asked.request, min(_room(rules, state), rules.batch, asked.most) if is_free else 0
+        )
+        commands.append(granted)
+        looking = (*state.looking, (granted, at)) if granted.most else state.looking
+        state = attrs.evolve(state, asking=tuple(each for each in state.asking if each != asked), looking=looking)
+    return state
+
+
+def _denied(asking: tuple[RoomAsked, ...]) -> tuple[Granted, ...]:
+    return tuple(Granted(each.task, each.request) for each in asking)
 
 
 def _next_of_runs(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:

@@ -9,6 +9,7 @@ from tidegate.model.instants import Instant
 from tidegate.reactive.pool import (
     Announced,
     End,
+    Granted,
     Handle,
     Interrupt,
     InterruptReason,
@@ -24,6 +25,7 @@ from tidegate.reactive.reactive_task import Run
 __all__ = [
     "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "nothing_is_taken_to_stop",
     "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_expected_is_looked_for",
+    "who_asks_is_answered",
     "who_runs_has_an_executor",
 ]  # fmt: skip
 
@@ -161,20 +163,38 @@ def what_is_expected_is_looked_for(
     return True
 
 
-def a_grant_passes_nothing_by(rules: PoolRules, state: PoolState, event: PoolEvent) -> bool:
+def a_grant_passes_nothing_by(rules: PoolRules, state: PoolState, commands: Iterable[PoolCommand], at: Instant) -> bool:
     """Law PW10: room is granted only where no look is due that may be sent.
 
     Args:
         rules: How the process works.
-        state: The state after the event.
-        event: What happened.
+        state: The state after a step.
+        commands: What that commands.
+        at: When that was.
     """
-    if not isinstance(event, RoomAsked) or state.granted(event.request) is None:
+    if not any(isinstance(each, Granted) and each.most for each in commands):
         return True
-    held = state.paused | {task for task, until in state.throttled if until - event.at > 0}
+    held = state.paused | {task for task, until in state.throttled if until - at > 0}
     held |= {look.task for look, _ in state.looking}
     due = {name: pace.due for name, pace in state.paces}
-    return all(task.name in held or due.get(task.name, event.at) - event.at > 0 for task in rules.tasks)
+    return all(task.name in held or due.get(task.name, at) - at > 0 for task in rules.tasks)
+
+
+def who_asks_is_answered(state: PoolState, asked: Sequence[RoomAsked], commands: Sequence[PoolCommand]) -> bool:
+    """Law PW11: who asks for room is answered once, when the looks have ended that were under way, and no later.
+
+    Args:
+        state: The state after a step.
+        asked: Who has asked, all in all.
+        commands: All that was commanded, in order.
+    """
+    answers = Counter(each.request for each in commands if isinstance(each, Granted))
+    looks = [sent for each, sent in state.looking if isinstance(each, Take)]
+    return set(answers) <= {each.request for each in asked} and all(
+        answers[each.request] == 1
+        or (answers[each.request] == 0 and any(sent - each.at < 0 for sent in looks) and not state.is_stopped)
+        for each in asked
+    )
 
 
 def _key(run: Run) -> tuple[str, int]:
