@@ -7,11 +7,13 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from pkgutil import walk_packages
+from types import ModuleType
 
 import pytest
 from hypothesis import Phase, given, settings
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import SearchStrategy, integers
 
 import tidegate
 
@@ -45,6 +47,30 @@ def test_a_strategy_draws_values(name: str) -> None:
 
     if isinstance(strategy, SearchStrategy):
         draw()
+
+
+def drawn() -> list[int]:
+    """What a derandomised test of numbers looks at."""
+    seen: list[int] = []
+
+    @settings(max_examples=300)
+    @given(integers())
+    def look(number: int) -> None:
+        seen.append(number)
+
+    look()
+    return seen
+
+
+def test_what_is_imported_does_not_matter_to_what_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a test would pass in one process and fail in another, by the tests that ran there before it."""
+    before = drawn()
+    module = ModuleType("imported")
+    module.__file__ = str(tmp_path / "imported.py")
+    Path(module.__file__).write_text(f"NUMBERS = {[*range(1_000, 1_500)]}\n")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    assert drawn() == before
 
 
 def test_strategies_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import Final, TypeVar, final
 
 import attrs
-from hypothesis import Phase as Stages
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -524,10 +523,8 @@ def said_by(part: Owned) -> tuple[object, ...]:
     return part.generation, part.phase, part.tracker.floor, opened, done, failed, running, sorted(part.queued)
 
 
-def check_plain(
-    machine: Machine, judged: Collection[str], runs: int, phases: Collection[Stages] = tuple(Stages)
-) -> None:
+def check_plain(machine: Machine, judged: Collection[str], how: settings) -> None:
     run_state_machine_as_test(
         partial(Partition, machine, judged),  # type: ignore[arg-type]  # a factory will do: it is called
-        settings=settings(max_examples=runs, stateful_step_count=50, phases=phases),
+        settings=settings(how, stateful_step_count=50),
     )

@@ -158,6 +158,15 @@ def holds(check: Check, machine: Machine) -> None:
     @example(
         [("assign", 0, 0), ("command", 0, 3), ("assign", 1, 0), ("command", 2, 1), ("command", 0, 0)]
     )  # to the other one
+    @example(
+        [
+            ("assign", 0, 0),
+            *(("command", *each) for each in ((0, 1), (0, 2))),
+            ("assign", 1, 0),
+            ("command", 3, 1),
+            ("command", 0, 0),
+        ]
+    )
     @example([("assign", 0, 0), *(("command", *each) for each in ((0, 1), (0, 1), (1, 1), (0, 0), (0, 0)))])
     @example([("assign", 0, 0), *(("command", *each) for each in ((0, 1), (0, 1), (1, 2), (0, 0), (0, 0)))])
     def played(script: list[tuple[str, int, int]]) -> None:

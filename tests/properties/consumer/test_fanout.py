@@ -8,7 +8,6 @@ from typing import Final, Protocol
 
 import attrs
 import pytest
-from hypothesis import Phase as Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -468,11 +467,6 @@ FINISH: Final = Move(kind=1, pick=0, is_bad=False, shape=())
 """Good news of the first thing that was asked for, and of all that is alike."""
 
 
-def effort(make: Make) -> settings:
-    """A counterexample to a specimen need not be a small one."""
-    return settings() if make is Real else settings(phases=(Stage.explicit, Stage.generate), max_examples=1000)
-
-
 def played(make: Make, rules: Rules, moves: Iterable[Move], *, is_finished: bool = False) -> list[Turn]:
     """A course: what is reported and what follows. It is finished once all that was asked for is answered."""
     machine, player = make(rules), Player()
@@ -492,7 +486,6 @@ def played(make: Make, rules: Rules, moves: Iterable[Move], *, is_finished: bool
 
 def check_over_courses(law: Callable[[Course, Rules], bool], *, is_finished: bool = False) -> Callable[[Make], None]:
     def check(make: Make) -> None:
-        @effort(make)
         @given(drawn.rules(), drawn.courses())
         def the_course_keeps_the_law(rules: Rules, moves: list[Move]) -> None:
             assert law(played(make, rules, moves, is_finished=is_finished), rules)
@@ -503,7 +496,6 @@ def check_over_courses(law: Callable[[Course, Rules], bool], *, is_finished: boo
 
 
 def check_f8_nothing_changes(make: Make) -> None:
-    @effort(make)
     @given(drawn.rules(), drawn.courses())
     def what_is_ignored_changes_nothing(rules: Rules, moves: list[Move]) -> None:
         machine, player = make(rules), Player()
@@ -529,7 +521,6 @@ def end_of(machine: Machine, events: Iterable[FanoutEvent]) -> laws.End:
 
 
 def check_f11(make: Make) -> None:
-    @effort(make)
     @given(drawn.rules(), drawn.courses(), st.booleans())
     def batches_are_the_same_as_their_parts(rules: Rules, moves: list[Move], is_doubled: bool) -> None:
         machine, player = make(rules), Player()
@@ -554,7 +545,6 @@ def check_f11(make: Make) -> None:
 
 
 def check_f12(make: Make) -> None:
-    @effort(make)
     @given(drawn.rules(), drawn.courses())
     def events_of_different_windows_commute(rules: Rules, moves: list[Move]) -> None:
         machine, player = make(rules), Player(elsewhere=False)

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 import pytest
-from hypothesis import Phase as Stages
+from hypothesis import settings
 from tests.properties.consumer.partition_course import ANY_MODE, check_all
 from tests.properties.consumer.partition_helpers import ALL, FLAT, RETRIED, SLOW, TP, Machine, handle
 from tests.properties.consumer.partition_plain import check_plain
@@ -237,7 +237,7 @@ IN_PLAIN_MODE: Final = {
 def test_a_planted_bug_breaks_the_law_in_the_plain_mode(machine: Machine, law: str) -> None:
     """Each law of the plain mode has a specimen that breaks it."""
     with pytest.raises(AssertionError, match=law):
-        check_plain(machine, [law], 2_000, [Stages.generate])
+        check_plain(machine, [law], settings())
 
 
 def test_shipped_bugs_are_caught_without_the_simulator() -> None:

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias, TypeGuard
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.leases import election
@@ -276,16 +276,11 @@ LONG_ENOUGH = TERMS.ttl + TERMS.lock_delay + TERMS.heartbeat + 1
 
 
 def effort(step: StepOf, examples: int = 100) -> settings:
-    """A counterexample to a specimen need not be a small one."""
-    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-    if step is RIGHT:
-        return settings(max_examples=examples, suppress_health_check=quiet)
-    return settings(
-        max_examples=10 * examples,
-        suppress_health_check=quiet,
-        phases=(Phase.explicit, Phase.generate),
-        report_multiple_bugs=False,
+    """A specimen is searched for as long as its profile says."""
+    quiet = settings(
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
     )
+    return settings(quiet, max_examples=examples) if step is RIGHT else quiet
 
 
 def check_world(step: StepOf) -> None:

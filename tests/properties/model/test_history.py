@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import get_args
 
 import attrs
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.drawing import must_draw
 from tests.properties.hostile import refuses_wrong_types
 
 from tidegate.model.errors import Misuse
@@ -253,15 +255,7 @@ def test_the_changes_of_a_history_begin_at_version_1(changes: tuple[Change, ...]
     assert [change.version for change in changes] == list(range(1, len(changes) + 1))
 
 
-def test_every_outcome_is_drawn() -> None:
+@pytest.mark.parametrize("case", get_args(RequestOutcome))
+def test_every_outcome_is_drawn(case: type[RequestOutcome]) -> None:
     """The strategy reaches each case."""
-    seen: set[type] = set()
-
-    @settings(max_examples=300, phases=[Phase.generate])
-    @given(outcomes())
-    def look(outcome: RequestOutcome) -> None:
-        seen.add(type(outcome))
-
-    look()
-
-    assert seen == {Won, Superseded, NotYet, Forgotten}
+    must_draw(outcomes(), lambda outcome: isinstance(outcome, case))

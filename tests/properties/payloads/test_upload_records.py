@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import attrs
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
@@ -86,7 +86,7 @@ LATE = [("ann", "announce", 0), ("bob", "undo", 0), ("ann", "switch", 1)]
 def check_changes(desk: Desk) -> None:
     """Law UR1: of any writes, decided on what was read before or long before, in any order."""
 
-    @settings(max_examples=100, phases=(Phase.explicit, Phase.generate))
+    @settings(max_examples=100) if desk == Desk() else settings()
     @given(TURNS)
     @example(TWO)
     @example(LATE)
@@ -107,7 +107,7 @@ def check_changes(desk: Desk) -> None:
 def check_chunks(desk: Desk) -> None:
     """Law UR4: whatever becomes of the data of a chunk."""
 
-    @settings(max_examples=100)
+    @settings(max_examples=100) if desk == Desk() else settings()
     @given(st.binary(max_size=20).flatmap(lambda data: st.tuples(st.just(data), st.just(data) | torn(data))))
     def holds(case: tuple[bytes, bytes]) -> None:
         data, became = case

@@ -9,8 +9,9 @@ from typing import Any, Protocol, get_args
 
 import attrs
 import pytest
-from hypothesis import Phase, example, find, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.properties.drawing import must_draw
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, STORE, WALL, Duration, Instant
@@ -240,11 +241,12 @@ StartsUp = Callable[[AtomicService, Claiming, int], StartUp]
 
 
 def check_a10(start_up: StartsUp) -> None:
-    @settings(max_examples=40, phases=tuple(Phase) if start_up is check_start_up else (Phase.explicit, Phase.generate))
+    @settings(max_examples=40) if start_up is check_start_up else settings()
     @given(atomic_services(st.integers(1, 20)), claimings(), st.lists(st.integers(1, 12), min_size=20, max_size=20))
     @example(AtomicService(interval=40, spread=4), Claiming(check_interval=5, loop_sleep=0, run_margin_min=0), [1])
     @example(AtomicService(interval=30, spread=0), Claiming(check_interval=9, loop_sleep=2, run_margin_min=0), [1])
     @example(AtomicService(interval=12, spread=0), Claiming(check_interval=3, loop_sleep=0, run_margin_min=5), [1])
+    @example(AtomicService(interval=1, spread=0), Claiming(check_interval=1, loop_sleep=1, run_margin_min=0), [1])
     def holds(service: AtomicService, claiming: Claiming, gaps: list[int]) -> None:
         polled_max = start_up(service, claiming, 1).polled_max
         irregular = [min(gap, claiming.period) for gap in gaps] + [claiming.period] * service.interval
@@ -256,7 +258,7 @@ def check_a10(start_up: StartsUp) -> None:
                 [
                     laws.a_poll_leads_to_a_run([claims[place] for claims in polled(cycle, phase, apart)], claiming)
                     for place in range(count)
-                    for phase in range(min(claiming.period, service.interval))
+                    for phase in range(min(claiming.period, service.interval + 1))
                 ]
                 for apart in (irregular, regular)
             ]
@@ -926,9 +928,7 @@ def test_every_case_is_drawn(case: type) -> None:
         return case in map(type, parts)
 
     wanted: st.SearchStrategy[AtomicServiceClaim | StartUp] = start_ups() if case in get_args(Concern) else claims()
-    found = find(wanted, has_the_case, settings=settings(max_examples=10_000, phases=[Phase.generate]))
-
-    assert has_the_case(found)
+    must_draw(wanted, has_the_case)
 
 
 # --- bad input, and texts ---------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import Phase, example, find, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from tests.properties.drawing import must_draw
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Duration, Instant
@@ -682,4 +683,4 @@ def test_two_clocks_are_not_compared() -> None:
 )
 def test_every_case_is_drawn(drawn: st.SearchStrategy[object], case: Callable[[object], bool]) -> None:
     """The strategies reach each verdict, and a run that is let in in the place of another."""
-    assert case(find(drawn, case, settings=settings(max_examples=10_000, phases=[Phase.generate])))
+    must_draw(drawn, case)

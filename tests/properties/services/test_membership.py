@@ -6,8 +6,9 @@ from typing import Protocol, TypeAlias, assert_never
 
 import attrs
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.drawing import must_draw
 from tests.properties.hostile import refuses_wrong_types
 
 from tidegate.model.documents import Document, Field, OlderThan, matches
@@ -46,7 +47,7 @@ from tidegate.services.membership import (
     liveness,
     runners,
 )
-from tidegate.services.strategies.membership import answers_to_members, livenesses, members, memberships, short_times
+from tidegate.services.strategies.membership import answers_to_members, livenesses, memberships, short_times
 
 
 class Join(Protocol):
@@ -178,24 +179,15 @@ def play(service: Service, happened: list[Event]) -> list[Moment]:
     return moments
 
 
-def effort(service: Service) -> settings:
-    """A counterexample to a specimen need not be a small one, and may take longer to find."""
-    if service == Service():
-        return settings()
-    return settings(max_examples=1_000, phases=(Phase.explicit, Phase.generate))
-
-
 # --- the laws ---------------------------------------------------------------------------------------------------------
 
 
 def check_m1(service: Service) -> None:
-    @effort(service)
     @given(memberships(), short_times())
     def of_any_members(known: Membership, now: Instant) -> None:
         for who in (*known.by_id, "nobody"):
             assert laws.who_beats_is_alive(known, who, now, service.liveness(known, who, now))
 
-    @effort(service)
     @given(lives)
     @example([Joins("a", None), Joins("b", 0), Passes(SILENCE - 1), Beats(1), Passes(1)])
     def over_time(happened: list[Event]) -> None:
@@ -208,7 +200,6 @@ def check_m1(service: Service) -> None:
 
 
 def check_m2(service: Service) -> None:
-    @effort(service)
     @given(lives)
     @example([Joins("a", None), Passes(SILENCE), Beats(0)])
     @example([Joins("a", None), Joins("a", None), Beats(0)])
@@ -224,7 +215,6 @@ def check_m2(service: Service) -> None:
 
 
 def check_m3(service: Service) -> None:
-    @effort(service)
     @given(lives)
     @example([Joins("a", None), Joins("b", 0), Passes(1), Joins("a", None)])
     def holds(happened: list[Event]) -> None:
@@ -237,7 +227,6 @@ def check_m3(service: Service) -> None:
 
 
 def check_m4(service: Service) -> None:
-    @effort(service)
     @given(lives)
     @example([Joins("b", None), Joins("a", None), Passes(1), Beats(1), Passes(1), Beats(0)])
     @example([Joins("b", None), Passes(1), Joins("a", None), Passes(1), Beats(0)])
@@ -254,7 +243,6 @@ def check_m4(service: Service) -> None:
 
 
 def check_m5(service: Service) -> None:
-    @effort(service)
     @given(lives)
     @example([Joins("a", None), Passes(1), Joins("b", None), Passes(1), Joins("a", None)])
     @example([Joins("b", None), Joins("b", None), Joins("a", None), Joins("a", None)])
@@ -275,7 +263,6 @@ def check_m5(service: Service) -> None:
 
 
 def check_m6(service: Service) -> None:
-    @effort(service)
     @given(lives, st.sampled_from((SILENCE, SILENCE + 1, 2 * SILENCE)))
     @example([Joins("a", None), Joins("b", 0), Leaves(0), Passes(1), Beats(1)], SILENCE)
     @example([Joins("a", None), Joins("b", 0), Passes(SILENCE - 1), Beats(1), Leaves(0), Passes(1)], SILENCE)
@@ -284,7 +271,6 @@ def check_m6(service: Service) -> None:
         moment = play(service, happened)[-1]
         forgets(moment.known, moment.now, retention)
 
-    @effort(service)
     @given(memberships(), short_times(), st.integers(0, 9))
     def of_any_members(known: Membership, now: Instant, longer: Duration) -> None:
         forgets(known, now, known.dead_after + longer)
@@ -300,7 +286,6 @@ def check_m6(service: Service) -> None:
 
 
 def check_m7(service: Service) -> None:
-    @effort(service)
     @given(lives)
     @example([Joins("a", None), Passes(1), Joins("b", None)])
     @example([Joins("a", None), Joins("b", None), Passes(1), Leaves(0)])
@@ -814,28 +799,13 @@ def test_a_membership_is_a_value() -> None:
     assert repr(of(member("a"))).count("'a'") == 2
 
 
-def test_every_case_is_drawn() -> None:
+@pytest.mark.parametrize(
+    ("drawn", "case"),
+    [
+        *((livenesses(), kind) for kind in (Alive, Silent, Departed, Replaced, Orphaned, Unseen)),
+        *((answers_to_members(), kind) for kind in (Joined, Taken, RunnerNotAlive, Beaten, Left)),
+    ],
+)
+def test_every_case_is_drawn(drawn: st.SearchStrategy[object], case: type) -> None:
     """The strategies reach each verdict."""
-    seen: set[type] = set()
-
-    @settings(max_examples=400, phases=[Phase.generate])
-    @given(livenesses(), answers_to_members(), members())
-    def look(found: Liveness, answer: object, one: Member) -> None:
-        seen.update((type(found), type(answer), type(one)))
-
-    look()
-
-    assert seen == {
-        Alive,
-        Silent,
-        Departed,
-        Replaced,
-        Orphaned,
-        Unseen,
-        Member,
-        Joined,
-        Taken,
-        RunnerNotAlive,
-        Beaten,
-        Left,
-    }
+    must_draw(drawn, lambda each: isinstance(each, case))

@@ -517,7 +517,7 @@ def check(parts: Parts, law: str) -> None:
     for story in STORIES.values():
         play(World(parts, law, page=2), turns(story))
 
-    @settings(max_examples=200 if parts in (OURS, RESTING) else 2_000)
+    @settings(settings(max_examples=200) if parts in (OURS, RESTING) else settings())
     @given(st.integers(1, 3), st.sampled_from(["", LED, DONE, DONE]), TURNS)
     def holds(page: int, story: str, schedule: list[Turn]) -> None:
         play(World(parts, law, page), [*turns(story), *schedule])

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.properties.reactive.tasks.made import (
     KEEPING,
@@ -266,10 +266,8 @@ REMEMBERING: Final = Schedule(b"\x9a\x1d\xc2")
 """Found among some thousands of schedules: each loses a change under the specimen of that name."""
 
 
-def check_journal(make: Callable[[], Decisions], tries: int, **world: bool) -> None:
-    is_real = make is Decisions and not world
-
-    @settings(max_examples=tries, phases=tuple(Phase) if is_real else (Phase.explicit, Phase.generate))
+def check_journal(make: Callable[[], Decisions], how: settings, **world: bool) -> None:
+    @how
     @given(schedules())
     @example(DOCUMENT_FIRST)
     @example(WITHOUT_A_TRACE)
@@ -289,7 +287,7 @@ def check_journal(make: Callable[[], Decisions], tries: int, **world: bool) -> N
 
 def test_no_change_is_lost_whatever_the_order() -> None:
     """Laws RE1, RE3 and RE6: planners and workers stop and go on anywhere, stall past leases, and fail."""
-    check_journal(Decisions, 500)
+    check_journal(Decisions, settings(max_examples=500))
 
 
 def whichever_run(
@@ -359,4 +357,4 @@ def comparing_with_the_last_run() -> Decisions:
 def test_a_planted_bug_loses_a_change(make: Callable[[], Decisions], world: dict[str, bool]) -> None:
     """Each of these loses a change in some order of events, and so does a caller who forgets a duty."""
     with pytest.raises(AssertionError):
-        check_journal(make, 1_000, **world)
+        check_journal(make, settings(), **world)

@@ -1,0 +1,16 @@
+"""What a strategy is to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import Phase, find, settings
+from hypothesis.strategies import SearchStrategy
+
+__all__ = ["must_draw"]
+
+
+def must_draw(drawn: SearchStrategy[Any], is_the_case: Callable[[Any], bool]) -> None:
+    """Draw until there is one of these: one in a thousand is missed in once in twenty thousand times."""
+    assert is_the_case(find(drawn, is_the_case, settings=settings(max_examples=10_000, phases=[Phase.generate])))
