@@ -25,7 +25,7 @@ from tidegate.invocations.asking import Command
 from tidegate.invocations.dispatch import Held
 from tidegate.invocations.invocation_queries import InvocationQuery
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.instants import MILLISECOND, SECOND, moment
 from tidegate.model.operations import find_all
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.bson_values import natural
@@ -784,6 +784,25 @@ def test_who_calls_with_something_else_hears_of_it() -> None:
             _ = await send.enqueue()
         with pytest.raises(Misuse, match="leave one of them out"):
             _ = await send.enqueue(Mail("a"), delay=AT_ONCE, due=datetime.now(UTC))
+        await app.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_due_between_two_milliseconds_is_due_with_the_second() -> None:
+    """The clock of a process has microseconds, a document has not."""
+    app = Orchestrator(Embedded(), "jobs")
+    send = app.task()(good)
+    due = datetime(2100, 1, 1, 0, 0, 0, 123_001, UTC)
+
+    async def run() -> None:
+        for told in ({"due": due}, {"delay": timedelta(microseconds=1_001)}):
+            handle = await send.enqueue(Mail("a"), **told)
+            row = await app.show(handle.id)
+            assert row is not None
+            assert row.due is not None
+            if "due" in told:
+                assert moment(row.due) == due.replace(microsecond=124_000)
         await app.close()
 
     asyncio.run(run())

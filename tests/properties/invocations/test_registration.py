@@ -10,10 +10,13 @@ from tests.properties.on_documents import one
 
 from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
 from tidegate.invocations.place_documents import kept
+from tidegate.invocations.record_documents import DUE
 from tidegate.invocations.registration import NotRegistered, Registered, Registrar, Reused
 from tidegate.model.documents import Document
 from tidegate.model.effects import Refused
-from tidegate.model.operations import InsertOne
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
+from tidegate.model.operations import InsertOne, StoreTime
 from tidegate.sim.automaton import Returned
 
 BY_A = Rule(Control.KEYS, ("a",))
@@ -48,9 +51,21 @@ def test_a_call_is_registered_or_answered_or_differs() -> None:
     found = one(attrs.evolve(registrar, must_agree=True).run, there)
     assert isinstance(found, Returned)
     assert isinstance(found.value, NotRegistered)
+    assert found.value.differing == ("b",)
     assert one(attrs.evolve(registrar, attempts=1).run, {**there, "calls": ()}) == Returned(
         NotRegistered("no place after 1 attempts")
     )
+
+
+def test_a_time_from_now_is_counted_from_the_time_of_the_store() -> None:
+    """And is stored with the call, for whoever makes the record in its place."""
+    program = Registrar(key="x", call=Call("t", ()), rule=BY_A, request="r", due=5_000).run()
+    assert isinstance(program.send(None), StoreTime)
+    asked = program.send(Instant(1_000_000))
+    assert isinstance(asked, InsertOne)
+    assert asked.doc.get(DUE) == Instant(1_005_000)
+    with pytest.raises(Misuse, match="a time in microseconds"):
+        _ = Registrar(key="x", call=Call("t", ()), rule=BY_A, request="r", due=-1)
 
 
 def test_a_refusal_of_the_store_is_passed_on() -> None:

@@ -18,6 +18,7 @@ Modules, in reading order
     failing     what is kept of an error
     children    handlers in processes of their own
     handles     what `enqueue` returns
+    tasks       a task, as whoever enqueues it has it
     triggers    what starts a task by itself
     turns       how processes share what runs on one of them at a time
     services    what that is
@@ -28,15 +29,17 @@ Modules, in reading order
     app         the app, from without
 """
 
-from tidegate_adapters.orchestrator.app import Orchestrator, Task
-from tidegate_adapters.orchestrator.declared import Concurrency
+from tidegate_adapters.orchestrator.app import Orchestrator
+from tidegate_adapters.orchestrator.declared import Concurrency, Unique
 from tidegate_adapters.orchestrator.handles import (
+    ArgumentsDiffer,
     Handle,
     InvocationAbsent,
     InvocationCancelled,
     InvocationFailed,
     Unfinished,
 )
+from tidegate_adapters.orchestrator.tasks import Task
 from tidegate_adapters.orchestrator.triggers import (
     Happened,
     When,
@@ -48,6 +51,6 @@ from tidegate_adapters.orchestrator.triggers import (
 )
 
 __all__ = [
-    "Concurrency", "Handle", "Happened", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Orchestrator", "Task", "Unfinished",
-    "When", "on_cron", "on_event", "on_exception", "on_result", "on_status",
+    "ArgumentsDiffer", "Concurrency", "Handle", "Happened", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Orchestrator", "Task", "Unfinished",
+    "Unique", "When", "on_cron", "on_event", "on_exception", "on_result", "on_status",
 ]  # fmt: skip

@@ -22,24 +22,24 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, final, overload
+from typing import Any, Final, cast, final
 from uuid import uuid4
 
 import attrs
 
 from tidegate.invocations.asking import Asked, Asking, Command
 from tidegate.invocations.dispatch import DispatchRules, Held
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
 from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.jobs import DEFAULT_QUEUE, Job
 from tidegate.invocations.recoverer import Recoverer
-from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome
+from tidegate.invocations.registration import RegistrationOutcome
 from tidegate.invocations.taking import Takeable, Taker
 from tidegate.model.documents import Document
+from tidegate.model.effects import Program
 from tidegate.model.errors import Misuse, TidegateError, shown
-from tidegate.model.instants import PPM, Duration, Instant, duration, instant, seconds
+from tidegate.model.instants import PPM, Duration, Instant, duration, seconds
 from tidegate.model.operations import INSERTS_MAX, Index, Indexes
 from tidegate.model.values import check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
@@ -49,186 +49,28 @@ from tidegate.triggers.noticing import Noticer
 from tidegate_adapters.cancelling import ended
 from tidegate_adapters.connecting import AppStore, check_store, connected_sites, life_name
 from tidegate_adapters.crons import next_after
-from tidegate_adapters.declaring import length_of
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
-from tidegate_adapters.orchestrator.declared import Concurrency, Declared, declared
-from tidegate_adapters.orchestrator.handles import CURRENT, Handle, Results
+from tidegate_adapters.orchestrator.declared import Concurrency, Declared, Unique, declared
+from tidegate_adapters.orchestrator.handles import Handle, Results
 from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.sync_store import SyncStore
+from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator, enqueued, handle_of
 from tidegate_adapters.orchestrator.triggers import When, on_cron
 from tidegate_adapters.orchestrator.uploads import Uploads
 from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
 from tidegate_adapters.signals import stopped_by_signals
 from tidegate_adapters.sites import Site
 
-__all__ = ["Orchestrator", "Task", "TaskDecorator"]
+__all__ = ["Orchestrator"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 _CLOSE_S: Final = 1.0
-
-
-@final
-class Task(Generic[P, R]):
-    """A task: call it as the function that it is, or have a process of the app call it."""
-
-    def __init__(self, app: Orchestrator, declared: Declared) -> None:
-        self._app, self.declared = app, declared
-        self.__name__, self.__doc__ = declared.name, declared.handler.__doc__
-        self.__wrapped__ = declared.handler
-
-    def __repr__(self) -> str:
-        return f"<task {self.declared.name}>"
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Call the function here and now."""
-        return self.declared.handler(*args, **kwargs)
-
-    async def enqueue(
-        self,
-        *args: Any,
-        session: object = None,
-        key: str | None = None,
-        delay: timedelta | None = None,
-        due: datetime | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-        **kwargs: Any,
-    ) -> Handle[R]:
-        """Have it called with these arguments, by any process that serves the task.
-
-        Args:
-            *args: Those of the function.
-            **kwargs: Likewise.
-            session: One of yours, in whose transaction this is written: it commits with your writes, or not at all.
-            key: The id of the invocation; who asks twice under an id gets the one that is there. None for one made up.
-            delay: How long it is not called yet.
-            due: Until when it is not called yet, in its place.
-            priority: From -100 to 100, the highest first; that of the task unless it is set.
-            queue: Where it waits; that of the task unless it is set.
-            tenant: On whose behalf: those of one queue take turns.
-
-        Returns:
-            The invocation.
-
-        Raises:
-            Misuse: The function cannot be called with these, or an option is wrong.
-            TidegateError: Nobody answered: it may be there, as who asks again under its key finds out.
-        """
-        job = self._job(args, kwargs, priority=priority, queue=queue, tenant=tenant)
-        (handle,) = await self._app.enqueue_jobs(
-            self.declared, [(_key(key), job)], due=_due(delay, due), session=session
-        )
-        return handle
-
-    async def enqueue_many(
-        self,
-        calls: Iterable[tuple[Any, ...]],
-        *,
-        keys: Sequence[str] | None = None,
-        session: object = None,
-        delay: timedelta | None = None,
-        due: datetime | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-    ) -> list[Handle[R]]:
-        """Have it called with each of these, a thousand in a request.
-
-        Args:
-            calls: The arguments of each call, as a tuple.
-            keys: The ids of the invocations; None for such that are made up.
-            session: As for `enqueue`, and so are the others; each holds of all of them.
-            delay: Likewise.
-            due: Likewise.
-            priority: Likewise.
-            queue: Likewise.
-            tenant: Likewise.
-
-        Raises:
-            Misuse: As `enqueue` does, before anything is written; or there are as many keys as calls.
-            TidegateError: Nobody answered of some: as who asks again under their keys finds out.
-        """
-        jobs = [self._job(each, {}, priority=priority, queue=queue, tenant=tenant) for each in calls]
-        ids = [uuid4().hex for _ in jobs] if keys is None else [*keys]
-        if len(ids) != len(jobs):
-            raise Misuse(f"{len(ids)} keys for {len(jobs)} calls", todo="name one for each")
-        made = [*zip(ids, jobs, strict=True)]
-        return await self._app.enqueue_jobs(self.declared, made, due=_due(delay, due), session=session)
-
-    def enqueue_sync(
-        self,
-        *args: Any,
-        session: object = None,
-        key: str | None = None,
-        delay: timedelta | None = None,
-        due: datetime | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-        **kwargs: Any,
-    ) -> Handle[R]:
-        """As `enqueue`, for code that is not async: a plain handler, a script, another framework.
-
-        Raises:
-            Misuse: As there; or it is called in an event loop, which it would hold up.
-        """
-        job = self._job(args, kwargs, priority=priority, queue=queue, tenant=tenant)
-        return self._app.enqueue_job_sync(self.declared, job, key=_key(key), due=_due(delay, due), session=session)
-
-    def _job(
-        self,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        *,
-        priority: int | None,
-        queue: str | None,
-        tenant: str | None,
-    ) -> Job:
-        """What is to be done."""
-        kept, current = self.declared.kept(args, kwargs), CURRENT.get(None)
-        return Job(
-            task=self.declared.name, arguments=kept.arguments, limited_by=kept.limited_by,
-            queue=self.declared.queue if queue is None else queue,
-            priority=self.declared.priority if priority is None else priority,
-            tenant=tenant, deadline=self.declared.limit,
-            parent=None if current is None else current.run.key, root=None if current is None else current.root,
-        )  # fmt: skip
-
-
-class TaskDecorator(Protocol):
-    """Makes a task of a function."""
-
-    @overload
-    def __call__(self, handler: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
-    @overload
-    def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
-
-
-def _key(key: str | None) -> str:
-    return uuid4().hex if key is None else key
-
-
-def _due(delay: timedelta | None, due: datetime | None) -> Instant | Duration:
-    """From when on it may be called: a point in time, or a time from now."""
-    if due is None:
-        return 0 if delay is None else length_of(delay, "delay", 0)
-    if delay is not None:
-        raise Misuse("delay= and due=", todo="leave one of them out")
-    return instant(due)
-
-
-def _without_arguments(job: Job, payload: str | None) -> Job:
-    """The same, where its arguments were uploaded under this name."""
-    return job if payload is None else attrs.evolve(job, arguments=Document(), payload=payload)
 
 
 @final
@@ -296,6 +138,7 @@ class Orchestrator:
         retry_for: type[Exception] | tuple[type[Exception], ...] = Exception,
         limit: timedelta | None = None,
         concurrency: Concurrency | None = None,
+        unique: Unique | None = None,
         processes: bool = False,
         triggers: Iterable[When] = (),
     ) -> TaskDecorator:
@@ -313,6 +156,8 @@ class Orchestrator:
             retry_for: Of which errors.
             limit: How long a handler may take that is async or has a process of its own; then it is interrupted, and has failed.
             concurrency: How many of its invocations run at a time, in all processes together; None for any number.
+            unique: Of which of its invocations one waits at a time, so that others that are enqueued meanwhile are answered by it;
+                None for none.
             processes: Call it in a process of its own, which is killed where the handler is interrupted.
             triggers: When it starts by itself (`tidegate_adapters.orchestrator.triggers`).
 
@@ -326,7 +171,7 @@ class Orchestrator:
         def decorate(handler: Callable[..., Any]) -> Task[..., Any]:
             made = declared(
                 handler, name=name, queue=queue, priority=priority, retries=retries, backoff=backoff, retry_for=retry_for,
-                limit=limit, concurrency=concurrency, processes=processes,
+                limit=limit, concurrency=concurrency, unique=unique, processes=processes,
             )  # fmt: skip
             self._add(made)
             self._triggers[made.name] = _checked(triggers)
@@ -424,19 +269,17 @@ class Orchestrator:
         there = await self._opened()
         handles: list[Handle[Any]] = []
         for start in range(0, len(jobs), INSERTS_MAX):
-            wanted = []
-            for key, job in jobs[start : start + INSERTS_MAX]:
-                payload = await there.uploads.kept_arguments(key, job.arguments)
-                wanted.append(NewInvocation(key, _without_arguments(job, payload), due))
-            command = self._enqueueing(wanted, session)
+            some = jobs[start : start + INSERTS_MAX]
+            payloads = [await there.uploads.kept_arguments(key, job.arguments) for key, job in some]
+            program = self._enqueued(declared, some, payloads, due, session)
             if session is None:
-                answers = await there.site.run(command.run())
+                answers = await there.site.run(program)
             else:
                 within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
-                answers = await run_async(command.run(), choosing(documents(within), local_async()))
+                answers = await run_async(program, choosing(documents(within), local_async()))
             if self._workers is not None and session is None:
                 self._workers.announce(due if isinstance(due, int) else 0)
-            handles += [self._handle(declared, each) for each in answers]
+            handles += [handle_of(self, declared, each) for each in answers]
         return handles
 
     def enqueue_job_sync(
@@ -447,24 +290,18 @@ class Orchestrator:
             making = self.enqueue_jobs(declared, [(key, job)], due=due)
             return asyncio.run_coroutine_threadsafe(making, loop).result()[0]
         payload = self.sync.kept_arguments(key, job.arguments)
-        command = self._enqueueing([NewInvocation(key, _without_arguments(job, payload), due)], session)
-        (answer,) = self.sync.run(command.run(), session)
-        return self._handle(declared, answer)
+        (answer,) = self.sync.run(self._enqueued(declared, [(key, job)], [payload], due, session), session)
+        return handle_of(self, declared, answer)
 
-    def _enqueueing(self, wanted: Iterable[NewInvocation], session: object) -> Enqueue:
-        return Enqueue(
-            wanted=tuple(wanted),
-            request=uuid4().hex,
-            looks_first=session is not None,
-            records=self.collections.invocations,
-        )
-
-    def _handle(self, declared: Declared, answer: RegistrationOutcome) -> Handle[Any]:
-        if isinstance(answer, NotRegistered):
-            raise TidegateError(
-                f"{declared.name} is not enqueued", why=answer.reason, todo="try again, with the same key="
-            )
-        return Handle(answer.invocation, isinstance(answer, Registered), declared.result, self)
+    def _enqueued(
+        self,
+        made: Declared,
+        jobs: Sequence[tuple[str, Job]],
+        payloads: Sequence[str | None],
+        due: Instant | Duration,
+        session: object,
+    ) -> Program[tuple[RegistrationOutcome, ...]]:
+        return enqueued(made, jobs, payloads, due=due, looks_first=session is not None, names=self.collections)
 
     @property
     def sync(self) -> SyncStore:
@@ -514,7 +351,9 @@ class Orchestrator:
     def _services(self, there: _Open, workers: Workers | None = None) -> Services:
         return Services(
             there.site, self.collections, self.settings.services, self._triggers,
-            make_job=self._triggered, works=self._works, dead_after=self.settings.dead_after,
+            make_job=self._triggered, make_call=lambda job: self._declared[job.task].call(job.arguments),
+            registration={name: each.unique.rule for name, each in self._declared.items() if each.unique is not None},
+            works=self._works, dead_after=self.settings.dead_after,
             owner=lambda: None if workers is None else workers.member,
         )  # fmt: skip
 
@@ -522,6 +361,7 @@ class Orchestrator:
         """What a call becomes that a trigger makes."""
         made = self._declared[task]
         kept = made.kept((), made.values(arguments))
+        _ = made.call(kept.arguments)  # what cannot be compared is no call
         return Job(
             task=task, arguments=kept.arguments, limited_by=kept.limited_by, queue=made.queue, priority=made.priority,
             deadline=made.limit,

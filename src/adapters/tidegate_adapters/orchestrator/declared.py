@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from hashlib import sha256
 from inspect import BoundArguments, Parameter, Signature, signature
 from typing import Any, Final, cast, final, get_type_hints
 
@@ -25,7 +26,7 @@ from tidegate_adapters.bson_values import natural
 from tidegate_adapters.declaring import is_async_handler, limit_of, place_of, policy_of
 from tidegate_adapters.orchestrator.texts import UNTYPED, TextCodec, codec_of
 
-__all__ = ["OPTIONS", "Concurrency", "Declared", "Kept", "declared"]
+__all__ = ["OPTIONS", "Concurrency", "Declared", "Kept", "Unique", "declared"]
 
 OPTIONS: Final = frozenset({"session", "key", "delay", "due", "priority", "queue", "tenant"})
 """What `enqueue` is told besides the arguments of a call: no parameter of a task has such a name."""
@@ -71,12 +72,68 @@ class Concurrency:
     @property
     def names(self) -> tuple[str, ...]:
         """The arguments that the key is made of."""
-        return () if self.key is None else tuple(signature(self.key).parameters)
+        return _wanted(self.key)
 
     @property
     def rule(self) -> Rule:
         """The same as the rule of a task."""
         return Rule(Control.TASK) if self.key is None else Rule(Control.KEYS, (_KEY,))
+
+
+@final
+@attrs.frozen
+class Unique:
+    """One invocation of a kind waits to run at a time, in all processes together: whoever enqueues another meanwhile is answered by
+    the one that waits. Once that is taken to run, another may wait.
+
+    `Unique()` is of those with the same arguments, `Unique.per(...)` of those that have something in common, `Unique.per_task()` of
+    all.
+
+    Attributes:
+        must_agree: Whether it is an error to be answered by one with other arguments.
+        key: What those have in common of which one waits, of the arguments of a call; None for all arguments.
+    """
+
+    must_agree: bool = attrs.field(default=False, kw_only=True)
+    key: Callable[..., object] | None = attrs.field(default=None, kw_only=True, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.must_agree, bool, "whether calls must agree")
+        if self.key is not None:
+            check_callable(self.key, "what calls have in common", "write Unique.per(lambda mail: mail.to)")
+
+    @classmethod
+    def per(cls, key: Callable[..., object], *, must_agree: bool = False) -> Unique:
+        """One for each value of a key.
+
+        Args:
+            key: As that of `Concurrency.per`.
+            must_agree: Whether it is an error to be answered by one with other arguments.
+        """
+        return cls(must_agree=must_agree, key=key)
+
+    @classmethod
+    def per_task(cls, *, must_agree: bool = False) -> Unique:
+        """One of all invocations of the task."""
+        return cls(must_agree=must_agree, key=_nothing)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that the key is made of."""
+        return _wanted(self.key)
+
+    @property
+    def rule(self) -> Rule:
+        """The same as the rule of a task."""
+        return Rule(Control.ARGUMENTS) if self.key is None else Rule(Control.KEYS, (_KEY,))
+
+
+def _nothing() -> None:
+    """What all calls have in common."""
+
+
+def _wanted(key: Callable[..., object] | None) -> tuple[str, ...]:
+    return () if key is None else tuple(signature(key).parameters)
 
 
 @final
@@ -112,6 +169,7 @@ class Declared:
         retry_for: Of which errors.
         limit: How long a handler may take, in microseconds; None for any time.
         concurrency: How many may run at a time; None for any number.
+        unique: Of which one waits at a time; None where any number does.
         parameters: How each argument is written.
         result: How the result is.
         signature: Of the handler.
@@ -127,6 +185,7 @@ class Declared:
     retry_for: tuple[type[Exception], ...]
     limit: Duration | None
     concurrency: Concurrency | None
+    unique: Unique | None
     parameters: Mapping[str, TextCodec] = attrs.field(repr=False)
     result: TextCodec = attrs.field(repr=False)
     signature: Signature = attrs.field(repr=False)
@@ -157,13 +216,25 @@ class Declared:
 
     def _limited_by(self, concurrency: Concurrency, bound: BoundArguments) -> str | None:
         """The set of invocations that this one is limited with."""
-        key = (
-            ()
-            if concurrency.key is None
-            else (concurrency.key(**{name: bound.arguments[name] for name in concurrency.names}),)
-        )
-        common = tuple((_KEY, _JSON.text(each, f"the key of concurrency of {self.name}")) for each in key)
+        common = self._in_common(concurrency, bound, "concurrency")
         return reservation_id(Purpose.RUNNING, concurrency.rule, Call(self.name, common))
+
+    def _in_common(self, those: Concurrency | Unique, bound: BoundArguments, what: str) -> tuple[tuple[str, str], ...]:
+        """The key of a call, as text; nothing where there is no key."""
+        if those.key is None:
+            return ()
+        key = those.key(**{name: bound.arguments[name] for name in those.names})
+        return ((_KEY, _JSON.text(key, f"the key of {what} of {self.name}")),)
+
+    def call(self, arguments: Document) -> Call:
+        """What a call that was kept is compared by with those that wait: digests, so that nothing is kept twice.
+
+        Raises:
+            Misuse: As `bound` does.
+        """
+        common = () if self.unique is None else self._in_common(self.unique, self.bound(arguments), "what is unique")
+        texts = (*common, *((name, str(text)) for name, text in arguments.items))
+        return Call(self.name, tuple((name, sha256(text.encode()).hexdigest()) for name, text in texts))
 
     def values(self, arguments: Document) -> Mapping[str, object]:
         """The arguments of a call that a trigger makes, which come as plain values, as the handler takes them.
@@ -213,6 +284,7 @@ def declared(
     retry_for: type[Exception] | tuple[type[Exception], ...] = Exception,
     limit: timedelta | None = None,
     concurrency: Concurrency | None = None,
+    unique: Unique | None = None,
     processes: bool = False,
 ) -> Declared:
     """The task that a handler and these options make; `Orchestrator.task` says what they mean.
@@ -230,25 +302,26 @@ def declared(
             check_type(
                 concurrency, Concurrency, "how many run at a time", "write Concurrency(2), or Concurrency.per(...)"
             )
+        if unique is not None:
+            check_type(unique, Unique, "of which one waits at a time", "write Unique(), or Unique.per(...)")
         check_type(processes, bool, "whether it is called in a process of its own")
         if processes:
             _check_named(handler)
         signed = signature(handler)
-        if (
-            unknown := []
-            if concurrency is None
-            else [each for each in concurrency.names if each not in signed.parameters]
-        ):
-            raise Misuse(
-                f"the key of its concurrency wants {', '.join(unknown)}",
-                why=f"{found} has no such parameter",
-                todo=f"name what {found}{signed} is called with",
-            )
+        for what, those in (("concurrency", concurrency), ("unique", unique)):
+            unknown = [] if those is None else [each for each in those.names if each not in signed.parameters]
+            if unknown:
+                raise Misuse(
+                    f"the key of its {what} wants {', '.join(unknown)}",
+                    why=f"{found} has no such parameter",
+                    todo=f"name what {found}{signed} is called with",
+                )
         hints = _hints(handler)
         return Declared(
             name=found, handler=handler, is_async=is_async, is_process=processes, queue=queue, priority=priority,
             policy=policy_of(retries, backoff), retry_for=_errors(retry_for),
             limit=limit_of("limit", limit, is_async=is_async or processes), concurrency=concurrency,
+            unique=unique,
             parameters={each.name: _codec(each, hints) for each in signed.parameters.values()},
             result=codec_of(hints.get("return", UNTYPED)), signature=signed,
         )  # fmt: skip

@@ -28,7 +28,7 @@ from tidegate_adapters.orchestrator.texts import TextCodec
 from tidegate_adapters.sites import Site
 
 __all__ = [
-    "CURRENT", "Current", "Handle", "HandleApp", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Results", "Unfinished",
+    "CURRENT", "ArgumentsDiffer", "Current", "Handle", "HandleApp", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Results", "Unfinished",
 ]  # fmt: skip
 
 R = TypeVar("R")
@@ -66,6 +66,19 @@ class Unfinished(TidegateError, TimeoutError):  # noqa: N818
     """It has not ended in the time that was given."""
 
     __str__ = TidegateError.__str__
+
+
+@final
+class ArgumentsDiffer(TidegateError):  # noqa: N818
+    """Another invocation waits for the same, with other arguments, and must not (`Unique`).
+
+    Attributes:
+        differing: The names of those arguments.
+    """
+
+    def __init__(self, task: str, why: str, differing: tuple[str, ...]) -> None:
+        super().__init__(f"{task} is not enqueued", why=why, todo="wait for that one, or cancel it first")
+        self.differing = differing
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -196,10 +209,12 @@ class Handle(Generic[R]):
     Attributes:
         id: Its id.
         is_new: Whether this call has made it, as far as anybody knows; False where it was there before.
+        differing: The arguments in which it differs from this call, where it is another one that waits (`Unique`).
     """
 
     id: str
     is_new: bool
+    differing: tuple[str, ...]
     _codec: TextCodec = attrs.field(repr=False, eq=False)
     _app: HandleApp = attrs.field(repr=False, eq=False)
 

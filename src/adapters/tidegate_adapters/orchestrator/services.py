@@ -18,9 +18,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar, final
 
-from tidegate.invocations.admission import Rule
+from tidegate.invocations.admission import Call, Rule
+from tidegate.invocations.jobs import Job
 from tidegate.invocations.recoverer import Recoverer
-from tidegate.model.effects import Call, Failure, Program
+from tidegate.model.effects import Call as Ask
+from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import Indexes
@@ -31,7 +33,7 @@ from tidegate.services.atomic_service import (
 from tidegate.services.service_runner import Completed, NoMember, ServiceOutcome, ServiceRunner, Skipped, new_gate
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definitions
-from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass
+from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass, plain_call
 from tidegate.triggers.noticing import NoticePass, Noticer, listened
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 from tidegate_adapters.crons import next_after
@@ -70,7 +72,8 @@ class Services:
         rules: How turns are shared.
         triggers: Those of the app's tasks, by task.
         make_job: What a call of a task becomes.
-        registration: The rules of tasks for registration, of those that have one.
+        make_call: What calls of a task that has a rule for registration are compared by.
+        registration: Those rules, by task.
         works: Works of yours, by name.
         owner: The member that the process is; None while it is none.
         dead_after: After how much silence one is presumed dead, in microseconds.
@@ -87,6 +90,7 @@ class Services:
         make_job: MakeJob,
         owner: Callable[[], str | None],
         dead_after: Duration,
+        make_call: Callable[[Job], Call] = plain_call,
         registration: Mapping[str, Rule] | None = None,
         works: Mapping[str, Work] | None = None,
         told: Callable[[ServiceOutcome], object] = lambda _: None,
@@ -100,7 +104,8 @@ class Services:
         if len(set(ids)) < len(ids):
             raise Misuse("a trigger is declared twice", todo="leave one of them out, or give its function another name")
         self._evaluator = Evaluator(
-            triggers=self.triggers, next_after=next_after, make_job=make_job, rules=tuple((registration or {}).items()),
+            triggers=self.triggers, next_after=next_after, make_job=make_job, make_call=make_call,
+            rules=tuple((registration or {}).items()),
             occurrences=collections.occurrences, cells=collections.crons, runs=collections.runs,
             definitions=collections.triggers, invocations=collections.invocations, places=collections.places,
             calls=collections.calls,
@@ -192,7 +197,7 @@ class Services:
     def _asks(self, name: str) -> Callable[[AtomicServiceRun, int, int], Program[object]]:
         async def asks(run: AtomicServiceRun, token: int, number: int) -> object:
             del number
-            return await Call(name, (run, token))
+            return await Ask(name, (run, token))
 
         return asks
 

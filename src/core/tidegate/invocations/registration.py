@@ -48,11 +48,11 @@ from tidegate.invocations.place_documents import HasPlace, LookAgain, places_of,
 from tidegate.invocations.record_documents import DUE, viewed
 from tidegate.model.documents import ID, Document, Eq, Field
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
-from tidegate.model.instants import Instant
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import StoreTime, check_collection, find_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_name, check_type
+from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
@@ -97,9 +97,15 @@ class Reused:
 @final
 @attrs.frozen
 class NotRegistered:
-    """The calls differ, and must not; or others were faster each time, or nobody answered."""
+    """The calls differ, and must not; or others were faster each time, or nobody answered.
+
+    Attributes:
+        reason: Why.
+        differing: The names of the arguments in which the calls differ and must not; none where it is something else.
+    """
 
     reason: str
+    differing: tuple[str, ...] = ()
 
 
 RegistrationOutcome: TypeAlias = Registered | Reused | NotRegistered
@@ -121,7 +127,8 @@ class Registrar:
         must_agree: Whether a call with other arguments is an error.
         request: An id used for this command only.
         job: What the invocation is to do; None for what the call says, in the default queue.
-        due: From when on a runner may take it; None for as soon as it is registered.
+        due: From when on a runner may take it: an instant of the store's clock, or a time from now in microseconds; None for
+            as soon as it is registered.
         origin: Where the call comes from, stored with it; nothing is decided by it.
         records, places, calls: The collections.
         attempts: How often to try before giving up; None for any number.
@@ -135,7 +142,7 @@ class Registrar:
     request: str
     must_agree: bool = False
     job: Job | None = None
-    due: Instant | None = None
+    due: Instant | Duration | None = None
     origin: Document = attrs.field(default=Document())
     records: str = "invocations"
     places: str = "places"
@@ -151,7 +158,9 @@ class Registrar:
         check_name(self.request, "a request")
         check_type(self.must_agree, bool, "whether calls must agree")
         check_type(self.job, (Job, NoneType), "a job or None")
-        check_type(self.due, (Instant, NoneType), "an instant or None")
+        check_type(self.due, (Instant, int, NoneType), "an instant, a time in microseconds, or None")
+        if isinstance(self.due, int):
+            check_int(self.due, "a time in microseconds", 0)
         check_type(self.origin, Document, "where a call comes from")
         check_attempts(self.attempts, self.pauses)
         check_collection(self.records)
@@ -169,6 +178,8 @@ class Registrar:
                 break
             attempt += 1
             try:
+                if isinstance(self.due, int):
+                    return await attrs.evolve(self, due=await StoreTime() + self.due).run()
                 await self._store_call(places)
                 admission = await self.parts.admit(self, places)
                 match admission:
@@ -179,8 +190,8 @@ class Registrar:
                         if not is_made:
                             await self.parts.make(self, invocation)
                         return Reused(invocation, differing)
-                    case Differs():
-                        return NotRegistered(str(admission))
+                    case Differs(_, differing):
+                        return NotRegistered(str(admission), differing)
                     case LookAgain():
                         pass
             except (Ambiguous, NotApplied, NotDurable):
@@ -197,7 +208,7 @@ class Registrar:
             stored = stored.put(ORIGIN, self.origin)
         if self.job is not None:
             stored = stored.put(_JOB, job_fields(self.job))
-        await insert_new(self.calls, stored if self.due is None else stored.put(DUE, self.due))
+        await insert_new(self.calls, stored.put(DUE, self.due) if isinstance(self.due, Instant) else stored)
 
 
 # --- what it is made of -------------------------------------------------------------------------------------------------
@@ -245,7 +256,8 @@ def _decide(registrar: Registrar, reservation: Reservation, known: _Known) -> Re
 
 
 async def _make(registrar: Registrar, key: str) -> None:
-    call, job, due = registrar.call, registrar.job, registrar.due
+    call, job = registrar.call, registrar.job
+    due = registrar.due if isinstance(registrar.due, Instant) else None
     if key != registrar.key:  # of one who has the place and has not come to make it
         stored = await find_one(registrar.calls, Eq(ID, key))
         if stored is None:

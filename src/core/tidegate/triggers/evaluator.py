@@ -144,6 +144,7 @@ __all__ = [
     "Noted",
     "Skipped",
     "TriggerPass",
+    "plain_call",
     "plain_job",
 ]
 
@@ -164,6 +165,16 @@ def plain_job(task: str, arguments: Document) -> Job:
         Misuse: An argument is of the wrong type, or the task is not named.
     """
     return Job(task=task, arguments=Document(call_of(task, arguments).arguments))
+
+
+def plain_call(job: Job) -> Call:
+    """The call that a job was made of: calls agree where the texts of their arguments do.
+
+    Raises:
+        Misuse: It is not a job.
+    """
+    check_type(job, Job, "a job")
+    return Call(job.task, tuple((name, str(text)) for name, text in job.arguments.items))
 
 
 _CHANGING: Final = ("by", "until", "reasons", "at")
@@ -224,6 +235,7 @@ class Evaluator:
         triggers: All that are registered, as they were read.
         next_after: Answers the next instant of a cron.
         make_job: What a call becomes.
+        make_call: What calls of a task with a rule are compared by.
         rules: Tasks, and the rule of each for registration; others have none.
         occurrences, cells, runs, definitions, invocations, places, calls: The collections.
         claims: How runs are claimed.
@@ -236,6 +248,7 @@ class Evaluator:
     triggers: tuple[Trigger, ...]
     next_after: NextAfter = attrs.field(eq=id)
     make_job: MakeJob = attrs.field(default=plain_job, eq=id)
+    make_call: Callable[[Job], Call] = attrs.field(default=plain_call, eq=id)
     rules: tuple[tuple[str, Rule], ...] = ()
     occurrences: str = "occurrences"
     cells: str = "crons"
@@ -254,6 +267,7 @@ class Evaluator:
         check_tuple(self.triggers, Trigger, "a trigger")
         check_callable(self.next_after, "a port that answers the next instant")
         check_callable(self.make_job, "what a call becomes")
+        check_callable(self.make_call, "what calls are compared by")
         check_tuple(self.rules, tuple, "a task and its rule")
         for pair in self.rules:
             if len(pair) != 2:
@@ -531,7 +545,7 @@ def _job(make_job: MakeJob, task: str, arguments: Document) -> Job | NotProvided
 async def _invoke(evaluator: Evaluator, run: TriggerRun, job: Job) -> bool:
     registrar = Registrar(
         key=run.id,
-        call=Call(job.task, tuple((name, str(text)) for name, text in job.arguments.items)),
+        call=evaluator.make_call(job),
         rule=dict(evaluator.rules).get(job.task, Rule()),
         request=run.id,
         job=job,
