@@ -33,6 +33,7 @@ from tidegate.invocations.asking import Asked, Asking, Command
 from tidegate.invocations.dispatch import DispatchRules, Held
 from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.jobs import DEFAULT_QUEUE, Job
+from tidegate.invocations.purging import Purging
 from tidegate.invocations.recoverer import Recoverer
 from tidegate.invocations.registration import RegistrationOutcome
 from tidegate.invocations.taking import Takeable, Taker
@@ -382,12 +383,24 @@ class Orchestrator:
 
         async def purge() -> None:
             await self._services(there).purge()
+            purging = self._purging()
+            if not (await there.site.run(purging.purge())).is_done:
+                log.info("more has ended than is removed at a time: the next purge goes on")
+            await there.site.run(purging.sweep_payloads())
+            await there.uploads.sweep()
 
         rules = self.settings.services
         for name, handler, cron in ((RECOVERY, recover, rules.recover), (PURGE, purge, rules.purge)):
             if name not in self._declared:
                 self._declared[name] = declared(handler, name=name, concurrency=Concurrency())
                 self._triggers[name] = (on_cron(cron),)
+
+    def _purging(self) -> Purging:
+        told, names = self.settings, self.collections
+        return Purging(
+            success_age=told.keep_finished, other_age=told.keep_failed, records=names.invocations, places=names.places,
+            calls=names.calls, payloads=names.payloads,
+        )  # fmt: skip
 
     async def ask(self, command: Command, query: InvocationQuery) -> Asked:
         """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.asking`).
@@ -487,9 +500,10 @@ class Orchestrator:
             Noticer(conditions=(), records=names.invocations),
             Evaluator(triggers=(), next_after=next_after, runs=names.runs),
             self.asking(),
+            self._purging(),
         ):
             for name, indexes in each.indexes.items():
-                made[name] = (*made.get(name, ()), *indexes)
+                made[name] = (*made.get(name, ()), *(one for one in indexes if one not in made.get(name, ())))
         return made
 
     async def close(self) -> None:

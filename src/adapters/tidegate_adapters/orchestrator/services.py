@@ -56,7 +56,7 @@ Work: TypeAlias = Callable[[AtomicServiceRun, int], Awaitable[object]]
 RECOVERY: Final = "tidegate.recover"
 """The task that recovers what is stuck."""
 PURGE: Final = "tidegate.purge"
-"""The task that forgets what triggers have started, and is over."""
+"""The task that removes what has ended, and what triggers have started, once it was kept for long enough."""
 KEY: Final = "turn"
 _DECLARE_S: Final = 60.0
 """How often a process says which triggers it knows: some times before they would be forgotten."""

@@ -16,6 +16,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration
 from tidegate.model.operations import UPDATES_MAX
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.retries.backoff import DAY, check_delay
 from tidegate.retries.polling import PollingBounds
 from tidegate.services.membership import DEAD_AFTER
 from tidegate_adapters.orchestrator.turns import ServiceRules
@@ -37,7 +38,7 @@ class OrchestratorSettings:
 
     Invariants: the database is not empty; the prefix is of letters, digits and underscores; there are queues, and each is named
     once; 1 <= concurrency; 1 <= batch <= UPDATES_MAX; 0 <= drain; 1 ms <= leave, paused_every, result_every; 1 ms <= beat_every <
-    dead_after; 1 <= stalled_after; 1 KiB <= inline_bytes <= 15 MiB; 0 <= ports < 65536; others reach the page with a token only.
+    dead_after; 0 <= keep_finished, keep_failed; 1 <= stalled_after; 1 KiB <= inline_bytes <= 15 MiB; 0 <= ports < 65536; others reach the page with a token only.
 
     Attributes:
         database: Where the invocations are.
@@ -54,6 +55,8 @@ class OrchestratorSettings:
         dead_after: After how much silence a process is presumed dead, in microseconds; the same in all processes.
         paused_every: How often it is looked what is paused, in microseconds.
         result_every: How often it is looked for results that are waited for, in microseconds.
+        keep_finished: How long an invocation that has succeeded is kept with its result, in microseconds; None for ever.
+        keep_failed: Likewise one that has failed, was cancelled, or was refused by what limits it.
         inline_bytes: Arguments and results that are larger are kept beside their record.
         metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
         metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
@@ -78,6 +81,8 @@ class OrchestratorSettings:
     dead_after: Duration = DEAD_AFTER
     paused_every: Duration = 2 * SECOND
     result_every: Duration = 100 * MILLISECOND
+    keep_finished: Duration | None = DAY
+    keep_failed: Duration | None = 7 * DAY
     inline_bytes: int = 64 * _KIB
     metrics_port: int | None = None
     metrics_host: str = _LOOPBACK
@@ -113,6 +118,9 @@ class OrchestratorSettings:
         check_int(self.dead_after, "a time of silence in microseconds", self.beat_every + 1)
         check_int(self.paused_every, "an interval in microseconds", MILLISECOND)
         check_int(self.result_every, "an interval in microseconds", MILLISECOND)
+        for age in (self.keep_finished, self.keep_failed):
+            if age is not None:
+                check_delay(age, "an age in microseconds", 0)
         check_int(self.inline_bytes, "a number of bytes", _KIB, 15 * _KIB * _KIB)
         for port in (self.metrics_port, self.page_port):
             if port is not None:

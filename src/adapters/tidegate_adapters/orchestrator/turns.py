@@ -41,7 +41,7 @@ class ServiceRules:
         round_every: How often what is due is looked at in a turn.
         keep: How long and how many rows are kept of past turns.
         recover: The cron of the task that recovers what is stuck.
-        purge: That of the task that forgets what triggers have started, and is over.
+        purge: That of the task that removes what was kept for long enough.
     """
 
     processes: int = 8

@@ -60,6 +60,11 @@ class Uploads:
         assert self._payloads is not None, "an embedded store has all texts in its records"
         return (await self._payloads.get(name)).decode()
 
+    async def sweep(self) -> None:
+        """Remove the parts of uploads that nothing refers to any more."""
+        if self._payloads is not None:
+            await self._payloads.sweep()
+
     async def arguments(self, name: str) -> Document:
         """The arguments that were uploaded under a name."""
         return Document.of(json.loads(await self.text(name)))

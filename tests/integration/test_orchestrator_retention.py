@@ -1,0 +1,82 @@
+"""What has ended is kept for a while, and then goes: on a real MongoDB, and on the embedded store."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import attrs
+import pytest
+from tests.integration.mongo_loop import in_loop
+from tests.integration.test_orchestrator_app import STORES, office_of, served, until
+from tests.integration.test_orchestrator_triggers import TURNS
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.orchestrator import InvocationAbsent, InvocationFailed, Orchestrator, Unique
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+
+EACH_SECOND = attrs.evolve(TURNS, purge="* * * * * *")
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_has_ended_goes_once_it_was_kept_for_long_enough(mongodb: str, database: str, store: str) -> None:
+    """With its call; what failed is kept for another time, what has not ended for as long as it takes. Of uploads those are marked
+    that nobody refers to any more.
+    """
+    large = "x" * 5_000
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(
+                services=EACH_SECOND, keep_finished=1_500 * MILLISECOND, keep_failed=None, inline_bytes=1024
+            )
+
+            @app.task(unique=Unique())
+            async def half(text: str) -> str:
+                if len(text) % 2:
+                    raise ValueError("odd")
+                return text[::2]
+
+            done = await half.enqueue(large)
+            failed = await half.enqueue(large + "x")
+            waiting = await half.enqueue("xx", delay=timedelta(days=1))
+
+            async def left() -> set[str]:
+                return {each["_id"] for each in await office.records() if each["task"] == "half"}
+
+            async with served(app):
+                assert await done.result() == "x" * 2_500
+                assert done.id in await left()
+
+                async def is_gone() -> bool:
+                    return await left() == {failed.id, waiting.id}
+
+                await until(is_gone, "what has succeeded is removed")
+                with pytest.raises(InvocationAbsent, match="it was removed as old"):
+                    await done.result()
+                with pytest.raises(InvocationFailed, match="odd"):
+                    await failed.result()
+                calls = await office.records("orchestrator_calls")
+                assert {each["_id"] for each in calls if each["task"] == "half"} == {failed.id, waiting.id}
+
+                async def are_marked() -> bool:
+                    payloads = await office.records("orchestrator_payloads")
+                    marked = {each["_id"] for each in payloads if "unnamed_since" in each}
+                    return store == "embedded" or marked == {done.id, f"{done.id}@2"}
+
+                await until(are_marked, "uploads that nobody names are marked, and no others")
+
+    in_loop(run())
+
+
+def test_an_age_that_cannot_be_is_said_at_once() -> None:
+    for wrong in ({"keep_finished": -1}, {"keep_failed": 1.5}):
+        with pytest.raises(Misuse, match="an age in microseconds"):
+            _ = OrchestratorSettings(database="jobs", **wrong)
+
+
+def test_what_a_purge_reads_by_is_made_once() -> None:
+    """No index is named twice, whoever needs it."""
+    for indexes in Orchestrator(Embedded(), "jobs").indexes.values():
+        assert len(set(indexes)) == len(indexes)
