@@ -9,12 +9,21 @@ from typing import Final, cast
 import attrs
 
 from tidegate.invocations import invocation as status
+from tidegate.invocations.asking import Asking
+from tidegate.invocations.dispatch import InterruptReason
+from tidegate.invocations.dispatch import Run as DispatchedRun
+from tidegate.invocations.heeding import heed
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.record_documents import viewed
+from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
+from tidegate.invocations.jobs import Job, job_fields, new_invocation
+from tidegate.invocations.purging import Purging
+from tidegate.invocations.record_documents import ASKED, CREATED_AT, DUE, PAYLOAD, STATUS, TRIES, new_record, viewed
 from tidegate.invocations.scenarios.recovery import recovery
 from tidegate.invocations.scenarios.transition import KEY as INVOCATION_KEY
 from tidegate.invocations.scenarios.transition import RECORDS, seen
 from tidegate.invocations.settling import RecordMove, settle
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.taking import Takeable, Taker
 from tidegate.invocations.transition import Granted, TransitionOutcome, transition
 from tidegate.leases.lease import Terms
 from tidegate.leases.scenarios.leader import election
@@ -65,8 +74,8 @@ from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 
 __all__ = [
-    "INVOICED", "asked", "brief_election", "brief_service", "completing", "consumed", "crons", "deleted", "documents", "first_sight", "imported", "invoiced_apart", "members", "planned", "reconciling", "resent",
-    "stuck", "wrapped",
+    "INVOICED", "asked", "brief_election", "brief_service", "completing", "consumed", "crons", "deleted", "documents", "first_sight", "imported", "invoiced_apart", "looked_at", "members", "planned", "reconciling",
+    "resent", "set_aside", "stuck", "swept", "wrapped",
 ]  # fmt: skip
 
 UNANSWERED: Final = (Ambiguous, NotApplied, NotDurable)
@@ -245,6 +254,99 @@ def asked() -> Scenario:
     asker = Process("asker", factory(asks), ANY, planning())
     return attrs.evolve(
         made, actors=(asker,), always={"it is as it was": is_answered}, eventually={}, step={}, sometimes={}
+    )
+
+
+# --- invocations: looked at, set aside, and their uploads ---------------------------------------------------------------
+
+JOB: Final = Job(task="t")
+UNREADABLE: Final = Field[Value](TRIES.name)
+RUN, LOST_RUN = DispatchedRun("a", 2, "t"), DispatchedRun("b", 7, "t")
+
+
+async def looks_at() -> object:
+    """Page by page, one invocation, and what was asked of those that run."""
+    asking = Asking(request="ann")
+
+    async def answers() -> tuple[object, ...]:
+        first = await asking.list_rows(InvocationQuery(), limit=1)
+        then = await asking.list_rows(InvocationQuery(), limit=1, after=first.after)
+        return first, then, await asking.show("a"), await heed(asking.records, (RUN, LOST_RUN))
+
+    return await until_answered(answers)
+
+
+def is_shown(state: State) -> bool:
+    match state.status("looker"):
+        case Returned((InvocationPage((first,)), InvocationPage((then,)), InvocationRow() as shown, told)):
+            is_there = {first.key, then.key} == {"a", "b"} and shown.document == state.read(
+                document("invocations", "a")
+            )
+            return is_there and told == ((RUN, InterruptReason.CANCEL), (LOST_RUN, InterruptReason.LOST))
+        case other:
+            return not isinstance(other, Returned)
+
+
+def looked_at() -> Scenario:
+    """One of two invocations runs, and is to be cancelled; nobody writes them meanwhile. Laws IQ1, HD1, HD2."""
+    more = job_fields(JOB).put(CREATED_AT, Instant(0)).put(TRIES, 1).put(ASKED, "cancel")
+    runs = new_record("a", StatusRecord(status.RUNNING, "w", 2), "made", Instant(0), more=more)
+    return Scenario(
+        name="looked at",
+        summary="invocations as they are",
+        world=world_with({"invocations": (runs, new_invocation("b", JOB, "made", Instant(0)))}),
+        actors=(Process("looker", factory(looks_at), ANY),),
+        always={"they are shown as they are": is_shown},
+    )
+
+
+async def takes_all() -> None:
+    taker = Taker(runner="runner", queues=(JOB.queue,), tasks=(Takeable(JOB.task),))
+    for _ in range(POLLS):
+        await taker.take(2)
+
+
+def is_set_aside(state: State) -> bool:
+    if not isinstance(state.status("runner"), Returned):
+        return True
+    good, spoiled = (state.read(document("invocations", key)) for key in ("good", "spoiled"))
+    assert good is not None, "nobody removes it"
+    assert spoiled is not None, "nobody removes it"
+    return good[STATUS] == status.RUNNING and not spoiled.has(DUE)
+
+
+def set_aside() -> Scenario:
+    """One of two that are due cannot be read: it is out of the queue, and the other one runs."""
+    good, spoiled = (new_invocation(key, JOB, "made", Instant(0)) for key in ("good", "spoiled"))
+    return Scenario(
+        name="set aside",
+        summary="what cannot be read keeps nobody waiting",
+        world=world_with({"invocations": (good, spoiled.put(UNREADABLE, "many")), "places": ()}),
+        actors=(Process("runner", factory(takes_all), ANY),),
+        always={"what cannot be read is out of the queue": is_set_aside},
+    )
+
+
+async def sweeps_uploads() -> None:
+    for _ in range(POLLS):
+        await Purging(payload_age=0).sweep_payloads()
+
+
+def is_swept(state: State) -> bool:
+    named, unnamed = (state.read(document("payloads", key)) for key in ("named", "unnamed"))
+    return named is not None and (unnamed is None or not isinstance(state.status("sweeper"), Returned))
+
+
+def swept() -> Scenario:
+    """Of two uploads an invocation names one. Law PG4."""
+    names = new_invocation("x", JOB, "made", Instant(0)).put(PAYLOAD, "named")
+    uploaded = tuple(Document.of({"_id": key}) for key in ("named", "unnamed"))
+    return Scenario(
+        name="swept",
+        summary="an upload that an invocation names stays",
+        world=world_with({"invocations": (names,), "payloads": uploaded}),
+        actors=(Process("sweeper", factory(sweeps_uploads), ANY),),
+        always={"the one that is named stays, and the other goes": is_swept},
     )
 
 

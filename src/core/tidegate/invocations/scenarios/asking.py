@@ -209,7 +209,7 @@ def asking(
                 "it is cancelled before it is taken": lambda state: (
                     statuses(state) == [status.REGISTERED, status.CANCELLED]
                 ),
-                "its runner cancels it": lambda state: statuses(state)[1:] == [status.RUNNING, status.CANCELLED],
+                "its runner cancels it": lambda state: statuses(state)[-2:] == [status.RUNNING, status.CANCELLED],
             },
         ),
         Command.KILL: (

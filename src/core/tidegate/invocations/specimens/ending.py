@@ -122,7 +122,7 @@ SPECIMENS: Final = (
         "tries_from_zero",
         ALLOWED,
         "Tries are counted from the second one on, so there is one more than is allowed.",
-        "Planted: is `retries=3` three tries, or four?",
+        "Planted: is `retries=3` three tries, or four? Three: the first one counts.",
     ),
     planted(
         of_part(notice_of_the_old),
