@@ -51,6 +51,24 @@ class ReactiveStorm(NamedTuple):
     pause_s: float
 
 
+class OrchestratorStorm(NamedTuple):
+    """How hard a storm over an orchestrator on a real replica set is.
+
+    Attributes:
+        invocations: How many there are, besides their children and those of a cron.
+        processes: How many run them.
+        strikes: How often one of those is killed, or stands still.
+        pause_s: How long it is calm between two of those at most.
+        nodes: Of the replica set; the primary of more than one steps down again and again.
+    """
+
+    invocations: int
+    processes: int
+    strikes: int
+    pause_s: float
+    nodes: int
+
+
 class Soak(NamedTuple):
     """How long it is looked at what a worker takes.
 
@@ -174,3 +192,7 @@ REACTIVE_STORM: Final = _either(
     ReactiveStorm(400, 3_000, 8, 400, 3, 6, 1.5), ReactiveStorm(20_000, 100_000, 8, 800, 4, 40, 4.0)
 )
 """A storm over an application: rarer strikes at rarer moments, and more records than one look takes."""
+
+# Of an orchestrator, on a real replica set.
+ORCHESTRATOR_STORM: Final = _either(OrchestratorStorm(240, 3, 6, 1.0, 1), OrchestratorStorm(10_000, 8, 45, 3.0, 3))
+"""A storm over an application: rarer strikes at rarer moments, of the store as well, and more records than one look takes."""

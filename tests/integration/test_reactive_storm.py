@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import signal
-import sys
 import time
 import uuid
 from collections import Counter, defaultdict
@@ -22,7 +20,8 @@ from typing import Any, Final, NamedTuple
 from pymongo import AsyncMongoClient
 from pymongo.errors import DuplicateKeyError
 from tests.integration.servers import MongoServer
-from tests.integration.servers.processes import Keeper, wait_until
+from tests.integration.servers.processes import wait_until
+from tests.integration.storming import Processes
 from tests.length import REACTIVE_STORM
 
 MEMBER: Final = Path(__file__).with_name("reactive_member.py")
@@ -42,8 +41,8 @@ class Work(NamedTuple):
     name: str
 
 
-class Application:
-    """Processes that come and go, and what they wrote.
+class Application(Processes):
+    """Processes that come and go, and what they wrote; each is started with the version of the application.
 
     Args:
         folder: Where they write.
@@ -52,45 +51,8 @@ class Application:
     """
 
     def __init__(self, folder: Path, uri: str, database: str) -> None:
-        self.folder, self.uri, self.database = folder, uri, database
-        self.processes: dict[str, int] = {}
-        """Process ids by name."""
-        self.killed: dict[str, int] = {}
-        """When, in ns."""
-        self._keeper, self._born = Keeper(), 0
-
-    def start(self, version: int) -> str:
-        self._born += 1
-        name = f"process-{self._born}"
-        told = [self.uri, self.database, name, str(self.folder / f"{name}.log"), str(version)]
-        self.processes[name] = self._keeper.start(self.folder / f"{name}.stderr", sys.executable, MEMBER, *told)
-        return name
-
-    def check(self) -> None:
-        """None has ended by itself."""
-        for name, pid in self.processes.items():
-            assert self._keeper.status(pid) is None, f"{name} has ended:\n{self.said(name)[-3000:]}"
-
-    def said(self, name: str) -> str:
-        return (self.folder / f"{name}.stderr").read_text()
-
-    async def kill(self, name: str) -> None:
-        pid = self.processes.pop(name)
-        self._keeper.signal(pid, signal.SIGKILL)
-        await asyncio.to_thread(wait_until, lambda: self._keeper.status(pid) is not None, f"the end of {name}", 30)
-        self.killed[name] = time.monotonic_ns()
-
-    async def end(self, name: str) -> None:
-        """With SIGTERM, once it can be ended so."""
-        await asyncio.to_thread(wait_until, lambda: "SIGTERM" in self.said(name), f"the start of {name}", 30)
-        pid = self.processes.pop(name)
-        self._keeper.signal(pid, signal.SIGTERM)
-        await asyncio.to_thread(wait_until, lambda: self._keeper.status(pid) is not None, f"the end of {name}", 40)
-        status = self._keeper.status(pid)
-        assert status == 0, f"{name} ended with {status}:\n{self.said(name)[-3000:]}"
-
-    def close(self) -> None:
-        self._keeper.close()
+        super().__init__(MEMBER, folder, uri, database)
+        self.database = database
 
     def work(self) -> dict[Key, list[Work]]:
         """What was done, by task and document, in the order in which it began."""

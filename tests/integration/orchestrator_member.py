@@ -1,0 +1,173 @@
+"""A process of an orchestrator that a storm strikes: `orchestrator_member.py URI DATABASE NAME LOG VERSION SKEW_S`.
+
+Its clock is set apart by so many seconds. What of it is read at all, by what runs here:
+    driver.py, `Now`     by `Taker`, as a part of a draw: who chooses among what is due; and by nobody as a time
+    crons.py             `check_cron` asks for the next instant of an expression, to see that it can be read
+    logging              the times of lines
+All else goes by the store's clock, or measures by the monotonic one.
+
+It writes a line a fact into LOG, each with one system call, so that a kill loses nothing that was done; instants are the
+machine's monotonic clock in nanoseconds, which all processes share:
+
+    began TASK ID VERSION LIMIT INSTANT     ended ID VERSION INSTANT                failed ID VERSION INSTANT
+    turn TOKEN ROUND INSTANT                turned TOKEN ROUND INSTANT              alive SENT INSTANT
+
+LIMIT is what limits the run with others, and `-` if nothing. `alive` is of a beat that says so, and of when it was sent.
+
+Version 2 of the application has another task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final, final
+
+from tidegate.invocations.dispatch import Beat, Beaten, DispatchCommand, DispatchEvent, DispatchState
+from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.retries.polling import PollingBounds
+from tidegate.retries.schedule import Missed
+from tidegate.services.atomic_service import AtomicServiceRun
+from tidegate_adapters.orchestrator import Concurrency, Happened, InvocationFailed, Orchestrator, Task, on_cron
+from tidegate_adapters.orchestrator.handles import CURRENT
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.turns import ServiceRules
+
+AT_MOST: Final = 2
+"""How many of those run at a time that are limited with each other."""
+DEAD_AFTER: Final = 3 * SECOND
+TURNS: Final = ServiceRules(
+    interval=4 * SECOND,
+    spread=100 * MILLISECOND,
+    check_every=100 * MILLISECOND,
+    round_every=200 * MILLISECOND,
+    recover="*/2 * * * * *",
+)
+
+
+@final
+class Log:
+    """What the process writes."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._sent = 0
+
+    def write(self, *words: object) -> None:
+        os.write(self._file, (" ".join(map(str, (*words, time.monotonic_ns()))) + "\n").encode())
+
+    def observe(self, event: DispatchEvent, _: DispatchState, commands: Sequence[DispatchCommand]) -> None:
+        """Write down which beats say that it is alive."""
+        if isinstance(event, Beaten) and event.is_alive:
+            self.write("alive", self._sent)
+        if any(isinstance(each, Beat) for each in commands):
+            self._sent = time.monotonic_ns()
+
+    @asynccontextmanager
+    async def run(self, task: str, limited_by: object = "-") -> AsyncGenerator[str, None]:
+        """A run of a handler, named by its invocation and version."""
+        run = CURRENT.get().run
+        self.write("began", task, run.key, run.version, limited_by)
+        how = "failed"
+        try:
+            yield f"{run.key} {run.version}"
+            how = "ended"
+        finally:
+            self.write(how, run.key, run.version)
+
+
+def of_instant(what: Happened) -> dict[str, object]:
+    """What a cron calls its task with."""
+    assert what.due is not None
+    return {"instant": what.due.isoformat()}
+
+
+def application(
+    store: str, database: str, log: Log, chance: random.Random, version: int
+) -> tuple[Orchestrator, dict[str, Task[..., Any]]]:
+    """The application in this version, and its tasks."""
+    settings = OrchestratorSettings(
+        database=database, beat_every=500 * MILLISECOND, dead_after=DEAD_AFTER, services=TURNS, result_every=100 * MILLISECOND,
+        polling=PollingBounds(least=50 * MILLISECOND, most=500 * MILLISECOND, jitter=20 * MILLISECOND),
+    )  # fmt: skip
+    app = Orchestrator(store, settings=settings, observers=[log.observe])
+    again: Any = {"retries": 3, "backoff": timedelta(milliseconds=50)}
+
+    async def work() -> None:
+        await asyncio.sleep(chance.expovariate(1 / 0.01))
+        if chance.random() < 0.1:
+            raise ArithmeticError("unlucky")
+
+    @app.task(**again)
+    async def single() -> str:
+        async with log.run("single") as run:
+            await work()
+            return run
+
+    @app.task(concurrency=Concurrency.per(lambda of: of, at_most=AT_MOST), **again)
+    async def limited(of: str) -> str:
+        async with log.run("limited", of) as run:
+            await work()
+            return run
+
+    @app.task(**again)
+    async def parent() -> str:
+        async with log.run("parent") as run:
+            key = run.split()[0]
+            for each in [await single.enqueue(key=f"{key}.{number}") for number in range(2)]:
+                try:
+                    assert (await each.result()).startswith(each.id)
+                except InvocationFailed:
+                    continue
+            await work()
+            return run
+
+    @app.task(triggers=[on_cron("* * * * * *", missed=Missed.EACH).calls_with(of_instant)])
+    async def tick(instant: str) -> str:
+        async with log.run("tick", instant) as run:
+            return run
+
+    rounds = itertools.count()
+
+    @app.service()
+    async def sweep(_: AtomicServiceRun, token: int) -> None:
+        number = next(rounds)
+        log.write("turn", token, number)
+        try:
+            await asyncio.sleep(0.05)
+        finally:
+            log.write("turned", token, number)
+
+    tasks: dict[str, Task[..., Any]] = {"single": single, "limited": limited, "parent": parent}
+    if version > 1:
+
+        @app.task(**again)
+        async def novel() -> str:
+            async with log.run("novel") as run:
+                await work()
+                return run
+
+        tasks["novel"] = novel
+    return app, tasks
+
+
+def set_apart(seconds: float) -> None:
+    """The clock of this process is ahead by so much from now on."""
+    real, real_ns = time.time, time.time_ns
+    time.time = lambda: real() + seconds
+    time.time_ns = lambda: real_ns() + round(seconds * 10**9)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    uri, database, name, path, version, ahead = sys.argv[1:]
+    set_apart(float(ahead))
+    application(uri, database, Log(path), random.Random(name), int(version))[0].run()

@@ -1,0 +1,70 @@
+"""Processes of an application that a storm strikes: they come, are killed, stand still, go on, and are ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tests.integration.servers.processes import Keeper, wait_until
+
+
+class Processes:
+    """Those that run a script, told `*TOLD NAME LOG *MORE`.
+
+    Args:
+        script: The script.
+        folder: Where they write.
+        told: What all of them are told first.
+    """
+
+    def __init__(self, script: Path, folder: Path, *told: str) -> None:
+        self.script, self.folder, self.told = script, folder, told
+        self.processes: dict[str, int] = {}
+        """Process ids by name."""
+        self.killed: dict[str, int] = {}
+        """When, in ns."""
+        self._keeper, self._born = Keeper(), 0
+
+    def start(self, *more: object) -> str:
+        self._born += 1
+        name = f"process-{self._born}"
+        told = [*self.told, name, str(self.folder / f"{name}.log"), *map(str, more)]
+        self.processes[name] = self._keeper.start(self.folder / f"{name}.stderr", sys.executable, self.script, *told)
+        return name
+
+    def check(self) -> None:
+        """None has ended by itself."""
+        for name, pid in self.processes.items():
+            assert self._keeper.status(pid) is None, f"{name} has ended:\n{self.said(name)[-3000:]}"
+
+    def said(self, name: str) -> str:
+        return (self.folder / f"{name}.stderr").read_text()
+
+    async def kill(self, name: str) -> None:
+        pid = self.processes.pop(name)
+        self._keeper.signal(pid, signal.SIGKILL)
+        await asyncio.to_thread(wait_until, lambda: self._keeper.status(pid) is not None, f"the end of {name}", 30)
+        self.killed[name] = time.monotonic_ns()
+
+    async def stand_still(self, name: str, seconds: float) -> None:
+        """It does, for so long."""
+        self._keeper.signal(self.processes[name], signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._keeper.signal(self.processes[name], signal.SIGCONT)
+
+    async def end(self, name: str) -> None:
+        """With SIGTERM, once it can be ended so."""
+        await asyncio.to_thread(wait_until, lambda: "SIGTERM" in self.said(name), f"the start of {name}", 30)
+        pid = self.processes.pop(name)
+        self._keeper.signal(pid, signal.SIGTERM)
+        await asyncio.to_thread(wait_until, lambda: self._keeper.status(pid) is not None, f"the end of {name}", 40)
+        status = self._keeper.status(pid)
+        assert status == 0, f"{name} ended with {status}:\n{self.said(name)[-3000:]}"
+
+    def close(self) -> None:
+        self._keeper.close()

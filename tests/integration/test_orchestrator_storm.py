@@ -1,0 +1,281 @@
+"""A storm over an orchestrator on a real replica set: its processes are killed, or stand still beyond their heartbeats and go on,
+their clocks are up to half a minute apart, two versions of the application are at work, and at length primaries step down.
+
+Whatever strikes: every invocation ends, each that has succeeded has one result, which is that of its last run, an instant of the
+cron is one invocation, no limit is exceeded, and one process at a time does what is done by one, under a token that grows.
+
+Who is presumed dead does not know before its next beat, so a run counts until its process must have been presumed dead, by the beats
+that it has had answers to. The clocks that are set apart, and who reads them: `orchestrator_member`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pymongo import AsyncMongoClient
+from pymongo.errors import PyMongoError
+from tests.integration.orchestrator_member import AT_MOST, DEAD_AFTER, Log, application
+from tests.integration.servers import MongoServer
+from tests.integration.storming import Processes
+from tests.integration.test_mongo_failover import stepped_down
+from tests.length import ORCHESTRATOR_STORM as STORM
+
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import SECOND
+from tidegate_adapters.orchestrator.services import PURGE, RECOVERY
+
+MEMBER: Final = Path(__file__).with_name("orchestrator_member.py")
+PATIENCE_S: Final = 60.0
+STEP_DOWN_S: Final = 20.0
+STILL_S: Final = DEAD_AFTER / SECOND + 1.0
+APART_S: Final = (0.0, 30.0, -30.0)
+FINAL: Final = ("success", "failed")
+ENDLESS: Final = ("tick", RECOVERY, PURGE)
+Raw = dict[str, Any]
+
+
+class Span(NamedTuple):
+    """From when to when something was done, in ns, by a process that was alive; it has ended well or not."""
+
+    began: int
+    ended: int
+    process: str
+    number: int
+    is_done: bool = True
+
+
+class Facts(NamedTuple):
+    """What processes wrote: the runs of each task and invocation, what limits them, and turns."""
+
+    runs: dict[tuple[str, str], list[Span]]
+    limited: dict[str, list[Span]]
+    turns: list[Span]
+
+
+class Line(NamedTuple):
+    """What a process wrote, and when in ns."""
+
+    word: str
+    more: tuple[str, ...]
+    at: int
+
+
+def facts(app: Processes) -> Facts:
+    found = Facts(defaultdict(list), defaultdict(list), [])
+    for path in sorted(app.folder.glob("*.log")):
+        lines = [Line(word, (*more,), int(at)) for word, *more, at in map(str.split, path.read_text().splitlines())]
+        beats = [(int(each.more[0]), each.at) for each in lines if each.word == "alive"]
+        last = app.killed.get(path.stem, time.monotonic_ns())
+        ends = {each.more: each for each in lines if each.word in ("ended", "failed", "turned")}
+        for word, more, at in lines:
+            if word not in ("began", "turn"):
+                continue
+            key = more[1:3] if word == "began" else more
+            end = ends.get(key, Line("failed", key, last))
+            number = int(more[2] if word == "began" else more[0])
+            until = min(end.at, alive_until(beats, at))
+            span = Span(at, until, path.stem, number, end.word != "failed")
+            if word == "turn":
+                found.turns.append(span)
+                continue
+            task, id_, _, limit = more
+            found.runs[task, id_].append(span)
+            if task == "limited":
+                found.limited[limit].append(span)
+    return found
+
+
+def alive_until(beats: Iterable[tuple[int, int]], since: int) -> int:
+    """Until when nobody could presume a process dead, by when its beats were sent and answered."""
+    until = since
+    for sent, answered in beats:
+        if answered > since and answered > until:
+            break
+        until = sent + DEAD_AFTER * 1_000
+    return until
+
+
+# --- what must not be -------------------------------------------------------------------------------------------------
+
+
+def wrong(found: Facts, records: list[Raw], keys: set[str]) -> Iterator[str]:
+    there = {each["_id"]: each for each in records}
+    yield from (f"{key} is lost" for key in keys - there.keys())
+    for record in records:
+        if record["task"] not in (RECOVERY, PURGE):
+            yield from wrong_record(record, found.runs.get((record["task"], record["_id"]), []))
+    for limit, runs in found.limited.items():
+        yield from (f"{limit}: {each}" for each in too_many(runs, AT_MOST))
+    turns = sorted(found.turns)
+    yield from (f"turns: {each}" for each in too_many(turns, 1))
+    yield from (f"an older turn after {one}: {other}" for one, other in pairwise(turns) if one.number > other.number)
+    arguments = [json.loads(each["arguments"]["instant"]) for each in records if each["task"] == "tick"]
+    for one, other in pairwise(sorted(map(datetime.fromisoformat, arguments))):
+        if other - one != timedelta(seconds=1):
+            yield f"the cron fired at {one}, and then at {other}"
+
+
+def wrong_record(record: Raw, runs: list[Span]) -> Iterator[str]:
+    key, runs = record["_id"], sorted(runs)
+    yield from (f"{key}: {each}" for each in too_many(runs, 1))
+    for one, other in pairwise(runs):
+        if one.number >= other.number:
+            yield f"{key}: version {other.number} runs after {one.number}"
+    if record["status"] not in FINAL:
+        if record["task"] not in ENDLESS:
+            yield f"{key} has not ended: {record}"
+        return
+    if sum(each["status"] in FINAL for each in record["history"]) != 1:
+        yield f"{key} has ended twice: {record['history']}"
+    if record["status"] == "success":
+        version = record["version"] - 1
+        if json.loads(record["result"]) != f"{key} {version}":
+            yield f"{key} has the result {record['result']} at version {version}"
+        if [each.is_done for each in runs if each.number == version] != [True]:
+            yield f"{key} has a result of no run: {runs}"
+    elif record["tries"] <= 3:
+        yield f"{key} has failed after {record['tries']} tries: {record['error']}"
+
+
+def too_many(spans: Iterable[Span], most: int) -> Iterator[str]:
+    """Where more than so many are at one time."""
+    going: list[Span] = []
+    for each in sorted(spans):
+        going = [other for other in going if other.ended > each.began]
+        if each.ended > each.began:
+            going.append(each)
+        if len(going) > most:
+            yield f"{len(going)} at one time: {going}"
+
+
+# --- the storm --------------------------------------------------------------------------------------------------------
+
+
+class Storm:
+    """What strikes, and what is asked of the application meanwhile."""
+
+    def __init__(self, app: Processes, server: MongoServer, database: Any) -> None:
+        self.app, self.server, self.database = app, server, database
+        self.chance = random.Random(20_261_124)
+        self.keys: set[str] = set()
+        self.versions: dict[str, int] = {}
+        self.told: list[str] = []
+        uri, name, log = server.uri, database.name, Log(str(app.folder / "nobody.log"))
+        self.client, self.tasks = application(uri, name, log, self.chance, 2)
+
+    def start(self, version: int) -> str:
+        ahead = APART_S[len(self.versions) % len(APART_S)]
+        name = self.app.start(version, ahead)
+        self.versions[name] = version
+        return name
+
+    async def enqueue(self) -> None:
+        """The next part of the invocations; whoever is not answered asks again, under the same keys."""
+        most = STORM.invocations // STORM.strikes // len(self.tasks)
+        for task, each in self.tasks.items():
+            numbers = range(len(self.keys), len(self.keys) + most)
+            keys = [f"{task}-{number}" for number in numbers]
+            calls = [(f"of-{number % 3}",) if task == "limited" else () for number in numbers]
+            while True:
+                with suppress(TidegateError):
+                    await each.enqueue_many(calls, keys=keys)
+                    break
+            self.keys |= {*keys}
+
+    async def strike(self) -> None:
+        for number in range(STORM.strikes):
+            await self.enqueue()
+            await asyncio.sleep(self.chance.uniform(0.2, STORM.pause_s))
+            self.app.check()
+            name = self.chance.choice(sorted(self.app.processes))
+            if number % 3 == 1:
+                await self.app.stand_still(name, STILL_S)
+                self.told.append(f"{name} stood still")
+            else:
+                await self.app.kill(name)
+                self.told.append(f"killed {name}, started {self.start(1 + number % 2)}")
+
+    async def step_down(self) -> None:
+        """The primary does, again and again."""
+        while STORM.nodes > 1:
+            await asyncio.sleep(STEP_DOWN_S)
+            await asyncio.to_thread(stepped_down, self.server)
+            self.told.append("the primary stepped down")
+
+    async def calm(self) -> None:
+        """Wait until all has ended that was there in the end, but for what comes of crons."""
+        later = {
+            "task": {"$in": ENDLESS},
+            "created_at": {"$gte": datetime.now(UTC)},
+        }  # by the same clock as the store's
+        limit = time.monotonic() + PATIENCE_S
+        left: list[Raw] = [{}]
+        while left:
+            self.app.check()
+            with suppress(PyMongoError):
+                left = await self.records.find({"status": {"$nin": FINAL}, "$nor": [later]}).to_list(3)
+            assert time.monotonic() < limit, "\n".join([*self.told, f"not ended: {left}"])
+            await asyncio.sleep(0.3)
+
+    @property
+    def records(self) -> Any:
+        return self.database.orchestrator_invocations
+
+    async def pass_over(self) -> None:
+        """All of it."""
+        for number in range(STORM.processes):
+            self.start(1 + number % 2)
+        stepping = asyncio.create_task(self.step_down())
+        try:
+            await self.strike()
+            if 2 not in {self.versions[name] for name in self.app.processes}:
+                self.start(2)
+            await self.calm()
+        finally:
+            stepping.cancel()
+            await asyncio.wait({stepping})
+        for name in sorted(self.app.processes):
+            await self.app.end(name)
+
+
+async def weathered(app: Processes, server: MongoServer, database: str) -> tuple[Storm, list[Raw]]:
+    async with AsyncMongoClient[Raw](server.uri, tz_aware=True) as client:
+        storm = Storm(app, server, client[database])
+        try:
+            await storm.pass_over()
+        finally:
+            await storm.client.close()
+        return storm, await storm.records.find().to_list()
+
+
+def test_every_invocation_ends_once_in_a_storm(tmp_path: Path) -> None:
+    database = f"storm-{uuid.uuid4().hex[:8]}"
+    with MongoServer(nodes=STORM.nodes) as server:
+        app = Processes(MEMBER, tmp_path, server.uri, database)
+        try:
+            storm, records = asyncio.run(weathered(app, server, database))
+        finally:
+            app.close()
+    found = facts(app)
+
+    lines = [*wrong(found, records, storm.keys)]
+    assert not lines, "\n".join([*storm.told, f"{len(lines)} wrong", *lines[:5]])
+    old = {name for name, version in storm.versions.items() if version == 1}
+    assert not [run for (task, _), runs in found.runs.items() for run in runs if task == "novel" and run.process in old]
+    statuses = Counter((each["task"], each["status"]) for each in records)
+    runs = [run for each in found.runs.values() for run in each]
+    cut = sum(not each.is_done for each in runs)
+    print(
+        f"{dict(statuses)}, {len(runs)} runs, {cut} failed or killed, {len(found.turns)} rounds; {len(storm.told)} strikes"
+    )
