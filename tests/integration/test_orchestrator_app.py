@@ -401,6 +401,35 @@ def test_what_is_enqueued_in_a_transaction_is_there_if_that_commits(
     in_loop(run())
 
 
+def test_a_transaction_that_meets_another_is_begun_anew_by_the_driver(mongodb: str, database: str) -> None:
+    """It tells `with_transaction` so: then it finds what the other one has enqueued."""
+    found: list[Handle[None]] = []
+    tried = 0
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            client = office.client
+            assert client is not None
+            send = office.app().task()(good)
+            _ = await send.enqueue(Mail("a"))
+            async with client.start_session() as first, client.start_session() as second:
+                _ = await first.start_transaction()
+                _ = await send.enqueue(Mail("a"), key="a", session=first)
+
+                async def enqueue(session: Any) -> None:
+                    nonlocal tried
+                    tried += 1
+                    if tried == 2:
+                        await first.commit_transaction()
+                    found.append(await send.enqueue(Mail("b"), key="a", session=session))
+
+                await second.with_transaction(enqueue)
+            assert (tried, len(found), found[0].is_new) == (2, 1, False)
+            assert len(await office.records()) == 2
+
+    in_loop(run())
+
+
 @pytest.mark.parametrize("store", STORES)
 def test_what_is_cancelled_ends_and_what_is_killed_is_run_again(mongodb: str, database: str, store: str) -> None:
     runs: list[str] = []

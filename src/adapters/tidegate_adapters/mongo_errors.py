@@ -69,7 +69,7 @@ from tidegate_adapters.mongo_codes import LABELS, Meaning, Reply, meaning
 
 __all__ = [
     "DRIVER_ERRORS", "Before", "DriverError", "failure", "failure_of_commit", "failure_of_many", "failure_of_statement", "inserted_beside",
-    "is_said_by", "wrote_nothing",
+    "is_said_by", "retold", "wrote_nothing",
 ]  # fmt: skip
 
 
@@ -184,6 +184,17 @@ def failure_of_commit(error: DriverError) -> Failure | bool:
         return False
     said = failure(error, Before.OPEN)
     return said if isinstance(said, NotDurable) else Ambiguous(said.reason)
+
+
+def retold(failure: Failure) -> Exception:
+    """What whoever began a transaction with the driver is told, so that `with_transaction` begins it anew where that is right.
+
+    Args:
+        failure: Of a statement in it (`failure_of_statement`).
+    """
+    if isinstance(failure, NotApplied):
+        return OperationFailure(failure.reason, None, {"errorLabels": [_TRANSIENT]})
+    return failure
 
 
 def failure_of_many(error: DriverError, before: Before) -> Failure:

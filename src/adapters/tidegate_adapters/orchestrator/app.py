@@ -38,7 +38,7 @@ from tidegate.invocations.recoverer import Recoverer
 from tidegate.invocations.registration import RegistrationOutcome
 from tidegate.invocations.taking import Takeable, Taker
 from tidegate.model.documents import Document
-from tidegate.model.effects import Program
+from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import PPM, Duration, Instant, duration, seconds
 from tidegate.model.operations import INSERTS_MAX, Index, Indexes
@@ -52,6 +52,7 @@ from tidegate_adapters.connecting import AppStore, check_store, connected_sites,
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
+from tidegate_adapters.mongo_errors import retold
 from tidegate_adapters.orchestrator.declared import Concurrency, Declared, Unique, declared
 from tidegate_adapters.orchestrator.handles import Handle, Results
 from tidegate_adapters.orchestrator.holding import Holding
@@ -277,7 +278,10 @@ class Orchestrator:
                 answers = await there.site.run(program)
             else:
                 within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
-                answers = await run_async(program, choosing(documents(within), local_async()))
+                try:
+                    answers = await run_async(program, choosing(documents(within), local_async()))
+                except Failure as failure:
+                    raise retold(failure) from failure
             if self._workers is not None and session is None:
                 self._workers.announce(due if isinstance(due, int) else 0)
             handles += [handle_of(self, declared, each) for each in answers]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar, cast, final
 
 from tidegate.model.documents import Document
-from tidegate.model.effects import Program
+from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import Indexes
 from tidegate_adapters.connecting import AppStore, is_embedded
 from tidegate_adapters.driver import Handle, choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.mongo_clients import shared
+from tidegate_adapters.mongo_errors import retold
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.uploads import is_large, written
@@ -42,7 +43,10 @@ class SyncStore:
         if session is None:
             return run(program, self._opened())
         within = Mongo(cast("Any", session).client, self._settings.database, session=cast("Any", session))
-        return run(program, choosing(documents(within), local()))
+        try:
+            return run(program, choosing(documents(within), local()))
+        except Failure as failure:
+            raise retold(failure) from failure
 
     def kept_arguments(self, name: str, arguments: Document) -> str | None:
         """Upload arguments under a name, if they are too large for a record; the name then, and None where they are not."""

@@ -97,6 +97,7 @@ class Task(Generic[P, R]):
 
         Raises:
             Misuse: The function cannot be called with these, or an option is wrong.
+            OperationFailure: With a session: its transaction is over, and may begin anew, as `with_transaction` does.
             TidegateError: Nobody answered: it may be there, as who asks again under its key finds out.
         """
         job = self._job(args, kwargs, priority=priority, queue=queue, tenant=tenant)

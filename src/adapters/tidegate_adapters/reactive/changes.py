@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from tidegate.model.documents import ID, Document, Eq, Field, Value, show
-from tidegate.model.effects import Failure, NotApplied
+from tidegate.model.effects import Failure
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.instants import Duration, duration
 from tidegate.model.operations import find_one
@@ -27,10 +27,9 @@ from tidegate_adapters.driver import choosing, documents, local, local_async, ru
 from tidegate_adapters.sites import Site
 
 try:
-    from pymongo.errors import OperationFailure
-
     from tidegate_adapters.bson_values import natural
     from tidegate_adapters.mongo import AsyncMongo, Mongo
+    from tidegate_adapters.mongo_errors import retold
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
 
@@ -131,7 +130,7 @@ class Change(_Changed):
         try:
             end = await run_async(self._task.complete(self._run), choosing(documents(store), local_async()))
         except Failure as failure:
-            raise _over(failure) from failure
+            raise retold(failure) from failure
         self._checked(end)
 
     def throttle(self, length: timedelta) -> None:
@@ -160,7 +159,7 @@ class SyncChange(_Changed):
         try:
             end = run(self._task.complete(self._run), choosing(documents(store), local()))
         except Failure as failure:
-            raise _over(failure) from failure
+            raise retold(failure) from failure
         self._checked(end)
 
     def throttle(self, length: timedelta) -> None:
@@ -184,13 +183,6 @@ def _length(length: timedelta) -> Duration:
     if found < 0:
         raise Misuse(f"{length} is no time to wait", todo="pass a timedelta that is not negative")
     return found
-
-
-def _over(failure: Failure) -> Exception:
-    """What a transaction of the driver's is told, so that whoever began it begins it anew."""
-    if isinstance(failure, NotApplied):
-        return OperationFailure(failure.reason, None, {"errorLabels": ["TransientTransactionError"]})
-    return failure
 
 
 def named(key: Value) -> str:
