@@ -1,4 +1,4 @@
-"""Each of the five examples runs as a stranger would run it."""
+"""Each of the six examples runs as a stranger would run it."""
 
 from __future__ import annotations
 
@@ -76,6 +76,16 @@ def test_invoices_follow_orders_on_ones_own_server(mongodb: str, database: str, 
     assert "20 invoices, 20 of them right, of 60 changes in " in done.stdout
 
 
+def test_orders_are_confirmed_if_they_are_placed_on_ones_own_server(
+    mongodb: str, database: str, tmp_path: Path
+) -> None:
+    """What is enqueued in a transaction that is rolled back never runs; what fails is tried again; each has one invocation."""
+    done = run(str(EXAMPLES / "orders.py"), cwd=tmp_path, TIDEGATE_MONGODB_URI=mongodb, DATABASE=database)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "20 of 20 orders confirmed, 0 that are none, 1 tried again\n"
+
+
 def test_the_doctor_asks_the_servers(mongodb: str, kafka: str, tmp_path: Path) -> None:
     """What each of them is; and no address of theirs."""
     done = run("-m", "tidegate", "doctor", cwd=tmp_path, TIDEGATE_MONGODB_URI=mongodb, TIDEGATE_KAFKA_BOOTSTRAP=kafka)
@@ -86,7 +96,7 @@ def test_the_doctor_asks_the_servers(mongodb: str, kafka: str, tmp_path: Path) -
     assert kafka not in done.stdout
 
 
-@pytest.mark.parametrize("example", ["jobs.py", "invoices.py"])
+@pytest.mark.parametrize("example", ["jobs.py", "invoices.py", "orders.py"])
 def test_missing_servers_are_named(example: str, tmp_path: Path) -> None:
     """Without their addresses the example says which to set."""
     done = run(str(EXAMPLES / example), cwd=tmp_path, TIDEGATE_MONGODB_URI="", TIDEGATE_KAFKA_BOOTSTRAP="")
