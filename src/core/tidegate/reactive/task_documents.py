@@ -55,7 +55,7 @@ from tidegate.model.documents.bson import is_regex
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.reading import needed, one_of
-from tidegate.model.values import check_name, check_tuple, check_type
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 
@@ -202,6 +202,7 @@ def changes(before: TaskRecord, after: TaskRecord, history_max: int = 0) -> tupl
     """
     check_type(before, TaskRecord, "a record")
     check_type(after, TaskRecord, "a record")
+    check_int(history_max, "a number of ends of runs", 0)
     put: list[Update] = []
     removed: list[Update] = []
     for field, of, as_value in _CHANGING:
