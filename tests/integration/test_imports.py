@@ -27,7 +27,7 @@ PROMISED: Final[Mapping[str, str]] = {
     "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
     "worker": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.worker_running"]),
     "reactive": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.reactive.command_line"]),
-    "orchestrator": IMPORT.format(["tidegate_adapters.crons"]),
+    "orchestrator": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.orchestrator.command_line"]),
     "cli": IMPORT.format(CLI),
     "yaml": "import yaml",
     "zstd": IMPORT.format(["tidegate_adapters.payloads"]),
@@ -102,6 +102,6 @@ def test_every_extra_promises_something() -> None:
     configuring = REFUSES.format(["cattrs"]) + IMPORT.format(["tidegate_adapters.running"])
     told = subprocess.run([sys.executable, "-c", configuring], capture_output=True, text=True, check=False).stderr
 
-    assert "pip install 'tidegate[worker]', or 'tidegate[reactive]'" in told
+    assert "pip install 'tidegate[worker]', or 'tidegate[reactive]', or 'tidegate[orchestrator]'" in told
     assert set(PROMISED) == extras().keys()
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'click'"

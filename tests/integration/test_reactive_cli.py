@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 from uuid import uuid4
 
 import pytest
 from bson import ObjectId
 from pymongo import MongoClient
-from tests.integration.interruptible import INTERRUPTIBLE
+from tests.integration.command_lines import Asking, Running
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
@@ -24,7 +22,6 @@ from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.tasks import TaskRules
 from tidegate_adapters import driver
-from tidegate_adapters.cli import main
 from tidegate_adapters.driver import choosing, documents, local
 from tidegate_adapters.mongo import Mongo
 
@@ -100,39 +97,6 @@ worker = Worker(["orders"], handle, bootstrap="127.0.0.1:1", group="shop")
 NOWHERE: Final = "mongodb://shop:hunter2@127.0.0.1:1/?serverSelectionTimeoutMS=200"
 
 
-def environment(uri: str, database: str, **more: str) -> dict[str, str]:
-    return {**os.environ, "URI": uri, "DATABASE": database, **more}
-
-
-@final
-class Running:
-    """An app as a process; what it prints and logs goes to one file."""
-
-    def __init__(self, folder: Path, uri: str, database: str, target: str, *options: str) -> None:
-        self.log = folder / "log"
-        (folder / "app.py").write_text(APP)
-        command = (*INTERRUPTIBLE, "reactive", "run", f"app.py:{target}", *options)
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command, cwd=folder, env=environment(uri, database), stdout=subprocess.PIPE, stderr=log
-            )
-
-    def until(self, words: str, times: int = 1) -> None:
-        limit = time.monotonic() + 60
-        while self.log.read_text().count(words) < times:
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < limit, self.log.read_text()
-            time.sleep(0.05)
-
-    def asked(self, number: signal.Signals, answer: str) -> None:
-        self.process.send_signal(number)
-        self.until(answer)
-
-    def code(self) -> int:
-        """Within less than the twenty seconds of a drain."""
-        return self.process.wait(timeout=18)
-
-
 Run = Callable[..., Running]
 
 
@@ -142,7 +106,8 @@ def run(mongodb: str, database: str, tmp_path: Path) -> Iterator[Run]:
     started: list[Running] = []
 
     def running(target: str = "app", *options: str) -> Running:
-        started.append(Running(tmp_path, mongodb, database, target, *options))
+        (tmp_path / "app.py").write_text(APP)
+        started.append(Running("reactive", tmp_path, mongodb, database, target, *options))
         return started[-1]
 
     yield running
@@ -189,39 +154,6 @@ def orders(mongodb: str, database: str) -> Iterator[Orders]:
         yield Orders(client, database)
 
 
-class Said(NamedTuple):
-    """What the command line has answered."""
-
-    code: int
-    out: str
-    err: str
-
-
-@final
-class Asking:
-    """The command line, called within this process: whoever asks about tasks needs none of the app."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.capsys = capsys
-
-    def main(self, *arguments: str) -> Said:
-        """One call of the command line; no secret is in what it says, and no traceback."""
-        _ = self.capsys.readouterr()
-        said = Said(main([*arguments]), *self.capsys.readouterr())
-        assert not [each for each in ("hunter2", "Traceback") if each in said.out + said.err], said
-        return said
-
-    def said(self, command: str, *options: str) -> Said:
-        return self.main("reactive", command, "app.py:app", *options)
-
-    def told(self, command: str, *options: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
-        said = self.said(command, *options, "--json")
-        assert said.code == code, said.err
-        answer: dict[str, Any] = json.loads(said.out)
-        assert answer["schema"] == "tidegate/reactive@1"
-        return answer
-
-
 @pytest.fixture
 def asking(
     mongodb: str, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -231,7 +163,7 @@ def asking(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("URI", mongodb)
     monkeypatch.setenv("DATABASE", database)
-    return Asking(capsys)
+    return Asking("reactive", capsys)
 
 
 # --- run ----------------------------------------------------------------------------------------------------------------
@@ -280,7 +212,8 @@ def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
 )
 def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, said: str) -> None:
     """A server that does not answer, and an app that has nothing to do: without a traceback, and the password of the URI."""
-    running = Running(tmp_path, NOWHERE, "shop", target, "--log-level", "error")
+    (tmp_path / "app.py").write_text(APP)
+    running = Running("reactive", tmp_path, NOWHERE, "shop", target, "--log-level", "error")
     running.process.communicate()
     text = running.log.read_text()
 

@@ -31,13 +31,13 @@ from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.bson_values import CODEC, encoded, loaded
 from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.ids import exact, meant, readable
 from tidegate_adapters.reactive import Change, Reactive
-from tidegate_adapters.reactive.ids import exact, meant, readable
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.sparing import Sparing
-from tidegate_adapters.reactive.words import length
 from tidegate_adapters.testing import run
+from tidegate_adapters.times import length
 
 QUICK: Final = PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jitter=0)
 

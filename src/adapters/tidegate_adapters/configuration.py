@@ -76,15 +76,15 @@ try:
         IterableValidationError,
     )
 except ImportError as missing:
-    raise MissingExtra("tidegate_adapters.configuration", "worker", missing, "reactive") from missing
+    raise MissingExtra("tidegate_adapters.configuration", "worker", missing, "reactive", "orchestrator") from missing
 
 __all__ = ["Configured", "Row", "Setting", "configured", "from_arguments", "from_environment", "from_file", "layers"]
 
 
 T = TypeVar("T")
 Names: TypeAlias = tuple[str, ...]
-SECTIONS: Final = ("worker", "reactive")
-"""Whose settings there are: of a worker on Kafka, and of reactive tasks."""
+SECTIONS: Final = ("worker", "reactive", "orchestrator")
+"""Whose settings there are: of a worker on Kafka, of reactive tasks, and of an orchestrator."""
 KIND: Final = "kind"
 HIDDEN: Final = "***"
 _UNITS: Final[Mapping[str, int]] = {

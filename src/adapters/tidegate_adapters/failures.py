@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, final
@@ -10,11 +12,12 @@ from typing import Final, final
 import tidegate
 import tidegate_adapters
 from tidegate.exit_codes import ExitCode
-from tidegate.model.errors import Nondeterministic, TidegateError
+from tidegate.model.effects import Failure
+from tidegate.model.errors import Misuse, Nondeterministic, TidegateError
 
 __all__ = [
     "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "ServerFailedError", "StoppedError",
-    "WorkersLostError", "exit_code", "is_the_users", "message", "near", "origin", "raised",
+    "WorkersLostError", "as_of_the_server", "exit_code", "is_the_users", "message", "near", "origin", "raised",
 ]  # fmt: skip
 
 
@@ -56,6 +59,19 @@ class ServerFailedError(TidegateError):
 @final
 class StoppedError(TidegateError):
     """The user interrupts what has no partial answer, or does not wait for one."""
+
+
+@contextmanager
+def as_of_the_server() -> Iterator[None]:
+    """What goes wrong in the block and is nobody's mistake is the server's: ServerFailedError."""
+    try:
+        yield
+    except Misuse:
+        raise
+    except TidegateError as error:
+        raise ServerFailedError(error.what, where=error.where, why=error.why, todo=error.todo) from error
+    except Failure as failure:
+        raise ServerFailedError("the server does not answer, or refuses", why=str(failure)) from failure
 
 
 def exit_code(error: TidegateError) -> ExitCode:

@@ -1,7 +1,8 @@
 """Applications that the command line runs: what a target names, what it is told, and until when it runs.
 
-    Worker      a worker on Kafka (`tidegate worker run`)
-    Reactive    reactive tasks on MongoDB (`tidegate reactive run`)
+    Worker          a worker on Kafka (`tidegate worker run`)
+    Reactive        reactive tasks on MongoDB (`tidegate reactive run`)
+    Orchestrator    tasks on MongoDB (`tidegate orchestrator run`)
 
 Each runs until a signal ends it, and its logs go to stderr.
 
@@ -29,14 +30,14 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import Duration, seconds
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.configuration import Row, configured, layers
-from tidegate_adapters.failures import ServerFailedError, origin, raised
+from tidegate_adapters.failures import as_of_the_server, origin, raised
 from tidegate_adapters.logs import LogFormat, log_to
 from tidegate_adapters.printable import one_line
 from tidegate_adapters.signals import stopped_by_signals
 from tidegate_adapters.targets import attribute, takes_nothing
 
 __all__ = [
-    "REACTIVE", "WORKER", "Application", "Ended", "Kind", "Life", "Logs", "Told", "made", "run_until_stopped",
+    "ORCHESTRATOR", "REACTIVE", "WORKER", "Application", "Ended", "Kind", "Life", "Logs", "Told", "made", "run_until_stopped",
     "show_settings",
 ]  # fmt: skip
 
@@ -79,7 +80,8 @@ class Kind:
 
 WORKER: Final = Kind("Worker", "tidegate_adapters.kafka", "worker")
 REACTIVE: Final = Kind("Reactive", "tidegate_adapters.reactive", "reactive")
-KINDS: Final = (WORKER, REACTIVE)
+ORCHESTRATOR: Final = Kind("Orchestrator", "tidegate_adapters.orchestrator", "orchestrator")
+KINDS: Final = (WORKER, REACTIVE, ORCHESTRATOR)
 
 
 @final
@@ -187,12 +189,8 @@ def run_until_stopped(
         its = life(application)
         with stopped_by_signals(its.stop, asyncio.get_running_loop(), log) as caught:
             log.info("%r begins; SIGTERM or Ctrl-C lets it %s, within %s", application, its.ends, seconds(its.total))
-            try:
+            with as_of_the_server():
                 outcome = await its.run()
-            except Misuse:
-                raise
-            except TidegateError as error:
-                raise ServerFailedError(error.what, where=error.where, why=error.why, todo=error.todo) from error
         return Ended(caught[0] if caught else None, outcome)
 
     ended = asyncio.run(run())

@@ -17,7 +17,17 @@ from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow, row
 from tidegate.invocations.jobs import Job, job_fields, job_of
-from tidegate.invocations.record_documents import ARGUMENTS, CREATED_AT, DUE, ERROR, HELD, STATUS, new_record, viewed
+from tidegate.invocations.record_documents import (
+    ARGUMENTS,
+    CREATED_AT,
+    DUE,
+    ERROR,
+    HELD,
+    STATUS,
+    TRIES,
+    new_record,
+    viewed,
+)
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import Document
 from tidegate.model.effects import NotDurable, Refused
@@ -137,6 +147,7 @@ def test_what_has_ended_is_copied_once_and_what_waits_for_its_next_try_is_due() 
         assert laws.asking.one_copy_at_most([copy], before[key], after[key])
         assert job_of(copy) == job_of(before[key])
         assert viewed(copy) == StatusRecord(status.REGISTERED, None, 1)
+        assert copy[TRIES] == 0  # a record without it is none that a runner takes
         assert not copy.has(ERROR)
     assert after[status.RETRY][DUE] != DUE_THEN
     assert asked(stored(copies[status.FAILED]), Command.REPEAT) == Asked(left=1)

@@ -32,6 +32,7 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "diagram": {"schema": "tidegate/diagram@1"},
     "worker": {"schema": "tidegate/worker@1"},
     "reactive": {"schema": "tidegate/reactive@1"},
+    "orchestrator": {"schema": "tidegate/orchestrator@1"},
     "config": {"schema": "tidegate/config@1"},
     "doctor": {"schema": "tidegate/doctor@1"},
     "completion": {"schema": "tidegate/completion@1"},

@@ -24,6 +24,7 @@ from tidegate_adapters.cli.options import (
     size,
     told,
 )
+from tidegate_adapters.cli.orchestrator import orchestrator
 from tidegate_adapters.cli.reactive import reactive
 
 if TYPE_CHECKING:
@@ -615,11 +616,12 @@ def worker_run(
 
 
 cli.add_command(reactive)
+cli.add_command(orchestrator)
 
 
 @cli.group(
     help=explained(
-        "Tell what a worker, or an app of reactive tasks, is told, and by whom.",
+        "Tell what a worker, or an app of tasks, is told, and by whom.",
         ("tidegate config show shop.orders:worker --origin", "tidegate config show orders.py:worker --json"),
         {ExitCode.OK: "shown", ExitCode.USAGE: "wrong usage or configuration, or a worker that cannot be loaded"},
     )
@@ -632,7 +634,7 @@ def config() -> None: ...
     help=explained(
         "Show each setting of a worker or an app; of a secret that there is one.\n\n"
         "Arguments win over the environment, that over a file, and that over the code. TARGET is one that tidegate worker "
-        "run or tidegate reactive run takes.",
+        "run, tidegate reactive run or tidegate orchestrator run takes.",
         (
             "tidegate config show shop.orders:worker --origin",
             "TIDEGATE_WORKER__GROUP=orders-2 tidegate config show orders.py:worker --set consumer.executors=8",

@@ -6,7 +6,7 @@ What is written is made printable first (`tidegate_adapters.printable`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from traceback import format_exception
 from typing import NamedTuple, TextIO, TypeAlias, final
 
@@ -52,6 +52,12 @@ class Terminal:
     def say(self, *spans: Span) -> None:
         """A line of the result."""
         self.write(self.out, spans)
+
+    def table(self, rows: Sequence[tuple[str, ...]]) -> None:
+        """Lines of the result, each of as many cells, one below another."""
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            self.say("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
 
     def tell(self, *spans: Span) -> None:
         """A line beside the result."""

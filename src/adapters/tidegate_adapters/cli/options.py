@@ -151,3 +151,21 @@ def explained(text: str, examples: Sequence[str], codes: Mapping[ExitCode, str])
     shown = "\n".join(f"  {example}" for example in examples)
     ends = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in codes.items())
     return f"{text}\n\n\b\nExamples:\n{shown}\n\n\b\nExit codes:\n{ends}"
+
+
+ASKED: Final = {
+    ExitCode.OK: "done",
+    ExitCode.NOT_MET: "the server does not answer, or refuses",
+    ExitCode.USAGE: "wrong usage or configuration, or an app that cannot be loaded",
+    ExitCode.RAISED: "the code that makes the app raised an error",
+}
+"""How what is asked of an app ends."""
+RUN: Final = {
+    ExitCode.OK: "it ended by itself",
+    ExitCode.NOT_MET: "the server does not answer, or has failed it",
+    ExitCode.USAGE: "wrong usage or configuration, or an app that cannot be loaded",
+    ExitCode.RAISED: "the code that makes the app raised an error",
+    ExitCode.INTERRUPTED: "ended by Ctrl-C",
+    ExitCode.TERMINATED: "ended by SIGTERM",
+}
+"""How an app ends that is run until a signal ends it."""

@@ -10,7 +10,7 @@ import click
 
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.options import P, Run, common, duration, explained, logged, told
+from tidegate_adapters.cli.options import ASKED, RUN, P, Run, common, duration, explained, logged, told
 
 if TYPE_CHECKING:
     from tidegate_adapters.reactive.command_line import Asked
@@ -61,14 +61,6 @@ def asked_for(filters: Filters) -> Asked:
     return Asked(**filters)
 
 
-ASKED: Final = {
-    ExitCode.OK: "done",
-    ExitCode.NOT_MET: "the server does not answer, or refuses",
-    ExitCode.USAGE: "wrong usage or configuration, or an app that cannot be loaded",
-    ExitCode.RAISED: "the code that makes the app raised an error",
-}
-
-
 @click.group(
     help=explained(
         "Reactive tasks on MongoDB: run an app, ask how its tasks stand, and have them run again.\n\n"
@@ -92,14 +84,7 @@ def reactive() -> None: ...
             "tidegate reactive run shop.tasks:app --log-format json",
             "tidegate reactive run tasks.py:app --set concurrency=20",
         ),
-        {
-            ExitCode.OK: "it ended by itself",
-            ExitCode.NOT_MET: "the server does not answer, or has failed it",
-            ExitCode.USAGE: "wrong usage or configuration, or an app that cannot be loaded",
-            ExitCode.RAISED: "the code that makes the app raised an error",
-            ExitCode.INTERRUPTED: "ended by Ctrl-C",
-            ExitCode.TERMINATED: "ended by SIGTERM",
-        },
+        RUN,
     ),
 )
 @told

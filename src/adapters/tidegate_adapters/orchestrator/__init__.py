@@ -24,9 +24,11 @@ Modules, in reading order
     services    what that is
     workers     take what is due, call the handlers, write down what they came to
     holding     what operators have paused
+    standing    its processes, and what waits, for operators
     listening   who has nothing to do hears of what comes
     sync_store  the database, for code that is not async
     app         the app, from without
+    running, command_line    `tidegate orchestrator`
 """
 
 from tidegate_adapters.orchestrator.app import Orchestrator

@@ -31,7 +31,7 @@ import attrs
 
 from tidegate.invocations.asking import Asked, Asking, Command
 from tidegate.invocations.dispatch import DispatchRules, Held
-from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
+from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
 from tidegate.invocations.jobs import DEFAULT_QUEUE, Job
 from tidegate.invocations.purging import Purging
 from tidegate.invocations.recoverer import Recoverer
@@ -41,14 +41,14 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import PPM, Duration, Instant, duration, seconds
-from tidegate.model.operations import INSERTS_MAX, Index, Indexes
+from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes, StoreTime
 from tidegate.model.values import check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
 from tidegate_adapters.cancelling import ended
-from tidegate_adapters.connecting import AppStore, check_store, connected_sites, life_name
+from tidegate_adapters.connecting import AppStore, check_store, connected_sites, is_embedded, life_name
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
@@ -60,6 +60,7 @@ from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.standing import Standing, standing_of
 from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator, enqueued, handle_of
 from tidegate_adapters.orchestrator.triggers import When, on_cron
@@ -426,6 +427,34 @@ class Orchestrator:
         """An invocation with all that its record holds; None where there is none."""
         return await (await self._opened()).site.run(self.asking().show(key))
 
+    async def now(self) -> Instant:
+        """The time, by the store's clock."""
+        return cast("Instant", await (await self._opened()).site.store(StoreTime()))
+
+    async def listed(self, query: InvocationQuery, *, limit: int = 50) -> InvocationPage:
+        """Invocations, the newest first (`tidegate.invocations.asking`).
+
+        Args:
+            query: Which.
+            limit: How many at most.
+
+        Returns:
+            Those, and whether there are more.
+        """
+        there, page = await self._opened(), InvocationPage(())
+        while True:
+            most = min(limit - len(page.rows), FOUND_MAX)
+            more = await there.site.run(self.asking().list_rows(query, limit=most, after=page.after))
+            page = InvocationPage((*page.rows, *more.rows), more.after)
+            if not page.after or len(page.rows) == limit:
+                return page
+
+    async def standing(self) -> Standing:
+        """Its processes, what waits in the queues that it is told of, and what is paused."""
+        there, told = await self._opened(), self.settings
+        held = await self._holding(there).held()
+        return await there.site.run(standing_of(self.collections, told.queues, told.dead_after, held))
+
     async def pause(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
         """Have no process take anything more of these tasks, or from these queues; what runs goes on.
 
@@ -488,6 +517,11 @@ class Orchestrator:
         store = self.settings.uri or "" if self._store is None else self._store
         async with connected_sites(store, {self.settings.database: self.indexes}) as sites:
             yield sites[self.settings.database]
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether its store is within this process."""
+        return self._store is not None and is_embedded(self._store)
 
     @property
     def triggers(self) -> Mapping[str, tuple[When, ...]]:

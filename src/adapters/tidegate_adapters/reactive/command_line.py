@@ -8,38 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, cast, final
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
-from tidegate.model.effects import Failure
-from tidegate.model.errors import Misuse, TidegateError, shown
-from tidegate.model.instants import MINUTE, SECOND, Instant, instant, seconds
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Instant, seconds
 from tidegate.reactive.desk import Retried, Tally, TaskCounts
 from tidegate.reactive.mongodash_records import Imported, ImportedBefore, StillWritten
 from tidegate.reactive.record_queries import Order, Query, RecordRow
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.failures import ServerFailedError
+from tidegate_adapters.failures import as_of_the_server
+from tidegate_adapters.ids import exact, meant, readable
 from tidegate_adapters.printable import one_line, redacted
 from tidegate_adapters.reactive.app import Reactive
-from tidegate_adapters.reactive.ids import exact, meant, readable
 from tidegate_adapters.reactive.office import Leadership, Office
 from tidegate_adapters.reactive.running import SCHEMA
-from tidegate_adapters.reactive.words import numbers_of, retried, when
+from tidegate_adapters.reactive.words import numbers_of, retried
 from tidegate_adapters.running import REACTIVE, Told, made
 from tidegate_adapters.targets import attribute
+from tidegate_adapters.times import time_of, when
 
 __all__ = ["Asked", "Left", "count", "list_records", "pause", "resume", "retry", "status", "take_over"]
 
 T = TypeVar("T")
 
-_UNITS: Final = {"s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": 1_440 * MINUTE}
-_AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _ERROR_MAX: Final = 120
 """How many characters of an error stand in a line."""
 
@@ -71,28 +66,18 @@ class Asked(NamedTuple):
             Misuse: An id, or a time, is none.
         """
         now = await office.now() if self.due_from or self.due_before else None
+
+        def time(text: str | None) -> Instant | None:
+            return None if text is None or now is None else time_of(text, now)
+
         return Query(
             tasks=tuple(dict.fromkeys(self.tasks)),
             statuses=frozenset(TaskStatus(each) for each in self.statuses),
             documents=tuple(value for text in self.ids for value in meant(text)),
             error=self.error or None,
-            due_from=_time(self.due_from, now),
-            due_before=_time(self.due_before, now),
+            due_from=time(self.due_from),
+            due_before=time(self.due_before),
         )
-
-
-def _time(text: str | None, now: Instant | None) -> Instant | None:
-    """A time as people write it: with its time zone, or how long ago it is."""
-    if text is None or now is None:
-        return None
-    if ago := _AGO.fullmatch(text):
-        return now + -int(ago[1]) * _UNITS[ago[2]]
-    try:
-        return instant(datetime.fromisoformat(text))
-    except (ValueError, Misuse):
-        raise Misuse(
-            f"{shown(text)} is no time", todo="write 2026-11-24T12:00:00Z, or how long ago: 90s, 5m, 2h, 1d"
-        ) from None
 
 
 @final
@@ -131,7 +116,7 @@ def _answered(told: Told, ask: Callable[[Office], Awaitable[T]]) -> T:
         app = cast("Reactive", found)
         if not app.declared:
             raise Misuse(f"{told.target} has no tasks", todo="decorate a function with @app.task(collection=...)")
-        with _as_of_the_server():
+        with as_of_the_server():
             async with app.connected() as sites:
                 placed = [each.at(sites[each.database or app.settings.database]) for each in app.declared.values()]
                 if any(each.site.client is None for each in placed):
@@ -143,19 +128,6 @@ def _answered(told: Told, ask: Callable[[Office], Awaitable[T]]) -> T:
                 return await ask(Office(placed, app.settings.application))
 
     return asyncio.run(answered())
-
-
-@contextmanager
-def _as_of_the_server() -> Iterator[None]:
-    """What goes wrong and is nobody's mistake is the server's."""
-    try:
-        yield
-    except Misuse:
-        raise
-    except TidegateError as error:
-        raise ServerFailedError(error.what, where=error.where, why=error.why, todo=error.todo) from error
-    except Failure as failure:
-        raise ServerFailedError("the server does not answer, or refuses", why=str(failure)) from failure
 
 
 def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
@@ -249,10 +221,7 @@ def list_records(told: Told, asked: Asked, order: str, limit: int, terminal: Ter
     if is_json:
         terminal.answer({"schema": SCHEMA, "records": [*map(_row_json, rows)], "more": is_more, "ok": True})
         return ExitCode.OK
-    columns = [_columns(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
-    for each in columns:
-        terminal.say("  ".join(f"{text:<{width}}" for text, width in zip(each, widths, strict=True)).rstrip())
+    terminal.table([_columns(row) for row in rows])
     if is_more:
         terminal.tell(f"and more: narrow it down, or set --limit above {limit}")
     return ExitCode.OK

@@ -27,14 +27,15 @@ from tidegate.reactive.record_queries import Order, Query, RecordRow
 from tidegate.reactive.story import Moment as StoryMoment
 from tidegate.reactive.story import What, story
 from tidegate.reactive.task_records import Ended, TaskRecord, TaskStatus
+from tidegate_adapters.ids import exact, meant, readable
 from tidegate_adapters.page.live import Action, Cell, Choice, Filter, Moment, Row, Shown, Story, Table
 from tidegate_adapters.printable import redacted
-from tidegate_adapters.reactive.ids import exact, meant, readable
 from tidegate_adapters.reactive.office import Leadership, Office
 from tidegate_adapters.reactive.planner import Standing
 from tidegate_adapters.reactive.sparing import Sparing
 from tidegate_adapters.reactive.tallies import Glance
-from tidegate_adapters.reactive.words import length, numbers_of, retried, when
+from tidegate_adapters.reactive.words import numbers_of, retried
+from tidegate_adapters.times import length, when
 
 __all__ = ["Page"]
 

@@ -41,19 +41,17 @@ from typing import Final, TypeAlias, assert_never, final
 
 import attrs
 
-from tidegate.invocations.invocation import CANCELLED, INVOCATION, REGISTERED, RETRY
+from tidegate.invocations.invocation import CANCELLED, INVOCATION, RETRY
 from tidegate.invocations.invocation_queries import BRIEF, NEWEST, InvocationPage, InvocationQuery, InvocationRow, row
-from tidegate.invocations.jobs import job_fields, job_of
+from tidegate.invocations.jobs import job_of, new_invocation
 from tidegate.invocations.record_documents import (
     ASKED,
     ASKED_OF,
-    CREATED_AT,
     DUE,
     HELD,
     STATUS,
     VERSION,
     changes,
-    new_record,
     unchanged,
     viewed,
 )
@@ -297,9 +295,7 @@ def _repeat(asking: Asking, doc: Document, known: StatusRecord, first: Document,
         return NoChange.LEFT
     if INVOCATION[known.status].final:
         assert now is not None, "it was asked for"
-        more = Document((*job_fields(job_of(doc)).items, (CREATED_AT.name, now)))
-        key, begun = asking.parts.copy(asking, needed(doc, ID)), StatusRecord(REGISTERED, None, 1)
-        return Copy(new_record(key, begun, asking.request, now, due=now, more=more))
+        return Copy(new_invocation(asking.parts.copy(asking, needed(doc, ID)), job_of(doc), asking.request, now))
     if known.status != RETRY:
         return NoChange.LEFT
     if known.version != first[VERSION]:

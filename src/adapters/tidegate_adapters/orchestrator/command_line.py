@@ -1,0 +1,416 @@
+"""`tidegate orchestrator status`, `list`, `show`, `retry`, `cancel`, `kill`, `hold`, `release`, `pause`, `resume`: the database of an
+app is asked, or told to do something.
+
+What is asked needs the app's code, for that says where its database is, and none of its processes: those hear of it with their next
+beat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar, cast, final
+
+from tidegate.exit_codes import ExitCode
+from tidegate.invocations.asking import Asked, Command
+from tidegate.invocations.dispatch import Held
+from tidegate.invocations.invocation import FAILED, INVOCATION, RETRY
+from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
+from tidegate.invocations.record_documents import RESULT, RESULT_PAYLOAD
+from tidegate.model.documents import Document
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, Instant
+from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.failures import NothingSelectedError, as_of_the_server
+from tidegate_adapters.ids import exact, readable
+from tidegate_adapters.orchestrator.app import Orchestrator
+from tidegate_adapters.orchestrator.running import SCHEMA
+from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process
+from tidegate_adapters.printable import one_line, redacted
+from tidegate_adapters.running import ORCHESTRATOR, Told, made
+from tidegate_adapters.targets import attribute
+from tidegate_adapters.times import length, time_of, when
+
+__all__ = ["Meant", "ask", "list_invocations", "pause", "resume", "show", "status"]
+
+T = TypeVar("T")
+
+_ERROR_MAX: Final = 120
+"""How many characters of an error stand in a line."""
+_MEANT: Final[Mapping[Command, frozenset[str]]] = {
+    Command.CANCEL: frozenset(each.status for each in INVOCATION.definitions if not each.final),
+    Command.KILL: frozenset(each.status for each in INVOCATION.definitions if each.requires_owner),
+    Command.HOLD: frozenset(each.status for each in INVOCATION.definitions if each.available),
+    Command.RELEASE: frozenset(each.status for each in INVOCATION.definitions if each.available),
+    Command.REPEAT: frozenset({FAILED, RETRY}),
+}
+"""In which statuses invocations are meant where neither ids nor statuses are named."""
+_DONE: Final[Mapping[Command, str]] = {
+    Command.CANCEL: "cancelled",
+    Command.KILL: "killed",
+    Command.HOLD: "held",
+    Command.RELEASE: "released",
+    Command.REPEAT: "to run again",
+}
+
+
+@final
+class Meant(NamedTuple):
+    """Which invocations are meant, as the command line has it.
+
+    Attributes:
+        ids: With one of these ids; empty for any.
+        tasks: Of these tasks; empty for all.
+        queues: In one of these queues; empty for all.
+        statuses: In one of these; empty for any.
+        tenant: On behalf of this one.
+        parent: Called by this invocation.
+        root: Called, by whatever way, on behalf of this invocation.
+        error: With this in the last error.
+        made_from: Made then or later: a time, or how long ago.
+        made_before: Made earlier, likewise.
+    """
+
+    ids: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    tenant: str | None = None
+    parent: str | None = None
+    root: str | None = None
+    error: str | None = None
+    made_from: str | None = None
+    made_before: str | None = None
+
+    def query(self, now: Instant, command: Command | None = None) -> InvocationQuery:
+        """The same as a query.
+
+        Args:
+            now: The time, which times are told from.
+            command: What is asked of them, if anything.
+
+        Raises:
+            Misuse: A time is none.
+        """
+
+        def time(text: str | None) -> Instant | None:
+            return None if text is None else time_of(text, now)
+
+        named = frozenset(self.statuses)
+        by_default = _MEANT[command] if command and not self.ids else frozenset[str]()
+        return InvocationQuery(
+            ids=self.ids, tasks=self.tasks, queues=self.queues, statuses=named or by_default, tenant=self.tenant or None,
+            parent=self.parent or None, root=self.root or None, error=self.error or None,
+            made_from=time(self.made_from), made_before=time(self.made_before),
+        )  # fmt: skip
+
+
+# --- asking it ----------------------------------------------------------------------------------------------------------
+
+
+def _answered(told: Told, ask: Callable[[Orchestrator], Awaitable[T]]) -> T:
+    """What the database of an app answers.
+
+    Raises:
+        Misuse: There is no such app, it has no tasks, or its store is within its process.
+        CodeRaisedError: The user's code that makes it raised an error.
+        ServerFailedError: The server does not answer, or refuses.
+    """
+
+    async def answered() -> T:
+        found, _ = await made(told, *attribute(told.target), (ORCHESTRATOR,))
+        app = cast("Orchestrator", found)
+        if not app.declared:
+            raise Misuse(f"{told.target} has no tasks", todo="decorate a function with @app.task()")
+        if app.is_embedded:
+            raise Misuse(
+                f"{told.target} keeps its invocations in its own process",
+                why="its store is embedded: what stands there is there only while it runs",
+                todo="run it on a MongoDB",
+            )
+        with as_of_the_server():
+            try:
+                return await ask(app)
+            finally:
+                await app.close()
+
+    return asyncio.run(answered())
+
+
+def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Which processes there are, what waits in the queues, and what is paused.
+
+    Args:
+        told: Which app.
+        terminal: Where it is shown.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
+    """
+    found = _answered(told, lambda app: app.standing())
+    if is_json:
+        terminal.answer(
+            {
+                "schema": SCHEMA,
+                "processes": [*map(_process_json, found.processes)],
+                "queues": [
+                    {**_backlog_json(each), "paused": each.queue in found.held.queues} for each in found.backlogs
+                ],
+                **_held_json(found.held),
+                "ok": True,
+            }
+        )
+        return ExitCode.OK
+    for each in found.processes:
+        silent = length(each.silent)
+        life = f"beat {silent} ago" if each.is_alive else f"silent for {silent}: presumed dead"
+        terminal.say(one_line(f"process {each.member.id}: {life}"))
+    if not found.processes:
+        terminal.say("no process runs it")
+    for queue in found.backlogs:
+        number = f"{queue.waiting:,}{' or more' if queue.waiting == BACKLOG_MAX else ''}"
+        oldest = f", the oldest due for {length(queue.lag)}" if queue.waiting else ""
+        terminal.say(one_line(f"queue {queue.queue}: {number} waiting{oldest}"))
+    terminal.say(_held_words(found.held))
+    return ExitCode.OK
+
+
+def list_invocations(told: Told, meant: Meant, limit: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Invocations, the newest first, one a line.
+
+    Args:
+        told: Which app.
+        meant: Which invocations.
+        limit: How many at most.
+        terminal: Where they are shown.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
+    """
+
+    async def asked(app: Orchestrator) -> tuple[tuple[InvocationRow, ...], bool]:
+        page = await app.listed(meant.query(await app.now()), limit=limit)
+        return page.rows, bool(page.after)
+
+    rows, is_more = _answered(told, asked)
+    if is_json:
+        terminal.answer({"schema": SCHEMA, "invocations": [*map(_row_json, rows)], "more": is_more, "ok": True})
+        return ExitCode.OK
+    terminal.table([*map(_columns, rows)])
+    if is_more:
+        terminal.tell(f"and more: narrow it down, or set --limit above {limit}")
+    return ExitCode.OK
+
+
+def show(told: Told, key: str, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """One invocation, with all that it holds.
+
+    Args:
+        told: Which app.
+        key: The id of the invocation.
+        terminal: Where it is shown.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        NothingSelectedError: There is none.
+        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
+    """
+    row = _answered(told, lambda app: app.show(key))
+    if row is None:
+        raise NothingSelectedError(
+            f"there is no invocation {key}", todo="tidegate orchestrator list tells which there are"
+        )
+    found = _whole_json(row)
+    if is_json:
+        terminal.answer({"schema": SCHEMA, "invocation": found, "ok": True})
+        return ExitCode.OK
+    lines = {name: value for name, value in found.items() if name != "history" and value not in (None, {})}
+    width = max(map(len, lines))
+    for name, value in lines.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        terminal.say(f"{name:<{width}}  {one_line(text)}")
+    for each in row.changes:
+        terminal.say(one_line(f"version {each.version}: {each.status}"))
+    return ExitCode.OK
+
+
+def ask(told: Told, command: Command, meant: Meant, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Cancel, kill, hold, release or repeat invocations.
+
+    Args:
+        told: Which app.
+        command: What.
+        meant: Which invocations.
+        terminal: Where it is shown what became of them.
+        is_json: Answer with one JSON object.
+
+    Returns:
+        NOTHING_SELECTED where there are none; NOT_MET where the server does not answer any more; INCONCLUSIVE where it cannot be
+        done for some that are named by their ids, some cannot be read, or nobody knows.
+
+    Raises:
+        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
+    """
+
+    async def asked(app: Orchestrator) -> Asked:
+        return await app.ask(command, meant.query(await app.now(), command))
+
+    found = _answered(told, asked)
+    code = _code(found, is_named=bool(meant.ids))
+    if is_json:
+        terminal.answer({
+            "schema": SCHEMA, "done": found.done, "told": found.told, "left": found.left, "unknown": found.unknown,
+            "unreadable": found.unreadable, "complete": found.is_complete, "ok": code is ExitCode.OK,
+        })  # fmt: skip
+    else:
+        terminal.say(_asked_words(command, found))
+    return code
+
+
+def _code(found: Asked, *, is_named: bool) -> ExitCode:
+    """By what became of those that were named by their ids, or else of those for which it can be done."""
+    if not found.is_complete:
+        return ExitCode.NOT_MET
+    if (is_named and found.left) or found.unknown or found.unreadable:
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.OK if found.done or found.told else ExitCode.NOTHING_SELECTED
+
+
+def pause(
+    told: Told, tasks: tuple[str, ...], queues: tuple[str, ...], terminal: Terminal, *, is_json: bool
+) -> ExitCode:
+    """Have no process take anything more of these tasks, or from these queues.
+
+    Args:
+        told: Which app.
+        tasks: The names of the tasks.
+        queues: The names of the queues.
+        terminal: Where it is shown what is paused then.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
+    """
+    return _said(told, lambda app: app.pause(tasks=tasks, queues=queues), terminal, is_json=is_json)
+
+
+def resume(
+    told: Told, tasks: tuple[str, ...], queues: tuple[str, ...], terminal: Terminal, *, is_json: bool
+) -> ExitCode:
+    """Have processes take of these again; otherwise as `pause`."""
+    return _said(told, lambda app: app.resume(tasks=tasks, queues=queues), terminal, is_json=is_json)
+
+
+def _said(told: Told, say: Callable[[Orchestrator], Awaitable[Held]], terminal: Terminal, *, is_json: bool) -> ExitCode:
+    held = _answered(told, say)
+    if is_json:
+        terminal.answer({"schema": SCHEMA, **_held_json(held), "ok": True})
+    else:
+        terminal.say(_held_words(held))
+    return ExitCode.OK
+
+
+# --- in words, and as JSON ----------------------------------------------------------------------------------------------
+
+
+def _asked_words(command: Command, found: Asked) -> str:
+    others = (
+        (found.told, "that run are asked to end: the process hears of it with its next beat"),
+        (found.left, "for which it cannot be done as they are"),
+        (found.unknown, "of which nobody knows: ask again"),
+        (found.unreadable, "that cannot be read"),
+    )
+    parts = [f"{found.done:,} {_DONE[command]}", *(f"{number:,} {what}" for number, what in others if number)]
+    return ", ".join(parts) + ("" if found.is_complete else "; nobody answers any more, so there may be others")
+
+
+def _held_words(held: Held) -> str:
+    names = (*(f"task {each}" for each in sorted(held.tasks)), *(f"queue {each}" for each in sorted(held.queues)))
+    return f"paused: {one_line(', '.join(names)) or 'none'}"
+
+
+def _held_json(held: Held) -> Mapping[str, object]:
+    return {"paused": {"tasks": sorted(held.tasks), "queues": sorted(held.queues)}}
+
+
+def _process_json(each: Process) -> Mapping[str, object]:
+    member = each.member
+    return {
+        "id": member.id,
+        "name": member.name,
+        "life": member.life,
+        "joined": when(member.joined),
+        "silent_s": each.silent / SECOND,
+        "alive": each.is_alive,
+    }
+
+
+def _backlog_json(each: Backlog) -> Mapping[str, object]:
+    return {
+        "queue": each.queue,
+        "waiting": each.waiting,
+        "more": each.waiting == BACKLOG_MAX,
+        "lag_s": each.lag / SECOND,
+    }
+
+
+def _json(text: object) -> Any:
+    """What is kept as JSON, to stand in other JSON: without secrets, where it is text that holds any."""
+    safe = redacted(text if isinstance(text, str) else exact(cast("Any", text)))
+    try:
+        return json.loads(safe)
+    except ValueError:
+        return safe
+
+
+def _row_json(row: InvocationRow) -> Mapping[str, object]:
+    record, job, error = row.record, row.job, row.error
+    times = {"created_at": row.created_at, "changed_at": row.changed_at, "due": row.due}
+    return {
+        "id": row.key if isinstance(row.key, str) else _json(row.key),
+        "task": job and job.task,
+        "queue": job and job.queue,
+        "status": record and record.status,
+        "owner": record and record.owner,
+        "version": record and record.version,
+        "tries": row.tries,
+        "priority": job and job.priority,
+        "tenant": job and job.tenant,
+        "parent": job and job.parent,
+        "root": job and job.root,
+        **{name: None if at is None else when(at) for name, at in times.items()},
+        "held": row.is_held,
+        "asked": row.asked,
+        "error": error and {"type": error.type, "message": redacted(error.message)},
+        "trouble": row.trouble,
+    }
+
+
+def _whole_json(row: InvocationRow) -> Mapping[str, object]:
+    document = row.document or Document()
+    found = dict(_row_json(row))
+    if row.error is not None:
+        found["traceback"] = redacted(row.error.traceback)
+    return {
+        **found,
+        "arguments": {} if row.job is None else {name: _json(value) for name, value in row.job.arguments.items},
+        "arguments_at": row.job and row.job.payload,
+        "result": _json(document[RESULT]) if document.has(RESULT) else None,
+        "result_at": document.held(RESULT_PAYLOAD),
+        "history": [{"version": each.version, "status": each.status} for each in row.changes],
+    }
+
+
+def _columns(row: InvocationRow) -> tuple[str, ...]:
+    record, job = row.record, row.job
+    if record is None or job is None:
+        return ("", one_line(readable(row.key)), "unreadable", "", "", one_line(row.trouble or ""))
+    error = "" if row.error is None else one_line(redacted(f"{row.error.type}: {row.error.message}"))
+    error = error if len(error) <= _ERROR_MAX else f"{error[:_ERROR_MAX]}..."
+    at = row.due or row.changed_at
+    tries = f"{row.tries} {'run' if row.tries == 1 else 'runs'}"
+    status = "held" if row.is_held else record.status
+    return (one_line(job.task), one_line(str(row.key)), status, "" if at is None else when(at), tries, error)

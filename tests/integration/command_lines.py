@@ -1,0 +1,87 @@
+"""Apps of `tidegate reactive` and `tidegate orchestrator` as operators meet them: processes that run, and who asks about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import pytest
+from tests.integration.interruptible import INTERRUPTIBLE
+
+from tidegate.exit_codes import ExitCode
+from tidegate_adapters.cli import main
+
+
+@final
+class Running:
+    """An app of `app.py` as a process, run by a command; what it prints and logs goes to one file."""
+
+    def __init__(self, command: str, folder: Path, uri: str, database: str, target: str, *options: str) -> None:
+        self.log = folder / "log"
+        arguments = (*INTERRUPTIBLE, command, "run", f"app.py:{target}", *options)
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                arguments,
+                cwd=folder,
+                env={**os.environ, "URI": uri, "DATABASE": database},
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+
+    def until(self, words: str, times: int = 1) -> None:
+        limit = time.monotonic() + 60
+        while self.log.read_text().count(words) < times:
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < limit, self.log.read_text()
+            time.sleep(0.05)
+
+    def asked(self, number: signal.Signals, answer: str) -> None:
+        self.process.send_signal(number)
+        self.until(answer)
+
+    def code(self) -> int:
+        """Within less than the twenty seconds of a drain."""
+        return self.process.wait(timeout=18)
+
+
+class Said(NamedTuple):
+    """What the command line has answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+@final
+class Asking:
+    """The command line, called within this process: whoever asks about tasks needs none of the app.
+
+    Args:
+        command: Which command asks: it answers with the schema of that name.
+        capsys: What it says.
+    """
+
+    def __init__(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.command, self.capsys = command, capsys
+
+    def main(self, *arguments: str) -> Said:
+        """One call of the command line; no secret is in what it says, and no traceback."""
+        _ = self.capsys.readouterr()
+        said = Said(main([*arguments]), *self.capsys.readouterr())
+        assert not [each for each in ("hunter2", "Traceback") if each in said.out + said.err], said
+        return said
+
+    def said(self, command: str, *options: str) -> Said:
+        return self.main(self.command, command, "app.py:app", *options)
+
+    def told(self, command: str, *options: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
+        said = self.said(command, *options, "--json")
+        assert said.code == code, said.err
+        answer: dict[str, Any] = json.loads(said.out)
+        assert answer["schema"] == f"tidegate/{self.command}@1"
+        return answer

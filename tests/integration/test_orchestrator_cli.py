@@ -1,0 +1,404 @@
+"""`tidegate orchestrator` as an operator meets it: processes, signals, exit codes and answers, on a real MongoDB."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, final
+
+import pytest
+from pymongo import MongoClient
+from tests.integration.command_lines import Asking, Running
+
+from tidegate.exit_codes import ExitCode
+from tidegate.invocations.invocation import INVOCATION
+from tidegate_adapters.cli.orchestrator import STATUSES
+
+APP: Final = """
+import asyncio
+import os
+from pathlib import Path
+
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.orchestrator import Orchestrator
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.turns import ServiceRules
+from tidegate.retries.polling import PollingBounds
+
+app = Orchestrator(
+    os.environ["URI"],
+    settings=OrchestratorSettings(
+        database=os.environ["DATABASE"],
+        polling=PollingBounds(least=20_000, most=200_000, jitter=0),
+        beat_every=100_000,
+        paused_every=100_000,
+        services=ServiceRules(recover="0 0 1 1 *", purge="0 0 1 1 *"),
+    ),
+)
+
+
+@app.task()
+async def send(to: str) -> str:
+    print("begun", to, flush=True)
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+    if to == "nobody" and not Path("fixed").exists():
+        raise RuntimeError("password=hunter2 is wrong")
+    print("done", to, flush=True)
+    return f"sent to {to}"
+
+
+@app.task(queue="slow")
+async def report(year: int) -> None:
+    print("reported", year, flush=True)
+
+
+empty = Orchestrator(os.environ["URI"], database="shop")
+embedded = Orchestrator(Embedded(), database="shop")
+
+
+@embedded.task()
+async def hold() -> None:
+    pass
+
+
+def by_function():
+    return app
+
+
+async def by_coroutine():
+    await asyncio.sleep(0)
+    return app
+
+
+def raises():
+    raise RuntimeError("no database")
+
+
+number = 5
+"""
+ENQUEUE: Final = """
+import asyncio
+from app import app, report, send
+
+async def main():
+    for to in {to!r}:
+        await send.enqueue(to, key="mail-" + to, tenant="shop")
+    for year in {years!r}:
+        await report.enqueue(year, key=f"report-{{year}}")
+    await app.close()
+
+asyncio.run(main())
+"""
+REACTIVE: Final = """
+from tidegate_adapters.reactive import Reactive
+
+app = Reactive("mongodb://127.0.0.1:1/?replicaSet=rs0", database="shop")
+"""
+NOWHERE: Final = "mongodb://shop:hunter2@127.0.0.1:1/?serverSelectionTimeoutMS=200"
+
+Run = Callable[..., Running]
+
+
+@pytest.fixture
+def asking(
+    mongodb: str, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Asking:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "reactive_app.py").write_text(REACTIVE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("URI", mongodb)
+    monkeypatch.setenv("DATABASE", database)
+    return Asking("orchestrator", capsys)
+
+
+@pytest.fixture
+def run(asking: Asking, mongodb: str, database: str, tmp_path: Path) -> Iterator[Run]:
+    """Runs an app as a process, until the test has ended."""
+    del asking
+    started: list[Running] = []
+
+    def running(target: str = "app", *options: str) -> Running:
+        started.append(Running("orchestrator", tmp_path, mongodb, database, target, *options))
+        return started[-1]
+
+    yield running
+    for each in started:
+        each.process.kill()
+        each.process.communicate()
+
+
+@final
+class Jobs:
+    """The invocations, as they stand in the database."""
+
+    def __init__(self, client: MongoClient[dict[str, Any]], uri: str, database: str, folder: Path) -> None:
+        self.records, self.folder = client[database]["orchestrator_invocations"], folder
+        self.environ = {"URI": uri, "DATABASE": database}
+
+    def enqueue(self, *to: str, years: tuple[int, ...] = ()) -> None:
+        """Enqueue from a process of its own, as an application does."""
+        (self.folder / "enqueue.py").write_text(ENQUEUE.format(to=to, years=years))
+        done = subprocess.run(
+            [sys.executable, "enqueue.py"], cwd=self.folder, env={**os.environ, **self.environ}, capture_output=True, text=True, check=False
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def statuses(self) -> dict[str, str]:
+        return {each["_id"]: each["status"] for each in self.records.find(sort=[("_id", 1)])}
+
+    def until(self, **statuses: str) -> None:
+        """Wait until the invocations of these addressees stand so."""
+        limit = time.monotonic() + 60
+        wanted = {f"mail-{to}": status for to, status in statuses.items()}
+        while not wanted.items() <= (found := self.statuses()).items():
+            assert time.monotonic() < limit, found
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def jobs(asking: Asking, mongodb: str, database: str, tmp_path: Path) -> Iterator[Jobs]:
+    del asking
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        yield Jobs(client, mongodb, database, tmp_path)
+
+
+def ids(answer: dict[str, Any]) -> set[str]:
+    return {each["id"] for each in answer["invocations"]}
+
+
+# --- run ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "number"),
+    [("app", signal.SIGTERM), ("by_function", signal.SIGINT), ("by_coroutine", signal.SIGTERM)],
+)
+def test_a_signal_lets_handlers_end(run: Run, jobs: Jobs, tmp_path: Path, target: str, number: signal.Signals) -> None:
+    """What runs ends, and that is written down; the exit code tells the signal, and stdout the same as JSON."""
+    jobs.enqueue("a", "b", "c")
+    running = run(target, "--json")
+    running.until("begun", 3)
+    running.asked(number, f"{number.name}: draining")
+    (tmp_path / "go").touch()
+
+    assert running.code() == 128 + number == ExitCode(128 + number)
+    assert running.log.read_text().count("done") == 3
+    assert running.process.stdout is not None
+    answer = json.loads(running.process.stdout.read())
+    jobs.until(a="success", b="success", c="success")
+    assert answer == {"schema": "tidegate/orchestrator@1", "ended_by": number.name, "ok": True}
+
+
+def test_a_second_signal_waits_for_nothing(run: Run, jobs: Jobs) -> None:
+    """What runs is given back, to be run by another process at once."""
+    jobs.enqueue("a")
+    running = run()
+    running.until("begun")
+    running.asked(signal.SIGTERM, "SIGTERM: draining")
+    running.asked(signal.SIGINT, "SIGINT: waiting for nothing")
+
+    assert running.code() == ExitCode.TERMINATED
+    jobs.until(a="rerouted")
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [("app", ExitCode.NOT_MET, "no MongoDB answers"), ("empty", ExitCode.USAGE, "an app without tasks")],
+)
+def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, said: str) -> None:
+    """A server that does not answer, and an app that has nothing to do: without a traceback, and the password of the URI."""
+    (tmp_path / "app.py").write_text(APP)
+    running = Running("orchestrator", tmp_path, NOWHERE, "shop", target, "--log-level", "error")
+    running.process.communicate()
+    text = running.log.read_text()
+
+    assert running.process.returncode == code
+    assert said in text
+    assert not [each for each in ("hunter2", "Traceback") if each in text]
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("app.py:number", ExitCode.USAGE, "app.py:number is no Orchestrator: int"),
+        ("app.py:number", ExitCode.USAGE, "found there: app, empty, embedded"),
+        ("app.py:raises", ExitCode.RAISED, "RuntimeError: no database"),
+        ("reactive_app.py:app", ExitCode.USAGE, "help: tidegate reactive takes it"),
+    ],
+)
+def test_what_is_no_app_is_told(asking: Asking, target: str, code: ExitCode, said: str) -> None:
+    """Bad input."""
+    done = asking.main("orchestrator", "status", target)
+
+    assert said in done.err
+    assert done.code == code
+
+
+def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(
+    asking: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`config show` tells which, and of a secret that there is one."""
+    (tmp_path / "own.toml").write_text(
+        "[orchestrator]\nconcurrency = 7\nservices.interval = '2 min'\nqueues = ['a', 'b']"
+    )
+
+    def rows(*command: str) -> dict[str, tuple[str, str]]:
+        done = asking.main(*command, "app.py:app", "--json")
+        assert done.code == ExitCode.OK, done.err
+        return {each["path"]: (each["value"], each["origin"]) for each in json.loads(done.out)["settings"]}
+
+    show = ("config", "show", "--origin")
+    assert rows(*show)["concurrency"] == ("10", "default")
+    assert rows(*show, "--config", "own.toml")["concurrency"] == ("7", "file own.toml")
+    for name, value in (("ORCHESTRATOR__CONCURRENCY", "8"), ("CONFIG", "own.toml")):
+        monkeypatch.setenv(f"TIDEGATE_{name}", value)
+    told = rows(*show)
+    assert told["concurrency"] == ("8", "environment TIDEGATE_ORCHESTRATOR__CONCURRENCY")
+    assert told["services.interval"] == ("120 s", "file own.toml")
+    assert told["uri"] == ("***", "code")
+    dry = rows("orchestrator", "run", "--dry-run", "--set", "concurrency=9")
+    assert dry == {**told, "concurrency": ("9", "argument concurrency")}
+
+
+# --- asking, and telling ------------------------------------------------------------------------------------------------
+
+
+def test_the_statuses_are_those_of_the_table() -> None:
+    """`--help` loads no table."""
+    assert set(STATUSES) == {each.status for each in INVOCATION.definitions}
+
+
+def test_invocations_are_listed_shown_and_run_again(run: Run, jobs: Jobs, asking: Asking, tmp_path: Path) -> None:
+    """By id, task, queue, status, tenant, error and time; no secret is shown; of what failed one copy is made, however often."""
+    (tmp_path / "go").touch()
+    jobs.enqueue("ann", "nobody", years=(2025,))
+    running = run()
+    jobs.until(ann="success", nobody="failed")
+
+    assert ids(asking.told("list", "--queue", "default")) == {"mail-ann", "mail-nobody"}
+    assert ids(asking.told("list", "--status", "failed", "--task", "send", "--tenant", "shop")) == {"mail-nobody"}
+    assert ids(asking.told("list", "--error", "RUNTIMEerror")) == {"mail-nobody"}
+    assert ids(asking.told("list", "--made-before", "1h")) == set()
+    assert ids(asking.told("list", "--made-from", "1h", "--id", "mail-ann")) == {"mail-ann"}
+    assert asking.told("list", "--limit", "1")["more"] is True
+    (line,) = asking.said("list", "--status", "failed").out.splitlines()
+    assert line.split()[:3] == ["send", "mail-nobody", "failed"]
+    assert line.endswith("RuntimeError: password=*** is wrong")
+
+    shown = asking.told("show", "mail-ann")["invocation"]
+    assert (shown["arguments"], shown["result"], shown["tries"]) == ({"to": "ann"}, "sent to ann", 1)
+    assert [each["status"] for each in shown["history"]] == ["registered", "running", "success"]
+    assert "version 3: failed" in asking.said("show", "mail-nobody").out
+    absent = asking.said("show", "mail-nowhere")
+    assert (absent.code, absent.out) == (ExitCode.NOTHING_SELECTED, "")
+    assert "there is no invocation mail-nowhere" in absent.err
+
+    (tmp_path / "fixed").touch()
+    assert asking.told("retry", "--task", "send")["done"] == 1
+    assert asking.said("retry", "--id", "mail-nobody").code == ExitCode.OK
+    jobs.until(**{"nobody~2": "success", "nobody": "failed"})
+    assert set(jobs.statuses()) == {"mail-ann", "mail-nobody", "mail-nobody~2", "report-2025"}
+    assert asking.told("retry", "--task", "report", code=ExitCode.NOTHING_SELECTED)["done"] == 0
+    running.asked(signal.SIGTERM, "SIGTERM: draining")
+
+
+def test_what_waits_is_held_released_and_cancelled(jobs: Jobs, asking: Asking) -> None:
+    """Without any process; what has ended cannot be cancelled, and that is told."""
+    jobs.enqueue("a", "b")
+    assert asking.told("hold", "--id", "mail-a")["done"] == 1
+    assert [each["held"] for each in asking.told("list", "--id", "mail-a")["invocations"]] == [True]
+    assert asking.told("status")["queues"] == [
+        {"queue": "default", "waiting": 1, "more": False, "lag_s": pytest.approx(30, abs=30), "paused": False}
+    ]
+    assert "no process runs it\nqueue default: 1 waiting, the oldest due for" in asking.said("status").out
+    released = asking.said("release", "--all")
+    assert released.code == ExitCode.OK
+    assert released.out == "1 released, 1 for which it cannot be done as they are\n"
+    assert asking.told("cancel", "--task", "send")["done"] == 2
+    assert jobs.statuses() == {"mail-a": "cancelled", "mail-b": "cancelled"}
+    assert asking.told("cancel", "--all", code=ExitCode.NOTHING_SELECTED)["left"] == 0
+    assert asking.told("cancel", "--id", "mail-a", code=ExitCode.INCONCLUSIVE)["left"] == 1
+
+
+def test_what_runs_is_cancelled_and_killed_by_its_process(run: Run, jobs: Jobs, asking: Asking, tmp_path: Path) -> None:
+    """It hears of it with its next beat; what is killed runs again."""
+    jobs.enqueue("a", "b")
+    running = run()
+    running.until("begun", 2)
+    (process,) = asking.told("status")["processes"]
+    assert (process["alive"], str(running.process.pid) in process["id"]) == (True, True)
+    assert "1 that run are asked to end" in asking.said("cancel", "--id", "mail-a").out
+    jobs.until(a="cancelled")
+    assert asking.told("kill", "--id", "mail-b")["told"] == 1
+    running.until("begun b", 2)
+    (tmp_path / "go").touch()
+    jobs.until(a="cancelled", b="success")
+
+
+def test_tasks_and_queues_are_paused_and_resumed(run: Run, jobs: Jobs, asking: Asking, tmp_path: Path) -> None:
+    """In processes that run already; the others go on."""
+    (tmp_path / "go").touch()
+    assert asking.told("pause", "send", "--queue", "slow")["paused"] == {"tasks": ["send"], "queues": ["slow"]}
+    jobs.enqueue("a", years=(2025,))
+    running = run("app", "--set", "queues=default,slow")
+    running.until("has joined")
+    status = asking.told("status", "--set", "queues=default,slow")
+    assert [(each["queue"], each["waiting"], each["paused"]) for each in status["queues"]] == [
+        ("default", 1, False),
+        ("slow", 1, True),
+    ]
+    assert "begun" not in running.log.read_text()
+    assert asking.said("resume", "send").out == "paused: queue slow\n"
+    jobs.until(a="success")
+    assert jobs.statuses()["report-2025"] == "registered"
+    assert asking.said("resume", "--queue", "slow").out == "paused: none\n"
+    running.until("reported 2025")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("list", "app.py:app"), ExitCode.NOT_MET, "no MongoDB answers"),
+        (("list", "app.py:embedded"), ExitCode.USAGE, "keeps its invocations in its own process"),
+        (("status", "app.py:empty"), ExitCode.USAGE, "app.py:empty has no tasks"),
+        (("cancel", "app.py:app"), ExitCode.USAGE, "say which invocations are meant, by filters or by --all"),
+        (("retry", "app.py:app", "--all", "--task", "send"), ExitCode.USAGE, "by filters or by --all"),
+        (("list", "app.py:app", "--status", "done"), ExitCode.USAGE, "'done' is not one of"),
+        (("pause", "app.py:app"), ExitCode.USAGE, "name a task, or a --queue"),
+        (("show", "app.py:app"), ExitCode.USAGE, "Missing argument 'ID'"),
+    ],
+)
+def test_what_cannot_be_asked_says_why(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: ExitCode, said: str
+) -> None:
+    """Bad input, and a server that does not answer: a clear error, as JSON as well, and no password."""
+    monkeypatch.setenv("URI", NOWHERE)
+    done = asking.main("orchestrator", *arguments, "--json")
+
+    assert said in done.err
+    assert done.code == code
+    answer = json.loads(done.out)
+    assert (answer["schema"], answer["ok"]) == ("tidegate/orchestrator@1", False)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("pause", "sent"), "there is no task 'sent'"),
+        (("list", "--made-before", "yesterday"), "'yesterday' is no time"),
+        (("cancel", "--made-from", "2026-11-24T12:00:00"), "is no time"),
+    ],
+)
+def test_what_is_asked_for_and_cannot_be_says_why(asking: Asking, options: tuple[str, ...], said: str) -> None:
+    """Bad input that the app knows of."""
+    done = asking.said(*options)
+
+    assert said in done.err, done.err
+    assert (done.code, done.out) == (ExitCode.USAGE, "")
