@@ -10,9 +10,9 @@ It writes a line a fact into LOG, each with one system call, so that a kill lose
 machine's monotonic clock in nanoseconds, which all processes share:
 
     began TASK ID VERSION LIMIT INSTANT     ended ID VERSION INSTANT                failed ID VERSION INSTANT
-    turn TOKEN ROUND INSTANT                turned TOKEN ROUND INSTANT              alive SENT INSTANT
+    turn TOKEN ROUND SINCE INSTANT          turned TOKEN ROUND SINCE INSTANT        alive SENT INSTANT
 
-LIMIT is what limits the run with others, and `-` if nothing. `alive` is of a beat that says so, and of when it was sent.
+LIMIT is what limits the run with others, and `-` if nothing. SINCE is when the turn began, in us by the store's clock. `alive` is of a beat that says so, and of when it was sent.
 
 Version 2 of the application has another task.
 """
@@ -138,13 +138,13 @@ def application(
     rounds = itertools.count()
 
     @app.service()
-    async def sweep(_: AtomicServiceRun, token: int) -> None:
-        number = next(rounds)
-        log.write("turn", token, number)
+    async def sweep(run: AtomicServiceRun, token: int) -> None:
+        told = token, next(rounds), run.started.at
+        log.write("turn", *told)
         try:
             await asyncio.sleep(0.05)
         finally:
-            log.write("turned", token, number)
+            log.write("turned", *told)
 
     tasks: dict[str, Task[..., Any]] = {"single": single, "limited": limited, "parent": parent}
     if version > 1:

@@ -4,8 +4,8 @@ their clocks are up to half a minute apart, two versions of the application are 
 Whatever strikes: every invocation ends, each that has succeeded has one result, which is that of its last run, an instant of the
 cron is one invocation, no limit is exceeded, and one process at a time does what is done by one, under a token that grows.
 
-Who is presumed dead does not know before its next beat, so a run counts until its process must have been presumed dead, by the beats
-that it has had answers to. The clocks that are set apart, and who reads them: `orchestrator_member`.
+Who is presumed dead does not know before its next beat, so a run counts until its process may have been presumed dead, by the beats
+that it has had answers to; and so does a turn, which whoever stood still in it goes on with, under a token that is too old by then. The clocks that are set apart, and who reads them: `orchestrator_member`.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Line(NamedTuple):
 
 def facts(app: Processes) -> Facts:
     found = Facts(defaultdict(list), defaultdict(list), [])
+    apart = time.time_ns() - time.monotonic_ns()
     for path in sorted(app.folder.glob("*.log")):
         lines = [Line(word, (*more,), int(at)) for word, *more, at in map(str.split, path.read_text().splitlines())]
         beats = [(int(each.more[0]), each.at) for each in lines if each.word == "alive"]
@@ -84,7 +85,8 @@ def facts(app: Processes) -> Facts:
             key = more[1:3] if word == "began" else more
             end = ends.get(key, Line("failed", key, last))
             number = int(more[2] if word == "began" else more[0])
-            until = min(end.at, alive_until(beats, at))
+            since = at if word == "began" else int(more[2]) * 1_000 - apart
+            until = min(end.at, alive_until(beats, since))
             span = Span(at, until, path.stem, number, end.word != "failed")
             if word == "turn":
                 found.turns.append(span)
@@ -117,7 +119,7 @@ def wrong(found: Facts, records: list[Raw], keys: set[str]) -> Iterator[str]:
             yield from wrong_record(record, found.runs.get((record["task"], record["_id"]), []))
     for limit, runs in found.limited.items():
         yield from (f"{limit}: {each}" for each in too_many(runs, AT_MOST))
-    turns = sorted(found.turns)
+    turns = sorted(each for each in found.turns if each.ended > each.began)
     yield from (f"turns: {each}" for each in too_many(turns, 1))
     yield from (f"an older turn after {one}: {other}" for one, other in pairwise(turns) if one.number > other.number)
     arguments = [json.loads(each["arguments"]["instant"]) for each in records if each["task"] == "tick"]
