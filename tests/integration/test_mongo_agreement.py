@@ -20,7 +20,7 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
-from tests.length import SEQUENCES
+from tests.length import NOTICED, SEQUENCES
 
 from tidegate.model.documents import (
     DEPTH_MAX,
@@ -96,8 +96,6 @@ from tidegate_adapters.driver import choosing, documents, run, run_async
 from tidegate_adapters.embedded import Embedded, process_clock
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async
 
-NOTICED: Final = 10_000
-"""Sequences in which no planted bug can be missed: the rarest, documents in another order, shows in one of 87 (100 seeds)."""
 STEPS: Final = 6
 COLLECTION: Final = "things"
 HOUR: Final = 60 * MINUTE

@@ -14,7 +14,7 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.monitoring import CommandListener, CommandSucceededEvent
 from tests.integration.test_mongo_ids import IDS
-from tests.length import PROJECTED
+from tests.length import NOTICED, PROJECTED
 
 from tidegate.model.documents import (
     ID,
@@ -202,9 +202,9 @@ def whatever_matches(query: FindChanged, doc: Document, records: tuple[Document,
 
 @pytest.mark.parametrize("planted", [null_is_missing, whatever_matches])
 def test_another_decision_is_found_out(collection: Collection[Raw], planted: MustLook) -> None:
-    """Four hundred documents are enough to notice."""
+    """Random documents are enough to notice."""
     with pytest.raises(AssertionError):
-        check_changed(collection, planted, 400, Phase.generate)
+        check_changed(collection, planted, NOTICED * BATCH, Phase.generate)
 
 
 @pytest.mark.parametrize("where", [None, Eq(Field("a"), 1), Not(Exists(Field("a")))], ids=str)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
-from tests.length import FILTERED, PAIRS, PROJECTED
+from tests.length import FILTERED, NOTICED, PAIRS, PROJECTED
 
 from tidegate.model.documents import (
     AddToSet,
@@ -185,14 +185,14 @@ def test_another_equality_is_found_out(collection: Collection[Raw], wrong: str) 
 
 @pytest.mark.parametrize("wrong", ["identity", "the equality of Python"])
 def test_random_values_find_it_out_as_well(collection: Collection[Raw], wrong: str) -> None:
-    """A thousand random pairs are enough to notice."""
+    """Random pairs are enough to notice."""
 
     def decide(before: Document | None, after: Document) -> SnapshotVerdict:
         assert before is not None
         return Unchanged() if WRONG[wrong](before, after) else changed(None, after)
 
     with pytest.raises(AssertionError, match=" and "):
-        check_random_values(decide, collection, 1_000, Phase.generate)
+        check_random_values(decide, collection, NOTICED * BATCH, Phase.generate)
 
 
 def with_id(number: int, document: Document) -> Document:
@@ -255,9 +255,9 @@ def first_names(projection: Projection) -> Value:
 
 @pytest.mark.parametrize(("ask", "differ"), [(expression, without_literal), (first_names, differs)])
 def test_another_expression_is_found_out(collection: Collection[Raw], ask: Ask, differ: Differ) -> None:
-    """A thousand pairs are enough to notice: MongoDB fails, or says something else."""
+    """Random pairs are enough to notice: MongoDB fails, or says something else."""
     with pytest.raises((AssertionError, OperationFailure)):
-        check_projections(collection, ask, differ, 1_000, Phase.generate)
+        check_projections(collection, ask, differ, NOTICED * BATCH, Phase.generate)
 
 
 def test_only_ids_travel_to_the_planner(collection: Collection[Raw]) -> None:

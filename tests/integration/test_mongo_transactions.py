@@ -18,7 +18,7 @@ from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
 from tests.integration.test_mongo_agreement import COLLECTION, comparable
-from tests.length import SEQUENCES, TRANSACTION_FAULTS_STEP
+from tests.length import NOTICED, SEQUENCES, TRANSACTION_FAULTS_STEP
 
 from tidegate.model.documents import ID, Add, Document, Eq, Exists, Field, Fields, Put, Remove, exactly
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Refused
@@ -220,7 +220,7 @@ SPOILT: Final[dict[str, Spoil]] = {
 def test_a_store_that_answers_otherwise_is_found_out(collection: Collection[dict[str, Any]], how: str) -> None:
     """Each of these bugs is noticed."""
     with pytest.raises(AssertionError, match="in MongoDB"):
-        check(partial(Both, collection, (), SPOILT[how]), 60, Phase.generate)
+        check(partial(Both, collection, (), SPOILT[how]), NOTICED, Phase.generate)
 
 
 # --- what a program is told is true -------------------------------------------------------------------------------------
