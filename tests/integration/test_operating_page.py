@@ -1,4 +1,4 @@
-"""The page on reactive tasks in operation says what there is: commands, settings, metrics and health."""
+"""The page on reactive tasks in operation says what there is: commands, settings, metrics and health; commands of orchestrators, too."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.command_line import parsed
 from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.cli.orchestrator import orchestrator
 from tidegate_adapters.cli.reactive import reactive
 from tidegate_adapters.configuration import configured
 from tidegate_adapters.reactive.metrics import ReactiveCollector
@@ -21,8 +23,9 @@ from tidegate_adapters.reactive.monitor import of_health
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.tallies import NOTHING, Tallies
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "operating.md").read_text("utf-8")
-COMMANDS: Final = re.findall(r"^    (tidegate .*)$", PAGE, re.MULTILINE)
+DOCS: Final = Path(__file__).parents[2] / "docs"
+PAGE: Final = (DOCS / "operating.md").read_text("utf-8")
+COMMANDS: Final = re.findall(r"^    (tidegate .*)$", PAGE + (DOCS / "orchestrator.md").read_text("utf-8"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -34,9 +37,10 @@ def test_each_command_is_one(command: str) -> None:
     assert callable(parsed(arguments, Terminal(sys.stdout, sys.stderr, {})))
 
 
-def test_every_command_is_shown() -> None:
+@pytest.mark.parametrize("group", [reactive, orchestrator], ids=["reactive", "orchestrator"])
+def test_every_command_is_shown(group: click.Group) -> None:
     """None is left out."""
-    assert {shlex.split(each)[2] for each in COMMANDS if " reactive " in each} == set(reactive.commands)
+    assert {shlex.split(each)[2] for each in COMMANDS if f" {group.name} " in each} == set(group.commands)
 
 
 def test_each_setting_is_what_it_is_by_default() -> None:
