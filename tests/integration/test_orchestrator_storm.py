@@ -36,7 +36,7 @@ from tidegate.model.instants import SECOND
 from tidegate_adapters.orchestrator.services import PURGE, RECOVERY
 
 MEMBER: Final = Path(__file__).with_name("orchestrator_member.py")
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 300.0
 STEP_DOWN_S: Final = 20.0
 STILL_S: Final = DEAD_AFTER / SECOND + 1.0
 APART_S: Final = (0.0, 30.0, -30.0)
