@@ -48,6 +48,7 @@ from tidegate.model.documents import Document, Value, show
 from tidegate.model.errors import TidegateError
 from tidegate.sim.trace import StepKind
 from tidegate_adapters import connecting, leases, payloads, testing
+from tidegate_adapters.orchestrator import app as orchestrator
 from tidegate_adapters.reactive import planner
 from tidegate_adapters.simulated_mongo import Change, Code, Network, Outcome, SimulatedReplicaSet
 from tidegate_adapters.store import Store
@@ -66,6 +67,8 @@ WORKLOADS: Final = (
     "streams",
     "transfers",
 )
+APPLICATIONS: Final = ("reactive", "orchestrator")
+"""Workloads of whole applications, which have modules of their own."""
 FAULTS: Final = (
     "nothing", "command", "command", "command", "overtaken", "storm", "step_down", "die", "lost_and_die", "closed", "cancel",
     "cursors", "forget",
@@ -74,6 +77,10 @@ REACTIVE_FAULTS: Final = (
     "nothing", "kill", "kill", "stop", "forget", "cut", "command", "storm", "step_down", "die", "lost_and_die", "closed", "cursors",
 )  # fmt: skip
 """Those of applications of reactive tasks."""
+ORCHESTRATOR_FAULTS: Final = (
+    "nothing", "kill", "kill", "stop", "cut", "command", "command", "storm", "step_down", "die", "lost_and_die", "closed",
+)  # fmt: skip
+"""And of those of an orchestrator."""
 ONCE: Final = ("nothing", "command")
 """Faults after which nothing is uncertain for long."""
 OF_WRITES: Final = ("overtaken", "lost_and_die")
@@ -208,7 +215,7 @@ class Run:
         self._sent = 0
         self._began_s: float | None = None
         self._ways = Random(f"ways {told.seed}")
-        self._number = told.number * (8 if told.workload == "reactive" else 1)  # applications send more
+        self._number = told.number * (8 if told.workload in APPLICATIONS else 1)  # applications send more
 
     @property
     def is_calm(self) -> bool:
@@ -324,7 +331,7 @@ class Run:
                 story.tell("faults", "nobody reaches the set", fault="closed")
                 self.net.close()
                 await asyncio.sleep(
-                    told.lasts_s * (12 if told.workload == "reactive" else 1)
+                    told.lasts_s * (12 if told.workload in APPLICATIONS else 1)
                 )  # or all is tried again in time
                 story.tell("faults", "the set is reached again")
                 self.net.open()
@@ -337,7 +344,7 @@ class Run:
             case "cursors":
                 story.tell("faults", "cursors are killed", fault="cursors")
                 self.net.commands.cursors.kill_all()
-            case "forget" if told.workload != "reactive":
+            case "forget" if told.workload not in APPLICATIONS:
                 self.forget()
             case _:
                 pass
@@ -388,7 +395,9 @@ class Run:
         left = [each for each in self._sessions if not each.has_ended]
         if len(left) > self.kept and not self.dead:
             self.story.accuse("M11", f"{len(left)} sessions are left")
-        if self.is_calm and len(self.net.commands.cursors.open) > 2 * (self.course.workload in {"streams", "reactive"}):
+        if self.is_calm and len(self.net.commands.cursors.open) > 2 * (
+            self.course.workload in {"streams", *APPLICATIONS}
+        ):
             self.story.accuse("M11", f"{len(self.net.commands.cursors.open)} cursors are left")
         codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
         ours = sorted({each.co_qualname for each in codes if Path(each.co_filename).parent == _ADAPTERS})
@@ -418,6 +427,7 @@ def judged(
         is_seen: Whether it is told each time what can be seen from outside.
     """
     from tests.integration.mongo_workloads import WORKLOAD
+    from tests.integration.orchestrator_workload import Orchestrating
     from tests.integration.reactive_workload import Reactively
 
     told = course(seed, workloads, faults)
@@ -426,9 +436,9 @@ def judged(
     async def main(random: Random) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         ids = Random(f"ids {seed}")
-        for module in (leases, payloads, connecting, planner):
+        for module in (leases, payloads, connecting, planner, orchestrator):
             patch.setattr(module, "uuid4", lambda: UUID(int=ids.getrandbits(128)))
-        workload = Reactively if told.workload == "reactive" else WORKLOAD[told.workload]
+        workload: Any = {**WORKLOAD, "reactive": Reactively, "orchestrator": Orchestrating}[told.workload]
         run = Run(told, random, story, workload.documents)
         if is_seen:
             story.see = lambda: _seen(run.set)
@@ -463,10 +473,11 @@ def line(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, .
 
 def page_of(seed: int, workloads: tuple[str, ...], faults: tuple[str, ...], folder: Path) -> Path:
     """Run it once more, and write its trace, up to what is wrong, as text, as JSON and as a page; the path of the page."""
-    from tests.integration import reactive_workload
+    from tests.integration import orchestrator_workload, reactive_workload
 
     story = judged(seed, workloads, faults, is_seen=True)
-    judges = reactive_workload.__doc__ if story.course.workload == "reactive" else ""
+    more = {"reactive": reactive_workload, "orchestrator": orchestrator_workload}.get(story.course.workload)
+    judges = "" if more is None else more.__doc__
     trace = trace_of(
         story.told,
         laws_of(f"{__doc__}{judges}"),

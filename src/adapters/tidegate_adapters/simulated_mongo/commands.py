@@ -247,7 +247,7 @@ class Commands:
         self._check_read()
         pipeline = command["pipeline"]
         if pipeline and "$changeStream" in pipeline[0]:
-            return self.cursors.streams(command["$db"], pipeline)
+            return self.cursors.streams(command["$db"], command["aggregate"], pipeline)
         query = planning.asked(command["aggregate"], pipeline)
         found = planning.page(command["$db"], query, self._set.stable.world)
         return self.cursors.found(namespace(command["$db"], command["aggregate"]), found, FIRST_BATCH, is_single=True)

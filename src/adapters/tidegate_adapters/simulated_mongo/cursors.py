@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 from bson.timestamp import Timestamp
 
+from tidegate.model.documents import Field
 from tidegate_adapters.bson_values import encoded
 from tidegate_adapters.simulated_mongo.reading import NotUnderstood
 from tidegate_adapters.simulated_mongo.replica_set import Change, SimulatedReplicaSet
@@ -58,6 +59,7 @@ class _Stream:
         database: What it watches.
         names: Of which collections it tells; None for all.
         fields: What it tells of each change; None for all.
+        heard: Which changes it tells of; None for all.
         position: How many changes lie before it.
         is_over: It was invalidated.
         interrupted: Whoever waits for it is told this.
@@ -66,6 +68,7 @@ class _Stream:
     database: str
     names: frozenset[str] | None
     fields: frozenset[str] | None
+    heard: Callable[[Change], bool] | None
     position: int
     is_over: bool = False
     interrupted: Callable[[ServerError], object] | None = None
@@ -81,7 +84,7 @@ class _Stream:
             raise ServerError(136, "CollectionScan died due to position in capped collection being deleted")
         for change in replica_set.history[self.position : replica_set.stable.changes]:
             self.position = change.number + 1
-            if change.database == self.database:
+            if change.database == self.database and (self.heard is None or self.heard(change)):
                 events += (self._told(event) for event in _events(change) if self._matches(event))
                 if change.kind == "dropDatabase":
                     self.is_over = True
@@ -135,9 +138,9 @@ class Cursors:
         number = 0 if is_single or not left else self._opened(_Found(ns, left))
         return {"cursor": {"firstBatch": first, "id": number, "ns": ns}, "ok": 1.0}
 
-    def streams(self, database: str, pipeline: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The reply to an aggregation that opens a change stream."""
-        stream = self._stream(database, pipeline)
+    def streams(self, database: str, collection: object, pipeline: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The reply to an aggregation that opens a change stream, of a collection or (1) of all."""
+        stream = self._stream(database, collection, pipeline)
         number = self._opened(stream)
         return self._reply("firstBatch", number, stream, stream.next(self._set))
 
@@ -215,10 +218,11 @@ class Cursors:
         for number in tuple(self.open) if not self._set.is_primary else ():
             self._end(number, ServerError(11602, "operation was interrupted"))
 
-    def _stream(self, database: str, pipeline: Sequence[Mapping[str, Any]]) -> _Stream:
+    def _stream(self, database: str, collection: object, pipeline: Sequence[Mapping[str, Any]]) -> _Stream:
         begin: Mapping[str, Any] = pipeline[0]["$changeStream"]
         names: frozenset[str] | None = None
         fields: frozenset[str] | None = None
+        heard: Callable[[Change], bool] | None = None
         match pipeline[1:]:
             case []:
                 pass
@@ -227,15 +231,23 @@ class Cursors:
                 {"$project": told},
             ]:
                 names, fields = frozenset(ours), frozenset(told)
+            case [
+                {"$match": {"$or": [{"operationType": "insert", **made}, {"operationType": "update", **changed}]}},
+                {"$project": told},
+            ]:
+                names, fields = frozenset((str(collection),)), frozenset(told)
+                heard = _heard(cast("Any", made), cast("Any", changed))
             case _:
                 raise NotUnderstood(
                     "a pipeline of a change stream that the simulated MongoDB does not know",
-                    why="it knows that of tidegate_adapters.change_streams, and none at all",
+                    why="it knows those of tidegate_adapters, and none at all",
                     todo="watch with tidegate_adapters.change_streams.ChangeStream",
                 )
         position = self._set.stable.changes
         match begin:
-            case {"startAfter": {"_data": str(token)}, **others} if not others:
+            case {"startAfter": {"_data": str(token)}, **others} | {"resumeAfter": {"_data": str(token)}, **others} if (
+                not others
+            ):
                 position = int(token, 16)
             case {"startAtOperationTime": Timestamp() as time, **others} if not others:
                 later = (change.number for change in self._set.history[:position] if change.time >= time)
@@ -245,7 +257,23 @@ class Cursors:
                     raise NotUnderstood("a beginning of a change stream that the simulated MongoDB does not know")
         if position < self._set.forgotten:
             raise ServerError(286, "Resume of change stream was not possible, as the resume point may be lost")
-        return _Stream(database, names, fields, position)
+        return _Stream(database, names, fields, heard, position)
+
+
+def _heard(made: Mapping[str, Any], changed: Mapping[str, Any]) -> Callable[[Change], bool]:
+    """Inserts whose fields are among these, and updates that put one of these fields."""
+    wanted = {path.removeprefix("fullDocument."): frozenset(each["$in"]) for path, each in made.items()}
+    puts = [Field[object](path.removeprefix("updateDescription.updatedFields.")) for path in changed]
+
+    def heard(change: Change) -> bool:
+        before, after = change.before, change.after
+        if after is None:
+            return False
+        if before is None:
+            return all(after.held(Field[object](path)) in some for path, some in wanted.items())
+        return all(after.has(path) and after.held(path) != before.held(path) for path in puts)
+
+    return heard
 
 
 def error_reply(error: ServerError) -> dict[str, Any]:

@@ -1,0 +1,431 @@
+"""Applications of tasks in short runs on the simulated MongoDB (`mongo_runs`): two processes, five invocations, a fault.
+
+    python -m tests.integration.mongo_runs 17 --workloads orchestrator
+
+Each process is a whole `Orchestrator`, which takes what is due, runs it and writes its end; a third one enqueues, waits, and now
+and then cancels, kills, holds and repeats. One process may be killed: from then on nothing that it sends arrives, and another one
+begins in its place. Handlers succeed, fail, call others and wait for them, outlast their limit, will not be cancelled; of some no
+two may run at one time.
+
+Judges:
+    O1  In the end each invocation that was made has ended (RP3), and whoever waits for it is told how: with the result or the
+        error of the run that its record names (EN1).
+    O2  No two handlers run for one invocation at one time, but for one that will not be interrupted; nor for two of which no two
+        may run at one time (AD1).
+    O3  Each version of a record is one, is an edge of the table, by its owner where one is required, and has a due exactly while
+        a runner may take it (TR1, TR2, IV2). A final status is left by nobody.
+    O4  Where nothing strikes, a handler that has returned is not called again for that invocation; and none is called more
+        often than its task allows (EN3).
+    O5  Who is made once under an id is there once, and what was said to be made is there.
+    O6  A process that is to stop ends in time, and gives back what it runs (DI7).
+    O7  What was said to be cancelled has ended, and no run of it begins after that (AK2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import suppress
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, ClassVar, Final, NamedTuple, final
+
+from tests.integration.mongo_runs import DATABASE, Run
+from tests.integration.mongo_workloads import Documents, Work
+
+from tidegate.invocations.asking import Asked, Asking, Command
+from tidegate.invocations.invocation import CANCELLED, FAILED, INVOCATION, SUCCESS
+from tidegate.invocations.invocation_queries import InvocationQuery
+from tidegate.invocations.record_documents import DUE, OWNER, RESULT, STATUS, TASK, VERSION
+from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
+from tidegate.model.documents import ID, Document, Field, Value, show
+from tidegate.model.effects import Refused
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.orchestrator import (
+    Concurrency,
+    Handle,
+    InvocationCancelled,
+    InvocationFailed,
+    Orchestrator,
+    Task,
+)
+from tidegate_adapters.orchestrator.handles import CURRENT
+from tidegate_adapters.orchestrator.services import RECOVERY
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.turns import ServiceRules
+
+RECORDS: Final = "orchestrator_invocations"
+KEY: Final = Field[Value](ID.name)
+INVOCATIONS: Final = 5
+SETTINGS: Final = OrchestratorSettings(
+    database=DATABASE,
+    concurrency=2,
+    drain=2 * SECOND,
+    leave=2 * SECOND,
+    polling=PollingBounds(least=200 * MILLISECOND, most=4 * SECOND, jitter=10 * MILLISECOND),
+    beat_every=SECOND,
+    dead_after=3 * SECOND,
+    paused_every=20 * SECOND,
+    result_every=2 * SECOND,
+    services=ServiceRules(
+        processes=3,
+        interval=12 * SECOND,
+        spread=100 * MILLISECOND,
+        check_every=1_500 * MILLISECOND,
+        round_every=2 * SECOND,
+        recover="*/3 * * * * *",
+    ),
+)
+LIMIT_S: Final = 0.7
+TRIES: Final = 3
+SETTLED_S, STOPPED_S = 120.0, 15.0
+POLICY: Final = Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=TRIES)
+FINAL: Final = frozenset(each.status for each in INVOCATION.definitions if each.final)
+AVAILABLE: Final = frozenset(each.status for each in INVOCATION.definitions if each.available)
+HEARD_S: Final = 2.5
+"""Within so long a runner hears what is asked of it."""
+MANNERS: Final = ("well", "well", "well", "badly", "slowly", "too long", "for long", "stubbornly")
+
+
+class Handled(NamedTuple):
+    """A call of a handler that has ended, or whose process was killed."""
+
+    began_s: float
+    ended_s: float
+    version: int
+    is_done: bool
+    is_stubborn: bool
+    alone: str
+    task: str
+
+
+@final
+class Orchestrating(Work):
+    """Two processes that serve, one that enqueues and asks, and, now and then, one that is killed."""
+
+    documents: ClassVar[Documents] = {}
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.handled: dict[str, list[Handled]] = defaultdict(list)
+        """By the id of the invocation."""
+        self.apps: dict[str, Orchestrator] = {}
+        self.tasks: dict[str, dict[str, Task[Any, Any]]] = {}
+        self.killed_s: dict[str, float] = {}
+        self.made: set[str] = set()
+        """What was said to be there."""
+        self.cancelled: dict[str, float] = {}
+        """What was said to be cancelled, and when."""
+        self.told: dict[str, float] = {}
+        """Whose runner was asked to cancel it, and when."""
+        self.disturbed: set[str] = set()
+        """What anything was asked of."""
+        self.heard: dict[str, object] = {}
+        """What those who waited were told."""
+        self._requests = iter(range(1_000))
+
+    async def begin(self) -> None:
+        for name in ("a", "b"):
+            self.run.begin(name, self._live(name))
+        self.run.begin("w", self._enqueue())
+        self.run.begin("judge", self._settle())
+
+    # --- processes ---
+
+    async def _live(self, name: str) -> None:
+        app = self.apps[name] = self._application(name)
+        try:
+            await app.serve()
+        except asyncio.CancelledError:
+            if name not in self.killed_s:
+                raise
+        except (Refused, TidegateError):  # nothing is as it should be, so it does not begin
+            if not self.run.refuses:
+                raise
+
+    async def _replace(self) -> None:
+        """One process is gone: killed, so that what it sends is lost, or asked to stop. Another one comes."""
+        told = self.run.course
+        await asyncio.sleep(4 * told.at_s)
+        self.story.tell("faults", f"{told.fault}: {told.whom}", fault=told.fault)
+        if told.fault == "stop":
+            self.apps[told.whom].stop()
+        else:
+            self.killed_s[told.whom] = self._now()
+            self.run.dead.add(told.whom)
+        await asyncio.sleep(told.lasts_s)
+        self.run.begin("c", self._live("c"))
+
+    def _application(self, name: str) -> Orchestrator:
+        app = Orchestrator(self.run.client(name), settings=SETTINGS)
+        options: Any = {"retries": POLICY}
+
+        async def plain(manner: str) -> str:
+            return await self._handle(name, manner)
+
+        async def limited(manner: str) -> str:
+            return await self._handle(name, manner)
+
+        async def alone(manner: str, of: str) -> str:
+            return await self._handle(name, manner, of)
+
+        async def parent(manner: str) -> str:
+            key = CURRENT.get().run.key
+            children = [await plain_task.enqueue(manner, key=f"{key}/{number}") for number in range(2)]
+            ended = [await self._heard(each) for each in children]
+            return f"{await self._handle(name, 'well')} {len(ended)}"
+
+        plain_task = app.task(**options)(plain)
+        self.tasks[name] = {
+            "plain": plain_task,
+            "limited": app.task(limit=timedelta(seconds=LIMIT_S), **options)(limited),
+            "alone": app.task(concurrency=Concurrency.per(_of), **options)(alone),
+            "parent": app.task(**options)(parent),
+        }
+        return app
+
+    async def _handle(self, process: str, manner: str, alone: str = "") -> str:
+        """A handler, as handlers are."""
+        began_s, current, is_done = self._now(), CURRENT.get(), False
+        is_stubborn = manner == "stubbornly"
+        try:
+            if self.run.course.fault == "cut" and process == self.run.course.whom and not self.run.cut_until_s:
+                self.story.tell("faults", f"{process} is cut off while it works", fault="cut")
+                self.run.cut_until_s = began_s + self.run.course.lasts_s
+                await asyncio.sleep(1.5 * self.run.course.lasts_s)
+            match manner:
+                case "badly":
+                    await asyncio.sleep(self.random.random() * 0.05)
+                    if self.random.random() < 0.7:
+                        raise ArithmeticError("a bad day")
+                case "slowly" | "too long" | "for long":
+                    await asyncio.sleep({"slowly": 0.3, "too long": 1.5, "for long": 5.0}[manner])
+                case "stubbornly" if not self.run.is_calm:
+                    await _stubbornly(3.0)
+                case _:
+                    await asyncio.sleep(0.01)
+            is_done = True
+            return f"{current.run.key}@{current.run.version}"
+        finally:
+            ended_s = min(self._now(), self.killed_s.get(process, self._now()))
+            if ended_s >= began_s:  # or it was killed before
+                self.handled[current.run.key].append(
+                    Handled(
+                        began_s,
+                        ended_s,
+                        current.run.version,
+                        is_done and process not in self.killed_s,
+                        is_stubborn,
+                        alone,
+                        current.run.task,
+                    )
+                )
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # --- those who enqueue ---
+
+    async def _enqueue(self) -> None:
+        """What is enqueued and asked, by a client that nothing strikes but what strikes all."""
+        app = self.apps["w"] = self._application("w")
+        waiting = []
+        for number in range(INVOCATIONS):
+            await asyncio.sleep(self.random.random() * self.random.choice((0.0, 0.01, 0.1, 1.0)))
+            waiting.append(asyncio.create_task(self._one(f"i{number}")))
+        await asyncio.wait(waiting)
+        for each in waiting:
+            each.result()
+        await app.close()
+
+    async def _one(self, key: str) -> None:
+        """Make an invocation, ask something of it, and wait for it."""
+        drawn, manner = self.random.random(), self.random.choice(MANNERS)
+        name = self.random.choice(("plain", "plain", "limited", "alone", "parent"))
+        given = (manner, self.random.choice("xy")) if name == "alone" else (manner,)
+        task = self.tasks["w"][name]
+        handle: Handle[Any] | None = None
+        while handle is None:
+            try:
+                handle = await task.enqueue(*given, key=key, delay=timedelta(seconds=0.3 if drawn < 0.1 else 0))
+            except (Refused, TidegateError):
+                await asyncio.sleep(0.5)
+        self.made.add(key)
+        if drawn > 0.7:
+            await self._ask(key)
+        self.heard[key] = await self._heard(handle)
+
+    async def _ask(self, key: str) -> None:
+        """What an operator asks; what is held is released again."""
+        await asyncio.sleep(self.random.random() * self.random.choice((0.1, 0.5, 2.0)))
+        self.disturbed.add(key)
+        command = self.random.choice((Command.CANCEL, Command.KILL, Command.HOLD))
+        query = InvocationQuery(ids=(key,))
+        asked = await self._asked(key, command, query)
+        if command is Command.CANCEL and (asked.done or asked.told):
+            (self.cancelled if asked.done else self.told)[key] = self._now()
+        if command is Command.HOLD:
+            await asyncio.sleep(0.5)
+            await self._asked(key, Command.RELEASE, query)
+
+    async def _asked(self, key: str, command: Command, query: InvocationQuery) -> Asked:
+        """What became of it; it is asked again until that is known."""
+        while True:
+            asking = Asking(request=f"{key}.{next(self._requests)}", records=RECORDS)
+            with suppress(Refused):
+                asked: Asked = await self.asked(asking.ask(command, query), "w")
+                if asked.is_complete and not asked.unknown:
+                    return asked
+            await asyncio.sleep(0.5)
+
+    async def _heard(self, handle: Handle[Any]) -> object:
+        """How an invocation has ended, as who waits for it is told."""
+        while True:
+            try:
+                return await handle.result()
+            except (InvocationFailed, InvocationCancelled) as ended:
+                return ended
+            except (Refused, TidegateError):
+                await asyncio.sleep(0.5)
+
+    # --- judges ---
+
+    async def _settle(self) -> None:
+        """Wait until nothing is left to do, and let all processes stop."""
+        if self.run.course.fault in ("kill", "stop"):
+            await self._replace()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLED_S):
+                await asyncio.wait([self.run.tasks["w"]])
+                while self._left():  # noqa: ASYNC110  of records nobody tells
+                    await asyncio.sleep(0.25)
+        is_heard = self.run.tasks["w"].done()
+        if (left := self._left()) or not is_heard:
+            self.story.accuse("O1", f"after {SETTLED_S} s there is left to do: {left[:3]}")
+        if not is_heard:
+            self.run.cancelled.add("w")
+            self.run.tasks["w"].cancel()
+        serving = [name for name in self.apps if name != "w"]
+        for name in serving:
+            if name in self.killed_s:
+                self.run.tasks[name].cancel()
+            self.apps[name].stop()
+        _, late = await asyncio.wait([self.run.tasks[name] for name in serving], timeout=STOPPED_S)
+        for task in late:
+            if task.get_name() not in self.killed_s:
+                self.story.accuse("O6", f"{task.get_name()} was asked to stop, and goes on")
+
+    def _left(self) -> list[str]:
+        """What has not ended."""
+        docs = self.run.contents(RECORDS)
+        return [show(doc) for doc in docs if doc[STATUS] not in FINAL and doc[TASK] != RECOVERY]
+
+    async def end(self) -> None:
+        self._judge_calls()
+        before: dict[str, Document] = {}
+        for change in self.run.changes(RECORDS):
+            self._judge_version(before, str(change.key), change.after)
+        self._judge_ends()
+
+    def _judge_calls(self) -> None:
+        """O2 and O4."""
+        alone: dict[str, list[tuple[Handled, str]]] = defaultdict(list)
+        for key, calls in self.handled.items():
+            for one, other in pairwise(sorted(calls)):
+                if one.ended_s > other.began_s and not one.is_stubborn:
+                    self.story.accuse("O2", f"{key}: two at one time: {one} and {other}")
+            if self.run.is_calm and key not in self.disturbed:
+                done = [number for number, each in enumerate(calls) if each.is_done]
+                if done and done != [len(calls) - 1]:
+                    self.story.accuse("O4", f"{key} was called again: {calls}")
+                if len(calls) > TRIES:
+                    self.story.accuse("O4", f"{key} was called {len(calls)} times")
+            for each in calls:
+                if each.task == "limited" and each.ended_s - each.began_s > LIMIT_S + 0.1 and not each.is_stubborn:
+                    self.story.accuse("O4", f"{key} runs for longer than it may: {each}")
+                if (
+                    each.ended_s > self.told.get(key, each.ended_s) + HEARD_S
+                    and self.run.is_calm
+                    and not each.is_stubborn
+                ):
+                    self.story.accuse("O7", f"its runner was asked to cancel {key}, and goes on: {each}")
+                if each.alone:
+                    alone[each.alone].append((each, key))
+        for of, found in alone.items():
+            for (one, of_one), (other, of_other) in pairwise(sorted(found)):
+                if one.ended_s > other.began_s and not one.is_stubborn:
+                    self.story.accuse("O2", f"{of_one} and {of_other} of {of} at one time: {one} and {other}")
+
+    def _judge_version(self, before: dict[str, Document], key: str, after: Document | None) -> None:
+        """O3."""
+        was = before.pop(key, None)
+        if after is None:
+            self.story.accuse("O3", f"{key} is gone")
+            return
+        before[key] = after
+        made = _record(after)
+        if was is None:
+            is_right = made.version == 1 and made.status in INVOCATION.initial
+        elif (old := _record(was)).version == made.version:
+            is_right = old == made and was.held(DUE) == after.held(DUE)
+        elif old.status == made.status:  # it is due at another time
+            is_right = made.version == old.version + 1 and made.status in AVAILABLE
+        else:
+            verdict = decide_transition(INVOCATION, old, made.status, made.owner or old.owner)
+            is_right = isinstance(verdict, Accepted) and verdict.record == made
+        if not is_right or after.has(DUE) != (made.status in AVAILABLE):
+            self.story.accuse("O3", f"{key}: {'nothing' if was is None else show(was)} became {show(after)}")
+
+    def _judge_ends(self) -> None:
+        """O1, O5 and O7, of what is there in the end."""
+        there = {str(doc[KEY]): doc for doc in self.run.contents(RECORDS) if doc[TASK] != RECOVERY}
+        for key in self.made - there.keys():
+            self.story.accuse("O5", f"{key} was said to be there, and is not")
+        for key, told in self.heard.items():
+            doc = there.get(key)
+            match told:
+                case InvocationFailed():
+                    is_right = doc is not None and doc[STATUS] == FAILED
+                case InvocationCancelled():
+                    is_right = doc is not None and doc[STATUS] == CANCELLED
+                case _:
+                    is_right = doc is not None and doc[STATUS] == SUCCESS and doc.held(RESULT) == f'"{told}"'
+            if not is_right:
+                self.story.accuse("O1", f"{key} is {doc and show(doc)}; who waited was told {told}")
+        for key, doc in there.items():
+            if doc[STATUS] == SUCCESS and not self._was_done(key, doc):
+                self.story.accuse("O1", f"{key} has succeeded by no run: {show(doc)}, {self.handled[key]}")
+            calls = self.handled[key]
+            if self.run.is_calm and key not in self.disturbed and doc[STATUS] == FAILED and len(calls) != TRIES:
+                self.story.accuse("O4", f"{key} has failed after {len(calls)} tries: {show(doc)}")
+            if key in self.cancelled and doc[STATUS] != CANCELLED:
+                self.story.accuse("O7", f"{key} was cancelled, and is {show(doc)}")
+            if any(each.began_s > self.cancelled.get(key, each.began_s) for each in self.handled[key]):
+                self.story.accuse("O7", f"{key} was cancelled, and runs after that: {self.handled[key]}")
+
+    def _was_done(self, key: str, doc: Document) -> bool:
+        """Whether the run before this version has returned, and its result is there."""
+        version = doc[VERSION] - 1
+        is_its = str(doc.held(RESULT)).startswith(f'"{key}@{version}')
+        return is_its and any(each.is_done and each.version == version for each in self.handled[key])
+
+
+def _record(doc: Document) -> StatusRecord:
+    return StatusRecord(doc[STATUS], doc.get(OWNER), doc[VERSION])
+
+
+def _of(manner: str, of: str) -> str:
+    del manner
+    return of
+
+
+async def _stubbornly(seconds: float) -> None:
+    """Wait as long, and swallow what would end it."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while (left := until - loop.time()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(left)

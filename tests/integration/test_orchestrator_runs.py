@@ -1,0 +1,79 @@
+"""Applications of tasks on the simulated MongoDB, by seed: no judge finds a run wrong, and whatever is planted is found.
+
+`orchestrator_workload` has what they do, and the judges; `mongo_runs` the faults. A failure says the line that runs it again, and
+the page of its trace, up to what is wrong.
+"""
+
+# ruff: noqa: SLF001  bugs are planted in private functions
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.integration.mongo_runs import ORCHESTRATOR_FAULTS, Story, course, found, judged, line, page_of
+from tests.integration.planting import Bug, first
+from tests.length import ORCHESTRATOR_RUNS, PLANTED_RUNS
+
+from tidegate.invocations import ending, heeding, record_documents, recovery, settling
+from tidegate.invocations.taking import Taker
+from tidegate_adapters import connecting
+from tidegate_adapters.orchestrator.workers import Workers
+
+WORKLOADS: Final = ("orchestrator",)
+BUGS: Final[Mapping[str, Bug]] = {
+    "what a handler raises is a success": Bug(Workers._answer, "return failed(error, declared.retry_for, declared.policy)", "return Succeeded('\"well\"')"),
+    "a failure is the last": Bug(ending._written, "if not isinstance(verdict, Retry):", "if True:"),
+    "a failure is never the last": Bug(ending._written, "decide(policy, run.tries, since,", "decide(policy, 1, since,"),
+    "a result is kept under another run": Bug(Workers._in_here, "return declared.result.text(result,", "return declared.result.text('another', "),
+    "writes are not guarded": Bug(record_documents.unchanged, ", Eq(STATUS, expected.status), Eq(OWNER, expected.owner), Eq(VERSION, expected.version)", ""),
+    "a claim that another was faster with counts": Bug(settling._became, "return Outdated(move.expected, viewed(record))", "return Granted(verdict.record)"),
+    "two may run of those that exclude each other": Bug(Taker._placed, "if limit is not None:", "if False:"),
+    "who is refused is due no more": Bug(Taker._placed, "if waiting:", "if False:", ("nothing", "command")),
+    "what is asked is not heard": Bug(heeding.heed, "elif (asked := order(record)) is not None:", "elif False:"),
+    "who is asked to cancel gives back": Bug(heeding.heed, "(run, _ASKED[asked])", "(run, InterruptReason.KILL)"),
+    "a limit is not kept": Bug(Workers._take, "longest = each.job.deadline or declared.limit", "longest = None"),
+    "who waits keeps its slot": Bug(Workers._waiting, "if waits.number == 1:", "if False:"),
+    "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),
+    "whoever is silent is alive": Bug(recovery._unless_owned, "if now - owned_until >= 0:", "if False:", ("kill",)),
+}  # fmt: skip
+
+pytestmark = pytest.mark.usefixtures("collected")
+
+AT_ONCE: Final = 100
+"""So many runs are a test: few enough to be spread evenly over processes."""
+
+
+@pytest.mark.parametrize("first_seed", range(0, ORCHESTRATOR_RUNS, AT_ONCE))
+def test_no_run_is_wrong(first_seed: int) -> None:
+    """The laws of invocations, of two processes, five invocations and a fault."""
+    story = found(range(first_seed, first_seed + AT_ONCE), WORKLOADS, ORCHESTRATOR_FAULTS)
+    if story is not None:
+        page = page_of(story.course.seed, WORKLOADS, ORCHESTRATOR_FAULTS, Path(".tidegate/failures"))
+        again = line(story.course.seed, WORKLOADS, ORCHESTRATOR_FAULTS)
+        pytest.fail(f"{story.wrong}\n    {again}\n    {page}", pytrace=False)
+
+
+def test_a_seed_tells_the_same_story() -> None:
+    """Or no line could run it again."""
+    for seed in range(6):
+        stories = [judged(seed, WORKLOADS, ORCHESTRATOR_FAULTS) for _ in range(2)]
+        assert stories[0].lines == stories[1].lines
+
+
+def test_every_fault_is_drawn() -> None:
+    assert {course(seed, WORKLOADS, ORCHESTRATOR_FAULTS).fault for seed in range(300)} == {*ORCHESTRATOR_FAULTS}
+
+
+def of_kinds(seed: int, kinds: tuple[str, ...]) -> Story:
+    """The story of a run under these faults."""
+    return judged(seed, WORKLOADS, kinds)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    """Within so many seeds; the run that finds it is right without it."""
+    bug = BUGS[name]
+    assert first(bug, of_kinds) is not None, f"not found in {PLANTED_RUNS} runs of {', '.join(bug.kinds)}"
