@@ -15,7 +15,7 @@ from hypothesis import settings
 @pytest.fixture(autouse=True)
 def _patience(request: pytest.FixtureRequest) -> Iterator[None]:
     """Search for a planted bug until it is found."""
-    is_planted = any(word in request.node.name for word in ("planted", "notice"))
+    is_planted = any(word in request.node.name for word in ("planted", "_notices"))
     settings.load_profile("planted" if is_planted else "tidegate")
     yield
     settings.load_profile("tidegate")

@@ -283,7 +283,7 @@ def check_n9(judge: Callable[[Kept, Document], SnapshotVerdict], digest: Callabl
     law()
 
 
-def test_a_digest_notices_what_the_snapshot_would() -> None:
+def test_a_digest_sees_what_the_snapshot_would() -> None:
     """Law N9; the comparison of MongoDB, over what was forgotten."""
     check_n9(changed, digest)
 

@@ -58,7 +58,7 @@ def last_failure(one: Tally, two: Tally) -> Tally:
 
 
 @pytest.mark.parametrize("planted", [averaging, last_failure])
-def test_a_merge_that_is_wrong_is_noticed(planted: Then) -> None:
+def test_a_planted_merge_is_noticed(planted: Then) -> None:
     """It is not associative, or it lets a later run win."""
     threes = st.tuples(tallies, tallies, tallies)
     found = find(
