@@ -158,7 +158,10 @@ def test_what_is_enqueued_is_called_and_its_result_comes_back(
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_run_that_failed_is_tried_again_as_often_as_that_is_allowed(mongodb: str, database: str, store: str) -> None:
+def test_a_run_that_failed_is_tried_again_as_often_as_that_is_allowed(
+    mongodb: str, database: str, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A failure that is tried again is a warning with the delay, another an error."""
     tries: list[str] = []
 
     async def run() -> None:
@@ -191,6 +194,10 @@ def test_a_run_that_failed_is_tried_again_as_often_as_that_is_allowed(mongodb: s
 
     in_loop(run())
     assert (tries.count("third"), tries.count("never"), tries.count("picky")) == (3, 3, 1)
+    said = [(each.levelname, each.getMessage()) for each in caplog.records if "has failed" in each.getMessage()]
+    assert Counter(level for level, _ in said) == {"WARNING": 4, "ERROR": 2}
+    assert all("called again in 0 s" in what for level, what in said if level == "WARNING")
+    assert "hunter2" not in "".join(what for _, what in said)
 
 
 @pytest.mark.parametrize("store", STORES)

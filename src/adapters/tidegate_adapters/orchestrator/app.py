@@ -66,6 +66,7 @@ from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator, enqueued, 
 from tidegate_adapters.orchestrator.triggers import When, on_cron
 from tidegate_adapters.orchestrator.uploads import Uploads
 from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
+from tidegate_adapters.printable import redacted
 from tidegate_adapters.signals import stopped_by_signals
 from tidegate_adapters.sites import Site
 
@@ -379,12 +380,12 @@ class Orchestrator:
         async def recover() -> None:
             me = member()
             if me is not None:
-                names = self.collections
-                await there.site.run(
-                    Recoverer(
-                        me=me, dead_after=self.settings.dead_after, records=names.invocations, members=names.members
-                    ).run()
-                )
+                names, told = self.collections, self.settings
+                recoverer = Recoverer(
+                    me=me, dead_after=told.dead_after, patience=told.services.patience, records=names.invocations, members=names.members
+                )  # fmt: skip
+                for each in (await there.site.run(recoverer.run())).skipped:
+                    log.error("%s", redacted(str(each)))
 
         async def purge() -> None:
             await self._services(there).purge()

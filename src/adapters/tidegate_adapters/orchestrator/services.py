@@ -20,7 +20,7 @@ from typing import Final, TypeAlias, TypeVar, final
 
 from tidegate.invocations.admission import Call, Rule
 from tidegate.invocations.jobs import Job
-from tidegate.invocations.recoverer import Recoverer
+from tidegate.invocations.recoverer import Recoverer, RecoveryPass
 from tidegate.model.effects import Call as Ask
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
@@ -184,8 +184,9 @@ class Services:
     def _runner(self, me: str) -> ServiceRunner:
         rules, names = self._rules, self._names
         recoverer = Recoverer(
-            me=me, dead_after=self._dead_after, tasks=(RECOVERY,), records=names.invocations, members=names.members
-        )
+            me=me, dead_after=self._dead_after, patience=rules.patience, tasks=(RECOVERY,), records=names.invocations,
+            members=names.members,
+        )  # fmt: skip
         mine = tuple(Duty(name, self._asks(name)) for name in self._works)
         rounds = duties(recoverer, self._noticer, self._evaluator, mine)
         turn = Turn(duties=tuple(map(self._logged, rounds)), every=rules.round_every)
@@ -206,9 +207,7 @@ class Services:
 
         async def does(run: AtomicServiceRun, token: int, number: int) -> object:
             found = await duty.round(run, token, number)
-            skipped: tuple[object, ...] = (
-                getattr(found, "skipped", ()) if isinstance(found, (TriggerPass, NoticePass)) else ()
-            )
+            skipped = found.skipped if isinstance(found, (TriggerPass, NoticePass, RecoveryPass)) else ()
             self._say(duty.name, redacted("; ".join(map(str, skipped))))
             return found
 
@@ -216,7 +215,7 @@ class Services:
 
     def _say(self, about: str, what: str) -> None:
         if what and self._said.get(about) != what:
-            log.warning("%s: %s", about, what)
+            log.error("%s: %s", about, what)
         self._said[about] = what
 
     @staticmethod

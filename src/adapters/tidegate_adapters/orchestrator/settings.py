@@ -2,6 +2,32 @@
 (`tidegate_adapters.configuration`).
 
 No driver is needed to read or to show it.
+
+The settings of pynenc and pynenc-mongo, and what they are here; where a default is another one, why:
+
+    pynenc                                here               default; why it is not pynenc's
+    atomic_service_*                      services           `tidegate_adapters.orchestrator.turns` says it
+    recover_pending_invocations_cron      services.recover   */5 * * * *
+    recover_running_invocations_cron      services.recover   the same, not */15: one pass reads both by their indexes
+    max_pending_seconds                   services.pending_max   a minute, not 5 s: an owner that is alive may wait for the server
+                                                             while it elects a primary, and that of a dead one is freed anyway
+    runner_considered_dead_after_minutes  dead_after         10 min
+    runner_loop_sleep_time                polling            0.1 s; up to 2 s while nothing comes, for a stream tells of what does
+    invocation_wait_results_sleep_time    result_every       0.1 s
+    min_parallel_slots                    concurrency        10, not 1: a slot is a task of the event loop, and not a process
+    auto_final_invocation_purge_hours     keep_finished      24 h of a success, as there; 7 days of a failure, to look into it
+    event retention of triggers           -                  7 days, as there
+    max_retries, retry_* of MongoDB       -                  8 attempts, 0.1 s doubled up to 10 s, with full jitter: those of the
+                                                             drivers (`tidegate.retries.pauses`), longer than an election takes
+    mongo_url, pool, timeouts             uri                in the URI: maxPoolSize, connectTimeoutMS, socketTimeoutMS
+    mongo_db                              database           has none: nothing is written where nobody said so
+    chunk_threshold                       inline_bytes       64 KiB, not 15 MiB: what a record holds is read with each claim
+    min_size_to_cache (data store)        inline_bytes       the same, and not 1024 characters: an upload takes two writes more
+    stale_lock_threshold, lock_*          -                  there is no lock: a version that is compared and set
+    status cache of final ones            -                  there is none: those who wait ask for all of them at once
+
+Of a task: `retry_for` is any Exception (pynenc: RetryError), since a handler raises what its libraries raise; `retries` 0, `queue`
+"default", `priority` 0, `concurrency` and `unique` off, `must_agree` False, as there.
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@ already answers.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, final, overload
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, final, overload
 from uuid import uuid4
 
 import attrs
@@ -27,6 +28,7 @@ from tidegate_adapters.orchestrator.names import Collections
 
 __all__ = ["Task", "TaskApp", "TaskDecorator", "enqueued", "handle_of"]
 
+log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -273,6 +275,7 @@ def handle_of(app: HandleApp, declared: Declared, answer: RegistrationOutcome) -
         case Registered(key):
             return Handle(key, True, (), declared.result, app)
         case Reused(key, differing):
+            log.debug("a call of %s is answered by %s, which is there", declared.name, key)
             return Handle(key, False, differing, declared.result, app)
         case NotRegistered(reason, differing) if differing:
             raise ArgumentsDiffer(declared.name, reason, differing)

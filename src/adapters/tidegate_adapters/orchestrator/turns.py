@@ -10,6 +10,7 @@ from typing import Final, final
 
 import attrs
 
+from tidegate.invocations.recovery import Patience
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration
 from tidegate.model.values import check_int, check_type
@@ -41,6 +42,7 @@ class ServiceRules:
         round_every: How often what is due is looked at in a turn.
         keep: How long and how many rows are kept of past turns.
         recover: The cron of the task that recovers what is stuck.
+        pending_max: For how long an invocation may wait for its place, by an owner that is alive, in microseconds.
         purge: That of the task that removes what was kept for long enough.
     """
 
@@ -54,6 +56,7 @@ class ServiceRules:
     round_every: Duration = SECOND
     keep: Retention = attrs.field(factory=Retention)
     recover: str = "*/5 * * * *"
+    pending_max: Duration = MINUTE
     purge: str = "17 * * * *"
 
     def __attrs_post_init__(self) -> None:
@@ -61,7 +64,7 @@ class ServiceRules:
         check_int(self.check_every, "an interval in microseconds", MILLISECOND)
         check_int(self.round_every, "an interval in microseconds", MILLISECOND)
         check_type(self.keep, Retention, "how long rows are kept")
-        _ = Schedule(self.recover), Schedule(self.purge)
+        _ = Schedule(self.recover), Schedule(self.purge), self.patience
         found = self.start_up
         wrong = [each for each in found.concerns if not isinstance(each, ShortWindow)]
         if wrong:
@@ -71,6 +74,11 @@ class ServiceRules:
                 todo="make the interval longer, the spread shorter"
                 + ("" if isinstance(wrong[0], NoWindows) else ", or ask more often"),
             )
+
+    @property
+    def patience(self) -> Patience:
+        """How long is too long."""
+        return Patience(pending_max=self.pending_max)
 
     @property
     def service(self) -> AtomicService:

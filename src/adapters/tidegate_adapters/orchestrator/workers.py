@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias, cast, final
@@ -55,7 +56,8 @@ from tidegate.invocations.taking import TakenRun, Taker
 from tidegate.invocations.transition import GaveUp, Unknown
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Refused
-from tidegate.model.instants import SECOND, ClockName, Duration, Instant
+from tidegate.model.instants import SECOND, ClockName, Duration, Instant, seconds
+from tidegate.retries.backoff import Policy, Retry, decide, draw_of
 from tidegate.services.members import beat, join, leave
 from tidegate.services.membership import Joined
 from tidegate_adapters.daemon_threads import DaemonThreads
@@ -369,17 +371,33 @@ class Workers:
             return None
         where = _fields(None, run)
         if isinstance(ended.reply, BaseException):
-            error = ended.reply
-            log.error("the handler of %s has failed: %s", run.task, told(error), exc_info=error, extra=where)
             declared = self._declared[run.task]
-            return failed(error, declared.retry_for, declared.policy)
+            found = failed(ended.reply, declared.retry_for, declared.policy)
+            self._say_failed(run, found.policy, told(ended.reply), ended.reply)
+            return found
         if isinstance(ended.reply, Failed):  # in a child
             kept = ended.reply.error
-            log.error("the handler of %s has failed: %s: %s", run.task, kept.type, kept.message, extra=where)
+            self._say_failed(run, ended.reply.policy, f"{kept.type}: {kept.message}", None)
             return ended.reply
         if log.isEnabledFor(logging.DEBUG):
             log.debug("the handler of %s has returned after %.3f s", run.task, ended.seconds, extra=where)
         return cast("Succeeded", ended.reply)
+
+    def _say_failed(self, run: Run, policy: Policy | None, why: str, error: BaseException | None) -> None:
+        """A warning where its tries are not used up; when it is tried again is the store's to say."""
+        taken, where = self._taken.get(run), _fields(None, run)
+        now = Instant(time.time_ns() // 1_000)  # for the line of the log alone
+        verdict = None
+        if policy is not None and taken is not None:
+            verdict = decide(policy, taken.tries, now, now, draw_of(f"{run.key} {taken.tries}"))
+        if isinstance(verdict, Retry):
+            again = seconds(verdict.at - now)
+            log.warning(
+                "the handler of %s has failed, and is called again in %s: %s", run.task, again, why, extra=where
+            )
+            log.debug("where %s has failed", run.task, exc_info=error, extra=where)
+        else:
+            log.error("the handler of %s has failed: %s", run.task, why, exc_info=error, extra=where)
 
     def _start_timer(self, duration: Duration) -> None:
         """In the place of the one before."""
