@@ -74,6 +74,7 @@ bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.mongo --json .tidegate/bench/mongo.json
 	$(BIN)/python -m benchmarks.planning --json .tidegate/bench/planning.json
 	$(BIN)/python -m benchmarks.reactive --json .tidegate/bench/reactive.json
+	$(BIN)/python -m benchmarks.orchestrator --json .tidegate/bench/orchestrator.json
 	$(BIN)/python -m benchmarks.upkeep --json .tidegate/bench/upkeep.json
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json
