@@ -1,4 +1,4 @@
-"""The page on reactive tasks in operation says what there is: commands, settings, metrics and health; commands of orchestrators, too."""
+"""The pages on reactive tasks in operation, and on the orchestrator, say what there is: commands, settings, metrics and health."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.orchestrator import orchestrator
 from tidegate_adapters.cli.reactive import reactive
 from tidegate_adapters.configuration import configured
+from tidegate_adapters.orchestrator import monitor as orchestrator_monitor
+from tidegate_adapters.orchestrator import tallies as orchestrator_tallies
+from tidegate_adapters.orchestrator.metrics import OrchestratorCollector
+from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog
 from tidegate_adapters.reactive.metrics import ReactiveCollector
 from tidegate_adapters.reactive.monitor import of_health
 from tidegate_adapters.reactive.settings import ReactiveSettings
@@ -25,7 +29,8 @@ from tidegate_adapters.reactive.tallies import NOTHING, Tallies
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = (DOCS / "operating.md").read_text("utf-8")
-COMMANDS: Final = re.findall(r"^    (tidegate .*)$", PAGE + (DOCS / "orchestrator.md").read_text("utf-8"), re.MULTILINE)
+TASKS: Final = (DOCS / "orchestrator.md").read_text("utf-8")
+COMMANDS: Final = re.findall(r"^    (tidegate .*)$", PAGE + TASKS, re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -51,16 +56,28 @@ def test_each_setting_is_what_it_is_by_default() -> None:
     assert told == {name: rows[name] for name in told}
 
 
-def test_each_metric_is_one_and_all_are_there() -> None:
+@pytest.mark.parametrize(
+    ("page", "prefix", "collector"),
+    [
+        (PAGE, "tidegate_reactive_", ReactiveCollector(lambda: NOTHING, Tallies())),
+        (
+            TASKS,
+            "tidegate_orchestrator_",
+            OrchestratorCollector(lambda: orchestrator_tallies.NOTHING, orchestrator_tallies.Tallies()),
+        ),
+    ],
+    ids=["reactive", "orchestrator"],
+)
+def test_each_metric_is_one_and_all_are_there(
+    page: str, prefix: str, collector: ReactiveCollector | OrchestratorCollector
+) -> None:
     """By name, kind and labels."""
-    told = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \| ([^|]+) \|", PAGE, re.MULTILINE)
-    families = {each.name: each for each in ReactiveCollector(lambda: NOTHING, Tallies()).describe()}
+    told = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|([^|]+)\|", page, re.MULTILINE)
+    families = {each.name: each for each in collector.describe()}
 
-    assert {f"tidegate_reactive_{name}": kind for name, kind, _ in told} == {
-        name: each.type for name, each in families.items()
-    }
+    assert {f"{prefix}{name}": kind for name, kind, _ in told} == {name: each.type for name, each in families.items()}
     for name, _, labels in told:
-        assert labels.split(", ") == list(getattr(families[f"tidegate_reactive_{name}"], "_labelnames", ()))
+        assert re.findall(r"\w+", labels) == list(getattr(families[f"{prefix}{name}"], "_labelnames", ()))
 
 
 def test_each_exit_code_is_one() -> None:
@@ -76,3 +93,13 @@ def test_health_has_the_fields_that_are_shown() -> None:
 
     assert shown.keys() == answered.keys()
     assert shown["databases"][0].keys() == answered["databases"][0].keys()
+
+
+def test_health_of_an_orchestrator_has_the_fields_that_are_shown() -> None:
+    (shown,) = map(json.loads, re.findall(r'^    (\{"healthy".*)$', TASKS, re.MULTILINE))
+    seen = orchestrator_tallies.NOTHING._replace(
+        backlogs=(Backlog("default", 3, 301_400_000),), beaten_s=1.2, moved_s=312.5
+    )
+
+    assert json.loads(orchestrator_monitor.of_health(seen, 300_000_000).content) == shown
+    assert f"counted up to {BACKLOG_MAX:,}" in TASKS

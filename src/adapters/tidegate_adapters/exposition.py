@@ -1,20 +1,25 @@
-"""Registries of Prometheus: what is shown in one, for as long as it is there, and what a scrape is answered."""
+"""Registries of Prometheus: what is shown in one, for as long as it is there, what a scrape is answered, and families of
+metrics made of rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 
 from tidegate.model.errors import MissingExtra, Misuse
+from tidegate_adapters.tallies import BOUNDS_S, Handled
 
 try:
     from prometheus_client import CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.metrics", "metrics", missing) from missing
 
-__all__ = ["Collector", "CollectorRegistry", "exposed", "shown_in"]
+__all__ = ["Collector", "CollectorRegistry", "Metric", "counter", "exposed", "gauge", "handler_seconds", "shown_in"]
 
 
 @contextmanager
@@ -51,3 +56,35 @@ def exposed(registry: CollectorRegistry, accept: str) -> tuple[str, bytes]:
     """
     encoder, content_type = choose_encoder(accept)
     return content_type, encoder(registry)
+
+
+def gauge(name: str, about: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:
+    """A family of what goes up and down.
+
+    Args:
+        name: Of the family.
+        about: What it is.
+        labels: The names of its labels.
+        rows: The values of those, and then a number.
+    """
+    return _filled(GaugeMetricFamily(name, about, labels=labels), rows)
+
+
+def counter(name: str, about: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:
+    """Likewise of what only goes up; its name is shown with the suffix `_total`."""
+    return _filled(CounterMetricFamily(name, about, labels=labels), rows)
+
+
+def handler_seconds(name: str, took: Mapping[str, Handled]) -> Metric:
+    """A histogram of how long handlers took, by task."""
+    family = HistogramMetricFamily(name, "How long handlers took.", labels=("task",))
+    for task, each in took.items():
+        counts = accumulate(each.counts)
+        family.add_metric((task,), [*zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True)], each.total_s)
+    return family
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[tuple[object, ...]]) -> Metric:
+    for *of, value in rows:
+        family.add_metric([*map(str, of)], float(str(value)))
+    return family

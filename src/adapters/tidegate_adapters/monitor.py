@@ -10,22 +10,29 @@ learns the names of topics, or of tasks.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, final
 
-from tidegate.model.errors import MissingExtra
+from tidegate.model.effects import Failure
+from tidegate.model.errors import MissingExtra, TidegateError
+from tidegate.model.instants import SECOND, Duration
+from tidegate_adapters.printable import redacted
 from tidegate_adapters.serving import Answer, Asked, Page, address, served
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import Collector, CollectorRegistry
 
-__all__ = ["Monitor", "of_health"]
+__all__ = ["Monitor", "looking", "of_health"]
 
 log: Final = logging.getLogger(__name__)
+
+_LOOKED_EVERY: Final = 5.0
+"""Seconds from one look at a store to the next, at most."""
 
 
 @final
@@ -80,6 +87,30 @@ class Monitor:
         if self._port is not None:
             port = stack.enter_context(served(self._host, self._port, pages))
             log.info("%s at %s", " and ".join(sorted(pages)), address(self._host, port), extra={"port": port})
+
+
+@asynccontextmanager
+async def looking(look: Callable[[], Awaitable[None]], stalled_after: Duration) -> AsyncIterator[None]:
+    """Have a store asked how an application is, again and again, until the block ends; what fails is logged.
+
+    Args:
+        look: Asks.
+        stalled_after: It is asked three times in so many microseconds, and every five seconds at least.
+    """
+
+    async def look_on() -> None:
+        while True:
+            try:
+                await look()
+            except (Failure, TidegateError) as error:
+                log.warning("the store does not say how it is: %s", redacted(str(error)))
+            await asyncio.sleep(min(_LOOKED_EVERY, stalled_after / SECOND / 3))
+
+    task = asyncio.create_task(look_on())
+    try:
+        yield
+    finally:
+        _ = task.cancel()
 
 
 def of_health(told: Mapping[str, object], *, is_healthy: bool) -> Answer:

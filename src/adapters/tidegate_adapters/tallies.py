@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from tidegate.consumer.commands import (
@@ -28,9 +28,10 @@ from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Start
 from tidegate.consumer.health import Sight
 from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent
+from tidegate.model.instants import SECOND, Instant
 from tidegate.model.records import TopicPartition
 
-__all__ = ["BOUNDS_S", "OUTCOMES", "Glance", "Handled", "Tallies"]
+__all__ = ["BOUNDS_S", "OUTCOMES", "Glance", "Handled", "HandlerTimes", "Tallies"]
 
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the buckets of durations, in seconds; those of Prometheus' clients, and some for slow handlers."""
@@ -91,6 +92,27 @@ class Handled:
 
 
 _FIRST_S: Final = BOUNDS_S[0]
+
+
+@final
+class HandlerTimes:
+    """How long the handlers of tasks took.
+
+    Attributes:
+        took: By task.
+    """
+
+    def __init__(self) -> None:
+        self.took: defaultdict[str, Handled] = defaultdict(Handled)
+        self._since: dict[Hashable, Instant] = {}
+
+    def begin(self, calls: Iterable[Hashable], at: Instant) -> None:
+        """These were called."""
+        self._since.update(dict.fromkeys(calls, at))
+
+    def end(self, task: str, calls: Iterable[Hashable], at: Instant) -> None:
+        """These have ended, at least one."""
+        self.took[task].add(0, 0, [(at - self._since.pop(each, at)) / SECOND for each in calls])
 
 
 @final

@@ -540,6 +540,7 @@ def test_who_does_not_run_here_neither_waits_nor_goes_on(moves: type[RunWaits | 
         lambda: DispatchRules(beat_every=SECOND, dead_after=SECOND),
         lambda: Run("", 1, "t"),
         lambda: Run("a", 1, "t", 0),
+        lambda: Run("a", 1, "t", tries=0),
         partial(RULES.step, DispatchState(), "x"),  # type: ignore[arg-type]
         partial(dispatch_event_for, DispatchState(), None, at(1)),  # type: ignore[arg-type]
         partial(RULES.step, DispatchState(), HandlersEnded(at(1), ((run_of(1), 7),))),  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ Modules, in reading order
     standing    its processes, and what waits, for operators
     listening   who has nothing to do hears of what comes
     sync_store  the database, for code that is not async
+    tallies, metrics, monitor    what has happened, for Prometheus, and how it is
     app         the app, from without
     running, command_line    `tidegate orchestrator`
 """

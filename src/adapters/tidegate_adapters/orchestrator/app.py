@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 from uuid import uuid4
 
 import attrs
@@ -44,6 +44,7 @@ from tidegate.model.instants import PPM, Duration, Instant, duration, seconds
 from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes, StoreTime
 from tidegate.model.values import check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
+from tidegate.services.service_runner import ServiceOutcome
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
@@ -57,6 +58,7 @@ from tidegate_adapters.orchestrator.declared import Concurrency, Declared, Uniqu
 from tidegate_adapters.orchestrator.handles import Handle, Results
 from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.listening import listen
+from tidegate_adapters.orchestrator.monitor import Lookout
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
@@ -69,6 +71,9 @@ from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Worke
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.signals import stopped_by_signals
 from tidegate_adapters.sites import Site
+
+if TYPE_CHECKING:
+    from tidegate_adapters.exposition import CollectorRegistry
 
 __all__ = ["Orchestrator"]
 
@@ -88,6 +93,7 @@ class Orchestrator:
         concurrency: How many handlers are active at a time in this process.
         drain: How long handlers may go on once the app is to stop.
         settings: All that an app can be told that is not code, in the place of the three before; the URI is the store.
+        metrics: A registry of prometheus_client, which shows the app while it is served (`tidegate_adapters.orchestrator.metrics`).
         observers: Called with each event of the workers, the state after it, and the commands that follow.
 
     Attributes:
@@ -105,6 +111,7 @@ class Orchestrator:
         concurrency: int = 10,
         drain: timedelta = timedelta(seconds=20),
         settings: OrchestratorSettings | None = None,
+        metrics: CollectorRegistry | None = None,
         observers: Iterable[DispatchObserver] = (),
     ) -> None:
         check_store(store)
@@ -116,7 +123,7 @@ class Orchestrator:
             settings = attrs.evolve(settings, uri=store)
         self._store: AppStore | None = None if isinstance(store, str) else store
         self.settings = self._checked(settings)
-        self._observers = tuple(observers)
+        self._metrics, self._observers = metrics, tuple(observers)
         self._declared: dict[str, Declared] = {}
         self._triggers: dict[str, tuple[When, ...]] = {}
         self._works: dict[str, Work] = {}
@@ -355,13 +362,15 @@ class Orchestrator:
                 f"the event {code} is not kept", why="nobody answered", todo="emit it again, with the same event="
             )
 
-    def _services(self, there: _Open, workers: Workers | None = None) -> Services:
+    def _services(
+        self, there: _Open, workers: Workers | None = None, told: Callable[[ServiceOutcome], object] = lambda _: None
+    ) -> Services:
         return Services(
             there.site, self.collections, self.settings.services, self._triggers,
             make_job=self._triggered, make_call=lambda job: self._declared[job.task].call(job.arguments),
             registration={name: each.unique.rule for name, each in self._declared.items() if each.unique is not None},
             works=self._works, dead_after=self.settings.dead_after,
-            owner=lambda: None if workers is None else workers.member,
+            owner=lambda: None if workers is None else workers.member, told=told,
         )  # fmt: skip
 
     def _triggered(self, task: str, arguments: Document) -> Job:
@@ -556,7 +565,7 @@ class Orchestrator:
         """Run what is due until `stop` is called, or the task is cancelled; then let handlers end.
 
         Raises:
-            Misuse: It has no task, or it is called twice.
+            Misuse: It has no task, it is called twice, or nobody can listen where it is to be shown.
             TidegateError: No server answers at the start, it is not a replica set, or an index cannot be made.
             CancelledError, SystemExit, KeyboardInterrupt: As the task was cancelled or a handler raised it, after the rest.
         """
@@ -571,23 +580,31 @@ class Orchestrator:
             site=there.site, collections=self.collections, uploads=there.uploads, queues=self.settings.queues, who=life_name(),
             name=self.settings.name, dead_after=self.settings.dead_after, listened=self._services(there).listened,
         )  # fmt: skip
+        lookout = Lookout(self, self._metrics)
         self._workers = workers = Workers(
-            self._declared.values(), self._rules(), post, there.results.told, self._observers
+            self._declared.values(), self._rules(), post, there.results.told, (*self._observers, *lookout.observers)
         )
         calls, self._stop_calls = self._stop_calls, 0
         for _ in range(calls):
             self.stop()
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
         await self._holding(there).look(workers.hold)
-        beside = [asyncio.create_task(each) for each in self._beside(there, workers)]
+        try:
+            async with lookout.showing():
+                await self._work(workers, self._beside(there, workers, lookout))
+        finally:
+            self._workers = None
+            await self.close()
+
+    async def _work(self, workers: Workers, others: Iterable[Coroutine[Any, Any, None]]) -> None:
+        """Run what is due, and others beside that; what fails for good among these ends both."""
+        beside = [asyncio.create_task(each) for each in others]
         for each in beside:
             each.add_done_callback(self._stop_if_failed)
         try:
             await workers.run()
         finally:
             await ended(beside, _CLOSE_S)
-            self._workers = None
-            await self.close()
         for each in beside:
             if not each.cancelled():
                 each.result()
@@ -597,13 +614,13 @@ class Orchestrator:
         if not beside.cancelled() and beside.exception() is not None and not self._stop_calls:
             self.stop()
 
-    def _beside(self, there: _Open, workers: Workers) -> tuple[Coroutine[Any, Any, None], ...]:
+    def _beside(self, there: _Open, workers: Workers, lookout: Lookout) -> tuple[Coroutine[Any, Any, None], ...]:
         """What goes on beside the workers, until they have ended."""
         listening = listen(
             there.site, self.collections.invocations, self.settings.queues, tuple(self._declared), workers.announce
         )
         heeding = self._holding(there).heed(workers.hold, self.settings.paused_every)
-        return listening, heeding, self._services(there, workers).run()
+        return listening, heeding, self._services(there, workers, lookout.tallies.turn).run()
 
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""

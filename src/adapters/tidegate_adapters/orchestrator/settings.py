@@ -89,7 +89,8 @@ class OrchestratorSettings:
         page_port: Where operators see the app, and act; likewise.
         page_host: The address to listen on there.
         page_token: What whoever opens the page must know; None on this machine's own addresses alone. It is never shown.
-        stalled_after: How long nothing may happen until the app is not healthy, in microseconds.
+        stalled_after: How long nothing may happen until the app is not healthy, in microseconds: longer than the longest handlers,
+            which may have all slots.
         services: How processes share what runs on one of them at a time.
     """
 

@@ -247,7 +247,7 @@ class Workers:
         for each in found.runs:
             declared = self._declared[each.job.task]
             longest = each.job.deadline or declared.limit
-            run = Run(each.key, each.record.version, each.job.task, longest, declared.policy)
+            run = Run(each.key, each.record.version, each.job.task, longest, declared.policy, each.tries)
             self._taken[run] = each
             runs.append(run)
         return RunsFound(tuple(runs), found.is_more, found.due_in, found.lost, found.turn)

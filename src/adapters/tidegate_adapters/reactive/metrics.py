@@ -23,22 +23,14 @@ processes. Names, units and suffixes are those that Prometheus recommends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
-from tidegate.model.errors import MissingExtra
 from tidegate.model.instants import SECOND
 from tidegate.reactive.pool import InterruptReason
 from tidegate.reactive.task_records import TaskStatus
+from tidegate_adapters.exposition import Collector, Metric, counter, gauge, handler_seconds
 from tidegate_adapters.reactive.tallies import NOTHING, Glance, Tallies
-from tidegate_adapters.tallies import BOUNDS_S, Handled
-
-try:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-    from prometheus_client.registry import Collector
-except ImportError as missing:
-    raise MissingExtra("tidegate_adapters.metrics", "metrics", missing) from missing
 
 __all__ = ["ReactiveCollector"]
 
@@ -71,13 +63,17 @@ def _families(now: Glance, tallies: Tallies) -> Iterator[Metric]:
     yield from _of_pool(now)
     yield from _of_databases(now)
     handled = ((task, each, tallies.handled[task, each]) for task in now.tasks for each in _OUTCOMES)
-    yield _counter("handled_runs", "Runs whose handler has ended, by outcome.", ("task", "outcome"), handled)
+    yield counter(f"{_PREFIX}handled_runs", "Runs whose handler has ended, by outcome.", ("task", "outcome"), handled)
     retried = ((task, tallies.retried[task]) for task in now.tasks)
-    yield _counter("retried_runs", "Runs that were begun again after a failure, or a lost lease.", ("task",), retried)
+    yield counter(
+        f"{_PREFIX}retried_runs", "Runs that were begun again after a failure, or a lost lease.", ("task",), retried
+    )
     reasons = [each.name.lower() for each in InterruptReason]
     interrupted = ((task, each, tallies.interrupted[task, each]) for task in now.tasks for each in reasons)
-    yield _counter("interruptions", "Handlers that were interrupted, by reason.", ("task", "reason"), interrupted)
-    yield _seconds({task: tallies.took[task] for task in now.tasks})
+    yield counter(
+        f"{_PREFIX}interruptions", "Handlers that were interrupted, by reason.", ("task", "reason"), interrupted
+    )
+    yield handler_seconds(f"{_PREFIX}handler_seconds", {task: tallies.times.took[task] for task in now.tasks})
 
 
 def _of_pool(now: Glance) -> Iterator[Metric]:
@@ -85,15 +81,17 @@ def _of_pool(now: Glance) -> Iterator[Metric]:
     unwritten = Counter(task for task, _, _ in now.pool.ended)
     for each in now.pool.ending:
         unwritten[each.task] += len(each.ended)
-    yield _gauge("running_handlers", "Handlers that run.", ("task",), ((task, running[task]) for task in now.tasks))
-    yield _gauge(
-        "unwritten_runs",
+    yield gauge(
+        f"{_PREFIX}running_handlers", "Handlers that run.", ("task",), ((task, running[task]) for task in now.tasks)
+    )
+    yield gauge(
+        f"{_PREFIX}unwritten_runs",
         "Runs that have ended, and whose end is not written down yet.",
         ("task",),
         ((task, unwritten[task]) for task in now.tasks),
     )
     paused = ((task, int(task in now.pool.paused)) for task in now.tasks)
-    yield _gauge("paused", "Whether no handler of the task begins.", ("task",), paused)
+    yield gauge(f"{_PREFIX}paused", "Whether no handler of the task begins.", ("task",), paused)
 
 
 def _of_databases(now: Glance) -> Iterator[Metric]:
@@ -102,48 +100,32 @@ def _of_databases(now: Glance) -> Iterator[Metric]:
         for each, _ in now.census.counts
         for status in TaskStatus
     )
-    yield _gauge("records", "Records by status, where this process leads.", ("task", "status"), records)
+    yield gauge(f"{_PREFIX}records", "Records by status, where this process leads.", ("task", "status"), records)
     lags = ((each.task, lag / SECOND) for each, lag in now.census.counts)
-    yield _gauge("lag_seconds", "Since when the oldest record is due, where this process leads.", ("task",), lags)
+    yield gauge(
+        f"{_PREFIX}lag_seconds", "Since when the oldest record is due, where this process leads.", ("task",), lags
+    )
     there = ("database",)
-    yield _gauge("leads", "Whether it plans.", there, ((name, int(each.leads)) for name, each in now.standings.items()))
-    yield _gauge(
-        "epoch",
+    yield gauge(
+        f"{_PREFIX}leads", "Whether it plans.", there, ((name, int(each.leads)) for name, each in now.standings.items())
+    )
+    yield gauge(
+        f"{_PREFIX}epoch",
         "Under which it leads, or has led last.",
         there,
         ((name, each.epoch) for name, each in now.standings.items()),
     )
-    yield _gauge(
-        "collected_documents",
+    yield gauge(
+        f"{_PREFIX}collected_documents",
         "That have changed, and wait for their look.",
         there,
         ((name, each.collected) for name, each in now.standings.items()),
     )
     passed = ((name, each.not_computed) for name, each in now.standings.items())
-    yield _counter("not_computed_looks", "Looks at documents that cannot be read or computed.", there, passed)
+    yield counter(f"{_PREFIX}not_computed_looks", "Looks at documents that cannot be read or computed.", there, passed)
     unplanned = ((name, len(each.unplanned)) for name, each in now.standings.items())
-    yield _gauge("unplanned_tasks", "Tasks that nobody plans, for who leads does not know them.", there, unplanned)
+    yield gauge(
+        f"{_PREFIX}unplanned_tasks", "Tasks that nobody plans, for who leads does not know them.", there, unplanned
+    )
     behind = ((name, each / SECOND) for name, each in now.census.behind.items())
-    yield _gauge("planner_lag_seconds", "Since the last change that had its look.", there, behind)
-
-
-def _gauge(name: str, about: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:
-    family = GaugeMetricFamily(f"{_PREFIX}{name}", about, labels=labels)
-    for *of, value in rows:
-        family.add_metric([*map(str, of)], float(str(value)))
-    return family
-
-
-def _counter(name: str, about: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:
-    family = CounterMetricFamily(f"{_PREFIX}{name}", about, labels=labels)
-    for *of, value in rows:
-        family.add_metric([*map(str, of)], float(str(value)))
-    return family
-
-
-def _seconds(took: dict[str, Handled]) -> Metric:
-    family = HistogramMetricFamily(f"{_PREFIX}handler_seconds", "How long handlers took.", labels=("task",))
-    for task, each in took.items():
-        counts = accumulate(each.counts)
-        family.add_metric((task,), [*zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True)], each.total_s)
-    return family
+    yield gauge(f"{_PREFIX}planner_lag_seconds", "Since the last change that had its look.", there, behind)

@@ -19,13 +19,11 @@ from contextlib import ExitStack, asynccontextmanager
 from logging import getLogger
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from tidegate.model.effects import Failure
-from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, Duration
 from tidegate.reactive.pool import PoolCommand, PoolEvent, PoolState
 from tidegate.reactive.record_queries import Query
 from tidegate_adapters import monitor
-from tidegate_adapters.monitor import Monitor
+from tidegate_adapters.monitor import Monitor, looking
 from tidegate_adapters.page.live import run_in, served_live
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.reactive.office import Office
@@ -44,9 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Lookout", "of_health"]
 
 log: Final = getLogger("tidegate_adapters.reactive")
-
-_LOOKED_EVERY: Final = 5.0
-"""Seconds from one look at the databases to the next, at most."""
 
 
 class Watched(Protocol):
@@ -124,11 +119,8 @@ class Lookout:
                 run = run_in(asyncio.get_running_loop())
                 port = stack.enter_context(served_live(told.page_host, told.page_port, told.page_token, provider, run))
                 log.info("the page is at %s/", address(told.page_host, port), extra={"port": port})
-            looking = asyncio.create_task(self._look())
-            try:
+            async with looking(self._look, told.stalled_after):
                 yield
-            finally:
-                looking.cancel()
 
     def _collector(self) -> ReactiveCollector:
         from tidegate_adapters.reactive.metrics import ReactiveCollector  # noqa: PLC0415  an extra
@@ -136,13 +128,8 @@ class Lookout:
         return ReactiveCollector(self.glance, self._tallies)
 
     async def _look(self) -> None:
-        """Ask the databases again and again."""
-        while True:
-            try:
-                self._census = await self._asked()
-            except (Failure, TidegateError) as error:
-                log.warning("the databases do not say how they are: %s", error)
-            await asyncio.sleep(min(_LOOKED_EVERY, self._told.stalled_after / SECOND / 3))
+        """Ask the databases."""
+        self._census = await self._asked()
 
     async def _asked(self) -> Census:
         leaders = await self._office.leaderships()

@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, final
 
-from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.instants import Duration
 from tidegate.reactive.desk import TaskCounts
 from tidegate.reactive.pool import Handle, HandlersEnded, Interrupt, PoolCommand, PoolEvent, PoolState, RunsTaken
 from tidegate.reactive.reactive_task import HandlerAnswer, Later, Run
 from tidegate_adapters.reactive.office import Leadership
 from tidegate_adapters.reactive.planner import Standing
-from tidegate_adapters.tallies import Handled
+from tidegate_adapters.tallies import HandlerTimes
 
 __all__ = ["Census", "Glance", "Tallies", "outcome"]
 
@@ -37,17 +37,16 @@ class Tallies:
 
     Attributes:
         handled: Runs whose handlers have ended, by task and outcome.
-        took: How long handlers took, by task.
+        times: How long handlers took.
         retried: Runs that were begun again after a failure, or after a lease had run out, by task.
         interrupted: Handlers that were interrupted, by task and reason.
     """
 
     def __init__(self) -> None:
         self.handled: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self.took: defaultdict[str, Handled] = defaultdict(Handled)
+        self.times = HandlerTimes()
         self.retried: defaultdict[str, int] = defaultdict(int)
         self.interrupted: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._since: dict[tuple[str, str, int], Instant] = {}
 
     def follow(self, event: PoolEvent, state: PoolState, commands: Sequence[PoolCommand]) -> None:
         """Count what a step of the pool tells: for its runtime, as an observer."""
@@ -58,14 +57,13 @@ class Tallies:
             case HandlersEnded(at, task, ended):
                 for _, answer in ended:
                     self.handled[task, outcome(answer)] += 1
-                took = [at - self._since.pop(_name(task, run), at) for run, _ in ended]
-                self.took[task].add(0, 0, [each / SECOND for each in took])
+                self.times.end(task, [_name(task, run) for run, _ in ended], at)
             case _:
                 pass
         for each in commands:
             match each:
                 case Handle(task, runs):
-                    self._since.update((_name(task, run), event.at) for run in runs)
+                    self.times.begin([_name(task, run) for run in runs], event.at)
                 case Interrupt(task, runs, why):
                     self.interrupted[task, why.name.lower()] += len(runs)
                 case _:

@@ -173,7 +173,7 @@ class DispatchRules:
 class Run:
     """An invocation that runs here.
 
-    Invariants: the key and the task are not empty; 1 <= version, longest.
+    Invariants: the key and the task are not empty; 1 <= version, longest, tries.
 
     Attributes:
         key: Its id.
@@ -181,6 +181,7 @@ class Run:
         task: The name of its task.
         longest: How long its handler may take, in microseconds; None for any time.
         policy: When it is tried again, if that is too long; None for never.
+        tries: How many runs of it have begun, this one included.
     """
 
     key: str
@@ -188,6 +189,7 @@ class Run:
     task: str
     longest: Duration | None = None
     policy: Policy | None = None
+    tries: int = 1
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "an invocation")
@@ -196,6 +198,7 @@ class Run:
         if self.longest is not None:
             check_int(self.longest, "the longest duration of a handler in microseconds", 1)
         check_type(self.policy, (Policy, NoneType), "a policy or None")
+        check_int(self.tries, "a number of runs", 1)
 
 
 class InterruptReason(Enum):

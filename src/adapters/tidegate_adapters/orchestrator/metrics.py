@@ -1,0 +1,95 @@
+"""What an orchestrator shows to Prometheus: `tidegate_orchestrator_...`, by task or queue, never by what an invocation holds.
+
+    begun_runs_total         whose handler was called
+    retried_runs_total       of these, those that were not the first of their invocation
+    ended_runs_total         of whose end the store was told, by outcome: succeeded, failed (to be tried again or not), cancelled,
+                             given_back
+    handler_seconds          how long handlers took, what they waited for included, as a histogram
+    interruptions_total      of handlers, by reason: cancel, kill, lost, too_long, silent, stopping
+    active_runs              whose handler has a slot
+    waiting_runs             whose handler waits for others, or for its slot again
+    unwritten_runs           that have ended, and whose end is not written down yet
+    slots                    how many handlers are active at a time
+    beat_age_seconds         since a beat was confirmed
+    turns_total              of the question whose turn it is, by answer: completed, abandoned, skipped, unanswered, no_member
+    due_invocations          that wait in a queue and may run, counted up to `BACKLOG_MAX`
+    lag_seconds              since when the oldest of them is due
+
+The last two are told by each process of the queues that it takes from, so take the greatest over all processes; sum the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final, final
+
+from tidegate.invocations.dispatch import InterruptReason, Slot
+from tidegate.model.instants import SECOND
+from tidegate_adapters.exposition import Collector, Metric, counter, gauge, handler_seconds
+from tidegate_adapters.orchestrator.tallies import NOTHING, OUTCOMES, TURNS, Glance, Tallies
+
+__all__ = ["OrchestratorCollector"]
+
+_PREFIX: Final = "tidegate_orchestrator_"
+_REASONS: Final = tuple(each.name.lower() for each in InterruptReason)
+
+
+@final
+class OrchestratorCollector(Collector):
+    """Shows an app in a registry, while it is served.
+
+    Args:
+        glance: What the app is like now; it may be called from any thread.
+        tallies: What has happened in its workers.
+    """
+
+    def __init__(self, glance: Callable[[], Glance], tallies: Tallies) -> None:
+        self._glance, self._tallies = glance, tallies
+
+    def describe(self) -> Iterator[Metric]:
+        """The names of all, without a look at the app."""
+        return _families(NOTHING, Tallies())
+
+    def collect(self) -> Iterator[Metric]:
+        """All, as they are now."""
+        return _families(self._glance(), self._tallies)
+
+
+def _families(now: Glance, tallies: Tallies) -> Iterator[Metric]:
+    yield from _of_runs(now)
+    yield from _of_process(now)
+    begun = ((task, tallies.begun[task]) for task in now.tasks)
+    yield counter(f"{_PREFIX}begun_runs", "Runs whose handler was called.", ("task",), begun)
+    retried = ((task, tallies.retried[task]) for task in now.tasks)
+    yield counter(f"{_PREFIX}retried_runs", "Runs that were not the first of their invocation.", ("task",), retried)
+    ended = ((task, each, tallies.ended[task, each]) for task in now.tasks for each in OUTCOMES.values())
+    yield counter(f"{_PREFIX}ended_runs", "Runs of whose end the store was told.", ("task", "outcome"), ended)
+    interrupted = ((task, each, tallies.interrupted[task, each]) for task in now.tasks for each in _REASONS)
+    yield counter(f"{_PREFIX}interruptions", "Handlers that were interrupted.", ("task", "reason"), interrupted)
+    yield handler_seconds(f"{_PREFIX}handler_seconds", {task: tallies.times.took[task] for task in now.tasks})
+    turns = ((each, tallies.turns[each]) for each in TURNS.values())
+    yield counter(f"{_PREFIX}turns", "What became of the question whose turn it is.", ("outcome",), turns)
+
+
+def _of_runs(now: Glance) -> Iterator[Metric]:
+    state = now.state
+    active = Counter(each.run.task for each in state.active if each.slot is Slot.HAS)
+    waiting = Counter(each.run.task for each in state.active if each.slot is not Slot.HAS)
+    ending = () if state.ending is None else state.ending.ends
+    unwritten = Counter(each.run.task for each in (*state.ended, *ending))
+    for name, about, found in (
+        ("active_runs", "Runs whose handler has a slot.", active),
+        ("waiting_runs", "Runs whose handler waits for others, or for its slot again.", waiting),
+        ("unwritten_runs", "Runs that have ended, and whose end is not written down yet.", unwritten),
+    ):
+        yield gauge(f"{_PREFIX}{name}", about, ("task",), ((task, found[task]) for task in now.tasks))
+
+
+def _of_process(now: Glance) -> Iterator[Metric]:
+    yield gauge(f"{_PREFIX}slots", "How many handlers are active at a time.", (), [(now.slots,)])
+    yield gauge(f"{_PREFIX}beat_age_seconds", "Since a beat was confirmed.", (), [(now.beaten_s,)])
+    due = ((each.queue, each.waiting) for each in now.backlogs)
+    yield gauge(f"{_PREFIX}due_invocations", "Invocations that wait and may run.", ("queue",), due)
+    lags = ((each.queue, each.lag / SECOND) for each in now.backlogs)
+    yield gauge(f"{_PREFIX}lag_seconds", "Since when the oldest of them is due.", ("queue",), lags)

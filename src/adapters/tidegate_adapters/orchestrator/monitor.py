@@ -1,0 +1,150 @@
+"""How an orchestrator is, for whoever looks while it is served: metrics and health (`tidegate_adapters.monitor`).
+
+    /metrics    see `tidegate_adapters.orchestrator.metrics`
+    /health     {"healthy": false, "wrong": ["no beat was confirmed for 312.5 s"], "beaten_s": 312.5, "moved_s": 0.4,
+                "queues": [{"queue": "default", "due": 3, "lag_s": 4.1}]}
+
+It is not healthy where for too long no beat was confirmed, for the event loop is held up then, or the store does not answer;
+and where something is due, and for too long no look was answered, no handler has ended, and no end was written: then
+handlers that do not end have all slots, or ends cannot be written. A process that looks and finds nothing for itself is
+healthy, whatever waits for others; so is one that is to stop, or whose queues are paused. What is due is asked for every few
+seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol, final
+
+from tidegate.invocations.dispatch import (
+    Beaten,
+    DispatchCommand,
+    DispatchEvent,
+    DispatchState,
+    EndsWritten,
+    HandlersEnded,
+    RunsTaken,
+)
+from tidegate.model.instants import SECOND, Duration
+from tidegate_adapters import monitor
+from tidegate_adapters.monitor import Monitor, looking
+from tidegate_adapters.orchestrator.declared import Declared
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.standing import Backlog, Standing
+from tidegate_adapters.orchestrator.tallies import Glance, Tallies
+from tidegate_adapters.orchestrator.workers import DispatchObserver, Workers
+from tidegate_adapters.serving import Answer
+
+if TYPE_CHECKING:
+    from tidegate_adapters.exposition import CollectorRegistry
+    from tidegate_adapters.orchestrator.metrics import OrchestratorCollector
+
+__all__ = ["Lookout", "of_health"]
+
+
+class Watched(Protocol):
+    """An app, as far as it is watched."""
+
+    @property
+    def settings(self) -> OrchestratorSettings: ...
+
+    @property
+    def declared(self) -> Mapping[str, Declared]: ...
+
+    @property
+    def workers(self) -> Workers | None: ...
+
+    async def standing(self) -> Standing: ...
+
+
+@final
+class Lookout:
+    """Watches an app while it is served, if anybody wants to see it.
+
+    Args:
+        app: The app.
+        registry: Where its metrics are shown; None for one of its own, if there is a port.
+
+    Attributes:
+        observers: What is to see what happens in its workers.
+        tallies: What has happened.
+    """
+
+    def __init__(self, app: Watched, registry: CollectorRegistry | None) -> None:
+        self._app = app
+        self._monitor = Monitor(registry, app.settings.metrics_host, app.settings.metrics_port)
+        self._backlogs: tuple[Backlog, ...] = ()
+        self._beaten = self._moved = time.monotonic()
+        self.tallies = Tallies()
+        self.observers: tuple[DispatchObserver, ...] = (self._follow,) if self._monitor.is_wanted else ()
+
+    def _follow(self, event: DispatchEvent, state: DispatchState, commands: Sequence[DispatchCommand]) -> None:
+        match event:
+            case Beaten(is_alive=True):
+                self._beaten = time.monotonic()
+            case RunsTaken() | HandlersEnded():
+                self._moved = time.monotonic()
+            case EndsWritten(_, command, left) if len(left) < len(command.ends):
+                self._moved = time.monotonic()
+            case _:
+                pass
+        self.tallies.follow(event, state, commands)
+
+    def glance(self) -> Glance:
+        """What the app is like now; from any thread."""
+        app, now = self._app, time.monotonic()
+        state = DispatchState() if app.workers is None else app.workers.state
+        return Glance(
+            tuple(app.declared), app.settings.concurrency, state, self._backlogs, now - self._beaten, now - self._moved
+        )
+
+    def health(self) -> Answer:
+        """What is answered to whoever asks how the app is; from any thread."""
+        return of_health(self.glance(), self._app.settings.stalled_after)
+
+    @asynccontextmanager
+    async def showing(self) -> AsyncIterator[None]:
+        """Show it until the block ends.
+
+        Raises:
+            Misuse: The registry shows another app, or nobody can listen at the port.
+            MissingExtra: There is a registry, and not what brings it.
+        """
+        if not self._monitor.is_wanted:
+            yield
+            return
+        with self._monitor.showing(self.health, self._collector):
+            async with looking(self._look, self._app.settings.stalled_after):
+                yield
+
+    def _collector(self) -> OrchestratorCollector:
+        from tidegate_adapters.orchestrator.metrics import OrchestratorCollector  # noqa: PLC0415  an extra
+
+        return OrchestratorCollector(self.glance, self.tallies)
+
+    async def _look(self) -> None:
+        self._backlogs = (await self._app.standing()).backlogs
+
+
+def of_health(seen: Glance, stalled_after: Duration) -> Answer:
+    """What is answered to whoever asks how an app is.
+
+    Args:
+        seen: What it is like.
+        stalled_after: How long it may be without a beat, and stand while something is due, in microseconds.
+    """
+    due = sum(each.waiting for each in seen.backlogs if each.queue not in seen.state.held.queues)
+    wrong: list[str] = []
+    if seen.beaten_s * SECOND >= stalled_after:
+        wrong.append(f"no beat was confirmed for {seen.beaten_s:.1f} s")
+    if due and seen.state.stop_at is None and seen.moved_s * SECOND >= stalled_after:
+        wrong.append(f"nothing has moved for {seen.moved_s:.1f} s, and {due} are due")
+    told = {
+        "wrong": wrong,
+        "beaten_s": round(seen.beaten_s, 3),
+        "moved_s": round(seen.moved_s, 3),
+        "queues": [{"queue": each.queue, "due": each.waiting, "lag_s": each.lag / SECOND} for each in seen.backlogs],
+    }
+    return monitor.of_health(told, is_healthy=not wrong)
