@@ -24,7 +24,7 @@ from tidegate_adapters.orchestrator.workers import Workers
 
 WORKLOADS: Final = ("orchestrator",)
 BUGS: Final[Mapping[str, Bug]] = {
-    "what a handler raises is a success": Bug(Workers._answer, "return failed(error, declared.retry_for, declared.policy)", "return Succeeded('\"well\"')"),
+    "what a handler raises is a success": Bug(Workers._answer, "found = failed(ended.reply, declared.retry_for, declared.policy)", "return Succeeded('\"well\"')"),
     "a failure is the last": Bug(ending._written, "if not isinstance(verdict, Retry):", "if True:"),
     "a failure is never the last": Bug(ending._written, "decide(policy, run.tries, since,", "decide(policy, 1, since,"),
     "a result is kept under another run": Bug(Workers._in_here, "return declared.result.text(result,", "return declared.result.text('another', "),

@@ -69,7 +69,9 @@ class Application(Processes):
                     began_at, said = begun.pop((task, key, token))
                     found[task, key].append(Work(began_at, int(ended), int(token), said, word == "ended", log.stem))
             for (task, key, token), (began_at, said) in begun.items():
-                found[task, key].append(Work(began_at, self.killed[log.stem], int(token), said, False, log.stem))
+                found[task, key].append(
+                    Work(began_at, self.killed.get(log.stem, time.monotonic_ns()), int(token), said, False, log.stem)
+                )
         return {key: sorted(works) for key, works in found.items()}
 
 

@@ -461,6 +461,7 @@ def test_the_codes_are_answered_alike(mongod: MongoServer) -> None:
     check(mongod, {name: table[name] for name in tuple(table)[::MONGO_CODES_STEP]}, OPTIONS["with"], at_once=1)
 
 
+@pytest.mark.usefixtures("collected")
 def test_scripts_at_random_are_answered_alike(mongod: MongoServer) -> None:
     """Operations and lost messages as a seed says."""
     check(mongod, {f"seed {seed}": by_seed(seed) for seed in range(MONGO_SCRIPTS)}, OPTIONS["with"])

@@ -12,7 +12,6 @@ from typing import Final, final
 import tidegate
 import tidegate_adapters
 from tidegate.exit_codes import ExitCode
-from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse, Nondeterministic, TidegateError
 
 __all__ = [
@@ -64,6 +63,8 @@ class StoppedError(TidegateError):
 @contextmanager
 def as_of_the_server() -> Iterator[None]:
     """What goes wrong in the block and is nobody's mistake is the server's: ServerFailedError."""
+    from tidegate.model.effects import Failure  # noqa: PLC0415  not where help alone is asked for
+
     try:
         yield
     except Misuse:

@@ -21,6 +21,7 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -109,6 +110,7 @@ class Picker:
         call: What it calls.
         rule: The rule of its task for running.
         limited_by: The set that it is of, where that is known already; None for what the rule says of the call.
+        expected: The record as it was found to be due: one that has moved since may be due later. None for any.
         runner: Who picks it up.
         request: An id used for this command only.
         at_most: How many of the set may run at once.
@@ -125,6 +127,7 @@ class Picker:
     runner: str
     request: str
     limited_by: str | None = None
+    expected: StatusRecord | None = None
     at_most: int = 1
     reroute: bool = False
     records: str = "invocations"
@@ -141,6 +144,7 @@ class Picker:
         check_name(self.request, "a request")
         if self.limited_by is not None:
             check_name(self.limited_by, "a set of invocations")
+        check_type(self.expected, (StatusRecord, NoneType), "a record or None")
         check_int(self.at_most, "a number of places", 1)
         check_type(self.reroute, bool, "whether it is rerouted")
         check_attempts(self.attempts, self.pauses)
@@ -161,6 +165,8 @@ class Picker:
                 record = await _record(self, self.key)
                 if record is None:
                     return NotPickedUp("there is no such invocation")
+                if self.expected is not None and record != self.expected:
+                    return NotPickedUp("it has moved since it was found")
                 if places is None:
                     return await self._pending(record)
                 admission = await self.parts.admit(self, places, record)

@@ -345,7 +345,7 @@ class Taker:
             key, known, rule = doc[ID], _known(doc), self._task(doc[TASK])
             limit = doc.get(LIMITED_BY)
             if limit is not None:
-                match await self.parts.pick(self, key, limit, rule):
+                match await self.parts.pick(self, key, limit, rule, known):
                     case PickedUp(version):
                         known = StatusRecord(PENDING, self.runner, version)
                     case HeldBack(target, version):
@@ -445,12 +445,13 @@ def _is_due(taker: Taker, way: tuple[Filter, ...]) -> Filter:
     return AllOf((*_known_to(taker), OlderThan(DUE, 0), *way))
 
 
-async def _pick(taker: Taker, key: str, limited_by: str, task: Takeable) -> PickOutcome:
+async def _pick(taker: Taker, key: str, limited_by: str, task: Takeable, known: StatusRecord) -> PickOutcome:
     return await Picker(
         key=key,
         call=Call(task.name),
         rule=Rule(),
         limited_by=limited_by,
+        expected=known,
         runner=taker.runner,
         request=f"{taker.runner}.{key}",
         at_most=task.at_most,
@@ -478,7 +479,7 @@ class TakerParts:
     """
 
     due: Callable[[Taker, tuple[Filter, ...]], Filter] = _is_due
-    pick: Callable[[Taker, str, str, Takeable], Program[PickOutcome]] = _pick
+    pick: Callable[[Taker, str, str, Takeable, StatusRecord], Program[PickOutcome]] = _pick
     begin: Callable[[Taker, tuple[RecordMove, ...]], Program[tuple[TransitionOutcome, ...]]] = _begin
 
 

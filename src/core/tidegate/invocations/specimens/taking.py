@@ -13,7 +13,7 @@ from tidegate.invocations.picker import HeldBack, PickedUp, PickOutcome
 from tidegate.invocations.record_documents import STATUS, changes, viewed
 from tidegate.invocations.scenarios.taking import AT_MOST, ONCE, TOLD, limited, taking
 from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.status import Accepted, decide_transition
+from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.invocations.taking import PARTS, Takeable, Taker, TakerParts
 from tidegate.invocations.transition import GaveUp, Granted, Transition, TransitionOutcome
 from tidegate.model.documents import ID, AllOf, Eq, In
@@ -88,9 +88,9 @@ async def by_the_owner(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[Tra
     return answers
 
 
-async def without_a_place(taker: Taker, key: str, limited_by: str, task: Takeable) -> PickOutcome:
+async def without_a_place(taker: Taker, key: str, limited_by: str, task: Takeable, known: StatusRecord) -> PickOutcome:
     """Nobody asks for a place."""
-    del limited_by, task
+    del limited_by, task, known
     answer = await Transition(taker.records, INVOCATION, key, PENDING, taker.runner, f"{taker.runner}.{key}").run()
     return PickedUp(answer.version) if isinstance(answer, Granted) else HeldBack("", 1)
 
