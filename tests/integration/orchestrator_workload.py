@@ -303,7 +303,8 @@ class Orchestrating(Work):
                 while self._left():  # noqa: ASYNC110  of records nobody tells
                     await asyncio.sleep(0.25)
         is_heard = self.run.tasks["w"].done()
-        if (left := self._left()) or not is_heard:
+        left = self._left()
+        if (left or not is_heard) and not self.run.refuses:  # who may not look at what it took knows nothing of it
             self.story.accuse("O1", f"after {SETTLED_S} s there is left to do: {left[:3]}")
         if not is_heard:
             self.run.cancelled.add("w")
