@@ -33,11 +33,11 @@ from tidegate_adapters.configuration import Row, configured, layers
 from tidegate_adapters.failures import as_of_the_server, origin, raised
 from tidegate_adapters.logs import LogFormat, log_to
 from tidegate_adapters.printable import one_line
-from tidegate_adapters.signals import stopped_by_signals
+from tidegate_adapters.signals import CODES, stopped_by_signals
 from tidegate_adapters.targets import attribute, takes_nothing
 
 __all__ = [
-    "ORCHESTRATOR", "REACTIVE", "WORKER", "Application", "Ended", "Kind", "Life", "Logs", "Told", "made", "run_until_stopped",
+    "ORCHESTRATOR", "REACTIVE", "WORKER", "Application", "Ended", "Kind", "Life", "Logs", "Told", "made", "run_app", "run_until_stopped",
     "show_settings",
 ]  # fmt: skip
 
@@ -68,6 +68,11 @@ class Kind:
     name: str
     module: str
     section: str
+
+    @property
+    def schema(self) -> str:
+        """Of what the command line answers about one, as JSON."""
+        return f"tidegate/{self.section}@1"
 
     def has(self, value: object) -> bool:
         """Is it one of these?"""
@@ -196,6 +201,26 @@ def run_until_stopped(
     ended = asyncio.run(run())
     log.info("ended%s", f" by {ended.by.name}" if ended.by else "")
     return ended
+
+
+def run_app(told: Told, kind: Kind, logs: Logs, terminal: Terminal, *, is_json: bool) -> ExitCode:
+    """Run an application on MongoDB until it is asked to stop, and answer how it ended; as `run_until_stopped`.
+
+    Args:
+        told: Which one.
+        kind: What it is.
+        logs: How it logs.
+        terminal: Where it is shown how it ended.
+        is_json: Answer with one JSON object.
+    """
+
+    def life(app: Any) -> Life[None]:
+        return Life(app.serve, app.stop, app.settings.drain + app.settings.leave, "drain")
+
+    ended = run_until_stopped(told, kind, life, logs, terminal)
+    if is_json:
+        terminal.answer({"schema": kind.schema, "ended_by": ended.by and ended.by.name, "ok": True})
+    return ExitCode.OK if ended.by is None else CODES[ended.by]
 
 
 async def made(

@@ -7,6 +7,7 @@ from tests.properties.on_documents import one
 
 from tidegate.invocations.admission import Call, Control, Rule
 from tidegate.invocations.picker import HeldBack, NotPickedUp, PickedUp, Picker
+from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import Document
 from tidegate.sim.automaton import Returned
 
@@ -22,6 +23,25 @@ def test_what_nothing_excludes_needs_no_place() -> None:
     found = one(limited.run, {"invocations": (running,)})
     assert isinstance(found, Returned)
     assert isinstance(found.value, NotPickedUp)
+
+
+def test_what_has_moved_since_it_was_found_is_left_alone() -> None:
+    """It may be due at another time now: found by run 3033 of the orchestrator, which ran a retry before its time."""
+    there = {"_id": "x", "status": "retry", "owner": None, "version": 7, "history": ()}
+    found = StatusRecord("retry", None, 4)
+    picker = Picker(
+        key="x",
+        call=Call("t", ()),
+        rule=Rule(Control.DISABLED),
+        runner="a",
+        request="r",
+        limited_by="s",
+        expected=found,
+    )
+    records = {"invocations": (Document.of(there),)}
+    assert one(picker.run, records) == Returned(NotPickedUp("it has moved since it was found"))
+    again = attrs.evolve(picker, expected=StatusRecord("retry", None, 7))
+    assert one(again.run, records) == Returned(PickedUp(8))
 
 
 def test_outcomes_read_as_sentences() -> None:

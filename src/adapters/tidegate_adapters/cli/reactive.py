@@ -102,14 +102,12 @@ def run(
     is_json: bool,
 ) -> Run:
     def answer(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.running import REACTIVE, Logs, Told, show_settings  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.running import REACTIVE, Logs, Told, run_app, show_settings  # noqa: PLC0415  so that --help is quick
 
         which = Told(target, config, settings)
         if dry_run:
             return show_settings(which, terminal, kinds=(REACTIVE,), with_origin=True, is_json=is_json)
-        from tidegate_adapters.reactive.running import run_app  # noqa: PLC0415
-
-        return run_app(which, Logs(log_format, log_level.upper()), terminal, is_json=is_json)
+        return run_app(which, REACTIVE, Logs(log_format, log_level.upper()), terminal, is_json=is_json)
 
     return answer
 

@@ -25,7 +25,6 @@ from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.failures import NothingSelectedError, as_of_the_server
 from tidegate_adapters.ids import exact, readable
 from tidegate_adapters.orchestrator.app import Orchestrator
-from tidegate_adapters.orchestrator.running import SCHEMA
 from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process
 from tidegate_adapters.printable import one_line, redacted
 from tidegate_adapters.running import ORCHESTRATOR, Told, made
@@ -153,7 +152,7 @@ def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
     if is_json:
         terminal.answer(
             {
-                "schema": SCHEMA,
+                "schema": ORCHESTRATOR.schema,
                 "processes": [*map(_process_json, found.processes)],
                 "queues": [
                     {**_backlog_json(each), "paused": each.queue in found.held.queues} for each in found.backlogs
@@ -197,7 +196,9 @@ def list_invocations(told: Told, meant: Meant, limit: int, terminal: Terminal, *
 
     rows, is_more = _answered(told, asked)
     if is_json:
-        terminal.answer({"schema": SCHEMA, "invocations": [*map(_row_json, rows)], "more": is_more, "ok": True})
+        terminal.answer(
+            {"schema": ORCHESTRATOR.schema, "invocations": [*map(_row_json, rows)], "more": is_more, "ok": True}
+        )
         return ExitCode.OK
     terminal.table([*map(_columns, rows)])
     if is_more:
@@ -225,7 +226,7 @@ def show(told: Told, key: str, terminal: Terminal, *, is_json: bool) -> ExitCode
         )
     found = _whole_json(row)
     if is_json:
-        terminal.answer({"schema": SCHEMA, "invocation": found, "ok": True})
+        terminal.answer({"schema": ORCHESTRATOR.schema, "invocation": found, "ok": True})
         return ExitCode.OK
     lines = {name: value for name, value in found.items() if name != "history" and value not in (None, {})}
     width = max(map(len, lines))
@@ -262,7 +263,7 @@ def ask(told: Told, command: Command, meant: Meant, terminal: Terminal, *, is_js
     code = _code(found, is_named=bool(meant.ids))
     if is_json:
         terminal.answer({
-            "schema": SCHEMA, "done": found.done, "told": found.told, "left": found.left, "unknown": found.unknown,
+            "schema": ORCHESTRATOR.schema, "done": found.done, "told": found.told, "left": found.left, "unknown": found.unknown,
             "unreadable": found.unreadable, "complete": found.is_complete, "ok": code is ExitCode.OK,
         })  # fmt: skip
     else:
@@ -307,7 +308,7 @@ def resume(
 def _said(told: Told, say: Callable[[Orchestrator], Awaitable[Held]], terminal: Terminal, *, is_json: bool) -> ExitCode:
     held = _answered(told, say)
     if is_json:
-        terminal.answer({"schema": SCHEMA, **_held_json(held), "ok": True})
+        terminal.answer({"schema": ORCHESTRATOR.schema, **_held_json(held), "ok": True})
     else:
         terminal.say(_held_words(held))
     return ExitCode.OK

@@ -25,7 +25,6 @@ from tidegate_adapters.ids import exact, meant, readable
 from tidegate_adapters.printable import one_line, redacted
 from tidegate_adapters.reactive.app import Reactive
 from tidegate_adapters.reactive.office import Leadership, Office
-from tidegate_adapters.reactive.running import SCHEMA
 from tidegate_adapters.reactive.words import numbers_of, retried
 from tidegate_adapters.running import REACTIVE, Told, made
 from tidegate_adapters.targets import attribute
@@ -154,7 +153,9 @@ def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
         tasks = [
             {**_counts_json(each, tally.at), "paused": each.task in paused} for tally in tallies for each in tally.tasks
         ]
-        terminal.answer({"schema": SCHEMA, "databases": [*map(_leader_json, leaders)], "tasks": tasks, "ok": True})
+        terminal.answer(
+            {"schema": REACTIVE.schema, "databases": [*map(_leader_json, leaders)], "tasks": tasks, "ok": True}
+        )
         return ExitCode.OK
     for leader in leaders:
         terminal.say(one_line(f"{leader.database}: {led(leader)}"))
@@ -192,7 +193,7 @@ def count(told: Told, asked: Asked, terminal: Terminal, *, is_json: bool) -> Exi
     tallies = _answered(told, ask)
     if is_json:
         tasks = [_counts_json(each, tally.at) for tally in tallies for each in tally.tasks]
-        terminal.answer({"schema": SCHEMA, "tasks": tasks, "ok": True})
+        terminal.answer({"schema": REACTIVE.schema, "tasks": tasks, "ok": True})
     else:
         _tell_counts(tallies, set(), terminal)
     return ExitCode.OK
@@ -219,7 +220,7 @@ def list_records(told: Told, asked: Asked, order: str, limit: int, terminal: Ter
 
     rows, is_more = _answered(told, ask)
     if is_json:
-        terminal.answer({"schema": SCHEMA, "records": [*map(_row_json, rows)], "more": is_more, "ok": True})
+        terminal.answer({"schema": REACTIVE.schema, "records": [*map(_row_json, rows)], "more": is_more, "ok": True})
         return ExitCode.OK
     terminal.table([_columns(row) for row in rows])
     if is_more:
@@ -251,7 +252,7 @@ def retry(told: Told, asked: Asked, terminal: Terminal, *, is_json: bool) -> Exi
     left = {"changed": found.changed, "unknown": found.unknown, "unreadable": found.unreadable}
     code = _code(found)
     if is_json:
-        answer = {"schema": SCHEMA, "reset": found.reset, **left, "complete": found.is_complete}
+        answer = {"schema": REACTIVE.schema, "reset": found.reset, **left, "complete": found.is_complete}
         terminal.answer({**answer, "ok": code is ExitCode.OK})
     else:
         terminal.say(retried(found))
@@ -294,7 +295,7 @@ def _said(told: Told, say: Callable[[Office], Awaitable[None]], terminal: Termin
     paused = _answered(told, ask)
     if is_json:
         since = {name: when(at) for name, at in paused.items()}
-        terminal.answer({"schema": SCHEMA, "paused": since, "ok": True})
+        terminal.answer({"schema": REACTIVE.schema, "paused": since, "ok": True})
     else:
         terminal.say(f"paused: {one_line(', '.join(paused)) or 'none'}")
     return ExitCode.OK
@@ -320,7 +321,7 @@ def take_over(told: Told, left: Left, terminal: Terminal, *, is_json: bool) -> E
     found = _answered(told, lambda office: office.take_over(task, theirs, named=named, quiet=quiet, is_dry=left.is_dry))
     code, said, more = _taken(found)
     if is_json:
-        terminal.answer({"schema": SCHEMA, **more, "dry_run": left.is_dry, "ok": code is ExitCode.OK})
+        terminal.answer({"schema": REACTIVE.schema, **more, "dry_run": left.is_dry, "ok": code is ExitCode.OK})
         return code
     terminal.say(said)
     for each in more.get("reasons", ()):

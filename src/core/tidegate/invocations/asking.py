@@ -29,7 +29,7 @@ Laws
 Known not to work
     - What ends while its runner is being asked has ended.
     - Who is run while it is to be held runs on; hold it once it waits again, or kill it and then hold it. What is not to
-      begin at all is paused with its task or its queue (`tidegate.services.pausing`).
+      begin at all is paused with its task or its queue (`tidegate.reactive.pausing`).
     - A copy does not ask whether others exclude it from being registered (`tidegate.invocations.registration`).
 """
 

@@ -27,6 +27,8 @@ Known not to work
       queue of its own.
     - For a place four or five requests are needed, an invocation after the other; and who is refused asks again for as long
       as places are taken, every `held_back`.
+    - Where the store refuses the look that follows a take, what was taken stays with its runner, which does not know of it, until
+      that process has ended and recovery finds it.
 """
 
 from __future__ import annotations
