@@ -49,7 +49,7 @@ check: .venv/test.stamp
 
 thorough: .venv/test.stamp
 	@echo "== running at full length what make test does in part (tests/length.py), every thorough scope included"
-	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest --timeout 3600 -n $(WORKERS) --dist loadgroup $(LONG)
+	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup $(LONG)
 
 coverage: .venv/test.stamp
 	@echo "== measuring which branches of the core the properties take"
