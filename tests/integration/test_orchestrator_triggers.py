@@ -169,6 +169,36 @@ def test_a_work_of_the_users_is_done_by_one_process_at_a_time(mongodb: str, data
     in_loop(run())
 
 
+def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str, database: str) -> None:
+    """Whoever serves the app hears of no error: it has ended."""
+    let_go = asyncio.Event()
+    ignored: list[int] = []
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app = office.app(services=TURNS)
+
+            @app.task()
+            async def nothing() -> None: ...
+
+            @app.service()
+            async def holds(turn: AtomicServiceRun, token: int) -> None:
+                while not let_go.is_set():
+                    try:
+                        await let_go.wait()
+                    except asyncio.CancelledError:
+                        ignored.append(token)
+
+            serving = asyncio.create_task(app.serve())
+            await until(lambda: app.workers is not None and let_go._waiters, "it is at work")  # type: ignore[attr-defined]
+            app.stop()
+            await serving
+            assert len(ignored) == 2, "it is asked once more"
+            let_go.set()
+
+    in_loop(run())
+
+
 def test_what_is_stuck_is_recovered_by_a_task_that_is_started_by_a_cron(mongodb: str, database: str) -> None:
     """Also where the recovery itself was stuck, with a runner that is gone, and no other of it may run."""
     seen: list[str] = []

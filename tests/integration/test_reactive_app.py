@@ -46,7 +46,7 @@ Raw: TypeAlias = dict[str, Any]
 KEY: Final = Field[Value](ID.name)
 AT_ONCE: Final = timedelta(0)
 STORES: Final = ("mongod", "embedded")
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 60.0
 QUICK: Final[Raw] = {
     "polling": PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jitter=0),
     "paused_every": 50 * MILLISECOND,

@@ -604,9 +604,9 @@ class Orchestrator:
         try:
             await workers.run()
         finally:
-            await ended(beside, _CLOSE_S)
+            late = await ended(beside, _CLOSE_S)
         for each in beside:
-            if not each.cancelled():
+            if each not in late and not each.cancelled():
                 each.result()
 
     def _stop_if_failed(self, beside: asyncio.Task[None]) -> None:
