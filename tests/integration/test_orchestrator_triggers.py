@@ -87,11 +87,15 @@ def test_a_task_starts_when_what_it_waits_for_has_happened(mongodb: str, databas
                 assert 7 not in seen
                 await app.emit("packed")
                 await until(lambda: len(seen) >= 3, "two events have met")
+
+                async def is_over() -> bool:
+                    told = [each for each in await office.records() if "notice" in each]
+                    return not told and not await office.records("orchestrator_occurrences")
+
+                await until(is_over, "nothing is kept of what has been heard of")
                 await asyncio.sleep(0.3)
 
             assert sorted(map(str, seen)) == sorted(["{'one': 6, 'other': 2} = 3.0", "('ZeroDivisionError', 6)", "7"])
-            assert [each for each in await office.records() if "notice" in each] == []
-            assert await office.records("orchestrator_occurrences") == []
 
     in_loop(run())
 
@@ -171,7 +175,7 @@ def test_a_work_of_the_users_is_done_by_one_process_at_a_time(mongodb: str, data
 
 def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str, database: str) -> None:
     """Whoever serves the app hears of no error: it has ended."""
-    let_go = asyncio.Event()
+    is_at_work, let_go = asyncio.Event(), asyncio.Event()
     ignored: list[int] = []
 
     async def run() -> None:
@@ -182,7 +186,8 @@ def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str
             async def nothing() -> None: ...
 
             @app.service()
-            async def holds(turn: AtomicServiceRun, token: int) -> None:
+            async def holds(_: AtomicServiceRun, token: int) -> None:
+                is_at_work.set()
                 while not let_go.is_set():
                     try:
                         await let_go.wait()
@@ -190,7 +195,7 @@ def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str
                         ignored.append(token)
 
             serving = asyncio.create_task(app.serve())
-            await until(lambda: app.workers is not None and let_go._waiters, "it is at work")  # type: ignore[attr-defined]
+            await is_at_work.wait()
             app.stop()
             await serving
             assert len(ignored) == 2, "it is asked once more"
