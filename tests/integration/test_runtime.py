@@ -578,6 +578,40 @@ def test_a_planted_fault_is_found(planted: Made, monkeypatch: pytest.MonkeyPatch
     assert any(map(is_found, range(RUNS)))
 
 
+def test_what_a_call_is_given_is_made_when_its_turn_has_come() -> None:
+    """And of what is interrupted before, to be told with it."""
+    made: list[int] = []
+    told: list[Ended] = []
+
+    def make(each: int) -> str:
+        made.append(each)
+        return str(each)
+
+    async def code(given: str) -> None:
+        assert made[-1] == int(given)
+        await asyncio.Event().wait()
+
+    @attrs.frozen
+    class Both:
+        def step(self, state: int, event: object) -> Step[int, object]:
+            if isinstance(event, tuple):
+                told.extend(event)
+            return Step(state + isinstance(event, tuple), (event,) if isinstance(event, str) else ())
+
+    def begin(command: object) -> CallEach | InterruptEach:
+        return CallEach(code, (1, 2, 3), None, make) if command == "call" else InterruptEach(lambda *_: True)
+
+    async def scenario() -> None:
+        runtime = Runtime(Both(), 0, begin, lambda _, reply: reply)
+        runtime.tell("call")
+        runtime.tell("interrupt")
+        await runtime.until(lambda ends: ends == 1)
+        await runtime.close()
+
+    run(lambda _: scenario(), 1)
+    assert [(each.given, each.reply) for each in told] == [(each, Refused("interrupted")) for each in "123"]
+
+
 def test_what_a_call_ends_with_has_ended_before_it_is_told() -> None:
     """Law RT9. Where a call returns None there is nothing more; what is raised then is the reply, and it is interrupted alike."""
 

@@ -96,7 +96,8 @@ class CallEach:
 
     Attributes:
         code: The user's.
-        given: What it is called with.
+        given: What it is called with, or made of.
+        make: What makes what it is called with of one of those, when its turn has come; None where they are that.
         then: What a call ends with that has returned anything but None, given what it was called with and what it has
             returned; then its reply is that of the call (RT9). None for nothing.
     """
@@ -104,6 +105,7 @@ class CallEach:
     code: Callable[[Any], Awaitable[object]]
     given: Sequence[object]
     then: Callable[[Any, Any], Awaitable[object]] | None = None
+    make: Callable[[Any], object] | None = None
 
 
 @final
@@ -163,6 +165,10 @@ class Working(NamedTuple):
     began_s: float
 
 
+_NEW: Final = tuple.__new__
+"""Makes what ended of each call in half the time."""
+
+
 def as_failure(reply: object) -> object:
     """The reply, where it is no exception, or one that programs know; any other exception as `Ambiguous`, with its type.
 
@@ -184,7 +190,7 @@ Observer: TypeAlias = Callable[[E, S, Sequence[C]], object]
 class _Work(Generic[C]):
     """A command whose code has not ended everywhere, or whose timer runs."""
 
-    __slots__ = ("code", "command", "ended", "is_each", "is_withdrawn", "left", "then", "timer")
+    __slots__ = ("code", "command", "ended", "is_each", "is_withdrawn", "left", "make", "then", "timer")
 
     def __init__(
         self,
@@ -192,10 +198,12 @@ class _Work(Generic[C]):
         code: Callable[[Any], Awaitable[object]] | None,
         left: int,
         then: Callable[[Any, Any], Awaitable[object]] | None = None,
+        make: Callable[[Any], object] | None = None,
         *,
         is_each: bool,
     ) -> None:
-        self.command, self.code, self.left, self.then, self.is_each = command, code, left, then, is_each
+        self.command, self.code, self.left, self.is_each = command, code, left, is_each
+        self.then, self.make = then, make
         self.ended: list[Ended] = []  # in this turn
         self.is_withdrawn = False
         self.timer: asyncio.TimerHandle | None = None
@@ -469,8 +477,8 @@ class Runtime(Generic[S, E, C]):
                 pass
             case Call(code):
                 self._enqueue(_Work(command, lambda _: code(), 1, is_each=False), (None,))
-            case CallEach(code_of_each, given, then):
-                self._enqueue(_Work(command, code_of_each, len(given), then, is_each=True), given)
+            case CallEach(code_of_each, given, then, make):
+                self._enqueue(_Work(command, code_of_each, len(given), then, make, is_each=True), given)
             case After(seconds):
                 work = _Work(command, None, 1, is_each=False)
                 self._works.setdefault(command, []).append(work)
@@ -491,7 +499,7 @@ class Runtime(Generic[S, E, C]):
         if waiting:
             self._queue = deque(each for each in self._queue if not is_wanted(*each))
         for work, given in waiting:
-            self._end(work, given, Refused("interrupted"))
+            self._end(work, given if work.make is None else work.make(given), Refused("interrupted"))
         for runner in self._runners:
             if runner.work is not None and is_wanted(runner.work, runner.given):
                 self._cancel(runner)
@@ -518,7 +526,7 @@ class Runtime(Generic[S, E, C]):
         if not work.ended:
             self._told.append(work)
             self._come()
-        work.ended.append(Ended(given, reply, seconds))
+        work.ended.append(_NEW(Ended, (given, reply, seconds)))
 
     # --- runners ---
 
@@ -528,8 +536,9 @@ class Runtime(Generic[S, E, C]):
             self._come()
             return
         self._works.setdefault(work.command, []).append(work)
-        self._queue.extend((work, each) for each in given)
-        self._call_in()
+        self._queue.extend([(work, each) for each in given])
+        if not self._coming:
+            self._call_in()
 
     def _call_in(self) -> None:
         """Wake two runners, or make them, where there is more to do than those take who are on their way.
@@ -575,34 +584,39 @@ class Runtime(Generic[S, E, C]):
     async def _run(self, runner: _Runner[C]) -> None:
         """Call what waits, as long as the runner is as good as new."""
         self._came(runner)
-        calls, now_s = 0, self._loop.time()
+        context, clock = self._context, self._loop.time
+        calls, now_s = 0, clock()
         while not self._is_closed:
             if not self._queue:
                 idle = self._loop.create_future()
                 self._idle.append((runner, idle))
                 await idle
                 self._came(runner)
-                calls, now_s = 0, self._loop.time()
+                calls, now_s = 0, clock()
                 continue
-            work, runner.given = self._queue.popleft()
+            work, given = self._queue.popleft()
             if not calls and len(self._queue) > self._coming:
                 self._call_in()
             calls += 1
-            runner.work, runner.began_s = work, now_s
+            if work.make is not None:
+                given = work.make(given)
+            runner.work, runner.given, runner.began_s = work, given, now_s
             assert work.code is not None
             try:
-                reply = await work.code(runner.given)
+                reply = await work.code(given)
                 if reply is not None and work.then is not None:
-                    reply = await work.then(runner.given, reply)
+                    reply = await work.then(given, reply)
             except BaseException as error:  # noqa: BLE001  whatever it is, it is the reply (RT2)
                 reply = self._raised(runner, error)
-            given, runner.work, runner.given, now_s = runner.given, None, None, self._loop.time()
-            self._end(work, given, reply, now_s - runner.began_s)
-            if isinstance(reply, GeneratorExit) or not self._is_as_new(runner):
+            began_s, now_s = now_s, clock()
+            runner.work = runner.given = None
+            self._end(work, given, reply, now_s - began_s)
+            is_odd = runner.cancels or runner.task.cancelling() or contextvars.copy_context() != context
+            if isinstance(reply, GeneratorExit) or (is_odd and not self._is_as_new(runner)):
                 return
             if calls % _BURST == 0:
                 await asyncio.sleep(0)
-                now_s = self._loop.time()
+                now_s = clock()
 
     def _raised(self, runner: _Runner[C], error: BaseException) -> object:
         self._note(error)

@@ -64,10 +64,14 @@ class Records:
             except RuntimeError:  # the event loop changes them meanwhile
                 continue
 
-    def given(self, work: Work) -> tuple[Record, ...]:
-        """What user code is given for some work."""
+    def received(self, work: Work) -> list[Received]:
+        """What came for some work."""
         records = self._lives[work.partition, work.generation]
-        return tuple([record_of(records[offset][0]) for offset in work.offsets])
+        return [records[offset][0] for offset in work.offsets]
+
+    def given(self, work: Work) -> tuple[Record, ...]:
+        """The same as user code is given it."""
+        return tuple(map(record_of, self.received(work)))
 
     def failed(self, work: Work, offsets: Iterable[int], how: Failed) -> None:
         """Keep how these have failed, for whoever answers for them."""

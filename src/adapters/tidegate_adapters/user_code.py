@@ -32,6 +32,7 @@ from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.handlers import Called, Later, Undecodable, Unread, undecoded, unread, unread_and_sends
+from tidegate_adapters.kafka_ports import record_of
 from tidegate_adapters.record_fields import attempt_of, placed
 from tidegate_adapters.runtime import Call, CallEach, Ended, Job
 from tidegate_adapters.sending import DeadLetters, Sender, failed_by
@@ -104,19 +105,23 @@ class UserCode:
 
     def job(self, work: Work) -> Job:
         """What is to be called for this."""
-        given = partial(self._records.given, work)
         match work.request:
             case Handle(attempt=attempt):
-                return CallEach(self._handle, given(), partial(self._ended, work, attempt))
+                return CallEach(
+                    self._handle, self._records.received(work), partial(self._ended, work, attempt), record_of
+                )
             case DeliverRecords(to_dead_letter=failed) if failed and self._answers_itself:
                 return Call(lambda: self._answered_for(work))
             case Start(attempt=attempt) if not self._rules.hooks:
-                return CallEach(self._handle, given(), partial(self._ended, work, attempt))
+                return CallEach(
+                    self._handle, self._records.received(work), partial(self._ended, work, attempt), record_of
+                )
             case request if self._code.is_batch:
                 return self._job_of_batch(work, batch_answer(request))
             case _:
-                hooks, records = self._code.hooks, given()
+                hooks = self._code.hooks
                 assert hooks is not None, "the rules need none"
+                records = self._records.given(work)
                 return Call(lambda: hooks(work, records))
 
     def event(self, work: Work, reply: object) -> ShutdownEvent | None:
@@ -209,14 +214,14 @@ class UserCode:
 
     def _handled_event(self, work: Work, handle: Handle, ended: tuple[Ended, ...]) -> ShutdownEvent:
         """What the handlers of some records have come to."""
-        done: list[int] = []
+        done = [_OFFSET(record) for record, reply, _ in ended if reply is None]
         failed: list[int] = []
         parked: dict[Duration, list[int]] = {}
-        for record, reply, _ in ended:
+        for record, reply, _ in ended if len(done) < len(ended) else ():
             assert isinstance(record, Record)
             if reply is None:
-                done.append(record.offset)
-            elif isinstance(reply, Later):
+                continue
+            if isinstance(reply, Later):
                 parked.setdefault(reply.delay, []).append(record.offset)
             elif isinstance(reply, BaseException):
                 self._log_failure(work, record.offset, reply, handle.attempt)
@@ -282,6 +287,7 @@ class UserCode:
         log.error(what, work.partition, offset, exc_info=error, extra=where)
 
 
+_OFFSET: Final = attrgetter("offset")
 _SECONDS: Final = attrgetter("seconds")
 
 

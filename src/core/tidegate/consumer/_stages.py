@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidegate.consumer._offsets import Run
-from tidegate.consumer._pages import PAGE, PAGE_BITS, ended, first_open, first_run, paged
+from tidegate.consumer._pages import (
+    FORK_LEN,
+    PAGE,
+    PAGE_BITS,
+    bits_at,
+    ended,
+    first_open,
+    first_run,
+    inserted,
+    offsets_in,
+    paged,
+    replaced,
+)
 from tidegate.consumer.watermark import OffsetTracker
 
-__all__ = ["next_open", "next_run", "settled"]
+__all__ = ["came", "next_open", "next_run", "settled"]
 
 _LAST: Final = PAGE - 1
+
+
+def came(tracker: OffsetTracker, offsets: tuple[int, ...]) -> tuple[OffsetTracker, tuple[int, ...]]:
+    """The tracker after these were delivered, and those of them that this has opened, in order."""
+    pages, last = tracker.pages, tracker.frontier
+    new: list[int] = []
+    for page, bits in _paged(offsets, tracker.floor):
+        opened, done = bits_at(pages, page)
+        fresh = bits & ~(opened | done)
+        if not opened | done:
+            pages = inserted(pages, (page, bits, 0))
+        elif fresh:
+            leaf, count = (page, opened | fresh, done), fresh.bit_count()
+            pages = leaf if len(pages) != FORK_LEN else replaced(pages, leaf, count, count)
+        new += offsets_in(page, fresh)
+        last = max(last, (page << PAGE_BITS) + bits.bit_length())
+    if pages is tracker.pages and last == tracker.frontier:
+        return tracker, ()
+    return OffsetTracker(tracker.floor, last, pages), tuple(new)
+
+
+def _paged(offsets: tuple[int, ...], floor: int) -> Sequence[tuple[int, int]]:
+    """Page by page; mostly they are a run in one page, in order, which is seen at once."""
+    if offsets and floor <= offsets[0] and offsets[0] >> PAGE_BITS == offsets[-1] >> PAGE_BITS:
+        first, last = offsets[0], offsets[-1]
+        if last - first == len(offsets) - 1 and offsets == (*range(first, last + 1),):
+            return ((first >> PAGE_BITS, (2 << (last & _LAST)) - (1 << (first & _LAST))),)
+    return paged(offsets, floor)
 
 
 def settled(tracker: OffsetTracker, offsets: tuple[int, ...]) -> tuple[OffsetTracker, int]:
@@ -19,7 +60,7 @@ def settled(tracker: OffsetTracker, offsets: tuple[int, ...]) -> tuple[OffsetTra
     if len(offsets) == 1:
         pages, count = ended(pages, offsets[0] >> PAGE_BITS, 1 << (offsets[0] & _LAST))
     else:
-        for page, bits in paged(offsets, tracker.floor):
+        for page, bits in _paged(offsets, tracker.floor):
             pages, more = ended(pages, page, bits)
             count += more
     return (OffsetTracker(tracker.floor, tracker.frontier, pages), count) if count else (tracker, 0)

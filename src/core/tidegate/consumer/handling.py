@@ -135,6 +135,8 @@ class Handling:
         """The same, where it does not matter if what is done already is named as well: only what deviates is looked at."""
         if not offsets or attempt != 1 or not order.all_taken(offsets):
             return self.running_of(order, tracker, offsets, attempt)
+        if not self.deviations:
+            return offsets
         first = bisect_left(self.deviations, min(offsets), key=_OFFSET)
         last = bisect_right(self.deviations, max(offsets), first, key=_OFFSET)
         others = {each.offset for each in self.deviations[first:last] if not _runs_first(each)}

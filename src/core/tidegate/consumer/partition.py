@@ -92,7 +92,7 @@ from typing import Final, assert_never, final
 import attrs
 
 from tidegate.consumer import fanout
-from tidegate.consumer._stages import settled
+from tidegate.consumer._stages import came, settled
 from tidegate.consumer.backpressure import Free, PartitionLimits
 from tidegate.consumer.commands import (
     OF_ANY_LIFE,
@@ -150,8 +150,6 @@ from tidegate.consumer.watermark import (
     OffsetTracker,
     acknowledged,
     completed,
-    delivered,
-    undelivered,
 )
 from tidegate.consumer.windowed import Windowed, what_fails
 from tidegate.model.effects import Cancel
@@ -422,7 +420,7 @@ class PartitionRules:
 
     def _came(self, part: Owned, offsets: tuple[int, ...], keys: tuple[Key, ...]) -> PartitionStep:
         """These records are registered, and wait; the fetch is answered."""
-        new = undelivered(part.tracker, offsets)
+        tracker, new = came(part.tracker, offsets)
         lines: Sequence[Key] = ()
         if self.ordering is Ordering.BY_KEY:
             if len(keys) < len(offsets):
@@ -434,7 +432,7 @@ class PartitionRules:
             of = dict(zip(offsets, keys, strict=True))
             lines = [of[offset] for offset in new]
         order = part.order.came(new, lines, drops=self.failure_policy is FailurePolicy.BLOCK_KEY)
-        return self._moved(part, delivered(part.tracker, offsets), order, holding=part.holding.at(None))
+        return self._moved(part, tracker, order, holding=part.holding.at(None))
 
     def next_taken(self, part: Owned, room: int | None = None) -> tuple[int, ...]:
         """The records to take now: in order, and of each key none before the one before it is settled.

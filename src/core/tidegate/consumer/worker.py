@@ -160,15 +160,10 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
     """
     merged: list[ShutdownEvent] = []
     batch: list[commands.Event] = []
-    reports: dict[tuple[TopicPartition, int, int], tuple[list[int], list[int]]] = {}
+    reports: dict[tuple[TopicPartition, int, int], list[commands.WorkReported]] = {}
 
     def flush_reports() -> None:
-        if not reports:
-            return
-        batch.extend(
-            commands.WorkReported(partition, generation, commands.RecordsHandled(tuple(done), tuple(failed), attempt))
-            for (partition, generation, attempt), (done, failed) in reports.items()
-        )
+        batch.extend([each[0] if len(each) == 1 else _together(each) for each in reports.values()])
         reports.clear()
 
     def flush() -> None:
@@ -180,10 +175,8 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
     check_type(events, Sequence, "the events of a turn")
     for event in events:
         match event:
-            case commands.WorkReported(partition, generation, commands.RecordsHandled(done, failed, attempt), None):
-                all_done, all_failed = reports.setdefault((partition, generation, attempt), ([], []))
-                all_done += done
-                all_failed += failed
+            case commands.WorkReported(what=commands.RecordsHandled(attempt=attempt), ended=None):
+                reports.setdefault((event.partition, event.generation, attempt), []).append(event)
             case commands.Fetched() | Committed():
                 flush_reports()
                 batch.append(event)
@@ -192,6 +185,15 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
                 merged.append(event)
     flush()
     return merged
+
+
+def _together(reports: Sequence[commands.WorkReported]) -> commands.WorkReported:
+    """One of several, of the same partition, generation and attempt."""
+    first, whats = reports[0], [each.what for each in reports if isinstance(each.what, commands.RecordsHandled)]
+    done = tuple([offset for each in whats for offset in each.done])
+    failed = tuple([offset for each in whats for offset in each.failed])
+    what = commands.RecordsHandled(done, failed, whats[0].attempt)
+    return commands.WorkReported(first.partition, first.generation, what)
 
 
 def event_for(command: Effect[object], reply: object) -> ShutdownEvent | None:
