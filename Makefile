@@ -5,7 +5,8 @@
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
 #                the core of the worker by itself, and the worker beside bare aiokafka and others; a transition beside pymongo; what a planner asks;
-#                reactive tasks beside a change stream written by hand, what they take, and how soon another process goes on
+#                reactive tasks beside a change stream written by hand, what they take, and how soon another process goes on;
+#                the orchestrator beside its bare commands, taskiq-mongodb and pynenc
 # make clean     removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.

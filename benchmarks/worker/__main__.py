@@ -19,25 +19,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import shutil
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
+from benchmarks.environments import Environment
 from tests.integration.servers import KafkaServer
-
-ROOT: Final = Path(__file__).parents[2]
 
 PARTITIONS: Final = 8
 BYTES: Final = 100
 CONTENDERS: Final = Path(__file__).parent / "contenders"
-ENVIRONMENTS: Final = ROOT / ".tidegate" / "contenders"
 
 
 class Contender(NamedTuple):
@@ -56,6 +51,10 @@ class Contender(NamedTuple):
     variant: str
     packages: tuple[str, ...] = ()
     python: str = ""
+
+    @property
+    def environment(self) -> Environment:
+        return Environment(self.script, self.packages, self.python)
 
 
 BACKGROUND: Final = Contender("bare loop, commits in the background", "bare", "background")
@@ -163,7 +162,7 @@ def run(contender: Contender, *told: str) -> dict[str, float]:
 
 
 def command(contender: Contender) -> list[str]:
-    return [str(interpreter(contender)), str(CONTENDERS / f"{contender.script}.py"), contender.variant]
+    return [str(contender.environment.interpreter), str(CONTENDERS / f"{contender.script}.py"), contender.variant]
 
 
 def latency(broker: KafkaServer, contender: Contender, rate: float) -> dict[str, float]:
@@ -195,43 +194,11 @@ async def fill(bootstrap: str, topic: str, records: int, rate: float | None = No
     await producer.stop()
 
 
-# --- where contenders live ----------------------------------------------------------------------------------------------
-
-
 def is_there(contender: Contender) -> bool:
     """Whether it can be run; it is installed if it can be."""
-    if not contender.packages:
-        return True
-    python = (
-        sys.executable
-        if not contender.python
-        else next(pythons(contender.python), None) or shutil.which(contender.python)
-    )
-    if python is None:
-        print(f"  {contender.name} is left out: there is no {contender.python}")
-        return False
-    folder = interpreter(contender).parents[1]
-    if not (folder / "ready").exists():
-        installs = [
-            [python, "-m", "venv", "--clear", str(folder)],
-            [str(interpreter(contender)), "-m", "pip", "install", "--quiet", *contender.packages],
-        ]
-        for each in installs:
-            if (failed := subprocess.run(each, capture_output=True, text=True, check=False)).returncode:
-                print(f"  {contender.name} is left out: {failed.stderr.strip().splitlines()[-1]}")
-                return False
-        (folder / "ready").touch()
-    return True
-
-
-def pythons(name: str) -> Iterator[str]:
-    """Interpreters of that name that pyenv has."""
-    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    return (str(each) for each in sorted(root.glob(f"versions/*/bin/{name}")))
-
-
-def interpreter(contender: Contender) -> Path:
-    return ENVIRONMENTS / contender.script / "bin" / "python" if contender.packages else Path(sys.executable)
+    if (why := contender.environment.made()) is not None:
+        print(f"  {contender.name} is left out: {why}")
+    return why is None
 
 
 def show(row: str, said: dict[str, dict[str, float]]) -> None:

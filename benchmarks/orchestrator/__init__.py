@@ -1,0 +1,1 @@
+"""The orchestrator beside the same by hand, and beside others."""

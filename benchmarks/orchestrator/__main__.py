@@ -1,0 +1,559 @@
+"""What an orchestrator costs on a real MongoDB, beside the same by hand and beside others, all in one run, as ratios.
+
+    python -m benchmarks.orchestrator [--waiting N] [--kept N] [--rounds N] [--only ROW ...] [--json FILE]
+
+    claims     1, 2, 4 and 8 workers, each a process, take of one queue of N invocations (100,000) for two seconds and end none:
+               how many a second, with how many commands each, and how many cores are busy meanwhile, the server's included
+    kept       so many (1,000,000) that have ended are kept: claims of one worker, a look that finds nothing, and a pass that
+               recovers 1,000 whose process has died, beside the same with none; what the plans of their finds read
+    ends       an app with a handler that does nothing, in 1 process and in 4: invocations a second
+    latency    from before `enqueue` in one process to the handler in another: idle, ten a second; and at half of the rate
+               that one process enqueues, waited for one by one
+    stale      taskiq-mongodb deletes a message by its id alone: of 10 whose first holder stood still beyond the time-out, and
+               acknowledges once others hold them, which then die, so many are left
+
+Contenders take turns; a figure is the median of its rounds, and a quotient that of each round. Queues are filled with copies of
+an invocation that the contender has enqueued, or of one that has ended, by its own hand.
+
+    bare       claims: `find_one_and_update` with a sort, an invocation at a time, on our records with our indexes. Ends: the
+               commands that cannot be avoided, for a hundred at a time: a find of what is due, a bulk that takes them, a bulk that
+               ends them. It renews nothing, counts no try, keeps no history
+    taskiq     taskiq-mongodb 0.1.0 with taskiq 0.12.6, the last that it can be imported with: its broker's `listen`
+    pynenc     pynenc 0.3.1 with pynenc-mongo 0.3.0: what its runners take by, and its runner whose workers never sleep. With
+               pynenc 0.4.0, which is tried first, its broker cannot be made. Its queue has 10,000, for it takes some hundreds
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, Final, NamedTuple, TypeAlias, cast, final
+from uuid import uuid4
+
+from benchmarks.environments import Environment
+from benchmarks.orchestrator.contenders.tally import Counted, say, window
+from pymongo import MongoClient, UpdateOne
+from pymongo.collection import Collection
+from pymongo.monitoring import CommandListener, CommandStartedEvent
+from pymongo.write_concern import WriteConcern
+from tests.integration.servers import MongoServer
+
+from tidegate.invocations.jobs import DEFAULT_QUEUE
+from tidegate.invocations.recoverer import Recoverer
+from tidegate.invocations.taking import Takeable, Taker
+from tidegate.model.instants import MINUTE
+from tidegate.services.members import join
+from tidegate_adapters.driver import choosing, documents, local, run
+from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.orchestrator import Orchestrator, Task
+
+Client: TypeAlias = MongoClient[dict[str, Any]]
+Figures: TypeAlias = Iterator[tuple[str, float]]
+
+DATABASE: Final = "bench"
+RECORDS: Final = "orchestrator_invocations"
+MEMBERS: Final = "orchestrator_members"
+SCRIPTS: Final = Path(__file__).parent / "contenders"
+BATCH: Final = 100
+STUCK: Final = 1_000
+TAKE_S: Final = 2.0
+SERVE_S: Final = 4.0
+ENDS: Final = 20_000
+PROCESSES: Final = (1, 4)
+WORKERS: Final = (1, 2, 4, 8)
+IDLE_S: Final = 0.1
+LATENCIES: Final = 200
+DUE: Final = {"queue": DEFAULT_QUEUE, "due": {"$exists": True}}
+URGENT: Final = [("tenant", -1), ("priority", -1), ("due", 1)]
+
+
+# --- contenders, each in a process of its own ---------------------------------------------------------------------------
+
+
+def app_of(uri: str, database: str = DATABASE) -> tuple[Orchestrator, Task[[int], None]]:
+    app = Orchestrator(uri, database)
+
+    @app.task()
+    async def work(at: int) -> None:
+        if at:
+            print(time.monotonic_ns() - at, flush=True)
+
+    return app, work
+
+
+def taker_of(runner: str) -> Taker:
+    return Taker(runner=runner, queues=(DEFAULT_QUEUE,), tasks=(Takeable("work"),), records=RECORDS)
+
+
+def enqueues(uri: str, database: str) -> None:
+    """One, and the indexes."""
+    _, work = app_of(uri, database)
+    _ = work.enqueue_sync(0)
+
+
+def takes(uri: str, database: str) -> None:
+    counted, taken = Counted(), 0
+    with Client(uri, event_listeners=[counted]) as client:
+        handle, taker = choosing(documents(Mongo(client, database)), local()), taker_of(uuid4().hex)
+        factor = 1
+        until = window(TAKE_S)
+        while time.monotonic() < until:
+            found = run(taker.take(BATCH, factor), handle)
+            taken += len(found.runs)
+            if not found.runs and not found.lost:
+                break
+            factor = min(2 * factor, 8) if found.lost else 1
+        say(taken, counted.number)
+
+
+def takes_bare(uri: str, database: str) -> None:
+    counted, taken = Counted(), 0
+    with Client(uri, event_listeners=[counted]) as client:
+        records, me = client[database].get_collection(RECORDS, write_concern=WriteConcern("majority")), uuid4().hex
+        begun = {"$set": {"status": "running", "owner": me}, "$unset": {"due": 1}, "$inc": {"version": 1}}
+        until = window(TAKE_S)
+        while time.monotonic() < until and records.find_one_and_update(DUE, begun, sort=URGENT) is not None:
+            taken += 1
+        say(taken, counted.number)
+
+
+def serves(uri: str, database: str) -> None:
+    app, _ = app_of(uri, database)
+    app.run()
+
+
+def serves_bare(uri: str, database: str) -> None:
+    with Client(uri) as client:
+        records, me = client[database].get_collection(RECORDS, write_concern=WriteConcern("majority")), uuid4().hex
+        begun = {"$set": {"status": "running", "owner": me}, "$unset": {"due": 1}, "$inc": {"version": 1}}
+        ended = {"$set": {"status": "success", "owner": None, "changed_at": datetime.now(UTC)}, "$inc": {"version": 1}}
+        while True:
+            keys = [each["_id"] for each in records.find(DUE, {"_id": 1}, sort=URGENT, limit=BATCH)]
+            if not keys:
+                time.sleep(0.1)
+                continue
+            took = [UpdateOne({"_id": key, "due": {"$exists": True}}, begun) for key in keys]
+            _ = records.bulk_write(took, ordered=False)
+            _ = records.bulk_write([UpdateOne({"_id": key, "owner": me}, ended) for key in keys], ordered=False)
+
+
+KINDS: Final[dict[str, Callable[[str, str], None]]] = {
+    "enqueue": enqueues, "takes": takes, "serves": serves,
+    "bare enqueue": enqueues, "bare takes": takes_bare, "bare serves": serves_bare,
+}  # fmt: skip
+
+
+@final
+class Contender(NamedTuple):
+    """Who is measured.
+
+    Attributes:
+        name: What it is called in the table.
+        script: Which of those beside this one; none for a kind of this one.
+        queue: Of an invocation, the collections that it is in, by how their names end, and what is another one in each.
+        done: Where those are that have ended, likewise.
+        waiting: How many its queue has at most.
+        environment: Where it runs.
+    """
+
+    name: str
+    script: str
+    queue: tuple[tuple[str, str], ...] = ((RECORDS, "_id"),)
+    done: str = RECORDS
+    waiting: int = 1_000_000
+    environment: Environment = Environment("tidegate")
+
+    def argv(self, kind: str, uri: str, database: str, number: float = TAKE_S) -> list[str]:
+        """Of a process of it; the number is of seconds, or of workers, where a script serves."""
+        if self.script:
+            script = str(SCRIPTS / f"{self.script}.py")
+            return [str(self.environment.interpreter), script, kind, uri, database, f"{number:g}"]
+        who = kind if self is OURS else f"{self.name} {kind}"
+        return [sys.executable, "-m", "benchmarks.orchestrator", "--as", who, uri, database]
+
+    def is_there(self, uri: str) -> bool:
+        """Whether it can be run; if not, it is told why."""
+        if (why := self.environment.made()) is None:
+            argv = self.argv("enqueue", uri, DATABASE)
+            if not (tried := subprocess.run(argv, capture_output=True, text=True, check=False)).returncode:
+                return True
+            why = tried.stderr.strip().splitlines()[-1]
+        print(f"  {self.environment.name} is left out: {why}", flush=True)
+        return False
+
+
+_PYNENC: Final = (
+    ("broker_message_queue", "invocation_id"),
+    ("orchestrator_invocations", "invocation_id"),
+    ("state_backend_invocations", "invocation_id"),
+)
+
+
+def pynenc(version: str) -> Contender:
+    environment = Environment(f"pynenc-{version}", (f"pynenc=={version}", "pynenc-mongo==0.3.0"), "python3.12")
+    return Contender("pynenc", "pynenc_", _PYNENC, waiting=10_000, environment=environment)
+
+
+OURS: Final = Contender("tidegate", "")
+BARE: Final = Contender("bare", "")
+TASKIQ: Final = Contender(
+    "taskiq", "taskiq_", (("taskiq_messages", ""),),
+    environment=Environment("taskiq-mongodb", ("taskiq-mongodb==0.1.0", "taskiq==0.12.6")),
+)  # fmt: skip
+PYNENC: Final = (pynenc("0.4.0"), pynenc("0.3.1"))
+
+
+# --- who asks them ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def contenders(
+    some: Contender, kind: str, uri: str, number: int, *, database: str = DATABASE, told: float = TAKE_S
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """So many processes of it."""
+    argv, errors = some.argv(kind, uri, database, told), subprocess.DEVNULL if some.script else None
+    running = [
+        subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+        )
+        for _ in range(number)
+    ]
+    try:
+        yield running
+    finally:
+        for each in running:
+            each.terminate()
+        for each in running:
+            try:
+                _ = each.communicate(timeout=10)
+            except subprocess.TimeoutExpired:  # pynenc's workers may outlive it
+                os.killpg(each.pid, signal.SIGKILL)
+                _ = each.communicate()
+
+
+def filled(client: Client, uri: str, some: Contender, count: int, database: str = DATABASE) -> None:
+    """So many that are due."""
+    client.drop_database(database)
+    _ = subprocess.run(some.argv("enqueue", uri, database), check=True)
+    copied(client, some, min(count, some.waiting), database)
+
+
+def copied(client: Client, some: Contender, count: int, database: str) -> None:
+    """So many besides the first one in its queue, each a little older than the next."""
+    keys = [uuid4().hex for _ in range(count - 1)]
+    for ends, key in some.queue:
+        (name,) = (each for each in client[database].list_collection_names() if each.endswith(ends))
+        doc = cast("dict[str, Any]", client[database][name].find_one({}, sort=[("due", -1)]))
+        inserted(client[database][name], doc, key, keys)
+
+
+def inserted(records: Collection[dict[str, Any]], doc: dict[str, Any], key: str, keys: list[str]) -> None:
+    """Copies of it with these keys."""
+    times = {name: value for name, value in doc.items() if isinstance(value, datetime)}
+    same = {name: value for name, value in doc.items() if name != "_id"}
+    for start in range(0, len(keys), 10_000):
+        some = []
+        for at, each in enumerate(keys[start : start + 10_000], start):
+            before = timedelta(milliseconds=len(keys) - at)
+            some.append(same | {name: value - before for name, value in times.items()} | ({key: each} if key else {}))
+        _ = records.insert_many(some, ordered=False)
+
+
+def jiffies() -> tuple[int, int]:
+    """Those that any core was busy, and all."""
+    told = [int(each) for each in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    return sum(told) - told[3] - told[4], sum(told)
+
+
+def claims(uri: str, some: Contender, workers: int, database: str = DATABASE) -> tuple[float, float, float]:
+    """Claims a second, commands a claim, and how many cores were busy."""
+    with contenders(some, "takes", uri, workers, database=database) as running:
+        for each in running:
+            assert cast("Any", each.stdout).readline() == "ready\n"
+        began, before = time.monotonic(), jiffies()
+        for each in running:
+            cast("Any", each.stdin).write("\n")
+            cast("Any", each.stdin).flush()
+        told = [json.loads(cast("Any", each.stdout).readline()) for each in running]
+        after = jiffies()
+    taken = sum(each for each, _, _ in told)
+    took = max(ended for _, _, ended in told) - began
+    busy = (after[0] - before[0]) / (after[1] - before[1]) * (os.cpu_count() or 1)
+    return taken / took, sum(commands for _, commands, _ in told) / taken, busy
+
+
+def ends(client: Client, uri: str, some: Contender, processes: int, count: int) -> float:
+    """Invocations a second."""
+    filled(client, uri, some, count)
+    (name,) = (each for each in client[DATABASE].list_collection_names() if each.endswith(some.done))
+    most = min(count, some.waiting) * 19 // 20
+
+    def done() -> tuple[int, float]:
+        return client[DATABASE][name].count_documents({"status": "success"}), time.monotonic()
+
+    number, told = (1, processes) if some.script else (processes, 1)
+    with contenders(some, "serves", uri, number, told=told):
+        while (first := done())[0] < 20:
+            time.sleep(0.01)
+        last = first
+        while last[0] < most and last[1] - first[1] < SERVE_S:
+            time.sleep(0.1)
+            last = done()
+    return (last[0] - first[0]) / (last[1] - first[1])
+
+
+def latency(client: Client, uri: str, every: float) -> tuple[float, float, float]:
+    """p50 and p99 in ms, at one each so many seconds; and what an `enqueue` takes, in seconds."""
+    client.drop_database(DATABASE)
+    with contenders(OURS, "serves", uri, 1) as (process,):
+
+        async def ask() -> tuple[list[int], float]:
+            app, work = app_of(uri)
+            out, found, spent = cast("Any", process.stdout), list[int](), 0.0
+            for number in range(LATENCIES + 1):
+                await asyncio.sleep(every)
+                began = time.monotonic_ns()
+                _ = await work.enqueue(began)
+                spent += (time.monotonic_ns() - began) / 1e9
+                told = int(await asyncio.to_thread(out.readline))
+                if number:  # the first one waited for the process
+                    found.append(told)
+            await app.close()
+            return found, spent / LATENCIES
+
+        found, spent = asyncio.run(ask())
+    cuts = quantiles(found, n=100)
+    return cuts[49] / 1e6, cuts[98] / 1e6, spent
+
+
+# --- what is kept -------------------------------------------------------------------------------------------------------
+
+
+@final
+class Finds(CommandListener):
+    """Keeps the finds that are sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.command_name == "find":
+            whole = dict(event.command)
+            self.sent.append(
+                {name: whole[name] for name in ("find", "filter", "sort", "projection", "limit") if name in whole}
+            )
+
+    def succeeded(self, event: object) -> None: ...
+
+    def failed(self, event: object) -> None: ...
+
+
+def kept(uri: str, client: Client, database: str, count: int) -> None:
+    """So many that have ended, each as one that was run."""
+    client.drop_database(database)
+    _ = subprocess.run(OURS.argv("enqueue", uri, database), check=True)
+    with contenders(OURS, "serves", uri, 1, database=database):
+        while (doc := client[database][RECORDS].find_one({"status": "success"})) is None:
+            time.sleep(0.1)
+    inserted(client[database][RECORDS], doc, "_id", [uuid4().hex for _ in range(count - 1)])
+
+
+class Kept(NamedTuple):
+    """What one database takes: claims a second, a look that finds nothing, and a pass of recovery, in ms."""
+
+    claims: float
+    look_ms: float
+    recovery_ms: float
+
+
+def with_kept(uri: str, client: Client, database: str, waiting: int) -> Kept:
+    """One turn; what has ended stays, and all else is made anew."""
+    records = client[database][RECORDS]
+    _ = records.delete_many({"status": {"$ne": "success"}})
+    _ = subprocess.run(OURS.argv("enqueue", uri, database), check=True)
+    doc = cast("dict[str, Any]", records.find_one({"due": {"$exists": True}}))
+    inserted(records, doc, "_id", [uuid4().hex for _ in range(waiting - 1)])
+    a_second, _, _ = claims(uri, OURS, 1, database)
+    _ = records.delete_many({"status": {"$ne": "success"}})
+    handle = choosing(documents(Mongo(client, database)), local())
+    looks = [timed(lambda: run(taker_of("looks").take(BATCH), handle)) for _ in range(100)]
+    dead = {
+        **doc,
+        "status": "running",
+        "owner": "gone",
+        "version": 2,
+        "changed_at": doc["changed_at"] - timedelta(hours=1),
+    }
+    del dead["due"]
+    inserted(records, dead, "_id", [uuid4().hex for _ in range(STUCK)])
+    me = f"recovers-{uuid4().hex}"
+    _ = run(join(MEMBERS, me, 10 * MINUTE), handle)
+    passed = timed(
+        lambda: run(Recoverer(me=me, dead_after=10 * MINUTE, records=RECORDS, members=MEMBERS).run(), handle)
+    )
+    assert records.count_documents({"status": "rerouted"}) == STUCK
+    return Kept(a_second, median(looks), passed)
+
+
+def timed(what: Callable[[], object]) -> float:
+    """In ms."""
+    began = time.perf_counter()
+    _ = what()
+    return (time.perf_counter() - began) * 1e3
+
+
+def plans(uri: str, database: str) -> dict[str, float]:
+    """What the finds of a look and of a pass of recovery read, where nothing is due and nothing is stuck."""
+    finds, found = Finds(), dict[str, float]()
+    with Client(uri, event_listeners=[finds]) as client:
+        _ = client[database][RECORDS].delete_many({"status": {"$ne": "success"}})
+        handle = choosing(documents(Mongo(client, database)), local())
+        _ = run(join(MEMBERS, "explains", 10 * MINUTE), handle)
+        asked: dict[str, Callable[[], object]] = {
+            "look": lambda: run(taker_of("explains").take(BATCH), handle),
+            "recovery": lambda: run(
+                Recoverer(me="explains", dead_after=10 * MINUTE, records=RECORDS, members=MEMBERS).run(), handle
+            ),
+        }
+        for name, ask in asked.items():
+            finds.sent.clear()
+            _ = ask()
+            for command in [each for each in finds.sent if each["find"] == RECORDS]:
+                told = client[database].command({"explain": command, "verbosity": "executionStats"})
+                keys = " then ".join(scans(told["queryPlanner"]["winningPlan"]))
+                stats = told["executionStats"]
+                found[f"{name}, keys read by {keys}"] = stats["totalKeysExamined"]
+                found[f"{name}, documents read by {keys}"] = stats["totalDocsExamined"]
+    return found
+
+
+def scans(plan: dict[str, Any]) -> list[str]:
+    """The indexes that a plan reads."""
+    own = [plan["indexName"]] if "indexName" in plan else ["every record"] if plan.get("stage") == "COLLSCAN" else []
+    inner = [plan[name] for name in ("inputStage", "queryPlan") if name in plan] + list(plan.get("inputStages", []))
+    return own + [name for each in inner for name in scans(each)]
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------------
+
+
+@final
+class Bench:
+    """One run: the server, and what it was told."""
+
+    def __init__(self, uri: str, client: Client, told: argparse.Namespace) -> None:
+        self.uri, self.client, self.told = uri, client, told
+        self.turns = range(told.rounds)
+        self.others = [BARE, *self._theirs()]
+
+    def _theirs(self) -> Iterator[Contender]:
+        if TASKIQ.is_there(self.uri):
+            yield TASKIQ
+        if (one := next((each for each in PYNENC if each.is_there(self.uri)), None)) is not None:
+            yield one
+
+    def claims(self) -> Figures:
+        alone: dict[str, float] = {}
+        for workers in WORKERS:
+            turns: list[dict[str, tuple[float, float, float]]] = []
+            for _ in self.turns:
+                turns.append({})
+                for some in (OURS, *self.others):
+                    filled(self.client, self.uri, some, self.told.waiting)
+                    turns[-1][some.name] = claims(self.uri, some, workers)
+            for name in turns[0]:
+                a_second, each, cores = (median(turn[name][at] for turn in turns) for at in range(3))
+                row = f"{name}, {workers} workers"
+                yield f"{row}, claims a second", a_second
+                yield f"{row}, commands a claim", each
+                yield f"{row}, cores busy", cores
+                yield f"{row}, x one worker", a_second / alone.setdefault(name, a_second)
+                if name != OURS.name:
+                    yield f"{workers} workers, x {name}", median(turn[OURS.name][0] / turn[name][0] for turn in turns)
+
+    def kept(self) -> Figures:
+        empty, full = f"{DATABASE}_empty", f"{DATABASE}_full"
+        kept(self.uri, self.client, empty, 1)
+        kept(self.uri, self.client, full, self.told.kept)
+        pairs = [
+            tuple(with_kept(self.uri, self.client, each, self.told.waiting // 2) for each in (empty, full))
+            for _ in self.turns
+        ]
+        for at, name in enumerate(("claims a second", "look that finds nothing, ms", f"recovery of {STUCK:,}, ms")):
+            yield f"none kept, {name}", median(none[at] for none, _ in pairs)
+            yield f"{self.told.kept:,} kept, {name}", median(some[at] for _, some in pairs)
+            yield f"{self.told.kept:,} kept, x none, {name}", median(some[at] / none[at] for none, some in pairs)
+        for database, number in ((empty, 1), (full, self.told.kept)):
+            for name, figure in plans(self.uri, database).items():
+                yield f"{number:,} kept, {name}", figure
+            self.client.drop_database(database)
+
+    def ends(self) -> Figures:
+        serving = [each for each in (OURS, *self.others) if each is not TASKIQ]
+        for processes in PROCESSES:
+            turns = [
+                {each.name: ends(self.client, self.uri, each, processes, ENDS) for each in serving} for _ in self.turns
+            ]
+            for each in serving:
+                yield f"{each.name}, {processes} processes, ends a second", median(turn[each.name] for turn in turns)
+                if each is not OURS:
+                    ratio = median(turn[OURS.name] / turn[each.name] for turn in turns)
+                    yield f"{processes} processes, ends, x {each.name}", ratio
+
+    def latency(self) -> Figures:
+        idle = [latency(self.client, self.uri, IDLE_S) for _ in self.turns]
+        half = [latency(self.client, self.uri, median(spent for *_, spent in idle)) for _ in self.turns]
+        for name, some in (("idle", idle), ("half load", half)):
+            yield f"latency {name}, p50 ms", median(p50 for p50, _, _ in some)
+            yield f"latency {name}, p99 ms", median(p99 for _, p99, _ in some)
+
+    def stale(self) -> Figures:
+        if TASKIQ in self.others:
+            argv = TASKIQ.argv("stale", self.uri, DATABASE)
+            told = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
+            left, held = json.loads(told.stdout)[:2]
+            yield f"taskiq, left of {held} whose second holder died", left
+
+
+ROWS: Final = ("claims", "kept", "ends", "latency", "stale")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    _ = parser.add_argument("--waiting", type=int, default=100_000)
+    _ = parser.add_argument("--kept", type=int, default=1_000_000)
+    _ = parser.add_argument("--rounds", type=int, default=3)
+    _ = parser.add_argument("--only", nargs="*", choices=ROWS, default=ROWS)
+    _ = parser.add_argument("--json", type=Path)
+    _ = parser.add_argument("--as", dest="contender", nargs=3, help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.contender:
+        kind, *where = told.contender
+        KINDS[kind](*where)
+        return
+    found: dict[str, float] = {}
+    with MongoServer() as server, Client(server.uri) as client:
+        bench = Bench(server.uri, client, told)
+        for row in told.only:
+            rows: Figures = getattr(bench, row)()
+            for name, figure in rows:
+                found[name] = figure
+                print(f"{name:<70}{figure:12,.2f}", flush=True)
+    if told.json:
+        told.json.parent.mkdir(parents=True, exist_ok=True)
+        _ = told.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
