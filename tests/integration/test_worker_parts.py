@@ -12,6 +12,7 @@ from typing import Any, Final, cast, final
 
 import pytest
 from aiokafka import errors
+from aiokafka.client import AIOKafkaClient
 from tests.integration.test_worker_failures import faulty
 
 from tidegate.consumer.commands import Work
@@ -244,6 +245,24 @@ def test_a_client_that_has_not_joined_is_a_member_of_no_generation() -> None:
         return before, after
 
     assert run(main, 1) == (NO_GENERATION, 1)
+
+
+def test_a_broker_that_knows_of_none_does_not_answer() -> None:
+    """One that is starting: aiokafka's client would take that for a start, and die of it later, as a storm has shown."""
+
+    async def main(random: Random) -> bool:
+        assert not AIOKafkaClient().cluster.brokers()
+        network = Network(SimulatedBroker({"t": 1}), random)
+        consumer = SimulatedConsumer(network, group_id="g", enable_auto_commit=False)
+        consumer._client.cluster.brokers = set  # noqa: SLF001  where aiokafka has it
+        worker = Worker(["t"], handle, bootstrap="here:9092", group="g")
+        with pytest.raises(TidegateError, match="no Kafka broker answers at here:9092"):
+            await worker.run(lambda *_: cast("Client", consumer))
+        return consumer.is_closed
+
+    async def handle(_: Record) -> None: ...
+
+    assert run(main, 1)
 
 
 # --- where partitions begin ---------------------------------------------------------------------------------------------

@@ -265,7 +265,7 @@ class Member:
 
     async def _start(self) -> None:
         try:
-            await self._client.start()
+            await ports.start(self._client)
             ports.watch(self._client, self._look_for_topics)
         except ports.CONNECTION_ERROR as error:
             raise TidegateError(

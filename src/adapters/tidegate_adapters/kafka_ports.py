@@ -303,6 +303,23 @@ def check_options(options: Collection[str]) -> None:
             raise Misuse(f"{name} is not an option of a worker", why=why, todo=near)
 
 
+async def start(consumer: Client) -> None:
+    """Let it connect to a broker that says which there are.
+
+    One that starts itself may say that there is none. The client takes that for a start, and fails for good when it looks for
+    the coordinator of its group.
+
+    Raises:
+        errors.KafkaConnectionError: None has answered, or none is known.
+        errors.KafkaError: The client does not start.
+    """
+    await consumer.start()
+    cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
+    known = getattr(cluster, "brokers", None)
+    if known is not None and not known():
+        raise errors.KafkaConnectionError("a broker has answered, and knows of none")
+
+
 async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
     """The positions that the group has committed, as far as it has any, and what was committed along with them.
 
