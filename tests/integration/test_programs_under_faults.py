@@ -107,6 +107,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("taking", ago=5 * SECOND),
         ships("taking.spread", ago=5 * SECOND),
         ships("taking.limited", ago=5 * SECOND),
+        ships("taking.waking", ago=5 * SECOND),
         ships("transition"),
         ships("transition.known"),
         ships("transition.bulk"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.invocations.test_settling import DROPPED, Store, answered
+from tests.properties.on_documents import run
 from tests.properties.shipped import report_on
 
 from tidegate.invocations import invocation as status
@@ -28,15 +29,17 @@ from tidegate.invocations.ending import (
     upload_name,
 )
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.record_documents import DUE, ERROR, TRIES, changes, new_record
+from tidegate.invocations.jobs import Job, new_invocation
+from tidegate.invocations.record_documents import DUE, ERROR, TRIES, WAITS, changes, new_record
 from tidegate.invocations.scenarios import settling as records
 from tidegate.invocations.scenarios.transition import RECORDS
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.invocations.transition import GaveUp, Granted, Outdated
 from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.effects import Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
-from tidegate.model.operations import BulkUpdate, StoreTime, find_one, update_one
+from tidegate.model.operations import BulkUpdate, FindAll, StoreTime, find_one, update_one
 from tidegate.retries.backoff import Cron, Fixed, Policy, delay_after
 from tidegate.retries.pauses import Pauses
 from tidegate.retries.strategies.backoff import policies
@@ -203,3 +206,24 @@ def test_every_fault_strikes_where_it_is_explored() -> None:
 
     assert report.ok
     assert {"partly_done", "late", "lost_reply", "dropped", "crash_after"} <= {*report.faults}
+
+
+def test_whoever_waits_for_a_place_is_woken_after_the_ends_are_in() -> None:
+    """Law EN6: a bulk of ends, a find of those who wait, and a bulk that wakes them; where nobody answers, the ends are in."""
+    owned = StatusRecord(status.RUNNING, "r", 2)
+    sleeps = new_invocation("b", Job(task="send", limited_by="set"), "made", Instant(0)).put(WAITS, Instant(0))
+    runs = new_record("a", owned, "made", Instant(0), more=Document.of({"limited_by": "set"}))
+    world = world_with({RECORDS: (runs, sleeps)})
+    ending = Ending(runs=(RunEnd(key="a", record=owned, end=Succeeded(), limited_by="set"),), records=RECORDS)
+    asked: list[type[Effect[object]]] = []
+
+    def noted(effect: Effect[object]) -> None:
+        asked.append(type(effect))
+
+    (answer,), after = run(ending.run(), world, fails=noted)
+    (unwoken,), _ = run(ending.run(), world, fails=lambda each: Refused("no") if isinstance(each, FindAll) else None)
+
+    assert asked == [BulkUpdate, FindAll, BulkUpdate]
+    assert isinstance(answer, Granted)
+    assert answer == unwoken
+    assert [each.has(WAITS) for each in contents(after, RECORDS)] == [False, False]

@@ -20,7 +20,7 @@ from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Effect, Now
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Instant
-from tidegate.model.operations import BulkUpdate, FindAll, FindOne, StoreTime, UpdateOne
+from tidegate.model.operations import BulkUpdate, FindAll, FindOne, InsertMany, StoreTime, UpdateOne
 from tidegate.sim.world import CLOCK, World, contents, document, perform, world_with
 
 NOW: Final = Instant(100 * SECOND)
@@ -114,14 +114,36 @@ def test_what_is_no_record_is_taken_out_of_the_queue() -> None:
 
 
 def test_who_gets_no_place_is_due_again_later() -> None:
-    """Law TA5: of three of a set of which two may run, one waits, and is taken when a place is free."""
+    """Laws TA5 and TA8: of three of a set of which two may run, one waits, and is taken when a place is free."""
     taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", at_most=2, held_back=SECOND),))
-    found, world, _ = taken(store(*(waiting(key, limited_by="set") for key in "abc")), taker=taker)
+    found, world, asked = taken(store(*(waiting(key, limited_by="set") for key in "abc")), taker=taker)
 
     assert (keys(found), found.held_back) == (["a", "b"], 1)
     assert [(each[STATUS], each.get(DUE)) for each in contents(world, "invocations")] == [
-        (RUNNING, None), (RUNNING, None), ("rerouted", NOW + SECOND),
+        (RUNNING, None), (RUNNING, None), ("registered", each_due(world, "c")),
     ]  # fmt: skip
+    assert SECOND <= each_due(world, "c") - NOW <= 2 * SECOND
+    assert asked == [FindAll, FindAll, InsertMany, BulkUpdate, StoreTime, BulkUpdate, FindAll]
+
+
+def each_due(world: World, key: str) -> Instant:
+    record = world.read(document("invocations", key))
+    assert record is not None
+    return record[DUE]
+
+
+def test_places_of_many_sets_are_taken_together() -> None:
+    """Law TA8: twenty sets as one; and once more where all places of them are taken."""
+    some = tuple(waiting(f"{number}-{at}", limited_by=f"set-{number}") for number in range(20) for at in range(2))
+    taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", at_most=2),))
+    found, world, asked = taken(store(*some), most=40, taker=taker)
+    gone = tuple(each.put(STATUS, "success") for each in contents(world, "invocations"))
+    more = tuple(waiting(f"{number}-x", limited_by=f"set-{number}") for number in range(20))
+    later = world_with({"invocations": (*gone, *more), "places": contents(world, "places")}).write(CLOCK, NOW)
+    again, _, then = taken(later, most=40, taker=taker)
+
+    assert (len(found.runs), asked) == (40, [FindAll, FindAll, InsertMany, BulkUpdate])
+    assert (len(again.runs), then) == (20, [FindAll, FindAll, FindAll, BulkUpdate, BulkUpdate])
 
 
 def test_who_gets_no_place_ends_where_it_is_not_to_wait() -> None:
@@ -227,9 +249,9 @@ def test_who_takes_nothing_is_refused(wrong: dict[str, object]) -> None:
         Taker(**{"runner": "r", "queues": ("default",), "tasks": (Takeable("send"),), **wrong})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["taking", "taking.spread", "taking.limited"])
+@pytest.mark.parametrize("name", ["taking", "taking.spread", "taking.limited", "taking.waking"])
 def test_it_is_explored_completely(name: str) -> None:
-    """Laws TA1, TA2 and TA5 in every interleaving with a fault; each has specimens that break it."""
+    """Laws TA1, TA2, TA5, PL1 and PL3 in every interleaving with a fault; each has specimens that break it."""
     report = report_on(name)
 
     assert report.ok

@@ -438,6 +438,7 @@ def _run_end(outcome: Outcome, taken: TakenRun, *, is_listened: bool) -> ending.
     return ending.RunEnd(
         key=outcome.run.key, record=taken.record, end=outcome.end, tries=taken.tries,
         failing_since=taken.document.get(FAILING_SINCE), is_listened=is_listened,
+        limited_by=taken.job.limited_by,
     )  # fmt: skip
 
 

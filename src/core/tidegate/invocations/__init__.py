@@ -17,6 +17,7 @@ Read in this order; the `__all__` of each module lists its public names.
     array_push_lock    the lock of pynenc-mongo, for those who must interoperate with it
     admission          which calls exclude each other, and who has a place
     place_documents    the places of those who exclude each other, as a document
+    placing            the programs of places for many at once, and of those who wait for one
     picker             the program that picks an invocation up, if it gets a place
     registration       the program that makes a call an invocation, if it gets a place
     enqueueing         the program that makes invocations, in the caller's transaction, too

@@ -16,11 +16,15 @@ instant from the same write, and triggers that listen hear of the version from t
 A result that is too large for a record is uploaded BEFORE its end is written, under a name of its own (`upload_name`): the
 record that was accepted names the one that counts, and the others are of no use to anybody.
 
+Runs that had a place of those that no more than a number may have free it with their end, and whoever waits for one is woken
+(`tidegate.invocations.placing`).
+
 Laws
     EN1  A record that has succeeded holds the result of the run that was granted, and of no other.
     EN2  What is available is due at some time, and what is final is not due.
     EN3  A task is tried as often as its policy allows, and no more; what is given back and does not count is no try.
     EN4  A version whose task has listeners is in the notices that its write leaves, and no other version is.
+    EN6  Whoever waits for a place that an end has freed is woken by two requests more, all together, AFTER the ends are in.
     EN5  A try that follows a failure is due after the delay of the policy, by the store's clock, to the next millisecond.
 
 Known not to work
@@ -29,6 +33,7 @@ Known not to work
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from types import NoneType
 from typing import Final, TypeAlias, assert_never, final
@@ -37,6 +42,7 @@ import attrs
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.placing import Freed, wake
 from tidegate.invocations.record_documents import (
     DUE,
     ERROR,
@@ -48,9 +54,9 @@ from tidegate.invocations.record_documents import (
 )
 from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import ATTEMPTS, GaveUp, TransitionOutcome
+from tidegate.invocations.transition import ATTEMPTS, GaveUp, Granted, TransitionOutcome
 from tidegate.model.documents import Document, Field, Push, Put, Update, Value, checked, exactly
-from tidegate.model.effects import Ambiguous, NotApplied, Program
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.operations import UPDATES_MAX, StoreTime, check_collection
@@ -196,6 +202,7 @@ class RunEnd:
         tries: How many runs of it have begun, this one included.
         failing_since: When it failed for the first time; None if it has not.
         is_listened: Whether triggers listen to its task.
+        limited_by: The set of which it had a place; None if it needed none.
     """
 
     key: str
@@ -204,10 +211,13 @@ class RunEnd:
     tries: int = 1
     failing_since: Instant | None = None
     is_listened: bool = False
+    limited_by: str | None = None
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "an invocation")
         check_type(self.record, StatusRecord, "a record")
+        if self.limited_by is not None:
+            check_name(self.limited_by, "a set of invocations")
         if self.record.owner is None:
             raise Misuse(f"{self.key!r} has no owner", why="nobody runs it, so no run of it has ended")
         check_type(self.end, (Succeeded, Failed, GivenBack, Cancelled), "how a run has ended")
@@ -292,10 +302,12 @@ class EndingParts:
     Attributes:
         move: What is written of a run.
         settle: Writes what was decided.
+        wake: Makes those due who wait for places that are free then.
     """
 
     move: Callable[[RunEnd, Instant | None], RecordMove] = move_of
     settle: Callable[[Settling], Program[tuple[TransitionOutcome, ...]]] = Settling.run
+    wake: Callable[[str, Freed], Program[None]] = wake
 
 
 ENDING_PARTS: Final = EndingParts()
@@ -347,7 +359,22 @@ class Ending:
         moves = tuple(self.parts.move(run, now) for run in self.runs)
         owner = self.runs[0].record.owner
         settling = Settling(self.records, INVOCATION, moves, owner, self.attempts, pauses=self.pauses)
-        return await self.parts.settle(settling)
+        answers = await self.parts.settle(settling)
+        freed = Counter(
+            run.limited_by
+            for run, answer in zip(self.runs, answers, strict=True)
+            if run.limited_by is not None and isinstance(answer, Granted)
+        )
+        if freed:
+            await self._wake(tuple(sorted(freed.items())))
+        return answers
+
+    async def _wake(self, freed: Freed) -> None:
+        """Whoever waits for a place hears that there is one, AFTER it is free; the ends are written in any case."""
+        try:
+            await self.parts.wake(self.records, freed)
+        except Failure:
+            return
 
     async def _now(self) -> Instant | None:
         """The store's time; None where nobody answers."""

@@ -21,6 +21,7 @@ An invocation has beside these, each absent where there is none:
     asked                    what an operator asks of its runner, which sees it at its next beat: to cancel it, or to kill its run
     asked_of                 of which version that was asked: to kill is said of that run alone
     held                     when it was due before an operator had it wait until it is released
+    waits                    since when it waits for a place, if it does: then its due is when it is looked at in any case
 
 Laws
     IV1  A record that is made here is read as it was made: by `viewed`, by `history`, and by when it changed.
@@ -56,8 +57,8 @@ from tidegate.model.values import check_name, check_type, check_types
 __all__ = [
     "ARGUMENTS", "ASKED", "ASKED_OF", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "FAILING_SINCE", "HELD",
     "HISTORY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RECORD", "REQUEST",
-    "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TRACE", "TRIES", "VERSION", "VIEW", "changes", "history",
-    "new_record", "unchanged", "viewed",
+    "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TRACE", "TRIES", "VERSION", "VIEW", "WAITS", "changes",
+    "history", "new_record", "unchanged", "viewed",
 ]  # fmt: skip
 
 STATUS: Final = Field[str]("status")
@@ -90,6 +91,7 @@ NOTICE: Final = Field[tuple[int, ...]]("notice")
 ASKED: Final = Field[str]("asked")
 ASKED_OF: Final = Field[int]("asked_of")
 HELD: Final = Field[Instant]("held")
+WAITS: Final = Field[Instant]("waits")
 
 VIEW: Final[Fields] = (STATUS, OWNER, VERSION)
 """What `viewed` needs."""

@@ -3,7 +3,7 @@
     find      what is due in these queues, of tasks that this runner knows: the more urgent first, and of equal ones what is due
               longest. What a runner does not know stays for newer ones
     choose    among more than are taken, where others look at the same time (`tidegate.retries.spread`), of each tenant alike
-    places    of those of which no more than a number may run at once, each needs one (`tidegate.invocations.picker`)
+    places    of those of which no more than a number may run at once, each needs one (`tidegate.invocations.placing`)
     take      one bulk of guarded updates to running, each of which raises the number of tries and removes `due`; one look at
               all where the total is not all (`tidegate.invocations.settling`)
 
@@ -18,15 +18,15 @@ Laws
     TA2  What a runner has taken is told to it, whatever becomes of requests and replies, if it does not crash.
     TA3  Of one tenant, the more urgent is taken first, and of equal ones what is due longest, where no claims are lost.
     TA4  Between two turns of a tenant each other one that has something due has had its turn.
-    TA5  No more of a set run at once than may; who is refused is due again later, or has ended.
+    TA5  No more of a set run at once than may; who is refused waits until a place is free, or has ended.
     TA6  Without a fault it is one find and one bulk; a look where claims are lost; and one more find where it chooses among more.
     TA7  Who finds nothing is told after how long the next one will be due.
+    TA8  Places of any number of sets are taken in two requests more, or three where all those of one are taken; who is refused
+         takes three more, together.
 
 Known not to work
     - What no runner knows, at the head of a queue, is read and passed over at each look; give a task that is deployed late a
       queue of its own.
-    - For a place four or five requests are needed, an invocation after the other; and who is refused asks again for as long
-      as places are taken, every `held_back`.
     - Where the store refuses the look that follows a take, what was taken stays with its runner, which does not know of it, until
       that process has ended and recovery finds it.
 """
@@ -40,10 +40,9 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.admission import Call, Rule
-from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, INVOCATION, PENDING, REROUTED, RUNNING
+from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED_FINAL, INVOCATION, RUNNING
 from tidegate.invocations.jobs import Job, job_of
-from tidegate.invocations.picker import HeldBack, PickedUp, Picker, PickOutcome
+from tidegate.invocations.placing import WAITING, Holders, Placed, Placing, Wish
 from tidegate.invocations.record_documents import (
     DUE,
     LATER,
@@ -54,6 +53,7 @@ from tidegate.invocations.record_documents import (
     TENANT,
     TRIES,
     VIEW,
+    WAITS,
     viewed,
 )
 from tidegate.invocations.settling import RecordMove, Settling
@@ -80,7 +80,7 @@ from tidegate.model.documents import (
     Remove,
     Sort,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Program
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Program, Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import (
@@ -93,6 +93,7 @@ from tidegate.model.operations import (
     find_one,
     update_one,
 )
+from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries import spread
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
@@ -100,7 +101,7 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 __all__ = ["PARTS", "Takeable", "Taken", "TakenRun", "Taker", "TakerParts", "next_turn"]
 
 URGENT: Final[Sort] = (Descending(TENANT), Descending(PRIORITY), Ascending(DUE))
-_BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, TRIES)
+_BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, TRIES, WAITS)
 _OF_NOBODY: Final = Not(Ge(TENANT, ""))
 """As a range, which an index has in its order; it has null at two places."""
 _UNREADABLE: Final = Field[str]("unreadable")
@@ -118,12 +119,13 @@ class Takeable:
     Attributes:
         name: Its name.
         at_most: How many invocations of a set (`Job.limited_by`) may run at once.
-        held_back: After how long one that gets no place is due again, in microseconds; None if it ends then.
+        held_back: After how long one that gets no place is due again even if nobody wakes it, at first, in microseconds; None if
+            it ends then.
     """
 
     name: str
     at_most: int = 1
-    held_back: Duration | None = SECOND
+    held_back: Duration | None = 5 * SECOND
 
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "a task")
@@ -253,6 +255,7 @@ class Taker:
             self.records: (
                 Index((Ascending(QUEUE), *URGENT), Exists(DUE)),
                 Index((Ascending(LATER),), AllOf((Exists(DUE), Exists(LATER)))),
+                WAITING,
             )
         }
 
@@ -284,19 +287,25 @@ class Taker:
         some = tuple(found[at] for at in spread.drawn(keys, most, draw, tenants))
         good = tuple(each for each in some if _trouble(each) is None)
         unreadable = await self._set_aside(tuple(each for each in some if _trouble(each) is not None))
-        moves, held_back = await self._placed(good)
+        placed = await self._placed(good)
+        moves = tuple(self._move(each) for each in good if each.get(LIMITED_BY) is None or each[ID] in placed.has)
         answers = await self.parts.begin(self, moves) if moves else ()
         records = tuple(
             (move.key, answer.record)
             for move, answer in zip(moves, answers, strict=True)
             if isinstance(answer, Granted)
         )
+        try:
+            await self._refuse(good, placed)
+        except Refused:
+            if not records:  # else what is taken is told, and the next look hears it again
+                raise
         docs = found if limit == most else await self._read(tuple(key for key, _ in records))
         runs = _runs(records, docs)
         return Taken(
             runs,
-            len(good) - held_back - len(records),
-            held_back,
+            len(good) - len(placed.refused) - len(records),
+            len(placed.refused),
             is_more=len(found) == limit,
             turn=next_turn(tenants, limit),
             unreadable=unreadable,
@@ -338,34 +347,37 @@ class Taker:
 
     # --- places ---
 
-    async def _placed(self, found: _Found) -> tuple[tuple[RecordMove, ...], int]:
-        """What is to be begun, from what: those that need no place, and those that have one; and how many got none."""
-        moves: tuple[RecordMove, ...] = ()
-        waiting: tuple[RecordMove, ...] = ()
-        refused = 0
-        for doc in found:
-            key, known, rule = doc[ID], _known(doc), self._task(doc[TASK])
-            limit = doc.get(LIMITED_BY)
-            if limit is not None:
-                match await self.parts.pick(self, key, limit, rule, known):
-                    case PickedUp(version):
-                        known = StatusRecord(PENDING, self.runner, version)
-                    case HeldBack(target, version):
-                        refused += 1
-                        if target == CONCURRENCY_CONTROLLED and rule.held_back is not None:
-                            due = await StoreTime() + rule.held_back
-                            at = StatusRecord(target, None, version)
-                            waiting = (
-                                *waiting,
-                                RecordMove(key, at, REROUTED, self._request(key, version), (Put(DUE, due),)),
-                            )
-                        continue
-                    case _:
-                        continue
-            moves = (*moves, RecordMove(key, known, RUNNING, self._request(key, known.version), (Add(TRIES, 1),)))
-        if waiting:
-            await Settling(self.records, INVOCATION, waiting, None, self.attempts, pauses=self.pauses).run()
-        return moves, refused
+    async def _placed(self, found: _Found) -> Placed:
+        """Who has a place of those that need one."""
+        wishes = self._wishes(found)
+        return await self.parts.place(self._placing(wishes)) if wishes else Placed()
+
+    def _wishes(self, found: _Found) -> tuple[Wish, ...]:
+        return tuple(
+            Wish(doc[ID], _known(doc), needed(doc, LIMITED_BY), self._task(doc[TASK]).at_most, doc.get(WAITS))
+            for doc in found
+            if doc.get(LIMITED_BY) is not None
+        )
+
+    def _placing(self, wishes: tuple[Wish, ...]) -> Placing:
+        return Placing(wishes=wishes, records=self.records, places=self.places, attempts=self.attempts)
+
+    async def _refuse(self, found: _Found, placed: Placed) -> None:
+        """Who is refused waits, or ends."""
+        if not placed.refused:
+            return
+        refused = tuple(each for each in found if each[ID] in placed.refused)
+        ends = tuple(
+            RecordMove(doc[ID], _known(doc), CONCURRENCY_CONTROLLED_FINAL, self._request(doc[ID], _known(doc).version))
+            for doc in refused
+            if self._task(doc[TASK]).held_back is None
+        )
+        if ends:
+            await Settling(self.records, INVOCATION, ends, None, self.attempts, pauses=self.pauses).run()
+        for held_back in sorted({self._task(doc[TASK]).held_back or 0 for doc in refused} - {0}):
+            some = tuple(doc for doc in refused if self._task(doc[TASK]).held_back == held_back)
+            await self.parts.wait(self._placing(self._wishes(some)), held_back)
+        await self.parts.look(self._placing(()), placed.by)
 
     def _task(self, name: str) -> Takeable:
         return next(each for each in self.tasks if each.name == name)
@@ -375,6 +387,12 @@ class Taker:
         return f"{self.runner}.{key}.{version}"
 
     # --- take ---
+
+    def _move(self, doc: Document) -> RecordMove:
+        """It begins."""
+        key, known = doc[ID], _known(doc)
+        waits = () if doc.get(LIMITED_BY) is None else (Remove(WAITS),)
+        return RecordMove(key, known, RUNNING, self._request(key, known.version), (Add(TRIES, 1), *waits))
 
     async def _read(self, keys: tuple[str, ...]) -> _Found:
         """What was taken, whole: asked for until it is there, for it runs."""
@@ -447,24 +465,6 @@ def _is_due(taker: Taker, way: tuple[Filter, ...]) -> Filter:
     return AllOf((*_known_to(taker), OlderThan(DUE, 0), *way))
 
 
-async def _pick(taker: Taker, key: str, limited_by: str, task: Takeable, known: StatusRecord) -> PickOutcome:
-    return await Picker(
-        key=key,
-        call=Call(task.name),
-        rule=Rule(),
-        limited_by=limited_by,
-        expected=known,
-        runner=taker.runner,
-        request=f"{taker.runner}.{key}",
-        at_most=task.at_most,
-        reroute=task.held_back is not None,
-        records=taker.records,
-        places=taker.places,
-        attempts=taker.attempts,
-        pauses=taker.pauses,
-    ).run()
-
-
 async def _begin(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
     return await Settling(taker.records, INVOCATION, moves, taker.runner, None, pauses=taker.pauses).run()
 
@@ -476,12 +476,16 @@ class TakerParts:
 
     Attributes:
         due: What a look asks for, on this way along the tenants.
-        pick: Takes a place for one of a set, and moves it to pending.
+        place: Takes places.
+        wait: Puts off who is refused.
+        look: Wakes who waits for a place that was freed meanwhile.
         begin: Moves them to running, and answers what became of each.
     """
 
     due: Callable[[Taker, tuple[Filter, ...]], Filter] = _is_due
-    pick: Callable[[Taker, str, str, Takeable, StatusRecord], Program[PickOutcome]] = _pick
+    place: Callable[[Placing], Program[Placed]] = Placing.place
+    wait: Callable[[Placing, Duration], Program[None]] = Placing.wait
+    look: Callable[[Placing, Holders], Program[None]] = Placing.look
     begin: Callable[[Taker, tuple[RecordMove, ...]], Program[tuple[TransitionOutcome, ...]]] = _begin
 
 

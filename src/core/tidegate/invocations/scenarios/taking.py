@@ -1,6 +1,7 @@
 """Two runners take from a queue of three, and end what they have taken; every request may meet every fault of the network.
 
 In a second one, two invocations are of a set of which one may run at a time: who gets no place is due again, and runs later.
+In a third one, whoever ends wakes who waits for its place.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import attrs
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
+from tidegate.invocations.ending import ENDING_PARTS, Ending, EndingParts, RunEnd, Succeeded
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.invocations.laws.transition import Version
-from tidegate.invocations.record_documents import STATUS
+from tidegate.invocations.record_documents import STATUS, WAITS
 from tidegate.invocations.scenarios.transition import FAULTS, RECORDS, seen, versions
 from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.taking import PARTS, Takeable, Taken, TakenRun, Taker, TakerParts
@@ -29,17 +31,20 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, document, journal, journaled, perform, world_with
 
-__all__ = ["AT_MOST", "ONCE", "SCENARIOS", "TOLD", "limited", "taking"]
+__all__ = ["ASLEEP", "AT_MOST", "KEYS", "ONCE", "SCENARIOS", "SET", "TOLD", "limited", "taking", "waking"]
 
 ONCE: Final = "no version runs twice, and what runs is its runner's"
 TOLD: Final = "what was taken is told"
 AT_MOST: Final = "no more run than may"
+ASLEEP: Final = "nobody sleeps while there is a place"
 
 KEYS: Final = ("a", "b", "c")
+SET: Final = "running-1"
 RUNNERS: Final = ("one", "two")
 _KINDS: Final[dict[Fault, Callable[[Effect[object]], bool]]] = {**FAULTS.kinds, Fault.PARTLY_DONE: all_effects}
 ALL_FAULTS: Final = attrs.evolve(FAULTS, kinds={kind: _KINDS[kind] for kind in _KINDS if kind != Fault.RESTART})
 """A runner that starts again is another one, under a name of its own."""
+WAKING_FAULTS: Final = Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 LIMITED_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 TASK: Final = Takeable("send", held_back=1_000)
 
@@ -68,6 +73,20 @@ async def take_and_end(taker: Taker, looks: int, most: int, factor: int) -> tupl
         )
         if ends:
             await Settling(RECORDS, INVOCATION, ends, taker.runner).run()
+    return runs
+
+
+async def take_and_wake(taker: Taker, ending: EndingParts, looks: int, most: int) -> tuple[TakenRun, ...]:
+    """The same, and whoever waits for its place is woken then."""
+    runs: tuple[TakenRun, ...] = ()
+    for _ in range(looks):
+        taken = await taker.take(most)
+        runs = (*runs, *taken.runs)
+        ends = tuple(
+            RunEnd(key=run.key, record=run.record, end=Succeeded(), limited_by=run.job.limited_by) for run in taken.runs
+        )
+        if ends:
+            await Ending(runs=ends, records=RECORDS, parts=ending).run()
     return runs
 
 
@@ -165,6 +184,11 @@ def taking(
     )
 
 
+def one_waits(keys: tuple[str, ...], state: State) -> bool:
+    found = (state.read(document(RECORDS, key)) for key in keys)
+    return any(each is not None and each.has(WAITS) for each in found)
+
+
 def no_more_run(keys: tuple[str, ...], state: State) -> bool:
     """Law TA5, as AD1 has it."""
     current = [made(state, key)[-1].record for key in keys]
@@ -196,7 +220,7 @@ def limited(
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(take_and_end, taker, looks, 2, 1) for each, taker in takers.items()
     }
-    job = Job(task=TASK.name, limited_by="running-1")
+    job = Job(task=TASK.name, limited_by=SET)
     both = scene(dict.fromkeys(keys, job), programs, faults)
     return attrs.evolve(
         both,
@@ -205,10 +229,61 @@ def limited(
         budget=budget,
         always={**both.always, AT_MOST: partial(no_more_run, keys)},
         sometimes={
-            "one is held back": lambda state: any(
-                each.record.status == status.CONCURRENCY_CONTROLLED for key in keys for each in made(state, key)
-            ),
+            "one waits": partial(one_waits, keys),
             "one succeeds": lambda state: count(state, status.SUCCESS, keys) > 0,
+        },
+    )
+
+
+def nobody_sleeps(keys: tuple[str, ...], state: State) -> bool:
+    """Law PL3: at rest each run has ended, so each place is free."""
+    is_at_rest = all(isinstance(state.status(each), Returned) for each in RUNNERS)
+    return not is_at_rest or not one_waits(keys, state)
+
+
+def waking(
+    parts: TakerParts = PARTS,
+    *,
+    ending: EndingParts = ENDING_PARTS,
+    summary: str = "two invocations of which one may run at a time: whoever ends wakes the other",
+    keys: tuple[str, ...] = KEYS[:2],
+    looks: int = 2,
+    budget: int = 1,
+    faults: Faults = WAKING_FAULTS,
+) -> Scenario:
+    """The scenario of those who wait for places.
+
+    Args:
+        parts: What the program that takes is made of.
+        ending: What the program that ends is made of.
+        summary: One line for people.
+        keys: The invocations.
+        looks: How often each looks.
+        budget: How many faults may strike.
+        faults: Which.
+    """
+    programs: dict[str, Callable[[], Program[object]]] = {
+        each: partial(
+            take_and_wake,
+            Taker(runner=each, queues=("default",), tasks=(TASK,), records=RECORDS, attempts=2, parts=parts),
+            ending, looks, 1 if len(keys) > 2 else 2,
+        )
+        for each in RUNNERS
+    }  # fmt: skip
+    both = scene(dict.fromkeys(keys, Job(task=TASK.name, limited_by=SET)), programs, faults)
+    return attrs.evolve(
+        both,
+        name="taking.waking",
+        summary=summary,
+        budget=budget,
+        always={
+            **both.always,
+            AT_MOST: partial(no_more_run, keys),
+            ASLEEP: partial(nobody_sleeps, keys),
+        },
+        sometimes={
+            "one waits": partial(one_waits, keys),
+            "all succeed": lambda state: count(state, status.SUCCESS, keys) == len(keys),
         },
     )
 
@@ -222,4 +297,5 @@ SCENARIOS: Final = (
         large=partial(taking, most=1, factor=2, budget=5, looks=4),
     ),
     Shipped("taking.limited", limited, thorough=partial(limited, looks=3), large=partial(limited, budget=4, looks=4)),
+    Shipped("taking.waking", waking, thorough=partial(waking, looks=3), large=partial(waking, budget=4, looks=4)),
 )

@@ -1,4 +1,4 @@
-"""Five ways to take wrongly. Each differs from `tidegate.invocations.taking` in one place."""
+"""Eight ways to take wrongly. Each differs from `tidegate.invocations.taking` in one place."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.invocation import INVOCATION, PENDING, RUNNING
-from tidegate.invocations.picker import HeldBack, PickedUp, PickOutcome
-from tidegate.invocations.record_documents import STATUS, changes, viewed
-from tidegate.invocations.scenarios.taking import AT_MOST, ONCE, TOLD, limited, taking
+from tidegate.invocations.admission import Admitted, AlreadyAdmitted, decide_running
+from tidegate.invocations.ending import ENDING_PARTS
+from tidegate.invocations.invocation import INVOCATION, RUNNING
+from tidegate.invocations.place_documents import PLACES, kept, places_of
+from tidegate.invocations.placing import Freed, Holders, Placed, Placing, wake
+from tidegate.invocations.record_documents import STATUS, VERSION, VIEW, changes, viewed
+from tidegate.invocations.scenarios.taking import ASLEEP, AT_MOST, KEYS, ONCE, SET, TOLD, limited, taking, waking
 from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
-from tidegate.invocations.taking import PARTS, Takeable, Taker, TakerParts
-from tidegate.invocations.transition import GaveUp, Granted, Transition, TransitionOutcome
-from tidegate.model.documents import ID, AllOf, Eq, In
+from tidegate.invocations.taking import PARTS, Taker, TakerParts
+from tidegate.invocations.transition import GaveUp, Granted, TransitionOutcome
+from tidegate.model.documents import ID, AllOf, Eq, In, Put
 from tidegate.model.effects import Ambiguous, NotApplied
-from tidegate.model.operations import bulk_update, find_one, update_one
+from tidegate.model.operations import bulk_update, find_one, update_one, upsert_one
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
@@ -88,11 +91,40 @@ async def by_the_owner(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[Tra
     return answers
 
 
-async def without_a_place(taker: Taker, key: str, limited_by: str, task: Takeable, known: StatusRecord) -> PickOutcome:
+async def without_a_place(placing: Placing) -> Placed:
     """Nobody asks for a place."""
-    del limited_by, task, known
-    answer = await Transition(taker.records, INVOCATION, key, PENDING, taker.runner, f"{taker.runner}.{key}").run()
-    return PickedUp(answer.version) if isinstance(answer, Granted) else HeldBack("", 1)
+    return Placed(has=tuple(wish.key for wish in placing.wishes))
+
+
+async def as_if_alone(placing: Placing) -> Placed:
+    """The places are written, whatever they are by then."""
+    (wish,) = placing.wishes
+    places = places_of(await find_one(placing.places, Eq(ID, wish.limited_by)))
+    known: tuple[tuple[str, StatusRecord | None], ...] = ()
+    for place in places.places:
+        record = await find_one(placing.records, Eq(ID, place.invocation), fields=VIEW)
+        known = (*known, (place.invocation, viewed(record)))
+    verdict = decide_running(places, wish.key, wish.record, dict(known), at_most=wish.at_most, reroute=True)
+    if isinstance(verdict, Admitted):
+        wanted = kept(verdict.reservation)
+        await upsert_one(placing.places, Eq(ID, wish.limited_by), Put(VERSION, 1), Put(PLACES, wanted))
+    return Placed(has=(wish.key,)) if isinstance(verdict, (Admitted, AlreadyAdmitted)) else Placed()
+
+
+async def does_not_look_again(placing: Placing, by: Holders) -> None:
+    """Who waits is thought to be seen by whoever ends."""
+    del placing, by
+
+
+async def wakes_first(settling: Settling) -> tuple[TransitionOutcome, ...]:
+    """Who waits is woken while its place is held still."""
+    await wake(settling.collection, ((SET, 1),))
+    return await settling.run()
+
+
+async def wakes_nobody(records: str, freed: Freed) -> None:
+    """Then there is nobody to wake."""
+    del records, freed
 
 
 def planted(name: str, wrong: object, make: Callable[[], Scenario], law: str, source: str) -> Specimen:
@@ -133,8 +165,29 @@ SPECIMENS: Final = (
     planted(
         "taking.limited.without_a_place",
         without_a_place,
-        partial(limited, attrs.evolve(PARTS, pick=without_a_place)),
+        partial(limited, attrs.evolve(PARTS, place=without_a_place)),
         AT_MOST,
         "Planted: each runner counts what it runs itself.",
+    ),
+    planted(
+        "taking.waking.as_if_alone",
+        as_if_alone,
+        partial(waking, attrs.evolve(PARTS, place=as_if_alone), keys=KEYS, budget=0),
+        AT_MOST,
+        "pynenc 0.4: who looks whether another one runs, and goes on if not, races with everybody who looks at the same time.",
+    ),
+    planted(
+        "taking.waking.does_not_look_again",
+        does_not_look_again,
+        partial(waking, attrs.evolve(PARTS, look=does_not_look_again), budget=0),
+        ASLEEP,
+        "The lost wake-up: Dijkstra 1965; a run ends between the look at its place and the write that waits.",
+    ),
+    planted(
+        "taking.waking.wakes_first",
+        wakes_first,
+        partial(waking, ending=attrs.evolve(ENDING_PARTS, settle=wakes_first, wake=wakes_nobody), budget=0),
+        ASLEEP,
+        "Planted: both in any order, for they are both sent.",
     ),
 )

@@ -1,0 +1,421 @@
+"""Places for many invocations at once: who has one, who waits for one, and who is woken when one is free.
+
+What is decided is in `tidegate.invocations.admission`, for one invocation after the other. Here many are looked at together,
+each as it was found to be due, and each set of them has one document (`tidegate.invocations.place_documents`):
+
+    place    read the documents, THEN the records of those who hold places, as far as all are taken; write what changes: one
+             bulk, each document if it still is as it was read. Where fewer matched, for others were faster, or nobody answers,
+             look again: who has a place by then is found in the document
+    wait     who gets none is put off, and waits: one bulk. Its status and its version stay
+    look     THEN at the records of those who hold the places once more: who freed one meanwhile saw nobody wait
+    wake     whoever has freed places makes as many due of those who wait, the more urgent first, and of equal ones who waits
+             longest
+
+A request to wake that is lost costs time, and nothing else: who waits is due at the latest after `held_back`, and after that as
+long as it has waited so far, up to `LONGEST`; so ten thousand who wait do not ask all the time.
+
+Laws
+    PL1  At most `at_most` invocations of one set run at any time, if each begins from the very record that it has a place for.
+    PL2  Who has no place and is not refused is as it was.
+    PL3  At rest, and where requests were answered, nobody sleeps while there is a place.
+    PL4  Who waits is due at some time.
+
+Known not to work
+    - Who dies between the end of a run and the request that wakes leaves others asleep, for as long as `held_back` says.
+    - Nobody waits in line: a place goes to whoever asks first, and who was woken may be refused again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby, islice
+from types import NoneType
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.invocations.admission import (
+    Admitted,
+    AlreadyAdmitted,
+    Ask,
+    NoFreePlace,
+    NotAvailable,
+    Place,
+    Purpose,
+    Reservation,
+    decide_running,
+    is_held,
+)
+from tidegate.invocations.place_documents import PLACES, kept, places_of
+from tidegate.invocations.record_documents import (
+    DUE,
+    LATER,
+    LIMITED_BY,
+    PRIORITY,
+    VERSION,
+    VIEW,
+    WAITS,
+    unchanged,
+    viewed,
+)
+from tidegate.invocations.status import StatusRecord
+from tidegate.model.documents import (
+    ID,
+    AllOf,
+    Ascending,
+    Descending,
+    Document,
+    Eq,
+    Exists,
+    Filter,
+    In,
+    Put,
+    PutServerTime,
+    Remove,
+    Sort,
+)
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration, Instant
+from tidegate.model.operations import (
+    FOUND_MAX,
+    Index,
+    StoreTime,
+    UpdateOne,
+    bulk_update,
+    check_collection,
+    find_all,
+    insert_many,
+    update_one,
+)
+from tidegate.model.reading import needed
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.retries.backoff import Exponential, draw_of
+from tidegate.retries.pauses import Pauses, begins, check_attempts, goes_on
+
+__all__ = ["LONGEST", "SOON", "WAITING", "Freed", "Holders", "Placed", "Placing", "Wish", "wake"]
+
+LONGEST: Final[Duration] = 5 * MINUTE
+"""For how long who waits is not looked at, at most."""
+SOON: Final = Pauses(Exponential(5 * MILLISECOND, cap=SECOND))
+"""Between two looks at places that others change: what is not placed is looked at again soon in any case."""
+_ATTEMPTS: Final = 4
+_ORDER: Final[Sort] = (Ascending(LIMITED_BY), Descending(PRIORITY), Ascending(WAITS))
+_SLEEPS: Final[tuple[Filter, ...]] = (Exists(DUE), Exists(WAITS))
+WAITING: Final = Index(_ORDER, AllOf(_SLEEPS))
+"""By which those who wait are found."""
+_UNSURE: Final = (Ambiguous, NotApplied, NotDurable)
+
+
+@final
+@attrs.frozen
+class Wish:
+    """An invocation that wants a place. Invariants: its key and its set are not empty; 1 <= at_most.
+
+    Attributes:
+        key: Its id.
+        record: Its record as it was found: it begins from this one, and from no other.
+        limited_by: The set that it is of.
+        at_most: How many of those may run at once.
+        since: When it began to wait for a place; None where it does not.
+    """
+
+    key: str
+    record: StatusRecord
+    limited_by: str
+    at_most: int = 1
+    since: Instant | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.key, "an invocation")
+        check_type(self.record, StatusRecord, "a record")
+        check_name(self.limited_by, "a set of invocations")
+        check_int(self.at_most, "a number of places", 1)
+        check_type(self.since, (Instant, NoneType), "an instant or None")
+
+
+Freed: TypeAlias = tuple[tuple[str, int], ...]
+"""Sets, and how many places of each are free."""
+Holders: TypeAlias = tuple[tuple[str, tuple[Place, ...]], ...]
+"""Sets, and who has the places of each."""
+_Wishes: TypeAlias = tuple[Wish, ...]
+_Known: TypeAlias = tuple[tuple[str, StatusRecord | None], ...]
+
+
+@final
+@attrs.frozen
+class Placed:
+    """What has become of wishes; of one that is in neither, nobody knows, and it is as it was.
+
+    Attributes:
+        has: Who has a place.
+        refused: Who is refused.
+        by: Who has the places of the sets of those, for certain.
+    """
+
+    has: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    by: Holders = ()
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class _Decided:
+    """What is decided of a set: who has a place once it is written, who is refused, and who is to be asked for first."""
+
+    name: str
+    before: Reservation
+    reservation: Reservation
+    has: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    by: tuple[Place, ...] = ()
+    asks: tuple[str, ...] = ()
+
+    @property
+    def is_changed(self) -> bool:
+        return self.reservation != self.before
+
+
+def _decide(wishes: _Wishes, found: tuple[Document, ...], known: _Known) -> tuple[_Decided, ...]:
+    """Of each set, one wish after the other, each on what the one before leaves."""
+    docs, records = {doc[ID]: doc for doc in found}, dict(known)
+    sets: dict[str, list[Wish]] = {}
+    for wish in wishes:
+        sets.setdefault(wish.limited_by, []).append(wish)
+    return tuple(_of_set(name, some, places_of(docs.get(name)), records) for name, some in sets.items())
+
+
+def _of_set(name: str, wishes: list[Wish], before: Reservation, records: dict[str, StatusRecord | None]) -> _Decided:
+    decided = _Decided(name, before, before)
+    about = {key: records[key] for key in (place.invocation for place in before.places) if key in records}
+    about |= {each.key: each.record for each in wishes}
+    for wish in wishes:
+        verdict = decide_running(decided.reservation, wish.key, wish.record, about, at_most=wish.at_most, reroute=True)
+        match verdict:
+            case Admitted(wanted):
+                decided = attrs.evolve(decided, reservation=wanted, has=(*decided.has, wish.key))
+            case Ask(invocations):
+                return attrs.evolve(decided, asks=invocations)
+            case NoFreePlace(by):
+                decided = attrs.evolve(decided, refused=(*decided.refused, wish.key), by=by)
+            case AlreadyAdmitted():
+                decided = attrs.evolve(decided, has=(*decided.has, wish.key))
+            case NotAvailable():
+                pass
+    return decided
+
+
+def _freed(by: Holders, known: _Known) -> Freed:
+    """How many of these places are held no more, by the records of those who had them, read AFTER that."""
+    records = dict(known)
+    free = {
+        name: sum(
+            place.invocation in records and not is_held(Purpose.RUNNING, place, records[place.invocation])
+            for place in places
+        )
+        for name, places in by
+    }
+    return tuple((name, number) for name, number in free.items() if number)
+
+
+def _due(wish: Wish, held_back: Duration, now: Instant) -> Instant:
+    """When it is looked at at the latest: later, the longer it waits, and scattered."""
+    waited = 0 if wish.since is None else min(max(now - wish.since, 0), LONGEST)
+    longest = max(held_back, waited)
+    after = longest + longest * draw_of(wish.key) // PPM // 2
+    return now + -(-after // MILLISECOND) * MILLISECOND
+
+
+# --- the programs -----------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Placing:
+    """Wishes of invocations, each of another one.
+
+    Attributes:
+        wishes: The wishes.
+        records, places: The collections.
+        attempts: How often to try before giving up; None for any number.
+        pauses: How long it waits in between.
+    """
+
+    wishes: tuple[Wish, ...]
+    records: str = "invocations"
+    places: str = "places"
+    attempts: int | None = _ATTEMPTS
+    pauses: Pauses = SOON
+
+    def __attrs_post_init__(self) -> None:
+        check_tuple(self.wishes, Wish, "a wish for a place")
+        check_int(len(self.wishes), "a number of wishes", 0, FOUND_MAX)
+        check_collection(self.records)
+        check_collection(self.places)
+        check_attempts(self.attempts, self.pauses)
+
+    async def place(self) -> Placed:
+        """The program: who has a place.
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        left, placed = self.wishes, Placed()
+        since = await begins(self.pauses)
+        attempt = 0
+        while left:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
+                break
+            attempt += 1
+            try:
+                sets = tuple(dict.fromkeys(wish.limited_by for wish in left))
+                found = await find_all(self.places, In(ID, sets), limit=len(sets))
+                decided = _decide(left, found, ())
+                asks = tuple(dict.fromkeys(key for each in decided for key in each.asks))
+                if asks:
+                    decided = _decide(left, found, await _records(self.records, asks))
+                placed = _with(placed, (each for each in decided if not each.is_changed))
+                decided = tuple(each for each in decided if each.is_changed)
+                if await _write(self.places, found, decided) == len(decided):
+                    return _with(placed, decided)
+            except _UNSURE:
+                continue
+            left = tuple(wish for wish in left if any(wish.limited_by == each.name for each in decided))
+        return placed
+
+    async def wait(self, held_back: Duration) -> None:
+        """The program: these are refused, and wait.
+
+        Args:
+            held_back: For how long, at first, until they are due in any case, in microseconds.
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        if not self.wishes:
+            return
+        try:
+            now = await StoreTime()
+            await bulk_update(*(_waits(self.records, wish, _due(wish, held_back, now), now) for wish in self.wishes))
+        except _UNSURE:
+            pass  # it is due as before, or waits
+
+    async def look(self, by: Holders) -> None:
+        """The program: wake as many as have been freed of these places since they were read.
+
+        Args:
+            by: Who has which (`Placed.by`).
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        keys = tuple(dict.fromkeys(place.invocation for _, places in by for place in places))
+        since = await begins(self.pauses)
+        attempt = 0
+        while keys:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
+                return
+            attempt += 1
+            try:
+                freed = _freed(by, await _records(self.records, keys))
+            except _UNSURE:
+                continue
+            await wake(self.records, freed, self.attempts, self.pauses)
+            return
+
+
+def _waits(records: str, wish: Wish, due: Instant, now: Instant) -> UpdateOne:
+    """It waits until then, if it is as it was found."""
+    where = AllOf((unchanged(wish.key, wish.record), Exists(DUE)))
+    return update_one(records, where, Put(DUE, due), Put(LATER, due), Put(WAITS, wish.since or now))
+
+
+def _with(placed: Placed, decided: Iterable[_Decided]) -> Placed:
+    """What is known with these sets, whose documents are as they are to be."""
+    for each in decided:
+        by = ((each.name, each.by),) if each.refused else ()
+        placed = Placed((*placed.has, *each.has), (*placed.refused, *each.refused), (*placed.by, *by))
+    return placed
+
+
+async def _records(records: str, keys: tuple[str, ...]) -> _Known:
+    """Their records; None for one that is missing."""
+    known: _Known = ()
+    for start in range(0, len(keys), FOUND_MAX):
+        some = keys[start : start + FOUND_MAX]
+        found = await find_all(records, In(ID, some), limit=len(some), fields=VIEW)
+        known = (*known, *dict.fromkeys(some, None).items(), *((doc[ID], viewed(doc)) for doc in found))
+    return known
+
+
+async def _write(places: str, found: tuple[Document, ...], decided: tuple[_Decided, ...]) -> int:
+    """Write the places of these sets, each if it still is as it was read; how many were."""
+    written = 0
+    versions = tuple((doc[ID], needed(doc, VERSION)) for doc in found)
+    new = tuple(each for each in decided if each.name not in dict(versions))
+    if new:
+        docs = (Document.of({"_id": each.name, "version": 1, "places": kept(each.reservation)}) for each in new)
+        written += await insert_many(places, *docs)
+    updates = tuple(_places_are(places, each, dict(versions)[each.name]) for each in decided if each not in new)
+    if updates:
+        written += await bulk_update(*updates)
+    return written
+
+
+def _places_are(places: str, decided: _Decided, version: int) -> UpdateOne:
+    """The places are these, if they still are of that version."""
+    where = AllOf((Eq(ID, decided.name), Eq(VERSION, version)))
+    return update_one(places, where, Put(VERSION, version + 1), Put(PLACES, kept(decided.reservation)))
+
+
+async def wake(records: str, freed: Freed, attempts: int | None = _ATTEMPTS, pauses: Pauses = SOON) -> None:
+    """The program: places are free, and as many of those who wait are due now.
+
+    Args:
+        records: The collection of the invocations.
+        freed: How many of which set.
+        attempts: How often to try before giving up; None for any number.
+        pauses: How long it waits in between.
+
+    Raises:
+        Refused: The store refuses for good.
+    """
+    left = tuple((name, number) for name, number in freed if number)
+    most = min(2 * sum(number for _, number in left) + _MORE, FOUND_MAX)
+    since = await begins(pauses)
+    attempt = 0
+    while left:
+        if not await goes_on(pauses, attempts, attempt, since):
+            return
+        attempt += 1
+        where = AllOf((In(LIMITED_BY, tuple(name for name, _ in left)), *_SLEEPS))
+        try:
+            found = await find_all(records, where, limit=most, fields=(LIMITED_BY, PRIORITY, WAITS), sort=_ORDER)
+            some = _first(found, left)
+            if some and await bulk_update(*(_woken(records, key) for key in some)) < len(some):
+                attempt = 0  # others have woken the same, and got on
+                continue
+        except _UNSURE:
+            continue
+        if len(found) < most:
+            return
+        seen = needed(found[-1], LIMITED_BY)
+        left = tuple(each for each in left if each[0] > seen)
+        attempt = 0
+
+
+_MORE: Final = 10
+
+
+def _first(found: tuple[Document, ...], freed: Freed) -> tuple[str, ...]:
+    """The first ones of each set, so many of it at most."""
+    most = dict(freed)
+    sets = groupby(found, key=lambda doc: needed(doc, LIMITED_BY))
+    return tuple(doc[ID] for name, docs in sets for doc in islice(docs, most[name]))
+
+
+def _woken(records: str, key: str) -> UpdateOne:
+    """It is due now, if it waits."""
+    return update_one(records, AllOf((Eq(ID, key), *_SLEEPS)), PutServerTime(DUE), Remove(LATER), Remove(WAITS))

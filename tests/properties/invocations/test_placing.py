@@ -1,0 +1,117 @@
+"""Places for many at once; the interleavings are explored in `taking.limited` and `taking.waking`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import pytest
+from tests.properties.on_documents import run
+
+from tidegate.invocations.admission import Place
+from tidegate.invocations.invocation import RUNNING, SUCCESS
+from tidegate.invocations.jobs import Job, new_invocation
+from tidegate.invocations.placing import LONGEST, Freed, Placed, Placing, Wish, wake
+from tidegate.invocations.record_documents import DUE, STATUS, VERSION, WAITS
+from tidegate.invocations.status import StatusRecord
+from tidegate.model.documents import ID, Document
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MINUTE, SECOND, Instant
+from tidegate.model.operations import FindAll, InsertMany
+from tidegate.sim.world import CLOCK, World, contents, document, world_with
+
+NOW: Final = Instant(1_000 * SECOND)
+FIRST: Final = StatusRecord("registered", None, 1)
+
+
+def sleeping(key: str, limited_by: str, since: int, priority: int = 0) -> Document:
+    job = Job(task="send", limited_by=limited_by, priority=priority)
+    made = new_invocation(key, job, "made", Instant(0), NOW + MINUTE)
+    return made.put(WAITS, Instant(since * SECOND))
+
+
+def store(*records: Document) -> World:
+    return world_with({"invocations": records, "places": ()}).write(CLOCK, NOW)
+
+
+def woken(world: World, freed: Freed) -> set[str]:
+    _, after = run(wake("invocations", freed), world)
+    return {doc[ID] for doc in contents(after, "invocations") if not doc.has(WAITS) and doc[DUE] == NOW}
+
+
+def test_as_many_are_woken_as_places_are_free() -> None:
+    """The more urgent first, and of equal ones who waits longest; of each set its own, and nobody else."""
+    some = (
+        sleeping("a", "x", 3), sleeping("b", "x", 1), sleeping("c", "x", 2), sleeping("urgent", "x", 9, priority=1),
+        sleeping("d", "y", 1), sleeping("e", "z", 1),
+    )  # fmt: skip
+    world = store(*some)
+
+    assert woken(world, (("x", 2), ("y", 5))) == {"urgent", "b", "d"}
+    assert woken(world, ()) == woken(world, (("nobody", 1),)) == set()
+
+
+def test_where_more_wait_than_one_look_finds_the_sets_behind_are_woken_too() -> None:
+    """A set with many who wait stands before others."""
+    many = tuple(sleeping(f"{name}{at}", name, at) for name in "xyz" for at in range(30))
+
+    assert woken(store(*many), (("x", 1), ("y", 1), ("z", 1))) == {"x0", "y0", "z0"}
+
+
+@pytest.mark.parametrize(
+    ("since", "least", "most"),
+    [(None, 5 * SECOND, 8 * SECOND), (900, 100 * SECOND, 150 * SECOND), (0, LONGEST, LONGEST * 3 // 2)],
+    ids=["new", "a while", "long"],
+)
+def test_who_waits_long_is_looked_at_more_rarely(since: int | None, least: int, most: int) -> None:
+    """Law PL4: and yet it is, and it is known since when it waits."""
+    began = None if since is None else Instant(since * SECOND)
+    job = Job(task="send", limited_by="x")
+    world = store(new_invocation("a", job, "made", Instant(0), NOW))
+    _, after = run(Placing(wishes=(Wish("a", FIRST, "x", since=began),)).wait(5 * SECOND), world)
+    record = after.read(document("invocations", "a"))
+
+    assert record is not None
+    assert least <= record[DUE] - NOW <= most
+    assert record[WAITS] == (NOW if began is None else began)
+
+
+def test_who_has_freed_a_place_meanwhile_is_seen() -> None:
+    """Its holder has ended, or is gone: one that waits is woken for each; who holds a place still wakes nobody."""
+    by = (("x", tuple(Place(key, 1) for key in ("runs", "ended", "gone"))), ("y", (Place("runs", 1),)))
+    ended = new_invocation("ended", Job(task="send"), "made", Instant(0)).put(STATUS, SUCCESS).put(VERSION, 3)
+    runs = new_invocation("runs", Job(task="send"), "made", Instant(0)).put(STATUS, RUNNING).put(VERSION, 2)
+    some = tuple(sleeping(f"{name}{at}", name, at) for name in "xy" for at in range(3))
+    _, after = run(Placing(wishes=()).look(by), store(ended, runs, *some))
+
+    assert [doc[ID] for doc in contents(after, "invocations") if doc.has(WAITS)] == ["x2", "y0", "y1", "y2"]
+
+
+def test_who_has_no_place_is_as_it_was() -> None:
+    """Law PL2: nobody answers; the next look finds it."""
+    world = store(new_invocation("a", Job(task="send", limited_by="x"), "made", Instant(0), NOW))
+    for failure in (NotApplied("away"), Ambiguous("away")):
+        placing = Placing(wishes=(Wish("a", FIRST, "x"),))
+        for kind in (FindAll, InsertMany):
+            found, after = run(placing.place(), world, fails=partial(failing, kind, failure))
+            assert (found, contents(after, "invocations")) == (Placed(), contents(world, "invocations"))
+            assert contents(after, "places") == ()
+
+
+def failing(kind: type[Effect[object]], failure: Failure, effect: Effect[object]) -> Failure | None:
+    return failure if isinstance(effect, kind) else None
+
+
+def test_who_wants_nothing_asks_for_nothing() -> None:
+    """No request is sent."""
+    world = store()
+    assert run(Placing(wishes=()).place(), world) == (Placed(), world)
+    assert run(Placing(wishes=()).wait(SECOND), world) == run(Placing(wishes=()).look(()), world) == (None, world)
+
+
+def test_a_wish_is_of_an_invocation_and_of_a_set() -> None:
+    """Early, and it says what."""
+    for wrong in (("", FIRST, "x"), ("a", FIRST, ""), ("a", FIRST, "x", 0)):
+        with pytest.raises(Misuse):
+            Wish(*wrong)
