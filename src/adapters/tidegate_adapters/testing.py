@@ -26,8 +26,8 @@ not come from the functions of `random`; and the order of sets of anything else.
 Looked at first: async-solipsism (virtual time and simulated sockets, no seeded order), looptime and aiotools' virtual clock
 (time alone, on a loop that is real otherwise), simloop (all of it, from Python 3.12 on; here it is 3.11), seedloop (four
 commits old), trio's autojump clock (not asyncio). This one stands on the public `AbstractEventLoop`; of what asyncio keeps to
-itself it uses the parts of a `Handle`, and `_timer_handle_cancelled`, as every loop that is not asyncio's own has to. After the
-schedulers of trio's tests and of FoundationDB's simulation (Zhou et al., SIGMOD 2021).
+itself it uses the parts of a `Handle`. After the schedulers of trio's tests and of FoundationDB's simulation (Zhou et al.,
+SIGMOD 2021).
 """
 
 from __future__ import annotations
@@ -199,17 +199,23 @@ class _Handle(asyncio.Handle):
         self._callback, self._args, self._loop, self._cancelled = callback, args, loop, False
         self._context = copy_context() if context is None else context
 
+    def cancel(self) -> None:
+        self._cancelled, self._callback, self._args = True, None, ()
+
 
 class _TimerHandle(asyncio.TimerHandle):
     """The same at an instant."""
 
     __slots__ = ()
     _repr = _source_traceback = None
-    _scheduled = False  # how asyncio's own loop counts those that were cancelled
 
     def __init__(self, when: float, callback: Any, args: Any, loop: _SeededLoop, context: Context | None) -> None:
         self._when, self._callback, self._args, self._loop, self._cancelled = when, callback, args, loop, False
         self._context = copy_context() if context is None else context
+
+    def cancel(self) -> None:
+        """It stays where it is among the timers until it is the earliest."""
+        self._cancelled, self._callback, self._args = True, None, ()
 
 
 class _SeededLoop(asyncio.AbstractEventLoop):
@@ -394,22 +400,16 @@ class _SeededLoop(asyncio.AbstractEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self._timer(self.now + delay, callback, args, context)
+        return self.call_at(self.now + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        return self._timer(when, callback, args, context)
-
-    def _timer(self, when: float, callback: Any, args: Any, context: Context | None) -> asyncio.TimerHandle:
         if self._is_closed:
             raise RuntimeError("Event loop is closed")
         handle = _TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, self.random.random(), next(self.numbers), handle))
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A timer that is cancelled stays where it is until it is the earliest."""
 
     def create_future(self) -> asyncio.Future[Any]:
         return _Future(loop=self)
