@@ -25,7 +25,7 @@ from benchmarks.cases.table import (
 )
 
 from tidegate.counters import counter
-from tidegate.invocations import admission, dispatch, invocation, invocation_queries, recovery, status
+from tidegate.invocations import admission, dispatch, invocation, invocation_queries, rates, recovery, status
 from tidegate.invocations.ending import Succeeded
 from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.leases import claim_lock, election, lease
@@ -67,6 +67,12 @@ def reserving(_: int) -> Made[str | None]:
 
 def places(size: int) -> admission.Reservation:
     return admission.Reservation(tuple(admission.Place(f"invocation {number}", 1) for number in range(size)))
+
+
+@table.case(rates, "how many may begin?", PLACES)
+def rating(size: int) -> Made[rates.Admission]:
+    rate, meter = rates.Rate(10, SECOND), rates.Meter(NOW, NOW)
+    return lambda: rates.decide_rate(rate, meter, NOW, size), lambda found: len(found.dues) == max(size - 10, 0)
 
 
 @table.case(admission, "may it be registered?", PLACES)

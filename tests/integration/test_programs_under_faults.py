@@ -108,6 +108,8 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("taking.spread", ago=5 * SECOND),
         ships("taking.limited", ago=5 * SECOND),
         ships("taking.waking", ago=5 * SECOND),
+        ships("taking.rated", ago=5 * SECOND),
+        ships("metering"),
         ships("transition"),
         ships("transition.known"),
         ships("transition.bulk"),

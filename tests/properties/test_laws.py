@@ -138,7 +138,7 @@ def test_laws_are_found_and_citations_are_read() -> None:
 # --- what a write that matches nothing means -------------------------------------------------------------------------------
 
 PROGRAMS: Final = (
-    "counters.increments", "invocations.array_push_lock", "invocations.asking", "invocations.picker", "invocations.placing",
+    "counters.increments", "invocations.array_push_lock", "invocations.asking", "invocations.metering", "invocations.picker", "invocations.placing",
     "invocations.recoverer", "invocations.registration", "invocations.settling", "invocations.transition", "leases.leader", "payloads.uploads",
     "reactive.deployments", "reactive.desk", "reactive.pausing", "reactive.reactive_task", "reactive.reconciler",
     "reactive.sweeper", "services.members", "services.service_runner", "triggers.evaluator",

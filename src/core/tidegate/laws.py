@@ -28,6 +28,7 @@ from tidegate.invocations.laws import (
     ending,
     enqueueing,
     purging,
+    rates,
     recovery,
     status,
     taking,
@@ -64,7 +65,7 @@ __all__ = [
     "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "dispatch", "drain",
     "election", "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
     "firing", "health", "history", "lease", "letter_writing", "membership", "noticing", "orphans", "outbox",
-    "partition", "pauses", "plan_queries", "polling", "pool", "purging", "reactive_task", "reconciliation",
+    "partition", "pauses", "plan_queries", "polling", "pool", "purging", "rates", "reactive_task", "reconciliation",
     "recovery", "retention", "schedule", "snapshot", "status", "sweeper", "taking", "tasks", "transactions",
     "transfers", "transition", "trigger", "turn", "upload_records", "waiting", "watermark", "worker",
 ]  # fmt: skip

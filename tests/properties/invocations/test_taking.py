@@ -14,13 +14,14 @@ from tests.properties.shipped import report_on
 from tidegate.invocations.invocation import RUNNING
 from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.invocations.laws import taking as laws
-from tidegate.invocations.record_documents import DUE, STATUS, TRIES
+from tidegate.invocations.rates import Rate
+from tidegate.invocations.record_documents import DUE, LATER, STATUS, TRIES
 from tidegate.invocations.taking import Takeable, Taken, Taker, next_turn
 from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Effect, Now
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Instant
-from tidegate.model.operations import BulkUpdate, FindAll, FindOne, InsertMany, StoreTime, UpdateOne
+from tidegate.model.operations import BulkUpdate, FindAll, FindOne, InsertMany, InsertOne, StoreTime, UpdateOne
 from tidegate.sim.world import CLOCK, World, contents, document, perform, world_with
 
 NOW: Final = Instant(100 * SECOND)
@@ -33,7 +34,7 @@ def waiting(key: str, due: int = 0, **job: object) -> Document:
 
 
 def store(*records: Document) -> World:
-    return world_with({"invocations": records, "places": ()}).write(CLOCK, NOW)
+    return world_with({"invocations": records, "places": (), "meters": ()}).write(CLOCK, NOW)
 
 
 def taken(
@@ -144,6 +145,23 @@ def test_places_of_many_sets_are_taken_together() -> None:
 
     assert (len(found.runs), asked) == (40, [FindAll, FindAll, InsertMany, BulkUpdate])
     assert (len(again.runs), then) == (20, [FindAll, FindAll, FindAll, BulkUpdate, BulkUpdate])
+
+
+def test_who_is_over_its_rate_is_due_later_and_nothing_else_of_it_changes() -> None:
+    """Law TA9: of three of which one may begin in a second."""
+    taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", rate=Rate(1, SECOND)),))
+    world = store(*(waiting(key, rated_by="set") for key in "abc"), waiting("d"))
+    found, after, asked = taken(world, taker=taker)
+
+    assert (keys(found), found.postponed, found.lost, found.due_in) == (["a", "d"], 2, 0, SECOND)
+    before = dict(world.read(document("invocations", "b")).items)  # type: ignore[union-attr]
+    then = after.read(document("invocations", "b"))
+    assert then is not None
+    assert dict(then.items) == {**before, DUE.name: NOW + SECOND, LATER.name: NOW + SECOND}
+    assert [(each[STATUS], each.get(DUE)) for each in contents(after, "invocations")] == [
+        (RUNNING, None), ("registered", NOW + SECOND), ("registered", NOW + 2 * SECOND), (RUNNING, None),
+    ]  # fmt: skip
+    assert asked == [FindAll, FindOne, StoreTime, InsertOne, UpdateOne, BulkUpdate, BulkUpdate]
 
 
 def test_who_gets_no_place_ends_where_it_is_not_to_wait() -> None:

@@ -33,7 +33,7 @@ Modules, in reading order
 """
 
 from tidegate_adapters.orchestrator.app import Orchestrator
-from tidegate_adapters.orchestrator.declared import Concurrency, Unique
+from tidegate_adapters.orchestrator.declared import Concurrency, Rate, Unique
 from tidegate_adapters.orchestrator.handles import (
     ArgumentsDiffer,
     Handle,
@@ -54,6 +54,6 @@ from tidegate_adapters.orchestrator.triggers import (
 )
 
 __all__ = [
-    "ArgumentsDiffer", "Concurrency", "Handle", "Happened", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Orchestrator", "Task", "Unfinished",
+    "ArgumentsDiffer", "Concurrency", "Handle", "Happened", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Orchestrator", "Rate", "Task", "Unfinished",
     "Unique", "When", "on_cron", "on_event", "on_exception", "on_result", "on_status",
 ]  # fmt: skip

@@ -54,7 +54,7 @@ from tidegate_adapters.crons import next_after
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.mongo_errors import retold
-from tidegate_adapters.orchestrator.declared import Concurrency, Declared, Unique, declared
+from tidegate_adapters.orchestrator.declared import Concurrency, Declared, Rate, Unique, declared
 from tidegate_adapters.orchestrator.handles import Handle, Results
 from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.listening import listen
@@ -150,6 +150,7 @@ class Orchestrator:
         limit: timedelta | None = None,
         concurrency: Concurrency | None = None,
         unique: Unique | None = None,
+        rate: Rate | None = None,
         processes: bool = False,
         triggers: Iterable[When] = (),
     ) -> TaskDecorator:
@@ -169,6 +170,7 @@ class Orchestrator:
             concurrency: How many of its invocations run at a time, in all processes together; None for any number.
             unique: Of which of its invocations one waits at a time, so that others that are enqueued meanwhile are answered by it;
                 None for none.
+            rate: How many of its invocations begin in a time, in all processes together; None for any number.
             processes: Call it in a process of its own, which is killed where the handler is interrupted.
             triggers: When it starts by itself (`tidegate_adapters.orchestrator.triggers`).
 
@@ -182,7 +184,7 @@ class Orchestrator:
         def decorate(handler: Callable[..., Any]) -> Task[..., Any]:
             made = declared(
                 handler, name=name, queue=queue, priority=priority, retries=retries, backoff=backoff, retry_for=retry_for,
-                limit=limit, concurrency=concurrency, unique=unique, processes=processes,
+                limit=limit, concurrency=concurrency, unique=unique, rate=rate, processes=processes,
             )  # fmt: skip
             self._add(made)
             self._triggers[made.name] = _checked(triggers)
@@ -379,8 +381,8 @@ class Orchestrator:
         kept = made.kept((), made.values(arguments))
         _ = made.call(kept.arguments)  # what cannot be compared is no call
         return Job(
-            task=task, arguments=kept.arguments, limited_by=kept.limited_by, queue=made.queue, priority=made.priority,
-            deadline=made.limit,
+            task=task, arguments=kept.arguments, limited_by=kept.limited_by, rated_by=kept.rated_by, queue=made.queue,
+            priority=made.priority, deadline=made.limit,
         )  # fmt: skip
 
     def _add_core_tasks(self, there: _Open, member: Callable[[], str | None]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, cast, final, get_type_hints
 
 import attrs
 
+from tidegate.invocations import rates
 from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
 from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX, PRIORITY_MIN
 from tidegate.invocations.taking import Takeable
@@ -23,10 +24,10 @@ from tidegate.model.instants import Duration
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate_adapters.bson_values import natural
-from tidegate_adapters.declaring import is_async_handler, limit_of, place_of, policy_of
+from tidegate_adapters.declaring import is_async_handler, length_of, limit_of, place_of, policy_of
 from tidegate_adapters.orchestrator.texts import UNTYPED, TextCodec, codec_of
 
-__all__ = ["OPTIONS", "Concurrency", "Declared", "Kept", "Unique", "declared"]
+__all__ = ["OPTIONS", "Concurrency", "Declared", "Kept", "Rate", "Unique", "declared"]
 
 OPTIONS: Final = frozenset({"session", "key", "delay", "due", "priority", "queue", "tenant"})
 """What `enqueue` is told besides the arguments of a call: no parameter of a task has such a name."""
@@ -73,11 +74,6 @@ class Concurrency:
     def names(self) -> tuple[str, ...]:
         """The arguments that the key is made of."""
         return _wanted(self.key)
-
-    @property
-    def rule(self) -> Rule:
-        """The same as the rule of a task."""
-        return Rule(Control.TASK) if self.key is None else Rule(Control.KEYS, (_KEY,))
 
 
 @final
@@ -128,6 +124,40 @@ class Unique:
         return Rule(Control.ARGUMENTS) if self.key is None else Rule(Control.KEYS, (_KEY,))
 
 
+@final
+@attrs.frozen
+class Rate:
+    """How many invocations of a task may begin in a time, in all processes together: `Rate(10, per=timedelta(seconds=1))`. Whoever
+    is over it is due later, a bit after the one before, and begins then. A run that is tried again counts anew.
+
+    Invariants: 1 <= burst <= at_most; at most one each microsecond.
+
+    Attributes:
+        at_most: How many.
+        per: In how long.
+        burst: How many of these at once; None for all of them. In any time of that length no more begin than `burst + at_most`; so
+            with 1 they are spread evenly.
+        key: What those have in common of which so many may begin, of the arguments of a call; None for all of the task.
+        rule: The same for the core.
+    """
+
+    at_most: int
+    per: timedelta = attrs.field(kw_only=True)
+    burst: int | None = attrs.field(default=None, kw_only=True)
+    key: Callable[..., object] | None = attrs.field(default=None, kw_only=True, repr=False)
+    rule: rates.Rate = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "rule", rates.Rate(self.at_most, length_of(self.per, "per", 1), self.burst))
+        if self.key is not None:
+            check_callable(self.key, "what calls have in common", "write Rate(10, per=..., key=lambda mail: mail.to)")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that the key is made of."""
+        return _wanted(self.key)
+
+
 def _nothing() -> None:
     """What all calls have in common."""
 
@@ -144,10 +174,12 @@ class Kept:
     Attributes:
         arguments: By name, as text.
         limited_by: The set of invocations of which no more than a number run at once; None if none.
+        rated_by: That of which no more begin in a time; None if none.
     """
 
     arguments: Document = attrs.field(repr=False)
     limited_by: str | None = None
+    rated_by: str | None = None
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------------
@@ -170,6 +202,7 @@ class Declared:
         limit: How long a handler may take, in microseconds; None for any time.
         concurrency: How many may run at a time; None for any number.
         unique: Of which one waits at a time; None where any number does.
+        rate: How many may begin in a time; None for any number.
         parameters: How each argument is written.
         result: How the result is.
         signature: Of the handler.
@@ -186,6 +219,7 @@ class Declared:
     limit: Duration | None
     concurrency: Concurrency | None
     unique: Unique | None
+    rate: Rate | None
     parameters: Mapping[str, TextCodec] = attrs.field(repr=False)
     result: TextCodec = attrs.field(repr=False)
     signature: Signature = attrs.field(repr=False)
@@ -193,7 +227,8 @@ class Declared:
     @property
     def takeable(self) -> Takeable:
         """What whoever takes its invocations knows of it."""
-        return Takeable(self.name) if self.concurrency is None else Takeable(self.name, self.concurrency.at_most)
+        at_most = 1 if self.concurrency is None else self.concurrency.at_most
+        return Takeable(self.name, at_most, rate=None if self.rate is None else self.rate.rule)
 
     def kept(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Kept:
         """A call as it is kept.
@@ -212,14 +247,20 @@ class Declared:
             name: self.parameters[name].text(value, f"the argument {name} of {self.name}")
             for name, value in bound.arguments.items()
         }
-        return Kept(Document.of(texts), None if self.concurrency is None else self._limited_by(self.concurrency, bound))
+        return Kept(
+            Document.of(texts), self._set(self.concurrency, bound, "concurrency"), self._set(self.rate, bound, "rate")
+        )
 
-    def _limited_by(self, concurrency: Concurrency, bound: BoundArguments) -> str | None:
+    def _set(self, those: Concurrency | Rate | None, bound: BoundArguments, what: str) -> str | None:
         """The set of invocations that this one is limited with."""
-        common = self._in_common(concurrency, bound, "concurrency")
-        return reservation_id(Purpose.RUNNING, concurrency.rule, Call(self.name, common))
+        if those is None:
+            return None
+        rule = Rule(Control.TASK) if those.key is None else Rule(Control.KEYS, (_KEY,))
+        return reservation_id(Purpose.RUNNING, rule, Call(self.name, self._in_common(those, bound, what)))
 
-    def _in_common(self, those: Concurrency | Unique, bound: BoundArguments, what: str) -> tuple[tuple[str, str], ...]:
+    def _in_common(
+        self, those: Concurrency | Rate | Unique, bound: BoundArguments, what: str
+    ) -> tuple[tuple[str, str], ...]:
         """The key of a call, as text; nothing where there is no key."""
         if those.key is None:
             return ()
@@ -285,6 +326,7 @@ def declared(
     limit: timedelta | None = None,
     concurrency: Concurrency | None = None,
     unique: Unique | None = None,
+    rate: Rate | None = None,
     processes: bool = False,
 ) -> Declared:
     """The task that a handler and these options make; `Orchestrator.task` says what they mean.
@@ -304,11 +346,13 @@ def declared(
             )
         if unique is not None:
             check_type(unique, Unique, "of which one waits at a time", "write Unique(), or Unique.per(...)")
+        if rate is not None:
+            check_type(rate, Rate, "how many begin in a time", "write Rate(10, per=timedelta(seconds=1))")
         check_type(processes, bool, "whether it is called in a process of its own")
         if processes:
             _check_named(handler)
         signed = signature(handler)
-        for what, those in (("concurrency", concurrency), ("unique", unique)):
+        for what, those in (("concurrency", concurrency), ("unique", unique), ("rate", rate)):
             unknown = [] if those is None else [each for each in those.names if each not in signed.parameters]
             if unknown:
                 raise Misuse(
@@ -321,7 +365,7 @@ def declared(
             name=found, handler=handler, is_async=is_async, is_process=processes, queue=queue, priority=priority,
             policy=policy_of(retries, backoff), retry_for=_errors(retry_for),
             limit=limit_of("limit", limit, is_async=is_async or processes), concurrency=concurrency,
-            unique=unique,
+            unique=unique, rate=rate,
             parameters={each.name: _codec(each, hints) for each in signed.parameters.values()},
             result=codec_of(hints.get("return", UNTYPED)), signature=signed,
         )  # fmt: skip

@@ -31,6 +31,11 @@ class Collections:
         return f"{self.prefix}places"
 
     @property
+    def meters(self) -> str:
+        """How many begin in a time."""
+        return f"{self.prefix}meters"
+
+    @property
     def calls(self) -> str:
         """The calls of those of which one at a time is registered."""
         return f"{self.prefix}calls"

@@ -188,7 +188,7 @@ class Task(Generic[P, R]):
         """What is to be done."""
         kept, current = self.declared.kept(args, kwargs), CURRENT.get(None)
         return Job(
-            task=self.declared.name, arguments=kept.arguments, limited_by=kept.limited_by,
+            task=self.declared.name, arguments=kept.arguments, limited_by=kept.limited_by, rated_by=kept.rated_by,
             queue=self.declared.queue if queue is None else queue,
             priority=self.declared.priority if priority is None else priority,
             tenant=tenant, deadline=self.declared.limit,

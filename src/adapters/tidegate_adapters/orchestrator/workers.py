@@ -261,7 +261,7 @@ class Workers:
             return None
         return Taker(
             runner=post.owner(command.life), queues=queues, tasks=tasks, records=post.collections.invocations,
-            places=post.collections.places,
+            places=post.collections.places, meters=post.collections.meters,
         )  # fmt: skip
 
     async def _write(self, ends: tuple[Outcome, ...]) -> tuple[Outcome, ...]:

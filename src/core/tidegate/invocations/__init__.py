@@ -19,6 +19,8 @@ Read in this order; the `__all__` of each module lists its public names.
     place_documents    the places of those who exclude each other, as a document
     placing            the programs of places for many at once, and of those who wait for one
     picker             the program that picks an invocation up, if it gets a place
+    rates              how many of a set may begin now, and when the others are to come
+    metering           the program that asks that
     registration       the program that makes a call an invocation, if it gets a place
     enqueueing         the program that makes invocations, in the caller's transaction, too
     dispatch           which invocations are under way in a process, and what is asked for next

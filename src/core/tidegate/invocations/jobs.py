@@ -1,6 +1,6 @@
 """What an invocation is to do, and where it waits until a runner takes it: the part of its record that never changes.
 
-    {task, arguments | payload, queue, priority, tenant, limited_by, parent, root, deadline, trace}    absent where there is none
+    {task, arguments | payload, queue, priority, tenant, limited_by, rated_by, parent, root, deadline, trace}    absent where there is none
 
 Among those that are due in a queue the more urgent comes first, and of equal ones the one that is due longest. Tenants take turns
 (`tidegate.invocations.taking`): nobody waits behind all the work of somebody else.
@@ -26,6 +26,7 @@ from tidegate.invocations.record_documents import (
     PAYLOAD,
     PRIORITY,
     QUEUE,
+    RATED_BY,
     ROOT,
     TASK,
     TENANT,
@@ -60,6 +61,7 @@ class Job:
         priority: The more urgent of a queue has the larger one.
         tenant: On whose behalf; None for nobody in particular.
         limited_by: The set of invocations of which no more than a number run at once (`admission.reservation_id`); None if none.
+        rated_by: The set of which no more begin in a time than may (`tidegate.invocations.metering`); None if none.
         parent: The invocation that has called it; None where there is none.
         root: The first of its callers; None where there is no parent.
         deadline: How long a run may take, in microseconds; None for as long as it likes.
@@ -73,6 +75,7 @@ class Job:
     priority: int = 0
     tenant: str | None = None
     limited_by: str | None = None
+    rated_by: str | None = None
     parent: str | None = None
     root: str | None = None
     deadline: Duration | None = None
@@ -84,7 +87,7 @@ class Job:
         check_name(self.queue, "a queue")
         check_int(self.priority, "a priority", PRIORITY_MIN, PRIORITY_MAX)
         for name, what in (
-            (self.payload, "a payload"), (self.tenant, "a tenant"), (self.limited_by, "a set of invocations"), (self.parent, "an invocation"), (self.root, "an invocation"), (self.trace, "a trace"),
+            (self.payload, "a payload"), (self.tenant, "a tenant"), (self.limited_by, "a set of invocations"), (self.rated_by, "a set of invocations"), (self.parent, "an invocation"), (self.root, "an invocation"), (self.trace, "a trace"),
         ):  # fmt: skip
             if name is not None:
                 check_name(name, what)
@@ -100,7 +103,16 @@ class Job:
         return f"{self.task!r} in {self.queue!r}"
 
 
-_OPTIONAL: Final[tuple[Field[str] | Field[int], ...]] = (PAYLOAD, TENANT, LIMITED_BY, PARENT, ROOT, DEADLINE, TRACE)
+_OPTIONAL: Final[tuple[Field[str] | Field[int], ...]] = (
+    PAYLOAD,
+    TENANT,
+    LIMITED_BY,
+    RATED_BY,
+    PARENT,
+    ROOT,
+    DEADLINE,
+    TRACE,
+)
 
 
 def job_fields(job: Job) -> Document:
@@ -131,6 +143,7 @@ def job_of(record: Document) -> Job:
         priority=needed(record, PRIORITY),
         tenant=record.get(TENANT),
         limited_by=record.get(LIMITED_BY),
+        rated_by=record.get(RATED_BY),
         parent=record.get(PARENT),
         root=record.get(ROOT),
         deadline=record.get(DEADLINE),

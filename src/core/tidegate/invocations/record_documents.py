@@ -11,7 +11,7 @@ that, so no crash leaves an invocation that nothing leads to, nor a message that
 
 An invocation has beside these, each absent where there is none:
 
-    task, arguments | payload, queue, priority, tenant, limited_by, parent, root, deadline, trace      `tidegate.invocations.jobs`
+    task, arguments | payload, queue, priority, tenant, limited_by, rated_by, parent, root, deadline, trace      `tidegate.invocations.jobs`
     created_at               when it was registered, by the store's time
     tries                    how many runs have begun
     result | result_payload  of a success, in the same write; or the id of an upload that was made before
@@ -56,7 +56,7 @@ from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
     "ARGUMENTS", "ASKED", "ASKED_OF", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "FAILING_SINCE", "HELD",
-    "HISTORY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RECORD", "REQUEST",
+    "HISTORY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RATED_BY", "RECORD", "REQUEST",
     "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TRACE", "TRIES", "VERSION", "VIEW", "WAITS", "changes",
     "history", "new_record", "unchanged", "viewed",
 ]  # fmt: skip
@@ -77,6 +77,7 @@ QUEUE: Final = Field[str]("queue")
 PRIORITY: Final = Field[int]("priority")
 TENANT: Final = Field[str]("tenant")
 LIMITED_BY: Final = Field[str]("limited_by")
+RATED_BY: Final = Field[str]("rated_by")
 PARENT: Final = Field[str]("parent")
 ROOT: Final = Field[str]("root")
 DEADLINE: Final = Field[Duration]("deadline")

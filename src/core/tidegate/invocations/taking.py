@@ -3,6 +3,8 @@
     find      what is due in these queues, of tasks that this runner knows: the more urgent first, and of equal ones what is due
               longest. What a runner does not know stays for newer ones
     choose    among more than are taken, where others look at the same time (`tidegate.retries.spread`), of each tenant alike
+    rates     of those of which no more than a number may begin in a time, as many go on as may (`tidegate.invocations.metering`);
+              the others are due later, and wait as they were: nothing else of them changes
     places    of those of which no more than a number may run at once, each needs one (`tidegate.invocations.placing`)
     take      one bulk of guarded updates to running, each of which raises the number of tries and removes `due`; one look at
               all where the total is not all (`tidegate.invocations.settling`)
@@ -23,8 +25,10 @@ Laws
     TA7  Who finds nothing is told after how long the next one will be due.
     TA8  Places of any number of sets are taken in two requests more, or three where all those of one are taken; who is refused
          takes three more, together.
+    TA9  No more of a set begin in a time than were admitted in it; who is over its rate is due later, and waits as it did.
 
 Known not to work
+    - Who is admitted by its rate and then finds no place, or is taken by others meanwhile, was counted: fewer begin than might.
     - What no runner knows, at the head of a queue, is read and passed over at each look; give a task that is deployed late a
       queue of its own.
     - Where the store refuses the look that follows a take, what was taken stays with its runner, which does not know of it, until
@@ -42,18 +46,22 @@ import attrs
 
 from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED_FINAL, INVOCATION, RUNNING
 from tidegate.invocations.jobs import Job, job_of
+from tidegate.invocations.metering import Metering, MeteringOutcome
 from tidegate.invocations.placing import WAITING, Holders, Placed, Placing, Wish
+from tidegate.invocations.rates import Admission, Rate
 from tidegate.invocations.record_documents import (
     DUE,
     LATER,
     LIMITED_BY,
     PRIORITY,
     QUEUE,
+    RATED_BY,
     TASK,
     TENANT,
     TRIES,
     VIEW,
     WAITS,
+    unchanged,
     viewed,
 )
 from tidegate.invocations.settling import RecordMove, Settling
@@ -82,12 +90,13 @@ from tidegate.model.documents import (
 )
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Program, Refused
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import (
     FOUND_MAX,
     Index,
     Indexes,
     StoreTime,
+    bulk_update,
     check_collection,
     find_all,
     find_one,
@@ -98,10 +107,10 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries import spread
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["PARTS", "Takeable", "Taken", "TakenRun", "Taker", "TakerParts", "next_turn"]
+__all__ = ["PARTS", "Late", "Takeable", "Taken", "TakenRun", "Taker", "TakerParts", "next_turn"]
 
 URGENT: Final[Sort] = (Descending(TENANT), Descending(PRIORITY), Ascending(DUE))
-_BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, TRIES, WAITS)
+_BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, RATED_BY, TRIES, WAITS)
 _OF_NOBODY: Final = Not(Ge(TENANT, ""))
 """As a range, which an index has in its order; it has null at two places."""
 _UNREADABLE: Final = Field[str]("unreadable")
@@ -121,17 +130,20 @@ class Takeable:
         at_most: How many invocations of a set (`Job.limited_by`) may run at once.
         held_back: After how long one that gets no place is due again even if nobody wakes it, at first, in microseconds; None if
             it ends then.
+        rate: How many of a set (`Job.rated_by`) may begin in a time; None for any number.
     """
 
     name: str
     at_most: int = 1
     held_back: Duration | None = 5 * SECOND
+    rate: Rate | None = None
 
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "a task")
         check_int(self.at_most, "a number of places", 1)
         if self.held_back is not None:
             check_int(self.held_back, "a time in microseconds", 1)
+        check_type(self.rate, (Rate, NoneType), "a rate or None")
 
 
 @final
@@ -166,15 +178,18 @@ class Taken:
         runs: Those that have begun, the most urgent first.
         lost: How many others have taken meanwhile.
         held_back: How many got no place.
+        postponed: How many were over their rate.
         is_more: There may be more that is due.
         turn: Where the next look begins (`Taker.take`).
-        due_in: Where nothing is due, after how long the next one will be, in microseconds; None if none is known.
+        due_in: Where nothing is due, after how long the next one will be, in microseconds; else, of those that were postponed. None
+            if none is known.
         unreadable: The ids of those that were no records, and were taken out of the queue.
     """
 
     runs: tuple[TakenRun, ...] = ()
     lost: int = 0
     held_back: int = 0
+    postponed: int = 0
     is_more: bool = False
     turn: str | None = None
     due_in: Duration | None = None
@@ -182,6 +197,9 @@ class Taken:
 
 
 _Found: TypeAlias = tuple[Document, ...]
+Late: TypeAlias = tuple[tuple[Document, Instant], ...]
+"""What is over its rate, as it was found, and when it is due."""
+_Over: TypeAlias = tuple[tuple[Document, Instant | None, Duration | None], ...]
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -217,7 +235,7 @@ class Taker:
         runner: Who owns them then; another name for each process, and each of its lives.
         queues: From where.
         tasks: Which it knows.
-        records, places: The collections.
+        records, places, meters: The collections.
         attempts: How often a look is tried before it is left to the next one; what was asked for is asked for until it is known.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
@@ -228,6 +246,7 @@ class Taker:
     tasks: tuple[Takeable, ...]
     records: str = "invocations"
     places: str = "places"
+    meters: str = "meters"
     attempts: int | None = 4
     pauses: Pauses = PAUSES
     parts: TakerParts = attrs.field(factory=lambda: PARTS, repr=False)
@@ -245,6 +264,7 @@ class Taker:
                 )
         check_collection(self.records)
         check_collection(self.places)
+        check_collection(self.meters)
         check_attempts(self.attempts, self.pauses)
         check_type(self.parts, TakerParts, "the parts of a taker")
 
@@ -287,6 +307,7 @@ class Taker:
         some = tuple(found[at] for at in spread.drawn(keys, most, draw, tenants))
         good = tuple(each for each in some if _trouble(each) is None)
         unreadable = await self._set_aside(tuple(each for each in some if _trouble(each) is not None))
+        good, postponed, due_in = await self._within_rates(good)
         placed = await self._placed(good)
         moves = tuple(self._move(each) for each in good if each.get(LIMITED_BY) is None or each[ID] in placed.has)
         answers = await self.parts.begin(self, moves) if moves else ()
@@ -306,8 +327,10 @@ class Taker:
             runs,
             len(good) - len(placed.refused) - len(records),
             len(placed.refused),
+            postponed,
             is_more=len(found) == limit,
             turn=next_turn(tenants, limit),
+            due_in=due_in,
             unreadable=unreadable,
         )
 
@@ -344,6 +367,34 @@ class Taker:
                 continue  # the next look finds it
             aside = (*aside, str(key))
         return aside
+
+    # --- rates ---
+
+    async def _within_rates(self, found: _Found) -> tuple[_Found, int, Duration | None]:
+        """What may begin now; how many others are due later, and after how long the first of them is."""
+        sets = tuple(
+            (doc[ID], name, rate)
+            for doc in found
+            if (name := doc.get(RATED_BY)) and (rate := self._task(doc[TASK]).rate)
+        )
+        if not sets:
+            return found, 0, None
+        over: _Over = ()
+        for name, rate in tuple(dict.fromkeys((name, rate) for _, name, rate in sets)):
+            mine = tuple(doc for doc in found if (doc[ID], name, rate) in sets)
+            over = (*over, *await self._over(mine, name, rate))
+        await self.parts.later(self, tuple((doc, due) for doc, due, _ in over if due is not None))
+        later = {doc[ID] for doc, _, _ in over}
+        waits = tuple(each for _, _, each in over if each is not None)
+        return tuple(doc for doc in found if doc[ID] not in later), len(over), min(waits, default=None)
+
+    async def _over(self, docs: _Found, name: str, rate: Rate) -> _Over:
+        """Which of a set are over its rate, when each is due, and after how long; None where nobody answers."""
+        answer = await self.parts.meter(self, name, rate, len(docs))
+        if not isinstance(answer, Admission):
+            return tuple((doc, None, None) for doc in docs)
+        late = docs[answer.admitted :]
+        return tuple((doc, due, due - answer.at) for doc, due in zip(late, answer.dues, strict=True))
 
     # --- places ---
 
@@ -465,6 +516,30 @@ def _is_due(taker: Taker, way: tuple[Filter, ...]) -> Filter:
     return AllOf((*_known_to(taker), OlderThan(DUE, 0), *way))
 
 
+async def _meter(taker: Taker, name: str, rate: Rate, wanted: int) -> MeteringOutcome:
+    return await Metering(
+        key=name, rate=rate, wanted=wanted, meters=taker.meters, attempts=taker.attempts, pauses=taker.pauses
+    ).run()
+
+
+async def _later(taker: Taker, over: Late) -> None:
+    """They are due later; where nobody answers they are due still."""
+    updates = tuple(
+        update_one(
+            taker.records,
+            AllOf((unchanged(doc[ID], _known(doc)), OlderThan(DUE, 0))),
+            Put(DUE, due),
+            Put(LATER, due),
+        )
+        for doc, due in over
+    )
+    if updates:
+        try:
+            await bulk_update(*updates)
+        except (Ambiguous, NotApplied, NotDurable):
+            return
+
+
 async def _begin(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
     return await Settling(taker.records, INVOCATION, moves, taker.runner, None, pauses=taker.pauses).run()
 
@@ -476,6 +551,8 @@ class TakerParts:
 
     Attributes:
         due: What a look asks for, on this way along the tenants.
+        meter: Asks how many of a set may begin.
+        later: Has those be due later that are over their rate.
         place: Takes places.
         wait: Puts off who is refused.
         look: Wakes who waits for a place that was freed meanwhile.
@@ -483,6 +560,8 @@ class TakerParts:
     """
 
     due: Callable[[Taker, tuple[Filter, ...]], Filter] = _is_due
+    meter: Callable[[Taker, str, Rate, int], Program[MeteringOutcome]] = _meter
+    later: Callable[[Taker, Late], Program[None]] = _later
     place: Callable[[Placing], Program[Placed]] = Placing.place
     wait: Callable[[Placing, Duration], Program[None]] = Placing.wait
     look: Callable[[Placing, Holders], Program[None]] = Placing.look

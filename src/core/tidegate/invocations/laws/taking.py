@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from tidegate.invocations.invocation import RUNNING
+from tidegate.invocations.invocation import INVOCATION, RUNNING
 from tidegate.invocations.laws.transition import Version
 
-__all__ = ["is_in_order", "is_told", "no_version_runs_twice", "turns_go_round"]
+__all__ = ["is_in_order", "is_told", "no_version_runs_twice", "turns_go_round", "waits_as_it_did"]
 
 
 def no_version_runs_twice(told: Mapping[str, Iterable[tuple[str, int]]], made: Mapping[str, Sequence[Version]]) -> bool:
@@ -63,3 +63,13 @@ def turns_go_round(waiting: frozenset[str | None], turns: Sequence[frozenset[str
         if not all(frozenset[str | None]().union(*some) == waiting for some in between):
             return False
     return True
+
+
+def waits_as_it_did(made: Sequence[Version], is_due: bool) -> bool:
+    """Law TA9: who does not run is available, and due now or later.
+
+    Args:
+        made: The versions of its record that were made.
+        is_due: Whether it has a due.
+    """
+    return is_due is INVOCATION[made[-1].record.status].available

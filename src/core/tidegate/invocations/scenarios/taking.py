@@ -1,7 +1,7 @@
 """Two runners take from a queue of three, and end what they have taken; every request may meet every fault of the network.
 
 In a second one, two invocations are of a set of which one may run at a time: who gets no place is due again, and runs later.
-In a third one, whoever ends wakes who waits for its place.
+In a third one, whoever ends wakes who waits for its place, and in a fourth, of a set no more begin in a time than may.
 """
 
 from __future__ import annotations
@@ -18,24 +18,43 @@ from tidegate.invocations.ending import ENDING_PARTS, Ending, EndingParts, RunEn
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.invocations.laws.transition import Version
-from tidegate.invocations.record_documents import STATUS, WAITS
+from tidegate.invocations.metering import ADMITTED, new_meter
+from tidegate.invocations.rates import Rate
+from tidegate.invocations.record_documents import DUE, LATER, STATUS, WAITS
 from tidegate.invocations.scenarios.transition import FAULTS, RECORDS, seen, versions
 from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.taking import PARTS, Takeable, Taken, TakenRun, Taker, TakerParts
+from tidegate.model.documents import Document
 from tidegate.model.effects import Effect, Program
-from tidegate.model.instants import Instant
+from tidegate.model.instants import SECOND, Instant
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Birth, Returned
 from tidegate.sim.faults import Fault, Faults, all_effects
-from tidegate.sim.scenario import Law, Scenario, State
+from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, document, journal, journaled, perform, world_with
 
-__all__ = ["ASLEEP", "AT_MOST", "KEYS", "ONCE", "SCENARIOS", "SET", "TOLD", "limited", "taking", "waking"]
+__all__ = [
+    "ASLEEP",
+    "AT_MOST",
+    "KEYS",
+    "ONCE",
+    "PATIENT",
+    "SCENARIOS",
+    "SET",
+    "TOLD",
+    "WITHIN",
+    "limited",
+    "rated",
+    "taking",
+    "waking",
+]
 
 ONCE: Final = "no version runs twice, and what runs is its runner's"
 TOLD: Final = "what was taken is told"
 AT_MOST: Final = "no more run than may"
+WITHIN: Final = "no more begin than were admitted"
+PATIENT: Final = "who is over its rate waits as it did"
 ASLEEP: Final = "nobody sleeps while there is a place"
 
 KEYS: Final = ("a", "b", "c")
@@ -46,6 +65,7 @@ ALL_FAULTS: Final = attrs.evolve(FAULTS, kinds={kind: _KINDS[kind] for kind in _
 """A runner that starts again is another one, under a name of its own."""
 WAKING_FAULTS: Final = Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 LIMITED_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
+RATED_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY)
 TASK: Final = Takeable("send", held_back=1_000)
 
 Work = Callable[[Taker], Program[tuple[TakenRun, ...]]]
@@ -125,14 +145,19 @@ def born_as(program: Callable[[], Program[object]]) -> Birth:
     return lambda _: program()
 
 
-def scene(jobs: dict[str, Job], programs: dict[str, Callable[[], Program[object]]], faults: Faults) -> Scenario:
-    """What both scenarios have in common."""
+def scene(
+    jobs: dict[str, Job],
+    programs: dict[str, Callable[[], Program[object]]],
+    faults: Faults,
+    **more: tuple[Document, ...],
+) -> Scenario:
+    """What all scenarios have in common."""
     keys = tuple(jobs)
     meaning: Meaning = perform
     for key in keys:
         meaning = journaled(RECORDS, key, seen, meaning)
     records = {key: new_invocation(key, job, "made", Instant(0)) for key, job in jobs.items()}
-    world = world_with({RECORDS: tuple(records.values()), "places": ()})
+    world = world_with({RECORDS: tuple(records.values()), "places": (), **more})
     for key, record in records.items():
         world = world.write(journal(RECORDS, key), (seen(record),))
     processes = (Process(each, born_as(program), faults, meaning) for each, program in programs.items())
@@ -288,6 +313,78 @@ def waking(
     )
 
 
+RATE: Final = Rate(1, SECOND)
+METERS, RATED = "meters", "rate-1"
+
+
+def begun(state: State, keys: tuple[str, ...]) -> int:
+    """How many runs have begun."""
+    return sum(each.record.status == status.RUNNING for key in keys for each in made(state, key))
+
+
+def within_rate(keys: tuple[str, ...], state: State) -> bool:
+    """Law TA9, of which law MT1 says how many are admitted in a time."""
+    meter = state.read(document(METERS, RATED))
+    return laws.rates.is_counted(begun(state, keys), 0 if meter is None else meter[ADMITTED])
+
+
+def all_wait(keys: tuple[str, ...], state: State) -> bool:
+    """Law TA9."""
+    docs = [(key, state.read(document(RECORDS, key))) for key in keys]
+    return all(doc is not None and laws.taking.waits_as_it_did(made(state, key), doc.has(DUE)) for key, doc in docs)
+
+
+def rated(
+    parts: TakerParts = PARTS,
+    *,
+    summary: str = "two invocations of which one may begin in a second: the other is due later, and begins then",
+    looks: int = 2,
+    moves: int = 1,
+    budget: int = 1,
+    faults: Faults = RATED_FAULTS,
+) -> Scenario:
+    """The scenario of rates.
+
+    Args:
+        parts: What the program is made of.
+        summary: One line for people.
+        looks: How often one looks; the other does once less.
+        moves: How often a second may pass.
+        budget: How many faults may strike.
+        faults: Which.
+    """
+    keys = KEYS[:2]
+    task = attrs.evolve(TASK, rate=RATE)
+    takers = {
+        each: Taker(runner=each, queues=("default",), tasks=(task,), records=RECORDS, attempts=2, parts=parts)
+        for each in RUNNERS
+    }
+    programs: dict[str, Callable[[], Program[object]]] = {
+        each: partial(take, taker, number, 2, 1)
+        for (each, taker), number in zip(takers.items(), (looks, looks - 1), strict=True)
+    }
+    both = scene(
+        dict.fromkeys(keys, Job(task=TASK.name, rated_by=RATED)),
+        programs,
+        faults,
+        meters=(new_meter(RATED, Instant(0)),),
+    )
+    return attrs.evolve(
+        both,
+        name="taking.rated",
+        summary=summary,
+        budget=budget,
+        clock=Clock(SECOND, moves=moves),
+        always={**both.always, WITHIN: partial(within_rate, keys), PATIENT: partial(all_wait, keys)},
+        sometimes={
+            "one waits": lambda state: any(
+                doc is not None and doc.has(LATER) for doc in (state.read(document(RECORDS, key)) for key in keys)
+            ),
+            "both run": lambda state: count(state, status.RUNNING, keys) == len(keys),
+        },
+    )
+
+
 SCENARIOS: Final = (
     Shipped("taking", taking, thorough=partial(taking, budget=2), large=partial(taking, budget=5, looks=3)),
     Shipped(
@@ -298,4 +395,5 @@ SCENARIOS: Final = (
     ),
     Shipped("taking.limited", limited, thorough=partial(limited, looks=3), large=partial(limited, budget=4, looks=4)),
     Shipped("taking.waking", waking, thorough=partial(waking, looks=3), large=partial(waking, budget=4, looks=4)),
+    Shipped("taking.rated", rated, thorough=partial(rated, budget=2), large=partial(rated, budget=4, looks=3, moves=3)),
 )

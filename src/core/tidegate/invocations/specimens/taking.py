@@ -1,4 +1,4 @@
-"""Eight ways to take wrongly. Each differs from `tidegate.invocations.taking` in one place."""
+"""Ten ways to take wrongly. Each differs from `tidegate.invocations.taking` in one place."""
 
 from __future__ import annotations
 
@@ -11,17 +11,34 @@ import attrs
 from tidegate.invocations.admission import Admitted, AlreadyAdmitted, decide_running
 from tidegate.invocations.ending import ENDING_PARTS
 from tidegate.invocations.invocation import INVOCATION, RUNNING
+from tidegate.invocations.metering import Metering, MeteringOutcome
 from tidegate.invocations.place_documents import PLACES, kept, places_of
 from tidegate.invocations.placing import Freed, Holders, Placed, Placing, wake
-from tidegate.invocations.record_documents import STATUS, VERSION, VIEW, changes, viewed
-from tidegate.invocations.scenarios.taking import ASLEEP, AT_MOST, KEYS, ONCE, SET, TOLD, limited, taking, waking
+from tidegate.invocations.rates import Admission, Meter, Rate
+from tidegate.invocations.record_documents import DUE, STATUS, VERSION, VIEW, changes, viewed
+from tidegate.invocations.scenarios.taking import (
+    ASLEEP,
+    AT_MOST,
+    KEYS,
+    ONCE,
+    PATIENT,
+    SET,
+    TOLD,
+    WITHIN,
+    limited,
+    rated,
+    taking,
+    waking,
+)
 from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
-from tidegate.invocations.taking import PARTS, Taker, TakerParts
+from tidegate.invocations.taking import PARTS, Late, Taker, TakerParts
 from tidegate.invocations.transition import GaveUp, Granted, TransitionOutcome
-from tidegate.model.documents import ID, AllOf, Eq, In, Put
+from tidegate.model.documents import ID, AllOf, Eq, In, Put, Remove
 from tidegate.model.effects import Ambiguous, NotApplied
+from tidegate.model.instants import Instant
 from tidegate.model.operations import bulk_update, find_one, update_one, upsert_one
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 
@@ -127,6 +144,18 @@ async def wakes_nobody(records: str, freed: Freed) -> None:
     del records, freed
 
 
+async def refused_is_taken(taker: Taker, name: str, rate: Rate, wanted: int) -> MeteringOutcome:
+    """Nobody waits for an answer: what no meter refuses begins."""
+    found = await Metering(key=name, rate=rate, wanted=wanted, attempts=1, meters=taker.meters).run()
+    now = Instant(0)
+    return found if isinstance(found, Admission) else Admission(now, wanted, (), Meter(now, now))
+
+
+async def out_of_the_queue(taker: Taker, over: Late) -> None:
+    """What is over its rate is taken out of the queue, for its runner to put it back when it may begin."""
+    await bulk_update(*(update_one(taker.records, Eq(ID, doc[ID]), Remove(DUE)) for doc, _ in over))
+
+
 def planted(name: str, wrong: object, make: Callable[[], Scenario], law: str, source: str) -> Specimen:
     """The scenario, with the bug in its place; its design stands before the last dot of the name."""
     summary = (wrong.__doc__ or "").partition("\n")[0]
@@ -189,5 +218,19 @@ SPECIMENS: Final = (
         partial(waking, ending=attrs.evolve(ENDING_PARTS, settle=wakes_first, wake=wakes_nobody), budget=0),
         ASLEEP,
         "Planted: both in any order, for they are both sent.",
+    ),
+    planted(
+        "taking.rated.refused_is_taken",
+        refused_is_taken,
+        partial(rated, attrs.evolve(PARTS, meter=refused_is_taken), faults=Faults.of(Fault.DROPPED)),
+        WITHIN,
+        "Limiters of requests on the web let all through where their store is away.",
+    ),
+    planted(
+        "taking.rated.out_of_the_queue",
+        out_of_the_queue,
+        partial(rated, attrs.evolve(PARTS, later=out_of_the_queue), budget=0),
+        PATIENT,
+        "Celery 5: a worker keeps what is over its rate limit, until it may begin.",
     ),
 )

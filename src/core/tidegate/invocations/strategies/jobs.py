@@ -22,6 +22,7 @@ def jobs(draw: DrawFn) -> Job:
         priority=draw(st.one_of(st.integers(-1, 1), st.integers(PRIORITY_MIN, PRIORITY_MAX))),
         tenant=draw(st.sampled_from((None, "ann", "bob"))),
         limited_by=draw(st.sampled_from((None, "running-1"))),
+        rated_by=draw(st.sampled_from((None, "rate-1"))),
         parent=parent,
         root=None if parent is None else draw(st.sampled_from((parent, "r"))),
         deadline=draw(st.none() | st.integers(1, 10**12)),

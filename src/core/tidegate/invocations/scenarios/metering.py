@@ -1,0 +1,129 @@
+"""Two runners ask how many of a set may begin, while time passes: no more do than the rate lets through."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tidegate.invocations import laws
+from tidegate.invocations.metering import ADMITTED, METERING_PARTS, WRITTEN_AT, Metering, MeteringParts, new_meter
+from tidegate.invocations.rates import Admission, Rate
+from tidegate.model.documents import ID, Document
+from tidegate.model.instants import MILLISECOND, Duration, Instant
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.pauses import Pauses
+from tidegate.sim.actors import Network, Process
+from tidegate.sim.automaton import Birth, Returned
+from tidegate.sim.clocks import HOST, Host
+from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.shipping import Shipped
+from tidegate.sim.world import document, journal, journaled, world_with
+
+__all__ = ["COUNTED", "FITS", "SCENARIOS", "metering"]
+
+FITS: Final = "no more begin in a time than may"
+COUNTED: Final = "what is told to be admitted was counted"
+
+METERS, SET = "meters", "send"
+NAMES: Final = ("one", "two")
+RATE: Final = Rate(2, 200 * MILLISECOND)
+QUANTUM: Final[Duration] = 100 * MILLISECOND
+FAULTS: Final = Faults.of(
+    Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE,
+    Fault.NOT_DURABLE,
+)  # fmt: skip
+
+
+async def asks(metering: Metering, times: int) -> int:
+    """How many may begin, of as many as are asked for so often."""
+    told = 0
+    for _ in range(times):
+        answer = await metering.run()
+        if isinstance(answer, Admission):
+            told += answer.admitted
+    return told
+
+
+def asking(metering: Metering, times: int) -> Birth:
+    return lambda _: asks(metering, times)
+
+
+def written(doc: Document) -> Document:
+    """Of each version, when it was written, and how many were admitted by then."""
+    return Document(((ID.name, SET), (WRITTEN_AT.name, doc[WRITTEN_AT]), (ADMITTED.name, doc[ADMITTED])))
+
+
+def admitted(state: State) -> tuple[tuple[Instant, int], ...]:
+    """When so many were admitted."""
+    found: tuple[tuple[Instant, int], ...] = ()
+    before = 0
+    for each in state.read(journal(METERS, SET)):
+        found = (*found, (each[WRITTEN_AT], each[ADMITTED] - before))
+        before = each[ADMITTED]
+    return found
+
+
+def told(state: State) -> int:
+    numbers = (state.status(name) for name in NAMES)
+    return sum(each.value for each in numbers if isinstance(each, Returned) and isinstance(each.value, int))
+
+
+def counted(state: State) -> int:
+    found = state.read(document(METERS, SET))
+    return 0 if found is None else found[ADMITTED]
+
+
+def metering(
+    parts: MeteringParts = METERING_PARTS,
+    *,
+    summary: str = "two runners ask how many may begin, while time passes: no more do than the rate lets through",
+    wanted: int = 2,
+    times: int = 1,
+    moves: int = 2,
+    budget: int = 1,
+    faults: Faults = FAULTS,
+    host: Host = HOST,
+) -> Scenario:
+    """The scenario, for our program or faulty variants of it.
+
+    Args:
+        parts: What it is made of.
+        summary: One line for people.
+        wanted: For how many each asks.
+        times: How often.
+        moves: How often the clock of the store may move.
+        budget: How many faults may strike.
+        faults: Which.
+        host: By how much the clocks of their machines may be wrong.
+    """
+    command = Metering(
+        key=SET, rate=RATE, wanted=wanted, meters=METERS, attempts=2, pauses=Pauses(Fixed(0)), parts=parts
+    )
+    meaning = journaled(METERS, SET, written)
+    return Scenario(
+        name="metering",
+        summary=summary,
+        world=world_with({METERS: (new_meter(SET, Instant(0)),)}),
+        actors=(
+            *(Process(each, asking(command, times), faults, meaning, host=host) for each in NAMES),
+            Network(meaning),
+        ),
+        budget=budget,
+        clock=Clock(quantum=QUANTUM, moves=moves),
+        always={
+            FITS: lambda state: laws.rates.fits(RATE, admitted(state)),
+            COUNTED: lambda state: laws.rates.is_counted(told(state), counted(state)),
+        },
+        sometimes={
+            "both begin some": lambda state: told(state) > RATE.at_most,
+            "one is refused": lambda state: any(state.status(name) == Returned(0) for name in NAMES),
+        },
+    )
+
+
+SCENARIOS: Final = (
+    Shipped(
+        "metering", metering, thorough=partial(metering, budget=2), large=partial(metering, budget=3, times=2, moves=3)
+    ),
+)
