@@ -100,6 +100,36 @@ def test_a_task_starts_when_what_it_waits_for_has_happened(mongodb: str, databas
     in_loop(run())
 
 
+def test_an_event_commits_with_what_its_caller_writes_or_not_at_all(mongodb: str, database: str) -> None:
+    """And one that is there already does not end the transaction."""
+    seen: list[str] = []
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app, client = office.app(services=TURNS), office.client
+            assert client is not None
+
+            @app.task(triggers=[on_event("paid").calls_with(lambda what: {"order": what.payload["order"]})])
+            async def ship(order: str) -> None:
+                seen.append(order)
+
+            async with client.start_session() as session:
+                await session.start_transaction()
+                await app.emit("paid", {"order": "never"}, session=session)
+                await session.abort_transaction()
+                for order in ("a", "b", "a"):
+                    async with await session.start_transaction():
+                        _ = await client[database].orders.insert_one({"order": order}, session=session)
+                        await app.emit("paid", {"order": order}, event=order, session=session)
+            assert await client[database].orders.count_documents({}) == 3
+            assert len(await office.records("orchestrator_occurrences")) == 2
+            async with served(app):
+                await until(lambda: len(seen) >= 2, "events that were committed are heard of")
+            assert sorted(seen) == ["a", "b"]
+
+    in_loop(run())
+
+
 @pytest.mark.parametrize("store", STORES)
 def test_a_cron_fires_once_an_instant_whoever_looks(mongodb: str, database: str, store: str) -> None:
     """Two processes, and each second of a cron of seconds is one invocation, of the two tasks of that cron each."""

@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 from uuid import uuid4
 
 import attrs
@@ -80,6 +80,7 @@ __all__ = ["Orchestrator"]
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 _CLOSE_S: Final = 1.0
+T = TypeVar("T")
 
 
 @final
@@ -285,18 +286,19 @@ class Orchestrator:
             some = jobs[start : start + INSERTS_MAX]
             payloads = [await there.uploads.kept_arguments(key, job.arguments) for key, job in some]
             program = self._enqueued(declared, some, payloads, due, session)
-            if session is None:
-                answers = await there.site.run(program)
-            else:
-                within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
-                try:
-                    answers = await run_async(program, choosing(documents(within), local_async()))
-                except Failure as failure:
-                    raise retold(failure) from failure
+            answers = await (there.site.run(program) if session is None else self._within(session, program))
             if self._workers is not None and session is None:
                 self._workers.announce(due if isinstance(due, int) else 0)
             handles += [handle_of(self, declared, each) for each in answers]
         return handles
+
+    async def _within(self, session: object, program: Program[T]) -> T:
+        """Run a program in the transaction of a session of the user's."""
+        within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
+        try:
+            return await run_async(program, choosing(documents(within), local_async()))
+        except Failure as failure:
+            raise retold(failure) from failure
 
     def enqueue_job_sync(
         self, declared: Declared, job: Job, *, key: str, due: Instant | Duration = 0, session: object = None
@@ -343,20 +345,30 @@ class Orchestrator:
             todo="await enqueue() or result(), or call it in a thread",
         )
 
-    async def emit(self, code: str, payload: Mapping[str, object] | None = None, *, event: str | None = None) -> None:
+    async def emit(
+        self,
+        code: str,
+        payload: Mapping[str, object] | None = None,
+        *,
+        event: str | None = None,
+        session: object = None,
+    ) -> None:
         """Say that something has happened, to the triggers of this app that wait for it (`on_event`).
 
         Args:
             code: Of which kind it is.
             payload: What it carries.
             event: Its id: one that is emitted again is the same. None for one made up.
+            session: One of yours, in whose transaction this is written: it commits with your writes, or not at all.
 
         Raises:
             Misuse: An argument is of the wrong type.
+            OperationFailure: With a session: its transaction is over, and may begin anew, as `with_transaction` does.
             TidegateError: Nobody answered: emit it again, under the same id.
         """
         context = EventContext(code, uuid4().hex if event is None else event, Document.of(payload or {}))
-        noted = await self._services(await self._opened()).emit(context)
+        services = self._services(await self._opened())
+        noted = await (services.emit(context) if session is None else self._within(session, services.emitted(context)))
         for which, why in noted.unknown:
             log.warning("condition %s cannot tell: %s", which[:8], why)
         if not noted.is_kept:

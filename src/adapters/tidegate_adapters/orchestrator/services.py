@@ -139,6 +139,10 @@ class Services:
         """Keep an event for the triggers that wait for it."""
         return await self._site.run(self._evaluator.notice(event))
 
+    def emitted(self, event: EventContext) -> Program[Noted]:
+        """The same as a program, for a transaction of the user's."""
+        return self._evaluator.notice_beside(event)
+
     async def run(self) -> None:
         """Ask whose turn it is, again and again, and do what there is to do; until it is cancelled."""
         if concerns := self._rules.start_up.concerns:

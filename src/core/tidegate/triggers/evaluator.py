@@ -75,6 +75,7 @@ from tidegate.model.operations import (
     check_collection,
     delete_one,
     find_one,
+    insert_one,
     update_one,
 )
 from tidegate.model.programs import find_every, insert_new
@@ -331,6 +332,20 @@ class Evaluator:
                 continue
             return Noted(is_kept=True, unknown=unknown)
         return Noted(is_kept=False, unknown=unknown)
+
+    async def notice_beside(self, context: Context) -> Noted:
+        """The same in a transaction of the caller's: what is there is looked for first, since a duplicate key would end it, and nothing is
+        asked again, for that is up to whoever runs the transaction.
+
+        Raises:
+            Failure: Whatever happens.
+        """
+        found = noticed(self.conditions, context, await StoreTime())
+        for each in found.occurrences:
+            doc = stored_occurrence(each)
+            if await find_one(self.occurrences, Eq(ID, doc[ID]), fields=(ID,)) is None:
+                await insert_one(self.occurrences, doc)
+        return Noted(is_kept=True, unknown=found.unknown)
 
     # --- evaluate ---
 
