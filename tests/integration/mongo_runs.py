@@ -48,6 +48,7 @@ from tidegate.model.documents import Document, Value, show
 from tidegate.model.errors import TidegateError
 from tidegate.sim.trace import StepKind
 from tidegate_adapters import connecting, leases, payloads, testing
+from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.orchestrator import app as orchestrator
 from tidegate_adapters.reactive import planner
 from tidegate_adapters.simulated_mongo import Change, Code, Network, Outcome, SimulatedReplicaSet
@@ -93,6 +94,8 @@ LATE_S: Final = 4.0
 CANCELLED_S: Final = 12.0
 """So long a task may go on that is cancelled: to release its lease, for one."""
 TURNS_MAX: Final = 100_000
+INDEXED: Final = 8
+"""Every so many runs applications make their indexes; in the others they are there."""
 REFUSED: Final = 13
 """The code of a no that lasts."""
 NOT_DONE: Final = (6, 7, 13, 50, 89, 91, 112, 189, 262, 462, 8000, 9001, 10107, 11600, 11602, 13435, 13436)
@@ -438,6 +441,8 @@ def judged(
         ids = Random(f"ids {seed}")
         for module in (leases, payloads, connecting, planner, orchestrator):
             patch.setattr(module, "uuid4", lambda: UUID(int=ids.getrandbits(128)))
+        if seed % INDEXED:
+            patch.setattr(connecting, "AsyncMongo", lambda client, name, **_: AsyncMongo(client, name))
         workload: Any = {**WORKLOAD, "reactive": Reactively, "orchestrator": Orchestrating}[told.workload]
         run = Run(told, random, story, workload.documents)
         if is_seen:

@@ -56,12 +56,12 @@ SETTINGS: Final = ReactiveSettings(
     concurrency=6,
     drain=2 * SECOND,
     leave=2 * SECOND,
-    polling=PollingBounds(least=100 * MILLISECOND, most=2 * SECOND, jitter=10 * MILLISECOND),
+    polling=PollingBounds(least=200 * MILLISECOND, most=5 * SECOND, jitter=10 * MILLISECOND),
     paused_every=20 * SECOND,
     planner=PlannerRules(
         terms=Terms(ttl=4 * SECOND, heartbeat=1_500 * MILLISECOND, margin=500 * MILLISECOND),
         stream=ChangeStreamConsumer(wait=0, idle=5 * SECOND, pause=200 * MILLISECOND),
-        pause=300 * MILLISECOND,
+        pause=800 * MILLISECOND,
         drain=SECOND,
     ),
 )

@@ -329,11 +329,17 @@ def test_a_client_that_tells_of_each_request_knows_how_many_were_inserted(mongod
 
 
 TIME: Final = Field[Instant]("at")
+BEHIND: Final = 50 * MILLISECOND
 
 
 async def times() -> tuple[Instant, Instant, Instant]:
-    """The store's time, what it puts, and its time once more."""
+    """The store's time, what it puts, and its time once more: one that is reckoned is between both, or as much earlier as it may be."""
     before = await StoreTime()
+    for _ in range(3):
+        asked = await StoreTime()
+        reckoned = await StoreTime(BEHIND)
+        assert reckoned - asked >= -BEHIND
+        assert await StoreTime() - reckoned >= 0
     put = await find_one_and_update(COLLECTION, Eq(ID, "x"), PutServerTime(TIME))
     assert put is not None
     return before, put[TIME], await StoreTime()

@@ -55,10 +55,11 @@ from tidegate.model.documents import (
     matches,
     sort_key_of,
 )
-from tidegate.model.instants import Instant
+from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.operations import (
     BulkUpdate,
     Operation,
+    StoreTime,
     bulk_update,
     delete_many,
     delete_one,
@@ -639,3 +640,35 @@ def test_the_page_on_resilience_is_typed_along() -> None:
     exec(page.partition("```python\n")[2].partition("```")[0], made)  # noqa: S102  it is ours
 
     made["test_an_order_is_placed_once_whatever_is_lost"]()
+
+
+def test_the_time_is_asked_for_once_until_another_is_primary() -> None:
+    """Where it may be a little early; and it is never late, nor earlier than that."""
+    asked: list[str] = []
+
+    def heard(_: str, command: Mapping[str, Any]) -> None:
+        asked.append(next(iter(command)))
+
+    async def main(random: Random) -> list[int]:
+        here, counts = SimulatedReplicaSet(random), list[int]()
+        async with Network(here, random, strike=heard).client("client") as client:
+            store = AsyncMongo(client, "db")
+
+            async def look() -> None:
+                asked.clear()
+                for _ in range(20):
+                    at = await store(StoreTime(50 * MILLISECOND))
+                    assert isinstance(at, Instant)
+                    assert 0 <= here.now() - at <= 50 * MILLISECOND
+                    await asyncio.sleep(0.1)
+                counts.append(asked.count("hello"))
+
+            assert isinstance(await store(StoreTime()), Instant)
+            await look()
+            await look()
+            here.step_down(0.2)
+            await asyncio.sleep(1)
+            await look()
+        return counts
+
+    assert run(main, 1) == [0, 0, 1]

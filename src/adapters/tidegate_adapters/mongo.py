@@ -7,7 +7,8 @@ Each operation of `tidegate.model.operations` is one command, which is atomic fo
 an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as {"$gt": ""} has nowhere to be an operator.
 
 The store's time is what the primary answers to `hello`: the same clock that `$$NOW` and `$currentDate` read, from a command
-that needs no privilege and no collection, on every server that the driver speaks to (`$documents` is of MongoDB 5.1).
+that needs no privilege and no collection, on every server that the driver speaks to (`$documents` is of MongoDB 5.1). Where it
+may be a little earlier than it is, it is reckoned from the last answer, as long as no other member may be primary.
 
 What is asked of a transaction (`tidegate.model.transactions`) goes through a session of the driver's
 (`tidegate_adapters.mongo_transactions`).
@@ -45,6 +46,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -84,7 +86,7 @@ from tidegate.model.documents import (
 )
 from tidegate.model.effects import Ambiguous, NotApplied, Refused, Unreadable
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
-from tidegate.model.instants import MILLISECOND, Duration, Instant
+from tidegate.model.instants import MILLISECOND, ClockName, ClockReading, Duration, Instant, reckoned
 from tidegate.model.operations import (
     NO_INDEXES,
     BulkUpdate,
@@ -199,6 +201,8 @@ class Mongo:
         """
         if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
             return self._transacted(effect)
+        if isinstance(effect, StoreTime) and (now := self._handles.clock.reckoned(effect.behind)) is not None:
+            return now
         send, told = _request(effect, self._handles, self._within)
         if self._unmade and (missing := self._indexed(effect)) is not None:
             return missing
@@ -270,6 +274,8 @@ class AsyncMongo:
         """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
         if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
             return await self._transacted(effect)
+        if isinstance(effect, StoreTime) and (now := self._handles.clock.reckoned(effect.behind)) is not None:
+            return now
         send, told = _request(effect, self._handles, self._within)
         if self._unmade and (missing := await self._indexed(effect)) is not None:
             return missing
@@ -474,6 +480,48 @@ _BATCH: Final = 10_000
 """More than an aggregation of ours answers, so that all of it is in the first batch."""
 
 
+_MONOTONIC: Final = ClockName("monotonic")
+
+
+def _monotonic() -> Instant:
+    return Instant(time.monotonic_ns() // 1_000, _MONOTONIC)
+
+
+@final
+class _Clock:
+    """What the primary has said last of its time, which goes on to tell it as long as nobody else was elected."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._known: tuple[ClockReading, object] | None = None
+
+    def reckoned(self, behind: Duration) -> Instant | None:
+        """The time, or one so much earlier at most, in microseconds; None where it is to be asked for."""
+        if not behind or self._known is None:
+            return None
+        reading, elected = self._known
+        return None if elected is None or elected != self._elected() else reckoned(reading, _monotonic(), behind)
+
+    def asking(self, send: Callable[[], Any]) -> _Request:
+        """The call that asks for it, whose answer is kept."""
+        asked: list[tuple[Instant, object]] = []
+
+        def sent() -> Any:
+            asked.append((_monotonic(), self._elected()))
+            return send()
+
+        def told(answer: Mapping[str, Any]) -> Instant:
+            said, (at, elected) = Instant(int(answer["localTime"]) * MILLISECOND), asked[-1]
+            self._known = (ClockReading(at, _monotonic(), said), elected)
+            return said
+
+        return sent, told
+
+    def _elected(self) -> object:
+        """Which election the primary is of; None where nobody says."""
+        return self._client.topology_description.max_election_id
+
+
 @final
 class _Handles(dict[str, Any]):
     """Those of a database's collections: the driver makes one anew each time that it is asked."""
@@ -482,6 +530,7 @@ class _Handles(dict[str, Any]):
         super().__init__()
         self.database = database
         self.hello = partial(database.command, "hello", codec_options=CODEC)
+        self.clock = _Clock(database.client)
 
     def __missing__(self, collection: str) -> Any:
         self[collection] = handle = self.database[collection]
@@ -513,7 +562,7 @@ def _find_and_modify(
 def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Request:
     """The call that carries the effect out, and the reply that it makes."""
     if isinstance(effect, StoreTime):
-        return handles.hello, (lambda answer: Instant(int(answer["localTime"]) * MILLISECOND))
+        return handles.clock.asking(handles.hello)
     if isinstance(effect, (FindChanged, FindOrphaned, CountRecords)):
         query = {
             "aggregate": effect.collection,

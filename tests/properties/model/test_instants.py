@@ -20,11 +20,13 @@ from tidegate.model.instants import (
     STORE,
     WALL,
     ClockName,
+    ClockReading,
     Duration,
     Instant,
     duration,
     instant,
     moment,
+    reckoned,
     seconds,
 )
 
@@ -53,6 +55,9 @@ Later: TypeAlias = Callable[[Instant, Duration], Instant]
 
 
 Between: TypeAlias = Callable[[Instant, Instant], Duration]
+
+
+Reckoning: TypeAlias = Callable[[ClockReading, Instant, Duration], Instant | None]
 
 
 CLOCKS = st.sampled_from((STORE, WALL, ClockName("other")))
@@ -85,6 +90,40 @@ def check_t2(between: Between) -> None:
     law()
 
 
+def check_t3(reckon: Reckoning) -> None:
+    """The store's clock is some microseconds per million faster or slower than the machine's, from when it was read on."""
+
+    @given(
+        st.integers(0, 10**7), st.integers(0, 40_000), st.integers(0, 40_000), st.integers(0, 10**7), st.integers(-1_000, 1_000),
+        st.integers(0, 100_000),
+    )  # fmt: skip
+    @example(1_999, 40_000, 0, 0, 0, 41_999)
+    @example(999, 0, 0, 999, 0, 2_000)
+    @example(0, 20, 0, 10**7, -1_000, 100_000)
+    @example(0, 20, 0, 10**7, 1_000, 100_000)
+    def law(  # noqa: PLR0917  what may be drawn
+        shown: int, there: int, back: int, later: Duration, faster: int, behind: Duration
+    ) -> None:
+        def shows(after: Fraction) -> Fraction:
+            return shown + after * (1 + Fraction(faster, 1_000_000))
+
+        def whole(at: Fraction) -> int:
+            return int(at // MILLISECOND) * MILLISECOND
+
+        reading = ClockReading(Instant(0, WALL), Instant(there + back, WALL), Instant(whole(Fraction(shown))))
+        after = back + later
+        at = reckon(reading, Instant(there + after, WALL), behind)
+
+        if at is None:
+            assert there + back + 2 * (there + after) // 1_000 + 3 * MILLISECOND > behind
+        else:
+            assert at.at <= whole(shows(Fraction(after)))
+            assert shows(Fraction(after)) - at.at <= behind
+            assert at.at % MILLISECOND == 0
+
+    law()
+
+
 def test_what_is_added_is_what_lies_between() -> None:
     """Law T1."""
     check_t1(lambda at, length: at + length)
@@ -105,6 +144,50 @@ def test_a_planted_bug_breaks_t2() -> None:
     """A law that no bug breaks proves nothing: the names of the clocks are not looked at."""
     with pytest.raises(AssertionError):
         check_t2(lambda one, other: one.at - other.at)
+
+
+def test_what_is_reckoned_is_not_late_and_hardly_early() -> None:
+    """Law T3."""
+    check_t3(reckoned)
+
+
+def _of(reading: ClockReading, passed: Duration) -> Instant:
+    at = reading.said.at + passed
+    return Instant(at - at % MILLISECOND)
+
+
+BROKEN_RECKONING: dict[str, Reckoning] = {
+    "from when it was asked": lambda reading, now, behind: (
+        None if reckoned(reading, now, behind) is None else _of(reading, now - reading.asked)
+    ),
+    "no clock is slower than another": lambda reading, now, behind: (
+        None if reckoned(reading, now, behind) is None else _of(reading, now - reading.answered)
+    ),
+    "rounded up": lambda reading, now, behind: (
+        None if (at := reckoned(reading, now, behind)) is None else Instant(at.at + MILLISECOND)
+    ),
+    "however early": lambda reading, now, _: reckoned(reading, now, 10**9),
+    "never": lambda *_: None,
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_RECKONING)
+def test_a_planted_bug_breaks_t3(name: str) -> None:
+    """A law that no bug breaks proves nothing."""
+    with pytest.raises(AssertionError):
+        check_t3(BROKEN_RECKONING[name])
+
+
+def test_a_clock_that_went_back_tells_nothing() -> None:
+    """Nor is a reading one that was answered before it was asked for."""
+    reading = ClockReading(Instant(5_000, WALL), Instant(6_000, WALL), Instant(0))
+
+    assert reckoned(reading, Instant(5_999, WALL), SECOND) is None
+    assert reckoned(reading, Instant(8_003, WALL), SECOND) == Instant(2_000)
+    with pytest.raises(Misuse, match="before it was asked"):
+        ClockReading(Instant(1, WALL), Instant(0, WALL), Instant(0))
+    with pytest.raises(Misuse, match="cannot compare"):
+        reckoned(reading, Instant(6_000), SECOND)
 
 
 @given(st.datetimes(timezones=st.timezones()))

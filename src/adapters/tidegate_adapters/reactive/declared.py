@@ -21,7 +21,7 @@ from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
 from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.pool import PooledTask
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reactive_task import BEHIND, ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.tasks import TaskRules
 from tidegate.retries.backoff import Backoff, Policy
@@ -86,7 +86,7 @@ class Declared:
 
     def pooled(self, polling: PollingBounds) -> PooledTask:
         """What a pool knows of it."""
-        return PooledTask(name=self.name, lease=self.task.rules.lease, polling=polling, longest=self.longest)
+        return PooledTask(name=self.name, lease=self.task.rules.lease - BEHIND, polling=polling, longest=self.longest)
 
 
 def declared(

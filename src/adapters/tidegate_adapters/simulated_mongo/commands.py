@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 import bson
+from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 from bson.timestamp import Timestamp
 
@@ -166,6 +167,7 @@ class Commands:
             "hosts": [address],
             "me": address,
             "setVersion": 1,
+            "electionId": ObjectId(f"7fffffff{replica_set.term:016x}"),
             "lastWrite": {"majorityOpTime": {"ts": last, "t": replica_set.term}},
             "localTime": DatetimeMS(replica_set.now().at // MILLISECOND),
             "maxBsonObjectSize": SIZE_MAX,

@@ -8,6 +8,14 @@ simulator may keep instants relative to now.
 Laws
     T1  (a + d) - a == d
     T2  (a - b) is an error when `a` and `b` were read on different clocks: two machines' clocks are never compared.
+    T3  What is reckoned from a reading of the store's clock is never later than what that clock shows, as long as it is slower than
+        the machine's by one in 1,000 at most; and never earlier than that by more than was asked for, as long as it is no faster
+        than by as much.
+
+Whoever decides when something is due has to know what time it is by the clock that judges, and a request for each decision is one
+that everything waits for. A reading goes on to tell it for a while: as much has passed there as here since it was answered, at
+least. So what is reckoned to be due is due. It is Cristian's clock reading (1989, "Probabilistic clock synchronization"), of which
+the early end alone is used.
 
 Durations are plain integers; `MILLISECOND`, `SECOND` and `MINUTE` are for writing them down. So are fractions, for the
 same reason: in parts per million, of which `PPM` is the whole.
@@ -24,8 +32,8 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "MICROSECOND", "MILLISECOND", "MINUTE", "PPM", "SECOND", "STORE", "WALL", "ClockName", "Duration", "Instant",
-    "duration", "instant", "jittered", "micros", "moment", "seconds",
+    "MICROSECOND", "MILLISECOND", "MINUTE", "PPM", "SECOND", "STORE", "WALL", "ClockName", "ClockReading", "Duration", "Instant",
+    "duration", "instant", "jittered", "micros", "moment", "reckoned", "seconds",
 ]  # fmt: skip
 
 Duration: TypeAlias = Annotated[int, "microseconds"]
@@ -159,3 +167,56 @@ def jittered(length: Duration, jitter_ppm: int, draw_ppm: int) -> Duration:
     check_int(jitter_ppm, "a jitter in parts per million", 0, PPM)
     check_int(draw_ppm, "a draw in parts per million", 0, PPM)
     return length - length * jitter_ppm * draw_ppm // PPM**2
+
+
+# --- another clock ----------------------------------------------------------------------------------------------------
+
+_DRIFT: Final = 1_000
+"""A store's clock that is set right little by little is faster or slower than another one by less than one in so many."""
+
+
+@final
+@attrs.frozen
+class ClockReading:
+    """What a store has said of its time. Invariants: `asked` and `answered` are of one clock, in this order.
+
+    Attributes:
+        asked: When it was asked, by a clock of this machine that is never set.
+        answered: When its answer was there, by the same.
+        said: What it said: its own time somewhere in between, in whole milliseconds, cut off.
+    """
+
+    asked: Instant
+    answered: Instant
+    said: Instant
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.said, Instant, "what a store said")
+        if self.answered - self.asked < 0:
+            raise Misuse("a clock that was read before it was asked")
+
+
+def reckoned(reading: ClockReading, now: Instant, behind: Duration) -> Instant | None:
+    """What the store's clock shows now, or has shown a little before.
+
+    Args:
+        reading: Of that clock.
+        now: The time, by the machine's clock of the reading.
+        behind: How much earlier at most, in microseconds.
+
+    Returns:
+        An instant of the store's, in whole milliseconds; None where the reading does not tell: then ask for it.
+
+    Raises:
+        Misuse: The clocks differ, or an argument is of another type.
+    """
+    check_type(reading, ClockReading, "a reading")
+    check_type(now, Instant, "the time")
+    check_int(behind, "a time in microseconds", 0)
+    since, most = now - reading.answered, now - reading.asked
+    if since < 0:
+        return None
+    at = reading.said.at + since - -(-since // _DRIFT)
+    at -= at % MILLISECOND
+    latest = reading.said.at + MILLISECOND + most + -(-most // _DRIFT)
+    return None if latest - at > behind else Instant(at, reading.said.clock)

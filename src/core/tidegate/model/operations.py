@@ -75,7 +75,7 @@ from tidegate.model.documents.orders import check_sort
 from tidegate.model.documents.value import check_field_name
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import Instant
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
@@ -533,7 +533,17 @@ class BulkUpdate(Effect[int]):
 @final
 @attrs.frozen
 class StoreTime(Effect[Instant]):
-    """Replies the store's time (`STORE`), in whole milliseconds: for decisions that store when something is due."""
+    """Replies the store's time (`STORE`), in whole milliseconds: for decisions that store when something is due.
+
+    Attributes:
+        behind: So much earlier than it is the answer may be, in microseconds, and never later: then it need not be asked for each time
+            (`tidegate.model.instants.reckoned`).
+    """
+
+    behind: Duration = 0
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.behind, "a time in microseconds", 0)
 
     def __str__(self) -> str:
         return "ask for the store's time"

@@ -70,7 +70,7 @@ from tidegate.model.documents import (
 from tidegate.model.documents.bson import ZERO_TIMESTAMP
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep, Unreadable
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Duration, Instant, micros
+from tidegate.model.instants import MILLISECOND, Duration, Instant, micros
 from tidegate.model.operations import (
     FOUND_MAX,
     Index,
@@ -134,13 +134,16 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
 __all__ = [
-    "PARTS", "HandlerAnswer", "Idle", "Later", "Planned", "Ran", "ReactiveTask", "ReactiveTaskParts", "Run", "SetAside", "Worked",
+    "BEHIND", "PARTS", "HandlerAnswer", "Idle", "Later", "Planned", "Ran", "ReactiveTask", "ReactiveTaskParts", "Run", "SetAside", "Worked",
     "answered",
 ]  # fmt: skip
 
 
 _KEY: Final = Field[Value](ID.name)
 
+BEHIND: Final = 20 * MILLISECOND
+"""By the time that decisions are taken with, it may be so much earlier than it is, so that none of them asks for it anew. A lease is
+counted from then, so it may end so much sooner: whoever holds one gives it up before (`PooledTask.lease`)."""
 _ATTEMPTS: Final = 8
 """How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
 
@@ -303,7 +306,7 @@ async def _read_documents(task: ReactiveTask, keys: tuple[Value, ...]) -> tuple[
 
 
 async def _store_time() -> Instant:
-    return await StoreTime()
+    return await StoreTime(BEHIND)
 
 
 async def _handle(task: ReactiveTask, key: Value, claim: Claim) -> object:
@@ -756,10 +759,11 @@ class ReactiveTask:
             return (), missed
         writes: tuple[_Update, ...] = ()
         for key, record in due:
-            verdict = tasks.claim(record, worker=worker, rules=self.rules, now=now)
+            at = _as_found(record, now)
+            verdict = tasks.claim(record, worker=worker, rules=self.rules, now=at)
             if isinstance(verdict, Lapsed):
-                lapsed = self.parts.lapsed(self, verdict, now)
-                verdict = tasks.claim(record, worker=worker, rules=self.rules, now=now, lapsed=lapsed)
+                lapsed = self.parts.lapsed(self, verdict, at)
+                verdict = tasks.claim(record, worker=worker, rules=self.rules, now=at, lapsed=lapsed)
             if isinstance(verdict, (Claimed, UpdateRecord)):
                 writes = (*writes, (key, record, verdict.write if isinstance(verdict, Claimed) else verdict))
         claims = tuple((key, write.record) for key, _, write in writes if write.record.owner is not None)
@@ -1091,6 +1095,12 @@ def _claim_of(record: TaskRecord) -> tuple[str, str | None, int]:
 def _due_at(record: TaskRecord) -> Instant:
     assert record.next_run_at is not None, "what is pending is due"
     return record.next_run_at
+
+
+def _as_found(record: TaskRecord, now: Instant) -> Instant:
+    """The time by which a record is claimed that the store has found to be due: it is then, though one that is behind says later."""
+    due = record.next_run_at
+    return due if due is not None and 0 < due - now <= BEHIND else now
 
 
 def _claimed_at(known: _Known) -> Instant:
