@@ -45,11 +45,11 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.tracing", "tracing", missing) from missing
 
-__all__ = ["TracerProvider", "traced"]
+__all__ = ["NOTHING", "PARENT", "TracerProvider", "carried", "creator_of", "note", "note_kind", "traced"]
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-_NOTHING: Final = Context()
-_PARENT: Final = "traceparent"
+NOTHING: Final = Context()
+PARENT: Final = "traceparent"
 
 
 class _Headers(Getter[Record]):
@@ -86,7 +86,7 @@ def traced(call: Called, provider: TracerProvider, group: str) -> Called:
         is_child = isinstance(given, Record) and creators[0].is_valid
         with tracer.start_as_current_span(
             f"process {records[0].topic}",
-            set_span_in_context(NonRecordingSpan(creators[0]), _NOTHING) if is_child else _NOTHING,
+            set_span_in_context(NonRecordingSpan(creators[0]), NOTHING) if is_child else NOTHING,
             SpanKind.CONSUMER,
             _of_record(given, group) if isinstance(given, Record) else _of_batch(given, group),
             [Link(each) for each in creators if each.is_valid],
@@ -98,11 +98,11 @@ def traced(call: Called, provider: TracerProvider, group: str) -> Called:
             except BaseException as error:
                 is_parked = isinstance(error, Later) and isinstance(given, Record)
                 if not is_parked:
-                    _note(span, error)
+                    note(span, error)
                 raise
             for each in reply if isinstance(reply, tuple) else (reply,):
                 if isinstance(each, Unread):
-                    _note(span, each.error)
+                    note(span, each.error)
             return reply
 
     return in_span
@@ -110,21 +110,32 @@ def traced(call: Called, provider: TracerProvider, group: str) -> Called:
 
 def _children(reply: object, span: Span) -> object:
     """What a handler has answered with, where what is to be sent names the span as its parent, unless it names another."""
-    carried: dict[str, str] = {}
-    _PROPAGATOR.inject(carried, set_span_in_context(span))
-    added = tuple((name, value.encode("ascii")) for name, value in carried.items())
+    added = tuple((name, value.encode("ascii")) for name, value in carried(set_span_in_context(span)).items())
 
     def child(each: object) -> object:
-        if not isinstance(each, Send) or any(name.lower() == _PARENT for name, _ in each.headers):
+        if not isinstance(each, Send) or any(name.lower() == PARENT for name, _ in each.headers):
             return each
         return attrs.evolve(each, headers=(*each.headers, *added))
 
     return tuple(map(child, reply)) if isinstance(reply, Iterable) else child(reply)
 
 
+def carried(context: Context | None = None) -> dict[str, str]:
+    """What names the span of a context, or of the current one, to others: `PARENT`, where there is one, and its state."""
+    found: dict[str, str] = {}
+    _PROPAGATOR.inject(found, context)
+    return found
+
+
+def creator_of(traceparent: str | None) -> SpanContext:
+    """The span that a `traceparent` names; one that is not valid where it names none."""
+    context = NOTHING if traceparent is None else _PROPAGATOR.extract({PARENT: traceparent}, NOTHING)
+    return get_current_span(context).get_span_context()
+
+
 def _creator(record: Record) -> SpanContext:
     """The span that its header names."""
-    context = _PROPAGATOR.extract(record, _NOTHING, _HEADERS) if record.headers else _NOTHING
+    context = _PROPAGATOR.extract(record, NOTHING, _HEADERS) if record.headers else NOTHING
     return get_current_span(context).get_span_context()
 
 
@@ -148,19 +159,24 @@ def _of_place(record: Record, group: str) -> Mapping[str, str | int | bool]:
     }
 
 
-def _note(span: Span, error: BaseException) -> None:
+def note(span: Span, error: BaseException) -> None:
     """The call has failed."""
     if not span.is_recording():
         return
     kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    note_kind(span, kind, redacted(_text(error)), redacted("".join(traceback.format_exception(error))))
+
+
+def note_kind(span: Span, kind: str, message: str, stacktrace: str) -> None:
+    """The call has failed with an error of this kind; the texts have no secrets."""
     span.set_attribute("error.type", kind)
     span.set_status(StatusCode.ERROR, kind)
     span.add_event(
         "exception",
         {
             "exception.type": kind,
-            "exception.message": redacted(_text(error)),
-            "exception.stacktrace": redacted("".join(traceback.format_exception(error))),
+            "exception.message": message,
+            "exception.stacktrace": stacktrace,
         },
     )
 

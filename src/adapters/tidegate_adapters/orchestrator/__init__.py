@@ -28,6 +28,7 @@ Modules, in reading order
     listening   who has nothing to do hears of what comes
     sync_store  the database, for code that is not async
     tallies, metrics, monitor    what has happened, for Prometheus, and how it is
+    spans       a span of OpenTelemetry for each run
     app         the app, from without
     running, command_line    `tidegate orchestrator`
 """

@@ -74,6 +74,8 @@ from tidegate_adapters.sites import Site
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
+    from tidegate_adapters.orchestrator.spans import Spans
+    from tidegate_adapters.tracing import TracerProvider
 
 __all__ = ["Orchestrator"]
 
@@ -95,6 +97,7 @@ class Orchestrator:
         drain: How long handlers may go on once the app is to stop.
         settings: All that an app can be told that is not code, in the place of the three before; the URI is the store.
         metrics: A registry of prometheus_client, which shows the app while it is served (`tidegate_adapters.orchestrator.metrics`).
+        tracer_provider: Makes a span of OpenTelemetry for each run (`tidegate_adapters.orchestrator.spans`).
         observers: Called with each event of the workers, the state after it, and the commands that follow.
 
     Attributes:
@@ -113,6 +116,7 @@ class Orchestrator:
         drain: timedelta = timedelta(seconds=20),
         settings: OrchestratorSettings | None = None,
         metrics: CollectorRegistry | None = None,
+        tracer_provider: TracerProvider | None = None,
         observers: Iterable[DispatchObserver] = (),
     ) -> None:
         check_store(store)
@@ -125,6 +129,11 @@ class Orchestrator:
         self._store: AppStore | None = None if isinstance(store, str) else store
         self.settings = self._checked(settings)
         self._metrics, self._observers = metrics, tuple(observers)
+        self._spans: Spans | None = None
+        if tracer_provider is not None:
+            from tidegate_adapters.orchestrator.spans import Spans  # noqa: PLC0415  an extra
+
+            self._spans = Spans(tracer_provider)
         self._declared: dict[str, Declared] = {}
         self._triggers: dict[str, tuple[When, ...]] = {}
         self._works: dict[str, Work] = {}
@@ -291,6 +300,10 @@ class Orchestrator:
                 self._workers.announce(due if isinstance(due, int) else 0)
             handles += [handle_of(self, declared, each) for each in answers]
         return handles
+
+    def traceparent(self) -> str | None:
+        """What names the current span, of an app that has a provider of spans."""
+        return None if self._spans is None else self._spans.current()
 
     async def _within(self, session: object, program: Program[T]) -> T:
         """Run a program in the transaction of a session of the user's."""
@@ -596,7 +609,12 @@ class Orchestrator:
         )  # fmt: skip
         lookout = Lookout(self, self._metrics)
         self._workers = workers = Workers(
-            self._declared.values(), self._rules(), post, there.results.told, (*self._observers, *lookout.observers)
+            self._declared.values(),
+            self._rules(),
+            post,
+            there.results.told,
+            (*self._observers, *lookout.observers),
+            self._spans,
         )
         calls, self._stop_calls = self._stop_calls, 0
         for _ in range(calls):

@@ -36,6 +36,9 @@ R = TypeVar("R")
 class TaskApp(HandleApp, Protocol):
     """The app of a task (`tidegate_adapters.orchestrator.app`)."""
 
+    def traceparent(self) -> str | None:
+        """What names the current span to whoever runs what is enqueued in it."""
+
     async def enqueue_jobs(
         self,
         declared: Declared,
@@ -191,7 +194,7 @@ class Task(Generic[P, R]):
             task=self.declared.name, arguments=kept.arguments, limited_by=kept.limited_by, rated_by=kept.rated_by,
             queue=self.declared.queue if queue is None else queue,
             priority=self.declared.priority if priority is None else priority,
-            tenant=tenant, deadline=self.declared.limit,
+            tenant=tenant, trace=self._app.traceparent(), deadline=self.declared.limit,
             parent=None if current is None else current.run.key, root=None if current is None else current.root,
         )  # fmt: skip
 

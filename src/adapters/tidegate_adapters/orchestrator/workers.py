@@ -17,8 +17,8 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Final, TypeAlias, cast, final
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 import attrs
 
@@ -72,6 +72,9 @@ from tidegate_adapters.printable import redacted
 from tidegate_adapters.runtime import Call, CallEach, Ended, InterruptEach, Observer, Runtime, as_failure
 from tidegate_adapters.runtime import Job as Task
 from tidegate_adapters.sites import Site
+
+if TYPE_CHECKING:
+    from tidegate_adapters.orchestrator.spans import Spans
 
 __all__ = ["DispatchObserver", "Workers"]
 
@@ -127,6 +130,7 @@ class Workers:
         post: Where.
         ended: Called with the id of each invocation of which the end is written.
         observers: Called with each event, the state after it, and the commands that follow.
+        spans: Makes a span for each run; None for none.
     """
 
     def __init__(
@@ -136,7 +140,10 @@ class Workers:
         post: Post,
         ended: Callable[[str], None],
         observers: Iterable[DispatchObserver] = (),
+        *,
+        spans: Spans | None = None,
     ) -> None:
+        self._spans = spans
         self._post, self._loop, self._tell_ended = post, asyncio.get_running_loop(), ended
         self._threads, self._children = DaemonThreads("tidegate-handler"), Children()
         self._declared: Final = {each.name: each for each in declared}
@@ -318,9 +325,12 @@ class Workers:
         job, declared = self._taken[run].job, self._declared[run.task]
         arguments = job.arguments if job.payload is None else await self._post.uploads.arguments(job.payload)
         call = self._in_child if declared.is_process else self._in_here
-        text = await call(run, declared, arguments)
-        if isinstance(text, Failed):
-            return text
+        with nullcontext() if self._spans is None else self._spans.of(self._taken[run]) as span:
+            text = await call(run, declared, arguments)
+            if isinstance(text, Failed):
+                if span is not None:
+                    span.failed(text)
+                return text
         upload = await self._post.uploads.kept(upload_name(run.key, run.version), text)
         return Succeeded(text) if upload is None else Succeeded(upload=upload)
 
