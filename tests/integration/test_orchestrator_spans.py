@@ -14,9 +14,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.integration.test_orchestrator_app import QUICK
 
+from tidegate.invocations.ending import Failed, RunError
+from tidegate.invocations.jobs import Job
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.taking import TakenRun
+from tidegate.model.documents import Document
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.orchestrator import InvocationFailed, Orchestrator
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.spans import Spans
 
 SETTINGS: Final = OrchestratorSettings(database="x", **QUICK)
 
@@ -95,6 +101,18 @@ def test_each_run_has_a_span_and_one_that_fails_says_with_what() -> None:
         assert attributes(each)["error.type"] == "OSError"
         assert [event.name for event in each.events] == ["exception"]
         assert "secret" not in each.to_json()
+
+
+def test_what_fails_in_a_child_says_with_what() -> None:
+    """The child tells, and the span is of its parent."""
+    _, provider, exporter = app_of()
+    taken = TakenRun("a", StatusRecord("running", "r", 2), Job(task="send"), 1, Document())
+    with Spans(provider).of(taken) as span:
+        span.failed(Failed(RunError("ChildDied", "it has ended"), None))
+
+    (found,) = exporter.get_finished_spans()
+    assert attributes(found)["error.type"] == "ChildDied"
+    assert found.status.status_code is StatusCode.ERROR
 
 
 def attributes(span: ReadableSpan) -> Any:

@@ -614,7 +614,7 @@ class Orchestrator:
             post,
             there.results.told,
             (*self._observers, *lookout.observers),
-            self._spans,
+            spans=self._spans,
         )
         calls, self._stop_calls = self._stop_calls, 0
         for _ in range(calls):
