@@ -79,13 +79,13 @@ REACTIVE_FAULTS: Final = (
 )  # fmt: skip
 """Those of applications of reactive tasks."""
 ORCHESTRATOR_FAULTS: Final = (
-    "nothing", "kill", "kill", "stop", "cut", "command", "command", "storm", "step_down", "die", "lost_and_die", "closed",
+    "nothing", "kill", "kill", "stop", "cut", "command", "command", "unheard", "storm", "step_down", "die", "lost_and_die", "closed",
 )  # fmt: skip
 """And of those of an orchestrator."""
 ONCE: Final = ("nothing", "command")
 """Faults after which nothing is uncertain for long."""
 OF_WRITES: Final = ("overtaken", "lost_and_die")
-OF_COMMANDS: Final = ("command", "storm", *OF_WRITES)
+OF_COMMANDS: Final = ("command", "storm", "unheard", *OF_WRITES)
 """Faults that strike commands."""
 ENOUGH_S: Final = 200.0
 """Longer than any task takes."""
@@ -274,6 +274,8 @@ class Run:
             return Outcome.UNSENT if self.set.loop.time() < self.cut_until_s else None
         if client != told.whom or told.fault not in OF_COMMANDS or name not in COMMANDS:
             return None
+        if told.fault == "unheard":
+            return self._unheard(name)
         if told.fault in OF_WRITES and (name not in WRITES or self._sent > self._number + 1):
             return None
         self._sent += 1
@@ -287,6 +289,15 @@ class Run:
         if self._began_s is None or now - self._began_s > told.lasts_s or self._ways.random() < 0.6:
             return None
         return self._way(name, command, self._ways.random())
+
+    def _unheard(self, name: str) -> Way | None:
+        """An update is done, with no reply to it nor when it is sent again, and the find that is to tell is refused for good."""
+        number = self.course.number // 2
+        self._sent += name == "update" or (name == "find" and self._sent > number)
+        if name == "update" and number < self._sent <= number + 2:
+            return self._told(name, Outcome.LOST_REPLY)
+        is_first = name == "find" and self._sent > number and not self.refuses
+        return self._told(name, Code(REFUSED)) if is_first else None
 
     def _of_a_write(self, name: str) -> Way | None:
         """A write that is late, and the next one is told a no; or one whose reply is lost, and then the primary dies."""

@@ -36,7 +36,7 @@ from tests.integration.mongo_workloads import Documents, Work
 from tidegate.invocations.asking import Asked, Asking, Command
 from tidegate.invocations.invocation import CANCELLED, FAILED, INVOCATION, SUCCESS
 from tidegate.invocations.invocation_queries import InvocationQuery
-from tidegate.invocations.record_documents import DUE, OWNER, RESULT, STATUS, TASK, VERSION
+from tidegate.invocations.record_documents import DUE, OWNER, RESULT, STATUS, TASK, VERSION, WAITS
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.model.documents import ID, Document, Field, Value, show
 from tidegate.model.effects import Refused
@@ -304,7 +304,7 @@ class Orchestrating(Work):
                     await asyncio.sleep(0.25)
         is_heard = self.run.tasks["w"].done()
         left = self._left()
-        if (left or not is_heard) and not self.run.refuses:  # who may not look at what it took knows nothing of it
+        if left or not is_heard:
             self.story.accuse("O1", f"after {SETTLED_S} s there is left to do: {left[:3]}")
         if not is_heard:
             self.run.cancelled.add("w")
@@ -371,7 +371,8 @@ class Orchestrating(Work):
         if was is None:
             is_right = made.version == 1 and made.status in INVOCATION.initial
         elif (old := _record(was)).version == made.version:
-            is_right = old == made and was.held(DUE) == after.held(DUE)
+            is_put_off = was.has(WAITS) or after.has(WAITS)  # until it gets a place
+            is_right = old == made and (is_put_off or was.held(DUE) == after.held(DUE))
         elif old.status == made.status:  # it is due at another time
             is_right = made.version == old.version + 1 and made.status in AVAILABLE
         else:

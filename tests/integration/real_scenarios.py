@@ -10,7 +10,7 @@ import attrs
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations.asking import Asking
-from tidegate.invocations.dispatch import InterruptReason
+from tidegate.invocations.dispatch import Heeded, InterruptReason
 from tidegate.invocations.dispatch import Run as DispatchedRun
 from tidegate.invocations.heeding import heed
 from tidegate.invocations.invocation import INVOCATION
@@ -271,7 +271,7 @@ async def looks_at() -> object:
     async def answers() -> tuple[object, ...]:
         first = await asking.list_rows(InvocationQuery(), limit=1)
         then = await asking.list_rows(InvocationQuery(), limit=1, after=first.after)
-        return first, then, await asking.show("a"), await heed(asking.records, (RUN, LOST_RUN))
+        return first, then, await asking.show("a"), await heed(asking.records, "w", (RUN, LOST_RUN))
 
     return await until_answered(answers)
 
@@ -282,7 +282,7 @@ def is_shown(state: State) -> bool:
             is_there = {first.key, then.key} == {"a", "b"} and shown.document == state.read(
                 document("invocations", "a")
             )
-            return is_there and told == ((RUN, InterruptReason.CANCEL), (LOST_RUN, InterruptReason.LOST))
+            return is_there and told == Heeded(((RUN, InterruptReason.CANCEL), (LOST_RUN, InterruptReason.LOST)))
         case other:
             return not isinstance(other, Returned)
 

@@ -262,7 +262,7 @@ def test_what_is_delayed_waits_and_the_urgent_comes_first(mongodb: str, database
                 return time.monotonic()
 
             began = time.monotonic()
-            later = await note.enqueue("later", delay=timedelta(milliseconds=400))
+            later = await note.enqueue("later", priority=-9, delay=timedelta(milliseconds=400))
             low = await note.enqueue("low", priority=-5)
             high = await note.enqueue("high", priority=5)
             async with served(app):

@@ -17,7 +17,7 @@ from tests.integration.mongo_runs import ORCHESTRATOR_FAULTS, Story, course, fou
 from tests.integration.planting import Bug, first
 from tests.length import ORCHESTRATOR_RUNS, PLANTED_RUNS
 
-from tidegate.invocations import ending, heeding, record_documents, recovery, settling
+from tidegate.invocations import dispatch, ending, heeding, placing, record_documents, recovery, settling
 from tidegate.invocations.taking import Taker
 from tidegate_adapters import connecting
 from tidegate_adapters.orchestrator.workers import Workers
@@ -30,10 +30,11 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a result is kept under another run": Bug(Workers._in_here, "return declared.result.text(result,", "return declared.result.text('another', "),
     "writes are not guarded": Bug(record_documents.unchanged, ", Eq(STATUS, expected.status), Eq(OWNER, expected.owner), Eq(VERSION, expected.version)", ""),
     "a claim that another was faster with counts": Bug(settling._became, "return Outdated(move.expected, viewed(record))", "return Granted(verdict.record)"),
-    "two may run of those that exclude each other": Bug(Taker._placed, "if limit is not None:", "if False:"),
-    "who is refused is due no more": Bug(Taker._placed, "if waiting:", "if False:", ("nothing", "command")),
-    "what is asked is not heard": Bug(heeding.heed, "elif (asked := order(record)) is not None:", "elif False:"),
-    "who is asked to cancel gives back": Bug(heeding.heed, "(run, _ASKED[asked])", "(run, InterruptReason.KILL)"),
+    "two may run of those that exclude each other": Bug(Taker._placed, "return await self.parts.place(self._placing(wishes)) if wishes else Placed()", "return Placed(has=tuple(wish.key for wish in wishes))"),
+    "who is refused is due no more": Bug(placing._waits, "Put(DUE, due), Put(LATER, due)", "Remove(DUE), Put(LATER, due)", ("nothing", "command")),
+    "what is asked is not heard": Bug(heeding._told, "elif (asked := order(record)) is not None:", "elif False:"),
+    "who is asked to cancel gives back": Bug(heeding._told, "(run, _ASKED[asked])", "(run, InterruptReason.KILL)"),
+    "what is its own and was not told is left": Bug(dispatch._strayed, "    if state.looking is not None:", "    if True:", ("unheard",)),
     "a limit is not kept": Bug(Workers._take, "longest = each.job.deadline or declared.limit", "longest = None"),
     "who waits keeps its slot": Bug(Workers._waiting, "if waits.number == 1:", "if False:"),
     "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),

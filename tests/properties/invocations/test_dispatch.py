@@ -28,6 +28,7 @@ from tidegate.invocations.dispatch import (
     EndsWritten,
     Handle,
     HandlersEnded,
+    Heeded,
     Held,
     HeldChanged,
     Interrupt,
@@ -43,12 +44,14 @@ from tidegate.invocations.dispatch import (
     RunWaits,
     Slot,
     StartDispatchTimer,
+    Stray,
     Take,
     WriteEnds,
     dispatch_event_for,
 )  # fmt: skip
 from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
 from tidegate.invocations.laws import dispatch as laws
+from tidegate.invocations.status import StatusRecord
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, ClockName, Instant
@@ -90,6 +93,11 @@ class Course:
         self.wake_at: int | None = None
         self.life: laws.Life = None
         self.sent_at = 0  # the beat under way
+        self.number = 0  # of invocations
+        self.found: tuple[Stray, ...] = ()  # in its name, by the last beat of this life
+        self.is_known = True  # whether the look under way then has ended
+        self.hidden: list[tuple[int, Run]] = []  # what looks have taken that failed, and under which life
+        self.begun: dict[int, tuple[Run, ...]] = {}  # what the look under way has taken and not told, by its life
         self.is_troubled = random.random() < 0.4
         self.tell(DispatchTimerFired(at(0)))
         for number in range(steps):
@@ -103,6 +111,13 @@ class Course:
                 self.life = life, at(self.sent_at) + RULES.dead_after
             case Beaten(_, Beat(life), False) if life == before.life:
                 self.life = None
+            case _:
+                pass
+        match event:
+            case Beaten(_, Beat(life), is_alive, heeded) if life == before.life and is_alive is not None:
+                self.found, self.is_known = heeded.strays if is_alive else (), before.looking is None
+            case RunsTaken(_, command) if command == before.looking:
+                self.is_known = True
             case _:
                 pass
         self.state, commands = attrs.astuple(self.stepping(RULES, before, event), recurse=False)
@@ -131,6 +146,12 @@ class Course:
         self.judge(laws.one_who_waits_is_woken(self.state), "DI8")
         self.judge(laws.what_is_announced_is_looked_for(self.state, event, commands), "DI9")
         self.judge(laws.who_wants_a_slot_comes_first(RULES, self.state, commands), "DI10")
+        if self.state.life != before.life:
+            self.found = ()
+        told = {run.key for run in (*self.taken, *(run for runs in self.begun.values() for run in runs))}
+        for each in commands:
+            if isinstance(each, Beat):
+                self.judge(laws.strays_are_given_back(each, self.found, told, is_known=self.is_known), "DI11")
 
     def judge(self, holds: bool, law: str) -> None:
         if not holds:
@@ -184,10 +205,11 @@ class Course:
     def answer(self, command: DispatchCommand) -> None:
         now, is_hard = at(self.now), self.is_troubled and self.random.random() < 0.4
         match command:
-            case Take(_, most):
-                number = 0 if is_hard else self.random.randint(0, most)
-                limits = [None, None, 500 * MILLISECOND]
-                runs = tuple(run_of(len(self.taken) + each, self.random.choice(limits)) for each in range(number))
+            case Take(life, most):
+                runs = self.begun.pop(life, None) or self.some(most)
+                if is_hard:
+                    self.hidden += [(life, run) for run in runs]
+                    runs = ()
                 self.taken.extend(runs)
                 due_in = self.random.choice([None, 0, 300 * MILLISECOND])
                 self.tell(RunsTaken(now, command, RunsFound(runs, self.random.random() < 0.2, due_in)))
@@ -205,13 +227,37 @@ class Course:
                     if self.random.random() < 0.1
                 )
                 is_alive = self.random.choice([None, False]) if is_hard else True
+                strays = self.strays(command) if is_alive else ()
                 if is_alive and command.life == self.state.life:
                     self.settled |= {run for run, why in asked if why is InterruptReason.LOST}
-                self.tell(Beaten(now, command, is_alive, asked if is_alive else ()))
+                self.tell(Beaten(now, command, is_alive, Heeded(asked if is_alive else (), strays)))
             case Leave():
                 self.tell(Left(now))
             case _:
                 raise AssertionError(command)
+
+    def some(self, most: int) -> tuple[Run, ...]:
+        """What a look takes."""
+        limits = [None, None, 500 * MILLISECOND]
+        runs = tuple(
+            run_of(self.number + each, self.random.choice(limits)) for each in range(self.random.randint(0, most))
+        )
+        self.number += len(runs)
+        return runs
+
+    def strays(self, beat: Beat) -> tuple[Stray, ...]:
+        """What is in its name and does not run: what it gives back no more, if that was done."""
+        gone = {each.key for each in beat.strays if self.random.random() < 0.8}
+        self.hidden = [(life, run) for life, run in self.hidden if run.key not in gone]
+        for each in self.asked:
+            if isinstance(each, Take) and each.life == beat.life and each.life not in self.begun:
+                self.begun[each.life] = self.some(each.most)
+        found = [run for life, run in self.hidden if life == beat.life]
+        found += self.begun.get(beat.life, ())
+        found += [each.run for each in self.state.ended if each.life == beat.life]
+        found += [run for run in self.taken[-3:] if run not in beat.runs and run not in self.settled]
+        keys = dict.fromkeys(run.key for run in found)
+        return tuple(Stray(key, StatusRecord("running", "me", 2), 1) for key in keys)
 
     def finish(self) -> None:
         """It is asked to stop, and everything answers; or nothing does."""
@@ -240,7 +286,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws DI1 to DI10."""
+    """Laws DI1 to DI11."""
     assert Course(random).wrong == set()
 
 
@@ -345,6 +391,21 @@ def calls_twice(state: DispatchState, now: Instant, commands: list[DispatchComma
     )
 
 
+def forgets_strays(state: DispatchState) -> Any:
+    return attrs.evolve(state, doubted=(), strays=())
+
+
+def strays_at_sight(state: DispatchState) -> Any:
+    """What the look under way may tell of is given back."""
+    return attrs.evolve(RIGHT["_strayed"](attrs.evolve(state, looking=None)), looking=state.looking)
+
+
+def whatever_is_in_its_name(state: DispatchState) -> Any:
+    """What has ended, and is not written down yet, is given back."""
+    found: DispatchState = RIGHT["_strayed"](attrs.evolve(state, ended=(), ending=None))
+    return attrs.evolve(found, ended=state.ended, ending=state.ending)
+
+
 RIGHT: Final[dict[str, Any]] = dict(vars(dispatch))
 room_of: Final = RIGHT["_room"]
 
@@ -369,6 +430,9 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "no timer": ("DI8", "_next", never_wakes),
     "what is announced waits": ("DI9", "_announced", waits_its_turn),
     "who wants a slot gets none": ("DI10", "_resuming", resumes_nobody),
+    "what is in its name is forgotten": ("DI11", "_strayed", forgets_strays),
+    "what a look may tell of is given back": ("DI11", "_strayed", strays_at_sight),
+    "what has ended is given back": ("DI11", "_strayed", whatever_is_in_its_name),
 }
 
 
@@ -440,7 +504,7 @@ def test_what_an_interrupted_handler_comes_to(why: InterruptReason, answer: End 
         told = RULES.step(told.state, DispatchStopRequested(at(2)))
     else:
         told = RULES.step(told.state, DispatchTimerFired(at(SECOND)))
-        told = RULES.step(told.state, Beaten(at(SECOND), Beat(1, (run,)), True, ((run, why),)))
+        told = RULES.step(told.state, Beaten(at(SECOND), Beat(1, (run,)), True, Heeded(((run, why),))))
     assert Interrupt((run,), why) in told.commands
     told = RULES.step(told.state, HandlersEnded(at(2 * SECOND), ((run, answer),)))
     ends = [each for each in told.commands if isinstance(each, WriteEnds)]
@@ -473,9 +537,9 @@ def test_a_life_that_others_ended_is_over_at_once() -> None:
 def test_who_was_interrupted_and_is_lost_is_not_heard() -> None:
     run = run_of(1)
     told = alive(RunsTaken(at(0), Take(1, 3), RunsFound((run,))), DispatchTimerFired(at(SECOND)))
-    told = RULES.step(told.state, Beaten(at(SECOND), Beat(1, (run,)), True, ((run, InterruptReason.CANCEL),)))
+    told = RULES.step(told.state, Beaten(at(SECOND), Beat(1, (run,)), True, Heeded(((run, InterruptReason.CANCEL),))))
     told = RULES.step(told.state, DispatchTimerFired(at(2 * SECOND)))
-    told = RULES.step(told.state, Beaten(at(2 * SECOND), Beat(1, (run,)), True, ((run, InterruptReason.LOST),)))
+    told = RULES.step(told.state, Beaten(at(2 * SECOND), Beat(1, (run,)), True, Heeded(((run, InterruptReason.LOST),))))
     told = RULES.step(told.state, HandlersEnded(at(2 * SECOND), ((run, Succeeded(1)),)))
     assert not any(isinstance(each, WriteEnds) for each in told.commands)
 
@@ -497,7 +561,7 @@ EVENTS: Final[tuple[tuple[DispatchCommand, object, DispatchEvent | None], ...]] 
     (WriteEnds(()), (), EndsWritten(at(1), WriteEnds(()))),
     (Beat(1, ()), Ambiguous("x"), Beaten(at(1), Beat(1, ()), None)),
     (Beat(1, ()), None, Beaten(at(1), Beat(1, ()), is_alive=False)),
-    (Beat(1, ()), (), Beaten(at(1), Beat(1, ()), is_alive=True)),
+    (Beat(1, ()), Heeded(), Beaten(at(1), Beat(1, ()), is_alive=True)),
     (Handle(()), (), HandlersEnded(at(1), ())),
     (Leave(1), None, Left(at(1))),
     (StartDispatchTimer(1), None, DispatchTimerFired(at(1))),
@@ -545,7 +609,9 @@ def test_who_does_not_run_here_neither_waits_nor_goes_on(moves: type[RunWaits | 
         partial(dispatch_event_for, DispatchState(), None, at(1)),  # type: ignore[arg-type]
         partial(RULES.step, DispatchState(), HandlersEnded(at(1), ((run_of(1), 7),))),  # type: ignore[arg-type]
         partial(
-            RULES.step, DispatchState(), Beaten(at(1), Beat(1, ()), True, ((run_of(1), InterruptReason.TOO_LONG),))
+            RULES.step,
+            DispatchState(),
+            Beaten(at(1), Beat(1, ()), True, Heeded(((run_of(1), InterruptReason.TOO_LONG),))),
         ),
     ],
 )

@@ -9,7 +9,7 @@ import attrs
 import pytest
 from tests.properties.on_documents import is_read_or_misuse, run
 
-from tidegate.invocations.record_documents import CHANGED_AT, DUE, STATUS, TASK, new_record
+from tidegate.invocations.record_documents import CHANGED_AT, DUE, OWNER, STATUS, TASK, new_record
 from tidegate.invocations.recoverer import (
     ITEMS_MAX,
     PARTS,
@@ -169,4 +169,6 @@ def test_who_recovers_is_a_member() -> None:
 
 def test_its_index_is_of_the_statuses_of_its_own_records() -> None:
     """So a pass reads what may be stuck; that it reads no more is seen on a real MongoDB."""
-    assert Recoverer(me="r", dead_after=MINUTE, records="calls").indexes == {"calls": (Index((Ascending(STATUS),)),)}
+    assert Recoverer(me="r", dead_after=MINUTE, records="calls").indexes == {
+        "calls": (Index((Ascending(STATUS), Ascending(OWNER))),)
+    }

@@ -33,6 +33,7 @@ from tidegate.invocations.dispatch import (
     DispatchStopRequested,
     DispatchTimerFired,
     Handle,
+    Heeded,
     Held,
     HeldChanged,
     Interrupt,
@@ -285,8 +286,8 @@ class Workers:
                 self._tell_ended(each.run.key)
         return left
 
-    async def _beat(self, command: Beat) -> tuple[tuple[Run, InterruptReason], ...] | None:
-        """Join, or beat; and what was asked of the runs."""
+    async def _beat(self, command: Beat) -> Heeded | None:
+        """Join, or beat; and what there is in its name."""
         post, owner = self._post, self._post.owner(command.life)
         if self._joined != command.life:
             answer = await post.site.run(join(post.collections.members, owner, post.dead_after, name=post.name))
@@ -300,12 +301,12 @@ class Workers:
                 raise found
             if found is None:
                 return None
-        if not command.runs:
-            return ()
-        asked = await post.site.run(heed(post.collections.invocations, command.runs))
+        for each in command.strays:
+            log.warning("%s is its own and not known to it: it is given back if it still is", each.key)
+        heeded = await post.site.run(heed(post.collections.invocations, owner, command.runs, command.strays))
         active = {each.run for each in self.state.active}
-        self._lost |= {run for run, why in asked if why is InterruptReason.LOST and run in active}
-        return asked
+        self._lost |= {run for run, why in heeded.asked if why is InterruptReason.LOST and run in active}
+        return heeded
 
     async def _leave(self, life: int) -> None:
         await self._post.site.store(leave(self._post.collections.members, self._post.owner(life)))

@@ -23,6 +23,10 @@ so what others have recovered meanwhile comes to nothing.
 Waiting. A run that waits for others gives its slot away, and takes one again before it goes on: so no number of waiting
 runs keeps a process from running what they wait for.
 
+Strays. A look that failed may have taken what nobody was told of, and no one else looks after what a living process has. So with
+each beat it is told what is in its name and was not in its hands; what still is so at the next one is given back. A look under way
+may yet tell of what it has taken, so until it has ended that is no stray.
+
 An end that nobody confirms is asked for again, for as long as it takes: the process is alive, and nobody else would ever end that
 run. One that the store refuses is asked for alone, and then as a failure that says so.
 
@@ -41,6 +45,8 @@ Laws
     DI8  Until it stops it awaits an answer or its timer.
     DI9  What is announced is looked for as soon as there is room, whatever is answered to earlier looks.
     DI10 Who wants its slot again gets the next one that is free, before anything is taken.
+    DI11 What is found in its name, and neither is in its hands nor may be told by a look under way, is given back with the next
+         beat of that life, if it is in its name then; nothing else is.
 
 Known not to work
     - A handler that will not be interrupted holds its slot. It is left behind when the time to leave is over.
@@ -57,6 +63,7 @@ from typing import Final, TypeAlias, assert_never, cast, final
 import attrs
 
 from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
+from tidegate.invocations.status import StatusRecord
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import PPM, SECOND, Duration, Instant, seconds
@@ -84,6 +91,7 @@ __all__ = [
     "EndsWritten",
     "Handle",
     "HandlersEnded",
+    "Heeded",
     "Held",
     "HeldChanged",
     "Interrupt",
@@ -99,6 +107,7 @@ __all__ = [
     "RunsTaken",
     "Slot",
     "StartDispatchTimer",
+    "Stray",
     "Take",
     "WriteEnds",
     "dispatch_event_for",
@@ -235,6 +244,31 @@ class Outcome:
 
 # --- commands and events ----------------------------------------------------------------------------------------------
 
+
+@final
+@attrs.frozen(cache_hash=True)
+class Stray:
+    """An invocation that is in the name of a process, and not known to be in its hands.
+
+    Attributes:
+        key: Its id.
+        record: What its record is.
+        tries: How many runs of it have begun.
+        limited_by: The set that it is of; None for none.
+    """
+
+    key: str
+    record: StatusRecord
+    tries: int
+    limited_by: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.key, "an invocation")
+        check_type(self.record, StatusRecord, "a record")
+        check_int(self.tries, "a number of runs", 0)
+        check_type(self.limited_by, (str, NoneType), "a set of invocations or None")
+
+
 _Runs: TypeAlias = tuple[Run, ...]
 _Ended: TypeAlias = tuple[tuple[Run, End | None], ...]
 _Asked: TypeAlias = tuple[tuple[Run, InterruptReason], ...]
@@ -330,14 +364,29 @@ class WriteEnds(Effect["tuple[Outcome, ...]"]):
 
 
 @final
+@attrs.frozen
+class Heeded:
+    """What a process is told with a beat.
+
+    Attributes:
+        asked: Of which runs what was asked, or that they are lost.
+        strays: What else is in its name.
+    """
+
+    asked: _Asked = ()
+    strays: tuple[Stray, ...] = ()
+
+
+@final
 @attrs.frozen(cache_hash=True)
-class Beat(Effect["_Asked | None"]):
-    """Join as the member of this life, or beat as it; then look after these runs. It replies what was asked of them; None where
-    that member is gone.
+class Beat(Effect["Heeded | None"]):
+    """Join as the member of this life, or beat as it; then look after these runs, and give back which of these strays still are
+    as they were. It replies None where that member is gone.
     """
 
     life: int
     runs: _Runs
+    strays: tuple[Stray, ...] = ()
 
     def __str__(self) -> str:
         return f"beat, and look after {len(self.runs)}"
@@ -423,13 +472,13 @@ class Beaten:
         at: When.
         command: The beat.
         is_alive: Whether that member is; None where nobody knows.
-        asked: Of which runs what was asked, or that they are lost.
+        heeded: What it was told.
     """
 
     at: Instant
     command: Beat
     is_alive: bool | None
-    asked: _Asked = ()
+    heeded: Heeded = Heeded()
 
 
 @final
@@ -524,7 +573,7 @@ def dispatch_event_for(command: Effect[object], reply: object, at: Instant) -> D
         case Beat() if isinstance(reply, Failure):
             event = Beaten(at, command, None)
         case Beat():
-            event = Beaten(at, command, reply is not None, cast("_Asked", () if reply is None else reply))
+            event = Beaten(at, command, reply is not None, Heeded() if reply is None else cast("Heeded", reply))
         case Leave():
             event = Left(at)
         case StartDispatchTimer():
@@ -591,6 +640,8 @@ class DispatchState:
         ending: The request under way that writes ends.
         end_at: Before then no end is written; None for now.
         held: What is taken from by nobody.
+        doubted: What is in its name and not in its hands; the look under way may tell of it.
+        strays: What is in its name and not in its hands.
         stop_at: When handlers are interrupted, because it is to stop; None where it is not.
         leaving: Whether it is leaving; None where it has left.
         wake_at: When its timer fires; None where none runs.
@@ -613,6 +664,8 @@ class DispatchState:
     ending: WriteEnds | None = None
     end_at: Instant | None = None
     held: Held = Held()
+    doubted: tuple[Stray, ...] = ()
+    strays: tuple[Stray, ...] = ()
     stop_at: Instant | None = None
     leaving: bool | None = False
     wake_at: Instant | None = None
@@ -655,11 +708,13 @@ def _check_event(event: object) -> None:
             check_tuple(left, Outcome, "the end of a run")
         case EndsRefused(_, command):
             check_type(command, WriteEnds, "a request to write ends")
-        case Beaten(_, command, is_alive, asked):
+        case Beaten(_, command, is_alive, heeded):
             check_type(command, Beat, "a beat")
             check_type(is_alive, (bool, NoneType), "whether a member is alive")
-            check_tuple(asked, tuple, "a run and what was asked of it")
-            for order in asked:
+            check_type(heeded, Heeded, "what a process is told")
+            check_tuple(heeded.strays, Stray, "an invocation in the name of a process")
+            check_tuple(heeded.asked, tuple, "a run and what was asked of it")
+            for order in heeded.asked:
                 check_int(len(order), "the length of a pair", 2, 2)
                 check_type(order[0], Run, "a run")
                 if order[1] not in _ASKED:
@@ -681,7 +736,7 @@ def _told(rules: DispatchRules, state: DispatchState, event: DispatchEvent) -> D
             is_over = state.wake_at is not None and state.wake_at - at <= 0
             return attrs.evolve(state, wake_at=None) if is_over else state
         case RunsTaken():
-            return _taken(rules, state, event)
+            return _strayed(_taken(rules, state, event))
         case HandlersEnded(_, ended):
             return _handled(state, ended)
         case EndsWritten():
@@ -793,11 +848,12 @@ def _beaten(rules: DispatchRules, state: DispatchState, event: Beaten) -> Dispat
         return attrs.evolve(state, beat_at=event.at + rules.beat_every // _SOON)
     if not event.is_alive:
         return _over(state)
-    asked = dict(event.asked)
+    asked = dict(event.heeded.asked)
     active = tuple(_asked(each, asked.get(each.run)) for each in state.active) if asked else state.active
-    return attrs.evolve(
+    state = attrs.evolve(
         state, alive_until=sent + rules.dead_after, active=active, runs_at=None if asked else state.runs_at
     )
+    return _strayed(attrs.evolve(state, strays=(), doubted=event.heeded.strays))
 
 
 _SOON: Final = 4
@@ -811,9 +867,22 @@ def _asked(each: Active, asked: InterruptReason | None) -> Active:
     return attrs.evolve(each, why=asked) if asked is InterruptReason.LOST else each
 
 
+def _strayed(state: DispatchState) -> DispatchState:
+    """What is in its hands is no stray; what else is doubted is known to be one once no look is under way."""
+    if not state.doubted:
+        return state
+    ending = () if state.ending is None else state.ending.ends
+    runs = (*(each.run for each in state.active), *(each.run for each in (*state.ended, *ending)))
+    hands = {(run.key, run.version) for run in runs}
+    strays = tuple(each for each in state.doubted if (each.key, each.record.version) not in hands)
+    if state.looking is not None:
+        return attrs.evolve(state, doubted=strays)
+    return attrs.evolve(state, doubted=(), strays=strays)
+
+
 def _over(state: DispatchState) -> DispatchState:
     """Its life is over, and another one begins with the next beat."""
-    return attrs.evolve(state, life=state.life + 1, alive_until=None, beat_at=None, runs_at=None)
+    return attrs.evolve(state, life=state.life + 1, alive_until=None, beat_at=None, runs_at=None, doubted=(), strays=())
 
 
 def _moved(state: DispatchState, run: Run, before: Slot, after: Slot) -> DispatchState:
@@ -963,7 +1032,7 @@ def _beating(rules: DispatchRules, state: DispatchState, at: Instant, commands: 
     if not _may_beat(state) or (state.beat_at is not None and at - state.beat_at < 0):
         return state
     runs = tuple(each.run for each in state.active if each.life == state.life and each.why is not InterruptReason.LOST)
-    command = Beat(state.life, runs)
+    command = Beat(state.life, runs, state.strays)
     commands.append(command)
     return attrs.evolve(state, beating=(command, at), beat_at=at + rules.beat_every)
 

@@ -29,7 +29,7 @@ from typing import Final, final
 import attrs
 
 from tidegate.invocations.invocation import INVOCATION, REROUTED
-from tidegate.invocations.record_documents import CHANGED_AT, STATUS, TASK, viewed
+from tidegate.invocations.record_documents import CHANGED_AT, OWNER, STATUS, TASK, viewed
 from tidegate.invocations.recovery import PATIENCE, Item, Move, Patience, plan_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
@@ -144,8 +144,8 @@ class Recoverer:
 
     @property
     def indexes(self) -> Indexes:
-        """What a pass needs: it reads the invocations that may be stuck, however many there are."""
-        return {self.records: (Index((Ascending(STATUS),)),)}
+        """What a pass needs, and a look at what one owns: they read the invocations that may be stuck, however many there are."""
+        return {self.records: (Index((Ascending(STATUS), Ascending(OWNER))),)}
 
     async def run(self) -> RecoveryPass:
         """The program: one pass."""

@@ -25,8 +25,8 @@ Laws
     RC6  Each item is judged on its own, whatever stands beside it and in whatever order.
 
 Known not to work
-    - What its living owner has forgotten (running, or paused) is not found: only the owner knows. It may move it to
-      `running_recovery` itself.
+    - What its living owner has forgotten (running, or paused) is not found: only the owner knows, and gives it back
+      (`tidegate.invocations.heeding`).
     - Nothing is counted: an invocation that kills its runner is recovered as often as it does.
     - An owner that is presumed dead may go on. Its writes come to nothing, its effects on the world do not.
 """

@@ -32,7 +32,7 @@ Known not to work
     - What no runner knows, at the head of a queue, is read and passed over at each look; give a task that is deployed late a
       queue of its own.
     - Where the store refuses the look that follows a take, what was taken stays with its runner, which does not know of it, until
-      that process has ended and recovery finds it.
+      its next beats find it in its name (`tidegate.invocations.heeding`).
 """
 
 from __future__ import annotations

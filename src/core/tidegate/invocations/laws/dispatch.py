@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
 from tidegate.invocations.dispatch import (
@@ -16,6 +16,7 @@ from tidegate.invocations.dispatch import (
     Handle,
     Run,
     Slot,
+    Stray,
     Take,
     WriteEnds,
 )
@@ -23,7 +24,7 @@ from tidegate.model.instants import Instant
 
 __all__ = [
     "Life", "a_life_that_is_over_interrupts", "an_end_is_written_at_last", "nothing_is_taken_by_the_silent", "nothing_is_taken_to_stop",
-    "one_of_each_is_under_way", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_asked_is_obeyed",
+    "one_of_each_is_under_way", "one_who_waits_is_woken", "strays_are_given_back", "what_is_announced_is_looked_for", "what_is_asked_is_obeyed",
     "who_is_active_has_a_slot", "who_wants_a_slot_comes_first",
 ]  # fmt: skip
 
@@ -164,3 +165,16 @@ def who_wants_a_slot_comes_first(
     is_held_up = len(state.ended) > rules.batch
     is_taking = any(isinstance(each, Take) for each in commands)
     return not is_taking and (used + asked >= rules.slots or is_held_up or state.is_stopped)
+
+
+def strays_are_given_back(beat: Beat, found: Iterable[Stray], told: Collection[str], *, is_known: bool) -> bool:
+    """Law DI11: a beat gives back what the one before it has found, but for what looks have told of, or will.
+
+    Args:
+        beat: The beat.
+        found: What was found in the name of this life.
+        told: The invocations that looks have told of, and those that the one under way will tell of.
+        is_known: Whether the look that was under way when that was found has ended: before that nothing is given back.
+    """
+    strays = {each for each in found if each.key not in told} if is_known else set[Stray]()
+    return {*beat.strays} == strays

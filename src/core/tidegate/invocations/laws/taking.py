@@ -8,7 +8,7 @@ from itertools import pairwise
 from tidegate.invocations.invocation import INVOCATION, RUNNING
 from tidegate.invocations.laws.transition import Version
 
-__all__ = ["is_in_order", "is_told", "no_version_runs_twice", "turns_go_round", "waits_as_it_did"]
+__all__ = ["is_in_order", "is_known", "is_told", "no_version_runs_twice", "turns_go_round", "waits_as_it_did"]
 
 
 def no_version_runs_twice(told: Mapping[str, Iterable[tuple[str, int]]], made: Mapping[str, Sequence[Version]]) -> bool:
@@ -37,6 +37,16 @@ def is_told(runner: str, told: Iterable[tuple[str, int]], made: Mapping[str, Seq
         if (version.record.status, version.record.owner) == (RUNNING, runner)
     }
     return mine <= {*told}
+
+
+def is_known(told: Iterable[tuple[str, int]], owned: Iterable[tuple[str, int]]) -> bool:
+    """Law HD4 of `tidegate.invocations.heeding`: what is in the name of a runner that lives and beats is known to it.
+
+    Args:
+        told: What it was told to run: the id and the version.
+        owned: What is in its name after its beats.
+    """
+    return {*owned} <= {*told}
 
 
 def is_in_order(taken: Sequence[tuple[int, int]], left: Iterable[tuple[int, int]]) -> bool:
