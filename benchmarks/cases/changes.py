@@ -7,6 +7,7 @@ from typing import Any, Final
 import attrs
 from benchmarks.cases.table import BACK_THEN, BATCH, BYTES, NOW, RECORDS, SOURCES, Made, Table, drawn
 
+from tidegate.model import record_counts
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.reducer import Step
@@ -21,7 +22,6 @@ from tidegate.reactive import (
     record_queries,
     snapshot,
     story,
-    task_counts,
     task_documents,
     task_records,
     tasks,
@@ -157,11 +157,12 @@ def asking(size: int) -> Made[bool]:
     )
 
 
-@table.case(task_counts, "records are counted", RECORDS)
-def counting(size: int) -> Made[tuple[task_counts.RecordCount, ...]]:
+@table.case(record_counts, "records are counted", RECORDS)
+def counting(size: int) -> Made[tuple[record_counts.RecordCount, ...]]:
     record = planned(order(1_000))
     stored = tuple(task_documents.stored(record, "bill", number) for number in range(size))
-    return lambda: task_counts.counted(stored), lambda counts: [each.count for each in counts] == [size]
+    query = record_counts.CountRecords("c", ("bill",), (record.status.value,), task_documents.DUE_AT)
+    return lambda: record_counts.counted(query, stored), lambda counts: [each.count for each in counts] == [size]
 
 
 @table.case(record_queries, "a record is read for a list")

@@ -32,9 +32,9 @@ from tidegate.model.documents import ID, Document, Field, PutServerTime, exactly
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.instants import PPM, SECOND, STORE, Duration, Instant
 from tidegate.model.operations import Operation, StoreTime, Unique
+from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate.reactive.task_counts import CountRecords
 from tidegate.sim.actors import Process
 from tidegate.sim.aging import OtherTime
 from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume

@@ -16,12 +16,12 @@ from tests.length import COUNTED
 
 from tidegate.model.documents import Document, Field, Filter
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
+from tidegate.model.record_counts import CountRecords
 from tidegate.model.strategies.bson import foreign_pairs
 from tidegate.model.strategies.operations import filters
 from tidegate.reactive.desk import Desk, Retried
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.record_queries import Order, Query
-from tidegate.reactive.task_counts import CountRecords
 from tidegate.reactive.task_documents import stored as record_document
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate_adapters.bson_values import CODEC, stored
@@ -32,6 +32,7 @@ from tidegate_adapters.mongo import AsyncMongo, Mongo, connect_async
 Raw: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 NAMES: Final = ("bill", "mail", ("bill",), None)
+STATUS_NAMES: Final = tuple(each.value for each in TaskStatus)
 FIELDS: Final = st.tuples(
     st.sampled_from(NAMES),
     st.one_of(st.sampled_from([status.value for status in TaskStatus]), foreign_pairs().map(lambda pair: pair[1])),
@@ -57,13 +58,13 @@ def test_the_server_counts_what_the_core_counts(collection: Collection[Raw]) -> 
         suppress_health_check=[HealthCheck.too_slow],
         phases=(Phase.generate, Phase.shrink),
     )
-    @given(st.lists(FIELDS, max_size=12), st.none() | filters())
-    def check(drawn: list[tuple[Any, Any, Any]], where: Filter | None) -> None:
+    @given(st.lists(FIELDS, max_size=12), st.none() | filters(), st.sampled_from(("due_at", "due")))
+    def check(drawn: list[tuple[Any, Any, Any]], where: Filter | None, name: str) -> None:
         docs = tuple(
-            Document((("_id", f"r{n}"), ("task", task), ("status", status), ("due_at", due), ("a", due)))
+            Document((("_id", f"r{n}"), ("task", task), ("status", status), (name, due), ("a", due)))
             for n, (task, status, due) in enumerate(drawn)
         )
-        query = CountRecords("orders_tasks", ("mail", "bill"), where)
+        query = CountRecords("orders_tasks", ("mail", "bill"), STATUS_NAMES[: len(drawn) % 4 + 2], Field(name), where)
         collection.delete_many({})
         if docs:
             collection.insert_many([stored(doc) for doc in docs])

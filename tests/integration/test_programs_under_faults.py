@@ -32,8 +32,8 @@ import tidegate
 from tidegate.catalogue import SPECIMENS, shipped
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
+from tidegate.model.record_counts import RecordCount
 from tidegate.reactive.plan_queries import PlanPage
-from tidegate.reactive.task_counts import RecordCount
 from tidegate.reactive.task_records import TaskStatus
 from tidegate.services.scenarios import ghost
 from tidegate.sim.actors import Process

@@ -42,9 +42,9 @@ from tidegate.model.errors import UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import PPM, SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
+from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate.reactive.task_counts import CountRecords
 
 __all__ = [
     "ABORT_SECONDS", "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "choosing", "documents", "local", "local_async", "run",

@@ -30,10 +30,10 @@ from tidegate.model.documents import ID, Clock, Document
 from tidegate.model.effects import Ambiguous
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.model.operations import NO_INDEXES, Operation, StoreTime, Unique
+from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.change_stream import DocumentChange
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate.reactive.task_counts import CountRecords
 from tidegate.sim.planners import planning
 from tidegate.sim.transactions import aborted, known
 from tidegate.sim.world import CLOCK, DOCUMENTS, IDS, Cell, Key, contents, perform, world_with

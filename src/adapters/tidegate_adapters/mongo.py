@@ -107,9 +107,9 @@ from tidegate.model.operations import (
     check_indexes,
     check_unique,
 )
+from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate.reactive.task_counts import CountRecords
 
 try:
     import pymongo

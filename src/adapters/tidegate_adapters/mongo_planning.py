@@ -7,7 +7,7 @@
 
 Whether a document matches is asked by a filter, as everywhere, and not by an expression, which would compare otherwise.
 
-What operators ask (`tidegate.reactive.task_counts`) is one, too, whose answer holds a total for each task and status.
+What operators ask (`tidegate.model.record_counts`) is one, too, whose answer holds a total for each task and status.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tidegate.model.documents import Document, Field, Filter, Value
 from tidegate.model.effects import Unreadable
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import Instant
+from tidegate.model.record_counts import CountRecords, RecordCount
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate.reactive.snapshot import expression
-from tidegate.reactive.task_counts import CountRecords, RecordCount
 from tidegate.reactive.task_documents import DIGEST, DOCUMENT, SNAPSHOT, STATUS, TASK
-from tidegate.reactive.task_records import PROCESSED, TaskStatus
+from tidegate.reactive.task_records import PROCESSED
 
 try:
     from tidegate_adapters.bson_values import encoded, loaded, stored, unreadable
@@ -69,10 +69,7 @@ def page_of(answer: Mapping[str, Any]) -> PlanPage | Unreadable:
 def counts_of(answer: Mapping[str, Any]) -> tuple[RecordCount, ...]:
     """What the command has answered to whoever counts."""
     found: list[Document] = [loaded(each, "counts") for each in answer["cursor"]["firstBatch"]]
-    return tuple(
-        RecordCount(each[TASK], TaskStatus(each[STATUS]) if each[STATUS] else None, each[_COUNT], each.get(_OLDEST))
-        for each in found
-    )
+    return tuple(RecordCount(each[TASK], each[STATUS] or None, each[_COUNT], each.get(_OLDEST)) for each in found)
 
 
 def _changed(query: FindChanged, condition: Condition) -> list[dict[str, Any]]:
@@ -115,11 +112,11 @@ def _orphaned(query: FindOrphaned, condition: Condition) -> list[dict[str, Any]]
 
 
 def _counts(query: CountRecords, condition: Condition) -> list[dict[str, Any]]:
-    names, statuses = [*query.tasks], [status.value for status in TaskStatus]
+    names, due_at = [*query.tasks], f"${query.due}"
     wanted = [] if query.where is None else [condition(query.where)]
     is_one = {"$expr": {"$in": ["$task", {"$literal": names}]}}  # and no array that has one
-    status = {"$cond": [{"$in": ["$status", statuses]}, "$status", ""]}
-    due = {"$cond": [{"$eq": [{"$type": "$due_at"}, "date"]}, "$due_at", None]}
+    status = {"$cond": [{"$in": ["$status", {"$literal": [*query.statuses]}]}, "$status", ""]}
+    due = {"$cond": [{"$eq": [{"$type": due_at}, "date"]}, due_at, None]}
     group = {"_id": {"task": "$task", "status": status}, "count": {"$sum": 1}, "oldest": {"$min": due}}
     return [
         {"$match": {"$and": [{TASK.name: {"$in": names}}, is_one, *wanted]}},

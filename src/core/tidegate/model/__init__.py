@@ -14,6 +14,7 @@ In reading order:
     history     what a record remembers of its versions, and so what became of a request
     reducer     long-lived machines: a step from state and event to state and commands
     records     records of a topic
+    record_counts  how many records of which task have which status? asked of a store
     reading     how a program reads fields that it needs
     patches     the difference of two values, and values as plain JSON
 

@@ -18,7 +18,6 @@ Read the modules in this order; the `__all__` of each is what it offers:
     reconciler       the program of a reconciliation
     sweeper          the program of a sweep for orphans
     stream_records   the programs that store how far the consumer of a stream is
-    task_counts      how many records of a task stand where? asked of the store
     record_queries   which records does somebody mean, and in which order are they listed?
     story            what has become of a document's task, as a time line
     pausing          the programs that say whether handlers of a task are begun at all

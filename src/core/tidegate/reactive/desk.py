@@ -37,13 +37,13 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, UpdateOne, find_all, find_one, update_one
 from tidegate.model.reading import needed
+from tidegate.model.record_counts import CountRecords, RecordCount
 from tidegate.model.values import check_int, check_tuple, check_type
 from tidegate.reactive import reactive_task, tasks
 from tidegate.reactive.pausing import PausedTask, Pausing
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.record_queries import Order, Part, Query, RecordPage, RecordRow, begins_at, row
-from tidegate.reactive.task_counts import CountRecords, RecordCount
-from tidegate.reactive.task_documents import BRIEF, changes, guarded, record_id
+from tidegate.reactive.task_documents import BRIEF, DUE_AT, changes, guarded, record_id
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import UpdateRecord
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
@@ -270,7 +270,7 @@ class Desk:
         at = await StoreTime()
         counts: tuple[RecordCount, ...] = ()
         for collection, names in collections:
-            counts += await CountRecords(collection, names, query.where(names))
+            counts += await CountRecords(collection, names, _STATUSES, DUE_AT, query.where(names))
         names = tuple(name for _, each in collections for name in each)
         return Tally(at, tuple(_counts_of(task.name, counts) for task in self.tasks if task.name in names))
 
@@ -409,11 +409,14 @@ _Write: TypeAlias = tuple[str, TaskRecord, UpdateRecord]
 
 
 def _counts_of(task: str, counts: tuple[RecordCount, ...]) -> TaskCounts:
-    mine = [each for each in counts if each.task == task]
-    dues = [each.oldest for each in mine if each.status not in FINISHED and each.oldest is not None]
+    mine = [(TaskStatus(each.status) if each.status else None, each) for each in counts if each.task == task]
+    dues = [each.oldest for status, each in mine if status not in FINISHED and each.oldest is not None]
     return TaskCounts(
-        task, tuple((each.status, each.count) for each in mine), min(dues, key=lambda due: due.at, default=None)
+        task, tuple((status, each.count) for status, each in mine), min(dues, key=lambda due: due.at, default=None)
     )
+
+
+_STATUSES: Final = tuple(status.value for status in TaskStatus)
 
 
 def _of(writes: tuple[_Write, ...]) -> Filter:

@@ -1,5 +1,5 @@
 """What a planner asks the simulated store: which documents it has to look at (`tidegate.reactive.plan_queries`); and what
-operators ask: how many records stand where (`tidegate.reactive.task_counts`).
+operators ask: how many records stand where (`tidegate.model.record_counts`).
 
     meaning = planning(perform)      # of whoever asks; all other effects mean what `perform` says
 
@@ -14,8 +14,8 @@ from typing import TypeAlias, cast
 
 from tidegate.model.documents import ID, Document, Field, Value, equal, in_order, matches
 from tidegate.model.effects import Effect
+from tidegate.model.record_counts import CountRecords, counted
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage, is_orphaned, must_look, of_document
-from tidegate.reactive.task_counts import CountRecords, counted
 from tidegate.reactive.task_documents import DOCUMENT, TASK
 from tidegate.sim.world import CLOCK, Meaning, Outcomes, Reads, World, contents, perform
 
@@ -40,7 +40,7 @@ def planning(otherwise: Meaning = perform, decide: MustLook = must_look) -> Mean
             case FindOrphaned():
                 yield world, _orphaned(effect, world)
             case CountRecords():
-                yield world, counted(_meant(effect, world))
+                yield world, counted(effect, _meant(effect, world))
             case _:
                 yield from otherwise(effect, world, who)
 

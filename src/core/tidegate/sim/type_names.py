@@ -23,6 +23,8 @@ __all__ = ["ADDED", "FIELDS", "NAMES", "RENAMED", "ROOMS", "name_of", "upgraded"
 NAMES: Final[Mapping[str, str]] = {
     "tidegate.consumer.worker.StopRequested": "consumer.StopAsked",
     "tidegate.leases.election.StartTimer": "leases.WakeIn",
+    "tidegate.model.record_counts.CountRecords": "reactive.CountRecords",
+    "tidegate.model.record_counts.RecordCount": "reactive.RecordCount",
     "tidegate.reactive.change_stream.commands.StartTimer": "reactive.Await",
     "tidegate.reactive.change_stream.events.StopRequested": "reactive.StopAsked",
     "tidegate.reactive.reactive_task.ReactiveTaskParts": "reactive.Parts",

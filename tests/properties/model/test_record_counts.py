@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 from tidegate.model.documents import Document, Eq, Field
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.record_counts import CountRecords, RecordCount, counted
 from tidegate.model.strategies.documents import values
-from tidegate.reactive.task_counts import CountRecords, RecordCount, counted
 from tidegate.reactive.task_records import TaskStatus
 from tidegate.sim.planners import planning
 from tidegate.sim.world import world_with
 
 STATUSES: Final = st.one_of(st.sampled_from([status.value for status in TaskStatus]), values())
 DUES: Final = st.one_of(st.integers(0, 9).map(lambda ms: Instant(ms * MILLISECOND)), values())
+NAMES: Final = tuple(status.value for status in TaskStatus)
+DUE: Final = Field[Instant]("due_at")
 DOCS: Final = st.lists(st.tuples(st.sampled_from(("bill", "mail", "other")), STATUSES, DUES), max_size=9)
 
 
@@ -31,13 +33,12 @@ def document(number: int, task: Any, status: Any, due: Any) -> Document:
 def test_each_record_is_counted_once_and_the_oldest_is_found(drawn: list[tuple[str, Any, Any]]) -> None:
     """Laws CR1 and CR2, where the simulated store is asked about two tasks of three."""
     docs = tuple(document(number, *each) for number, each in enumerate(drawn))
-    ((_, found),) = planning()(CountRecords("c", ("mail", "bill")), world_with({"c": docs}), "operator")
+    ((_, found),) = planning()(CountRecords("c", ("mail", "bill"), NAMES, DUE), world_with({"c": docs}), "operator")
     assert isinstance(found, tuple)
     mine = [each for each in drawn if each[0] != "other"]
 
     assert sum(each.count for each in found) == len(mine)
-    known = {status.value: status for status in TaskStatus}
-    names = [known.get(status) if isinstance(status, str) else None for _, status, _ in mine]
+    names = [status if isinstance(status, str) and status in NAMES else None for _, status, _ in mine]
     assert Counter({(each.task, each.status): each.count for each in found}) == Counter(
         (task, status) for (task, _, _), status in zip(mine, names, strict=True)
     )
@@ -57,9 +58,9 @@ def test_only_what_matches_is_counted() -> None:
         document(2, ("bill",), "failed", None),
         document(3, "bill", "pending", None),
     )
-    query = CountRecords("c", ("bill",), Eq(Field("status"), "failed"))
+    query = CountRecords("c", ("bill",), NAMES, DUE, Eq(Field("status"), "failed"))
     ((_, found),) = planning()(query, world_with({"c": docs}), "operator")
-    assert found == (RecordCount("bill", TaskStatus.FAILED, 1, Instant(7_000)),)
+    assert found == (RecordCount("bill", "failed", 1, Instant(7_000)),)
     assert str(query) == 'count c of bill where status = "failed"'
     assert str(found[0]) == "1 of bill failed"
     assert str(RecordCount("bill", None, 2, None)) == "2 of bill unreadable"
@@ -69,6 +70,8 @@ def test_only_what_matches_is_counted() -> None:
 def test_a_question_is_checked(wrong: Any) -> None:
     """Before anybody is asked."""
     with pytest.raises(Misuse):
-        _ = CountRecords("c", wrong)
+        _ = CountRecords("c", wrong, NAMES, DUE)
     with pytest.raises(Misuse):
-        counted(wrong or 7)  # type: ignore[arg-type]
+        _ = CountRecords("c", ("bill",), (), DUE)
+    with pytest.raises(Misuse):
+        counted(CountRecords("c", ("bill",), NAMES, DUE), wrong or 7)  # type: ignore[arg-type]
