@@ -248,7 +248,7 @@ def test_pages_show_each_once_and_one_is_shown_whole() -> None:
     shown = cast("InvocationRow", cast("object", store.run(cast("Any", asking().show("4")))))
     assert shown.job is not None
     assert shown.job.arguments == Document((("to", "4"),))
-    assert [change.request_id for change in shown.changes] == ["made"]
+    assert [each.by for each in shown.versions] == [""]
     assert shown.document is not None
     assert cast("object", store.run(cast("Any", asking().show("nobody")))) is None
 

@@ -9,9 +9,21 @@ from hypothesis import strategies as st
 from tests.properties.on_documents import done, is_read_or_misuse
 
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.record_documents import CHANGED_AT, DUE, HISTORY, changes, history, new_record, viewed
+from tidegate.invocations.record_documents import (
+    CHANGED_AT,
+    DUE,
+    HISTORY,
+    RECORD,
+    TIMED,
+    VersionMade,
+    changes,
+    history,
+    new_record,
+    versions,
+    viewed,
+)
 from tidegate.invocations.status import Accepted, StatusDefinition, StatusRecord, StatusTable
-from tidegate.model.documents import ID, Document, Eq, Put, Remove, Update
+from tidegate.model.documents import ID, Document, Eq, Field, Put, Remove, Update
 from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import insert_one, update_one
@@ -31,6 +43,7 @@ def check_iv1(make: Made) -> None:
 
         found = record[ID], viewed(record), record.get(CHANGED_AT), history(record)
         assert found == ("x", first, now, (Change(first.version, "mine", first.status),))
+        assert versions(record) == (VersionMade(first.version, first.status, "", now),)
 
     holds()
 
@@ -50,7 +63,13 @@ def without_history(key: str, first: StatusRecord, request: str, now: Instant) -
     return new_record(key, first, request, now).put(HISTORY, ())
 
 
-@pytest.mark.parametrize("wrong", [undated, without_history])
+def without_times(key: str, first: StatusRecord, request: str, now: Instant) -> Document:
+    """As it was once: nobody knew when it became what."""
+    record = new_record(key, first, request, now)
+    return Document(tuple(each for each in record.items if not each[0].startswith("at")))
+
+
+@pytest.mark.parametrize("wrong", [undated, without_history, without_times])
 def test_law_iv1_notices(wrong: Made) -> None:
     """Each breaks law IV1."""
     with pytest.raises(AssertionError):
@@ -71,6 +90,34 @@ def test_each_change_is_read_as_it_was_written() -> None:
         assert record[CHANGED_AT] == Instant(version * SECOND)
         assert history(record)[-1] == Change(version, f"r{version}", "pending")
         assert len(history(record)) == min(version, HISTORY_MAX)
+        of = range(max(version - HISTORY_MAX, 0) + 1, version + 1)
+        assert [(each.version, each.at) for each in versions(record)][1:] == [
+            (each, Instant(each * SECOND)) for each in of[1:]
+        ]
+
+
+@pytest.mark.parametrize(
+    ("request_id", "by"),
+    [
+        ("host.org:1.a.b.6", "host.org:1"),
+        ("host.org:1.6.pending", "host.org:1"),
+        ("host.org:1.a.b.place", "host.org:1"),
+        ("x1.a.b", "x1"),
+        ("x2.6", "x2"),
+        ("x3", ""),
+    ],
+)
+def test_a_request_tells_who_has_asked(request_id: str, by: str) -> None:
+    """A runner that takes or ends, whoever enqueued it, an operator; the ids of invocations and hosts have dots in them."""
+    record = new_record("a.b", StatusRecord("pending", "r", 7), request_id, Instant(0))
+    assert [each.by for each in versions(record)] == [by]
+
+
+def test_a_record_of_before_has_no_times() -> None:
+    """Whoever shows it is told what is known."""
+    record = new_record("x", StatusRecord("registered", None, 1), "r.x", Instant(0)).without(Field("at1"))
+    assert versions(record) == (VersionMade(1, "registered", "r", None),)
+    assert set(TIMED) > set(RECORD)
 
 
 Changes = Callable[[StatusTable, Accepted, str], tuple[Update, ...]]

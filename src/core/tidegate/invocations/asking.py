@@ -42,13 +42,22 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.invocations.invocation import CANCELLED, INVOCATION, RETRY
-from tidegate.invocations.invocation_queries import BRIEF, NEWEST, InvocationPage, InvocationQuery, InvocationRow, row
+from tidegate.invocations.invocation_queries import (
+    BRIEF,
+    BRIEF_TIMED,
+    NEWEST,
+    InvocationPage,
+    InvocationQuery,
+    InvocationRow,
+    row,
+)
 from tidegate.invocations.jobs import job_of, new_invocation
 from tidegate.invocations.record_documents import (
     ASKED,
     ASKED_OF,
     DUE,
     HELD,
+    ROOT,
     STATUS,
     VERSION,
     changes,
@@ -59,8 +68,10 @@ from tidegate.invocations.status import Accepted, StatusRecord, decide_transitio
 from tidegate.model.documents import (
     ID,
     AllOf,
+    Ascending,
     Document,
     Eq,
+    Exists,
     Field,
     Fields,
     Filter,
@@ -377,11 +388,11 @@ class Asking:
 
     @property
     def indexes(self) -> Indexes:
-        """What a list needs: it reads no further than a page, however many there are."""
-        return {self.records: (Index(NEWEST),)}
+        """What a list needs, of all or of those that one has called: it reads no further than a page, however many there are."""
+        return {self.records: (Index(NEWEST), Index((Ascending(ROOT), *NEWEST), Exists(ROOT)))}
 
     async def list_rows(
-        self, query: InvocationQuery, *, limit: int = 50, after: tuple[Value, ...] = ()
+        self, query: InvocationQuery, *, limit: int = 50, after: tuple[Value, ...] = (), is_timed: bool = False
     ) -> InvocationPage:
         """Invocations, the newest first, page by page.
 
@@ -389,6 +400,7 @@ class Asking:
             query: Which.
             limit: How many at most; 1 <= limit <= FOUND_MAX.
             after: Where the page begins: what the page before answers; empty for the first.
+            is_timed: With their histories.
 
         Raises:
             Misuse: An argument is of the wrong type, or that is not where a page begins.
@@ -396,7 +408,8 @@ class Asking:
         """
         check_type(query, InvocationQuery, "a query")
         check_int(limit, "a number of invocations", 1, FOUND_MAX)
-        found = await find_all(self.records, query.where, limit=limit, after=after, fields=BRIEF, sort=NEWEST)
+        fields = BRIEF_TIMED if is_timed else BRIEF
+        found = await find_all(self.records, query.where, limit=limit, after=after, fields=fields, sort=NEWEST)
         rows = tuple(each for each in map(row, found) if query.wants(each))
         return InvocationPage(rows, cursor(found[-1], NEWEST) if len(found) == limit else ())
 

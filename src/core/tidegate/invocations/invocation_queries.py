@@ -1,7 +1,7 @@
 """Which invocations does somebody mean, and how are they shown?
 
     InvocationQuery   which: by id, task, queue, status, tenant, callers, error, and when they were made
-    InvocationRow     one of them, as it was read; without arguments, result and history in a list
+    InvocationRow     one of them, as it was read; in a list without arguments and result, and without history unless that is wanted
     InvocationPage    some of them, the newest first, and where the next ones begin
 
 A query is a filter of the store, but for the text of an error, which is looked for in what the store has found
@@ -39,9 +39,11 @@ from tidegate.invocations.record_documents import (
     STATUS,
     TASK,
     TENANT,
+    TIMED,
     TRIES,
     VIEW,
-    history,
+    VersionMade,
+    versions,
     viewed,
 )
 from tidegate.invocations.status import StatusRecord
@@ -63,17 +65,18 @@ from tidegate.model.documents import (
     exactly,
 )
 from tidegate.model.errors import Misuse
-from tidegate.model.history import Change
 from tidegate.model.instants import Instant
 from tidegate.model.values import check_name, check_tuple, check_type, check_types
 
-__all__ = ["BRIEF", "NEWEST", "InvocationPage", "InvocationQuery", "InvocationRow", "row"]
+__all__ = ["BRIEF", "BRIEF_TIMED", "NEWEST", "InvocationPage", "InvocationQuery", "InvocationRow", "row"]
 
 _KEY: Final = Field[Value](ID.name)
 BRIEF: Final[Fields] = (
     *VIEW, TASK, QUEUE, PRIORITY, TENANT, PARENT, ROOT, DEADLINE, PAYLOAD, CREATED_AT, CHANGED_AT, DUE, HELD, TRIES, ASKED, ERROR,
 )  # fmt: skip
 """What a list shows."""
+BRIEF_TIMED: Final[Fields] = tuple(dict.fromkeys((*BRIEF, *TIMED)))
+"""What a list shows with histories."""
 NEWEST: Final[Sort] = (Descending(CREATED_AT),)
 """What was made last comes first."""
 
@@ -169,7 +172,7 @@ class InvocationRow:
         tries: How many runs have begun.
         asked: What its runner was asked to do.
         error: Of the last run that has failed.
-        changes: Its last versions, oldest first; none in a list.
+        versions: Its last versions, oldest first; none in a list without histories.
         document: All that is stored, for whoever shows it; None in a list.
         trouble: Why it cannot be read.
     """
@@ -184,7 +187,7 @@ class InvocationRow:
     tries: int = 0
     asked: str | None = None
     error: RunError | None = None
-    changes: tuple[Change, ...] = ()
+    versions: tuple[VersionMade, ...] = ()
     document: Document | None = attrs.field(default=None, repr=False)
     trouble: str | None = None
 
@@ -225,7 +228,7 @@ def row(found: Document, *, is_whole: bool = False) -> InvocationRow:
             tries=found.get(TRIES) or 0,
             asked=found.get(ASKED),
             error=None if error is None else error_of(error),
-            changes=history(found),
+            versions=versions(found),
             document=found if is_whole else None,
         )
     except Misuse as unreadable:

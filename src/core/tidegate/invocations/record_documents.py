@@ -1,6 +1,8 @@
 """The record of an invocation, or of anything else that moves along a table of statuses, as a document.
 
     {_id, status, owner, version, changed_at, history: [{version, request, status}, ...]}     the last 16 versions
+    at0 ... at15             when each of these was made, by the store's clock: version v in the field v mod 16, for MongoDB puts
+                             its time into no array
     due                      since or from when a runner may take it: there exactly while its status is available
     later                    the last due that lay ahead when it was written, by which whoever is idle finds the next one
 
@@ -24,14 +26,17 @@ An invocation has beside these, each absent where there is none:
     waits                    since when it waits for a place, if it does: then its due is when it is looked at in any case
 
 Laws
-    IV1  A record that is made here is read as it was made: by `viewed`, by `history`, and by when it changed.
+    IV1  A record that is made here is read as it was made: by `viewed`, by `history`, by when it changed, and by who made each
+         version and when (`versions`).
     IV2  Made or changed here, a record has a `due` exactly while its status is available.
 """
 
 from __future__ import annotations
 
 from types import NoneType
-from typing import Final
+from typing import Final, final
+
+import attrs
 
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable
 from tidegate.model.documents import (
@@ -56,9 +61,9 @@ from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
     "ARGUMENTS", "ASKED", "ASKED_OF", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "FAILING_SINCE", "HELD",
-    "HISTORY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RATED_BY", "RECORD", "REQUEST",
-    "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TRACE", "TRIES", "VERSION", "VIEW", "WAITS", "changes",
-    "history", "new_record", "unchanged", "viewed",
+    "HISTORY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RATED_BY", "RECORD",
+    "REQUEST", "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TIMED", "TIMES", "TRACE", "TRIES", "VERSION",
+    "VIEW", "WAITS", "VersionMade", "changes", "history", "new_record", "unchanged", "versions", "viewed",
 ]  # fmt: skip
 
 STATUS: Final = Field[str]("status")
@@ -98,6 +103,10 @@ VIEW: Final[Fields] = (STATUS, OWNER, VERSION)
 """What `viewed` needs."""
 RECORD: Final[Fields] = (*VIEW, HISTORY)
 """What `history` needs, too."""
+TIMES: Final = tuple(Field[Instant](f"at{number}") for number in range(HISTORY_MAX))
+"""When each of the last versions was made: whoever decides reads none of them."""
+TIMED: Final[Fields] = (*RECORD, *TIMES)
+"""What `versions` needs, too."""
 _NOTHING: Final = Document()
 
 
@@ -136,7 +145,7 @@ def new_record(
         waits = (*waits, (LATER.name, due))
     return Document((
         (ID.name, key), (STATUS.name, first.status), (OWNER.name, first.owner), (VERSION.name, first.version),
-        (CHANGED_AT.name, now), (HISTORY.name, (_entry(first, request),)), *waits, *more.items,
+        (CHANGED_AT.name, now), (_time(first.version).name, now), (HISTORY.name, (_entry(first, request),)), *waits, *more.items,
     ))  # fmt: skip
 
 
@@ -163,6 +172,7 @@ def changes(table: StatusTable, verdict: Accepted, request: str, *also: Update) 
         Put(OWNER, verdict.owner),
         Put(VERSION, verdict.version),
         _CHANGES_NOW,
+        PutServerTime(_time(verdict.version)),
         *waits,
         Push(HISTORY, _entry(verdict, request), last=HISTORY_MAX),
         *also,
@@ -208,6 +218,60 @@ def history(record: Document) -> tuple[Change, ...]:
     entries = record.get(HISTORY) or ()
     check_types(entries, Document, "a version in the history of a record")
     return tuple(Change(needed(entry, VERSION), needed(entry, REQUEST), needed(entry, STATUS)) for entry in entries)
+
+
+@final
+@attrs.frozen
+class VersionMade:
+    """A version of a record, for whoever shows it.
+
+    Attributes:
+        version: Its number.
+        status: What the record became by it.
+        by: Who has asked for it: the id of a process, or of a command; empty where nobody knows.
+        at: When, by the store's clock; None where nobody knows.
+    """
+
+    version: int
+    status: str
+    by: str
+    at: Instant | None
+
+
+def versions(record: Document) -> tuple[VersionMade, ...]:
+    """What is remembered of the versions of a record, newest last.
+
+    Args:
+        record: The record; these of its fields are enough: `TIMED`, and its id.
+
+    Raises:
+        Misuse: The document is not a record.
+    """
+    key = str(record.held(ID))
+    made = history(record)
+    times = tuple(record.get(_time(each.version)) for each in made)
+    for at in times:
+        check_type(at, (Instant, NoneType), "a time in the history of a record")
+    return tuple(
+        VersionMade(each.version, each.status, _asker(each, key), at) for each, at in zip(made, times, strict=True)
+    )
+
+
+def _asker(made: Change, key: str) -> str:
+    """Who has asked for a version: what a request begins with, by the forms that it has.
+
+    A process names the version that it was decided on, and the status where it ends a run, else the invocation; an operator the
+    version alone; and whoever makes an invocation that alone.
+    """
+    version = made.version - 1
+    for rest in (f".{version}.{made.status}", f".{key}.{version}", f".{key}", f".{version}"):
+        if made.request_id.endswith(rest):
+            return made.request_id.removesuffix(rest)
+    return made.request_id.rpartition(f".{key}.")[0]
+
+
+def _time(version: int) -> Field[Instant]:
+    return TIMES[version % HISTORY_MAX]
 
 
 def _entry(made: StatusRecord | Accepted, request: str) -> Document:
