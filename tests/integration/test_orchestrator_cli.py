@@ -295,6 +295,10 @@ def test_invocations_are_listed_shown_and_run_again(run: Run, jobs: Jobs, asking
     shown = asking.told("show", "mail-ann")["invocation"]
     assert (shown["arguments"], shown["result"], shown["tries"]) == ({"to": "ann"}, "sent to ann", 1)
     assert [each["status"] for each in shown["history"]] == ["registered", "running", "success"]
+    times = [each["at"] for each in shown["history"]]
+    assert times == sorted(times)
+    assert times[0] == shown["created_at"]
+    assert [each["by"] is None for each in shown["history"]] == [False, False, False]
     assert "version 3: failed" in asking.said("show", "mail-nobody").out
     absent = asking.said("show", "mail-nowhere")
     assert (absent.code, absent.out) == (ExitCode.NOTHING_SELECTED, "")

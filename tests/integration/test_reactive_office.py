@@ -35,7 +35,7 @@ from tidegate_adapters.ids import exact, meant, readable
 from tidegate_adapters.reactive import Change, Reactive
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.sparing import Sparing
+from tidegate_adapters.sparing import Sparing
 from tidegate_adapters.testing import run
 from tidegate_adapters.times import length
 

@@ -14,7 +14,7 @@ from typing import Final
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MINUTE, SECOND, Duration, Instant, instant, moment, seconds
 
-__all__ = ["length", "time_of", "when"]
+__all__ = ["ago", "length", "time_of", "when"]
 
 _UNITS: Final = {"s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": 1_440 * MINUTE}
 _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
@@ -37,6 +37,11 @@ def length(time: Duration) -> str:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // below} {name}"
     raise AssertionError("it is a minute at least")
+
+
+def ago(at: Instant, now: Instant) -> str:
+    """How long ago a time is, or in how long it comes."""
+    return f"{length(now - at)} ago" if now - at >= 0 else f"in {length(at - now)}"
 
 
 def time_of(text: str, now: Instant) -> Instant:

@@ -24,9 +24,11 @@ Modules, in reading order
     services    what that is
     workers     take what is due, call the handlers, write down what they came to
     holding     what operators have paused
-    standing    its processes, and what waits, for operators
+    standing    its processes, what waits, who has the turn, and how far triggers have come, for operators
     listening   who has nothing to do hears of what comes
     sync_store  the database, for code that is not async
+    words       what operators ask, in words
+    page        what operators see, and do, while it is served
     tallies, metrics, monitor    what has happened, for Prometheus, and how it is
     spans       a span of OpenTelemetry for each run
     app         the app, from without

@@ -23,6 +23,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 from uuid import uuid4
@@ -42,6 +43,7 @@ from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import PPM, Duration, Instant, duration, seconds
 from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes, StoreTime
+from tidegate.model.record_counts import RecordCount
 from tidegate.model.values import check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.services.service_runner import ServiceOutcome
@@ -62,7 +64,7 @@ from tidegate_adapters.orchestrator.monitor import Lookout
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.standing import Standing, standing_of
+from tidegate_adapters.orchestrator.standing import Standing, counts_of, standing_of
 from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator, enqueued, handle_of
 from tidegate_adapters.orchestrator.triggers import When, on_cron
@@ -81,8 +83,8 @@ __all__ = ["Orchestrator"]
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
-_CLOSE_S: Final = 1.0
 T = TypeVar("T")
+_CLOSE_S: Final = 1.0
 
 
 @final
@@ -454,7 +456,7 @@ class Orchestrator:
         Returns:
             What became of them; of what runs its runner is told, which obeys with its next beat.
         """
-        return await (await self._opened()).site.run(self.asking().ask(command, query))
+        return await self.asked(self.asking().ask(command, query))
 
     def asking(self) -> Asking:
         """A command of an operator, to be asked once."""
@@ -462,35 +464,55 @@ class Orchestrator:
 
     async def show(self, key: str) -> InvocationRow | None:
         """An invocation with all that its record holds; None where there is none."""
-        return await (await self._opened()).site.run(self.asking().show(key))
+        return await self.asked(self.asking().show(key))
 
     async def now(self) -> Instant:
         """The time, by the store's clock."""
         return cast("Instant", await (await self._opened()).site.store(StoreTime()))
 
-    async def listed(self, query: InvocationQuery, *, limit: int = 50) -> InvocationPage:
+    async def asked(self, program: Program[T]) -> T:
+        """What a program on its database comes to.
+
+        Raises:
+            Failure: Nobody answers.
+        """
+        return await (await self._opened()).site.run(program)
+
+    async def listed(
+        self, query: InvocationQuery, *, limit: int = 50, looks: int | None = None, is_timed: bool = False
+    ) -> InvocationPage:
         """Invocations, the newest first (`tidegate.invocations.asking`).
 
         Args:
             query: Which.
             limit: How many at most.
+            looks: In how many requests at most; None for as many as it takes.
+            is_timed: With their histories.
 
         Returns:
             Those, and whether there are more.
         """
-        there, page = await self._opened(), InvocationPage(())
-        while True:
+        page = InvocationPage(())
+        for look in count(1):
             most = min(limit - len(page.rows), FOUND_MAX)
-            more = await there.site.run(self.asking().list_rows(query, limit=most, after=page.after))
+            asking = self.asking().list_rows(query, limit=most, after=page.after, is_timed=is_timed)
+            more = await self.asked(asking)
             page = InvocationPage((*page.rows, *more.rows), more.after)
-            if not page.after or len(page.rows) == limit:
-                return page
+            if not page.after or len(page.rows) == limit or look == looks:
+                break
+        return page
+
+    async def counts(self) -> tuple[RecordCount, ...]:
+        """How many invocations of each of its tasks have which status."""
+        return await self.asked(counts_of(self.collections, tuple(self._declared)))
 
     async def standing(self) -> Standing:
         """Its processes, what waits in the queues that it is told of, and what is paused."""
         there, told = await self._opened(), self.settings
         held = await self._holding(there).held()
-        return await there.site.run(standing_of(self.collections, told.queues, told.dead_after, held))
+        return await there.site.run(
+            standing_of(self.collections, told.queues, told.dead_after, told.services.service, held)
+        )
 
     async def pause(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
         """Have no process take anything more of these tasks, or from these queues; what runs goes on.
@@ -622,7 +644,7 @@ class Orchestrator:
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
         await self._holding(there).look(workers.hold)
         try:
-            async with lookout.showing():
+            async with lookout.showing(post.who):
                 await self._work(workers, self._beside(there, workers, lookout))
         finally:
             self._workers = None

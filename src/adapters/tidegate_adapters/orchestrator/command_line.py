@@ -10,22 +10,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar, cast, final
+from typing import Final, NamedTuple, TypeVar, cast, final
 
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.asking import Asked, Command
 from tidegate.invocations.dispatch import Held
-from tidegate.invocations.invocation import FAILED, INVOCATION, RETRY
 from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.record_documents import RESULT, RESULT_PAYLOAD
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
+from tidegate.model.record_counts import RecordCount
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.failures import NothingSelectedError, as_of_the_server
-from tidegate_adapters.ids import exact, readable
+from tidegate_adapters.ids import readable
 from tidegate_adapters.orchestrator.app import Orchestrator
-from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process
+from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process, Standing
+from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
 from tidegate_adapters.printable import one_line, redacted
 from tidegate_adapters.running import ORCHESTRATOR, Told, made
 from tidegate_adapters.targets import attribute
@@ -37,21 +38,6 @@ T = TypeVar("T")
 
 _ERROR_MAX: Final = 120
 """How many characters of an error stand in a line."""
-_MEANT: Final[Mapping[Command, frozenset[str]]] = {
-    Command.CANCEL: frozenset(each.status for each in INVOCATION.definitions if not each.final),
-    Command.KILL: frozenset(each.status for each in INVOCATION.definitions if each.requires_owner),
-    Command.HOLD: frozenset(each.status for each in INVOCATION.definitions if each.available),
-    Command.RELEASE: frozenset(each.status for each in INVOCATION.definitions if each.available),
-    Command.REPEAT: frozenset({FAILED, RETRY}),
-}
-"""In which statuses invocations are meant where neither ids nor statuses are named."""
-_DONE: Final[Mapping[Command, str]] = {
-    Command.CANCEL: "cancelled",
-    Command.KILL: "killed",
-    Command.HOLD: "held",
-    Command.RELEASE: "released",
-    Command.REPEAT: "to run again",
-}
 
 
 @final
@@ -97,7 +83,7 @@ class Meant(NamedTuple):
             return None if text is None else time_of(text, now)
 
         named = frozenset(self.statuses)
-        by_default = _MEANT[command] if command and not self.ids else frozenset[str]()
+        by_default = MEANT[command] if command and not self.ids else frozenset[str]()
         return InvocationQuery(
             ids=self.ids, tasks=self.tasks, queues=self.queues, statuses=named or by_default, tenant=self.tenant or None,
             parent=self.parent or None, root=self.root or None, error=self.error or None,
@@ -138,7 +124,7 @@ def _answered(told: Told, ask: Callable[[Orchestrator], Awaitable[T]]) -> T:
 
 
 def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Which processes there are, what waits in the queues, and what is paused.
+    """Which processes there are, what waits in the queues, what has become of the invocations of each task, and what is paused.
 
     Args:
         told: Which app.
@@ -148,7 +134,12 @@ def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
     Raises:
         Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
     """
-    found = _answered(told, lambda app: app.standing())
+
+    async def asked(app: Orchestrator) -> tuple[Standing, tuple[RecordCount, ...]]:
+        return await app.standing(), await app.counts()
+
+    found, counts = _answered(told, asked)
+    tasks = {name: [each for each in counts if each.task == name] for name in sorted({each.task for each in counts})}
     if is_json:
         terminal.answer(
             {
@@ -156,6 +147,10 @@ def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
                 "processes": [*map(_process_json, found.processes)],
                 "queues": [
                     {**_backlog_json(each), "paused": each.queue in found.held.queues} for each in found.backlogs
+                ],
+                "tasks": [
+                    {"task": name, "counts": {each.status or _UNREADABLE: each.count for each in some}}
+                    for name, some in tasks.items()
                 ],
                 **_held_json(found.held),
                 "ok": True,
@@ -172,8 +167,14 @@ def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
         number = f"{queue.waiting:,}{' or more' if queue.waiting == BACKLOG_MAX else ''}"
         oldest = f", the oldest due for {length(queue.lag)}" if queue.waiting else ""
         terminal.say(one_line(f"queue {queue.queue}: {number} waiting{oldest}"))
+    for name, some in tasks.items():
+        numbers = ", ".join(f"{each.count:,} {each.status or _UNREADABLE}" for each in some)
+        terminal.say(one_line(f"task {name}: {numbers}"))
     terminal.say(_held_words(found.held))
     return ExitCode.OK
+
+
+_UNREADABLE: Final = "unreadable"
 
 
 def list_invocations(told: Told, meant: Meant, limit: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
@@ -233,8 +234,9 @@ def show(told: Told, key: str, terminal: Terminal, *, is_json: bool) -> ExitCode
     for name, value in lines.items():
         text = value if isinstance(value, str) else json.dumps(value)
         terminal.say(f"{name:<{width}}  {one_line(text)}")
-    for each in row.changes:
-        terminal.say(one_line(f"version {each.version}: {each.status}"))
+    for each in row.versions:
+        at, by = "" if each.at is None else f" at {when(each.at)}", f" by {each.by}" if each.by else ""
+        terminal.say(one_line(f"version {each.version}: {each.status}{at}{by}"))
     return ExitCode.OK
 
 
@@ -267,7 +269,7 @@ def ask(told: Told, command: Command, meant: Meant, terminal: Terminal, *, is_js
             "unreadable": found.unreadable, "complete": found.is_complete, "ok": code is ExitCode.OK,
         })  # fmt: skip
     else:
-        terminal.say(_asked_words(command, found))
+        terminal.say(asked_words(command, found))
     return code
 
 
@@ -317,17 +319,6 @@ def _said(told: Told, say: Callable[[Orchestrator], Awaitable[Held]], terminal: 
 # --- in words, and as JSON ----------------------------------------------------------------------------------------------
 
 
-def _asked_words(command: Command, found: Asked) -> str:
-    others = (
-        (found.told, "that run are asked to end: the process hears of it with its next beat"),
-        (found.left, "for which it cannot be done as they are"),
-        (found.unknown, "of which nobody knows: ask again"),
-        (found.unreadable, "that cannot be read"),
-    )
-    parts = [f"{found.done:,} {_DONE[command]}", *(f"{number:,} {what}" for number, what in others if number)]
-    return ", ".join(parts) + ("" if found.is_complete else "; nobody answers any more, so there may be others")
-
-
 def _held_words(held: Held) -> str:
     names = (*(f"task {each}" for each in sorted(held.tasks)), *(f"queue {each}" for each in sorted(held.queues)))
     return f"paused: {one_line(', '.join(names)) or 'none'}"
@@ -358,20 +349,11 @@ def _backlog_json(each: Backlog) -> Mapping[str, object]:
     }
 
 
-def _json(text: object) -> Any:
-    """What is kept as JSON, to stand in other JSON: without secrets, where it is text that holds any."""
-    safe = redacted(text if isinstance(text, str) else exact(cast("Any", text)))
-    try:
-        return json.loads(safe)
-    except ValueError:
-        return safe
-
-
 def _row_json(row: InvocationRow) -> Mapping[str, object]:
     record, job, error = row.record, row.job, row.error
     times = {"created_at": row.created_at, "changed_at": row.changed_at, "due": row.due}
     return {
-        "id": row.key if isinstance(row.key, str) else _json(row.key),
+        "id": row.key if isinstance(row.key, str) else as_json(row.key),
         "task": job and job.task,
         "queue": job and job.queue,
         "status": record and record.status,
@@ -397,11 +379,19 @@ def _whole_json(row: InvocationRow) -> Mapping[str, object]:
         found["traceback"] = redacted(row.error.traceback)
     return {
         **found,
-        "arguments": {} if row.job is None else {name: _json(value) for name, value in row.job.arguments.items},
+        "arguments": {} if row.job is None else {name: as_json(value) for name, value in row.job.arguments.items},
         "arguments_at": row.job and row.job.payload,
-        "result": _json(document[RESULT]) if document.has(RESULT) else None,
+        "result": as_json(document[RESULT]) if document.has(RESULT) else None,
         "result_at": document.held(RESULT_PAYLOAD),
-        "history": [{"version": each.version, "status": each.status} for each in row.changes],
+        "history": [
+            {
+                "version": each.version,
+                "status": each.status,
+                "at": None if each.at is None else when(each.at),
+                "by": each.by or None,
+            }
+            for each in row.versions
+        ],
     }
 
 

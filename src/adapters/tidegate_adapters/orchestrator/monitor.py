@@ -1,4 +1,5 @@
-"""How an orchestrator is, for whoever looks while it is served: metrics and health (`tidegate_adapters.monitor`).
+"""How an orchestrator is, for whoever looks while it is served: metrics, health (`tidegate_adapters.monitor`), and a page for
+operators (`tidegate_adapters.orchestrator.page`).
 
     /metrics    see `tidegate_adapters.orchestrator.metrics`
     /health     {"healthy": false, "wrong": ["no beat was confirmed for 312.5 s"], "beaten_s": 312.5, "moved_s": 0.4,
@@ -13,10 +14,12 @@ seconds.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol, final
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from logging import getLogger
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from tidegate.invocations.dispatch import (
     Beaten,
@@ -30,12 +33,12 @@ from tidegate.invocations.dispatch import (
 from tidegate.model.instants import SECOND, Duration
 from tidegate_adapters import monitor
 from tidegate_adapters.monitor import Monitor, looking
-from tidegate_adapters.orchestrator.declared import Declared
-from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.standing import Backlog, Standing
+from tidegate_adapters.orchestrator.page import App, Page
+from tidegate_adapters.orchestrator.standing import Backlog
 from tidegate_adapters.orchestrator.tallies import Glance, Tallies
 from tidegate_adapters.orchestrator.workers import DispatchObserver, Workers
-from tidegate_adapters.serving import Answer
+from tidegate_adapters.page.live import run_in, served_live
+from tidegate_adapters.serving import Answer, address
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
@@ -44,19 +47,14 @@ if TYPE_CHECKING:
 __all__ = ["Lookout", "of_health"]
 
 
-class Watched(Protocol):
+log: Final = getLogger("tidegate_adapters.orchestrator")
+
+
+class Watched(App, Protocol):
     """An app, as far as it is watched."""
 
     @property
-    def settings(self) -> OrchestratorSettings: ...
-
-    @property
-    def declared(self) -> Mapping[str, Declared]: ...
-
-    @property
     def workers(self) -> Workers | None: ...
-
-    async def standing(self) -> Standing: ...
 
 
 @final
@@ -78,7 +76,8 @@ class Lookout:
         self._backlogs: tuple[Backlog, ...] = ()
         self._beaten = self._moved = time.monotonic()
         self.tallies = Tallies()
-        self.observers: tuple[DispatchObserver, ...] = (self._follow,) if self._monitor.is_wanted else ()
+        self._is_wanted = self._monitor.is_wanted or app.settings.page_port is not None
+        self.observers: tuple[DispatchObserver, ...] = (self._follow,) if self._is_wanted else ()
 
     def _follow(self, event: DispatchEvent, state: DispatchState, commands: Sequence[DispatchCommand]) -> None:
         match event:
@@ -105,18 +104,27 @@ class Lookout:
         return of_health(self.glance(), self._app.settings.stalled_after)
 
     @asynccontextmanager
-    async def showing(self) -> AsyncIterator[None]:
+    async def showing(self, name: str) -> AsyncIterator[None]:
         """Show it until the block ends.
 
+        Args:
+            name: Of the process.
+
         Raises:
-            Misuse: The registry shows another app, or nobody can listen at the port.
+            Misuse: The registry shows another app, nobody can listen at a port, or others could reach the page without a token.
             MissingExtra: There is a registry, and not what brings it.
         """
-        if not self._monitor.is_wanted:
+        if not self._is_wanted:
             yield
             return
-        with self._monitor.showing(self.health, self._collector):
-            async with looking(self._look, self._app.settings.stalled_after):
+        told = self._app.settings
+        with ExitStack() as stack:
+            stack.enter_context(self._monitor.showing(self.health, self._collector))
+            if told.page_port is not None:
+                provider, run = Page(self._app, name), run_in(asyncio.get_running_loop())
+                port = stack.enter_context(served_live(told.page_host, told.page_port, told.page_token, provider, run))
+                log.info("the page is at %s/", address(told.page_host, port), extra={"port": port})
+            async with looking(self._look, told.stalled_after):
                 yield
 
     def _collector(self) -> OrchestratorCollector:

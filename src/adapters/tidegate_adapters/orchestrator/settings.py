@@ -46,6 +46,7 @@ from tidegate.retries.backoff import DAY, check_delay
 from tidegate.retries.polling import PollingBounds
 from tidegate.services.membership import DEAD_AFTER
 from tidegate_adapters.orchestrator.turns import ServiceRules
+from tidegate_adapters.page.live import check_place
 from tidegate_adapters.printable import Secret
 
 __all__ = ["OrchestratorSettings"]
@@ -63,7 +64,8 @@ class OrchestratorSettings:
 
     Invariants: the database is not empty; the prefix is of letters, digits and underscores; there are queues, and each is named
     once; 1 <= concurrency; 1 <= batch <= UPDATES_MAX; 0 <= drain; 1 ms <= leave, paused_every, result_every; 1 ms <= beat_every <
-    dead_after; 0 <= keep_finished, keep_failed; 1 <= stalled_after; 1 KiB <= inline_bytes <= 15 MiB; 0 <= metrics_port < 65536.
+    dead_after; 0 <= keep_finished, keep_failed; 1 <= stalled_after; 1 KiB <= inline_bytes <= 15 MiB; 0 <= ports < 65536; others
+    reach the page with a token only.
 
     Attributes:
         database: Where the invocations are.
@@ -85,6 +87,9 @@ class OrchestratorSettings:
         inline_bytes: Arguments and results that are larger are kept beside their record.
         metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
         metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
+        page_port: Where operators see the app, and act; likewise.
+        page_host: The address to listen on there.
+        page_token: What whoever opens the page must know; None on this machine's own addresses alone. It is never shown.
         stalled_after: How long nothing may happen until the app is not healthy, in microseconds: longer than the longest handlers,
             which may have all slots.
         services: How processes share what runs on one of them at a time.
@@ -109,6 +114,9 @@ class OrchestratorSettings:
     inline_bytes: int = 64 * _KIB
     metrics_port: int | None = None
     metrics_host: str = _LOOPBACK
+    page_port: int | None = None
+    page_host: str = _LOOPBACK
+    page_token: Secret | None = attrs.field(default=None, repr=False)
     stalled_after: Duration = 5 * MINUTE
     services: ServiceRules = attrs.field(factory=ServiceRules)
 
@@ -142,8 +150,12 @@ class OrchestratorSettings:
             if age is not None:
                 check_delay(age, "an age in microseconds", 0)
         check_int(self.inline_bytes, "a number of bytes", _KIB, 15 * _KIB * _KIB)
-        if self.metrics_port is not None:
-            check_int(self.metrics_port, "a port", 0, 65_535)
+        for port in (self.metrics_port, self.page_port):
+            if port is not None:
+                check_int(port, "a port", 0, 65_535)
         check_name(self.metrics_host, "an address to listen on")
+        check_name(self.page_host, "an address to listen on")
+        check_type(self.page_token, (str, NoneType), "a token")
+        check_place(self.page_host, self.page_token)
         check_int(self.stalled_after, "a time in microseconds", 1)
         check_type(self.services, ServiceRules, "how processes share their turns")

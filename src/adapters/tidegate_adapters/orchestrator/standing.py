@@ -1,25 +1,37 @@
-"""How an orchestrator stands, for operators: its processes, and what waits in its queues.
+"""How an orchestrator stands, for operators: its processes, and what waits in its queues; what its tasks have come to; who has had the
+turn; and what triggers wait for.
 
-Both are short looks at what is indexed, however many invocations have ended: what waits is counted up to `BACKLOG_MAX`.
+Those are short looks at what is indexed, however many invocations have ended, and what waits is counted up to `BACKLOG_MAX`; but for
+the counts by task and status, which read all that is kept (`tidegate.model.record_counts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 import attrs
 
 from tidegate.invocations.dispatch import Held
+from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.record_documents import DUE, QUEUE
-from tidegate.model.documents import ID, AllOf, Ascending, Eq, Lt
+from tidegate.model.documents import ID, AllOf, Ascending, Descending, Eq, Exists, Field, In, Lt
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, find_all, find_one
+from tidegate.model.record_counts import TASKS_MAX, CountRecords, RecordCount
+from tidegate.retries.schedule import ScheduleCell
+from tidegate.services.atomic_service import AtomicService, Window, decide_atomic_service_claim
+from tidegate.services.executions import Execution, Gate
 from tidegate.services.members import everybody, membership_of
-from tidegate.services.membership import Alive, Departed, Member, Replaced, liveness
+from tidegate.services.membership import Alive, Departed, Member, Membership, Replaced, liveness, runners
+from tidegate.services.service_runner import execution_of, gate_of
+from tidegate.triggers.firing import TriggerRun
+from tidegate.triggers.trigger_documents import FAILED, HELD, STATE, loaded_cell, loaded_run
 from tidegate_adapters.orchestrator.names import Collections
 
-__all__ = ["BACKLOG_MAX", "Backlog", "Process", "Standing", "backlogs_of", "standing_of"]
+__all__ = [
+    "BACKLOG_MAX", "Backlog", "Process", "Standing", "Triggered", "Turns", "backlogs_of", "counts_of", "standing_of", "triggered", "turns_of",
+]  # fmt: skip
 
 BACKLOG_MAX: Final = FOUND_MAX
 """How many that wait in a queue are counted."""
@@ -33,11 +45,13 @@ class Process(NamedTuple):
         member: As what it has joined.
         is_alive: It is not silent for too long.
         silent: For how long it has been silent, in microseconds.
+        turn: When it has the turn next, or has it now; None where it never has.
     """
 
     member: Member
     is_alive: bool
     silent: Duration
+    turn: Window | None = None
 
 
 @final
@@ -73,13 +87,16 @@ class Standing:
     held: Held
 
 
-async def standing_of(collections: Collections, queues: Collection[str], dead_after: Duration, held: Held) -> Standing:
+async def standing_of(
+    collections: Collections, queues: Collection[str], dead_after: Duration, service: AtomicService, held: Held
+) -> Standing:
     """How an orchestrator stands: a program.
 
     Args:
         collections: Its collections.
         queues: Its queues.
         dead_after: After how much silence a process is presumed dead, in microseconds.
+        service: How they share the turns.
         held: What is paused.
 
     Raises:
@@ -91,13 +108,22 @@ async def standing_of(collections: Collections, queues: Collection[str], dead_af
     return Standing(
         now,
         tuple(
-            Process(each, isinstance(found, Alive), max(now - each.seen, 0))
+            Process(each, isinstance(found, Alive), max(now - each.seen, 0), _turn(service, known, each.id, now))
             for each, found in there
             if not isinstance(found, (Departed, Replaced))
         ),
         await backlogs_of(collections, queues, now),
         held,
     )
+
+
+def _turn(service: AtomicService, known: Membership, who: str, now: Instant) -> Window | None:
+    """When a process has the turn next: in this cycle, or if that is over, as it would have it in the next one."""
+    sharing = runners(known, service.cycle_start(now))
+    found = decide_atomic_service_claim(service=service, runner_id=who, runners=sharing, now=now, run_id="look").window
+    if found is None or now - found.end < 0:
+        return found
+    return Window(found.start + service.interval, found.end + service.interval)
 
 
 async def backlogs_of(collections: Collections, queues: Collection[str], now: Instant) -> tuple[Backlog, ...]:
@@ -120,3 +146,87 @@ async def backlogs_of(collections: Collections, queues: Collection[str], now: In
         )
         found = (*found, Backlog(queue, len(waiting), 0 if oldest is None else now - oldest[DUE]))
     return found
+
+
+async def counts_of(collections: Collections, tasks: Sequence[str]) -> tuple[RecordCount, ...]:
+    """How many invocations of each task have which status, and since when the oldest of them is due: a program.
+
+    Raises:
+        Failure: Nobody answers.
+    """
+    found: tuple[RecordCount, ...] = ()
+    for start in range(0, len(tasks), TASKS_MAX):
+        some = tuple(tasks[start : start + TASKS_MAX])
+        found += await CountRecords(collections.invocations, some, _STATUSES, DUE)
+    return found
+
+
+_STATUSES: Final = tuple(each.status for each in INVOCATION.definitions)
+
+
+# --- turns --------------------------------------------------------------------------------------------------------------
+
+
+@final
+class Turns(NamedTuple):
+    """Who does what one process at a time does.
+
+    Attributes:
+        gate: Who is at it, and under which token; None where nobody ever was.
+        past: What became of past turns, the latest first.
+    """
+
+    gate: Gate | None
+    past: tuple[Execution, ...]
+
+
+async def turns_of(collections: Collections, key: str, limit: int) -> Turns:
+    """Who has had the turn: a program.
+
+    Args:
+        collections: Where.
+        key: The id of the gate.
+        limit: How many past turns at most.
+
+    Raises:
+        Failure: Nobody answers.
+    """
+    gate = await find_one(collections.gates, Eq(ID, key))
+    rows = await find_all(collections.executions, Exists(ID), limit=limit, sort=(Descending(_START),))
+    return Turns(None if gate is None else gate_of(gate), tuple(map(execution_of, rows)))
+
+
+_START: Final = Field[Instant]("start")
+
+
+# --- triggers -----------------------------------------------------------------------------------------------------------
+
+
+@final
+class Triggered(NamedTuple):
+    """How far triggers have come.
+
+    Attributes:
+        cells: How far each cron was looked at, by the id of its condition.
+        open: What is being started, or has failed to be.
+    """
+
+    cells: Mapping[str, ScheduleCell]
+    open: tuple[TriggerRun, ...]
+
+
+async def triggered(collections: Collections, crons: Sequence[str], limit: int) -> Triggered:
+    """How far triggers have come: a program.
+
+    Args:
+        collections: Where.
+        crons: The ids of the conditions that are crons.
+        limit: How many are told that are being started, at most.
+
+    Raises:
+        Failure: Nobody answers.
+    """
+    some = tuple(crons[:FOUND_MAX])
+    cells = await find_all(collections.crons, In(ID, some), limit=len(some)) if some else ()
+    runs = await find_all(collections.runs, In(STATE, (HELD, FAILED)), limit=limit)
+    return Triggered({each[ID]: loaded_cell(each) for each in cells}, tuple(map(loaded_run, runs)))

@@ -29,7 +29,7 @@ import hmac
 import ipaddress
 import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
 from http import HTTPStatus
@@ -47,13 +47,13 @@ from tidegate_adapters.printable import redacted
 from tidegate_adapters.serving import Answer, Asked, Page, served
 
 __all__ = [
-    "MODULES", "TOKEN_MIN", "Action", "Cell", "Choice", "Filter", "Moment", "Provider", "Row", "Run", "Shown", "Story", "Table",
-    "check_place", "live_page", "run_in", "served_live",
+    "MODULES", "TOKEN_MIN", "Action", "Cell", "Choice", "Filter", "Lane", "Lanes", "Moment", "Provider", "Row", "Run", "Shown",
+    "Span", "Story", "Table", "check_place", "live_page", "packed", "run_in", "served_live",
 ]  # fmt: skip
 
 log: Final = logging.getLogger(__name__)
 
-MODULES: Final = ("values", "dom", "asking", "tables", "story", "acting", "live")
+MODULES: Final = ("values", "dom", "asking", "spans", "tables", "story", "acting", "live")
 """The modules of the script, each behind those that it imports."""
 _SHEETS: Final = ("base", "live")
 TOKEN_MIN: Final = 16
@@ -121,6 +121,89 @@ class Row:
 
 @final
 @attrs.frozen
+class Span:
+    """A time in which something went on.
+
+    Attributes:
+        begin: When it began, in milliseconds since 1970.
+        end: When it ended, or now.
+        text: What it was.
+        tone: As of a cell.
+        story: The key of its story; "" where there is none.
+    """
+
+    begin: int
+    end: int
+    text: str
+    tone: str = ""
+    story: str = ""
+
+
+@final
+@attrs.frozen
+class Lane:
+    """What went on in one place, or of one thing.
+
+    Attributes:
+        key: It is the same lane for as long as this is the same.
+        label: What stands before it.
+        spans: What went on.
+        depth: How far it is indented: below the last one above that is less.
+        more: What stands behind the label.
+        tone: As of a cell, of what stands behind.
+        story: The key of its story; "" where there is none.
+        is_here: It is the lane of the story that is shown.
+    """
+
+    key: str
+    label: str
+    spans: tuple[Span, ...] = ()
+    depth: int = 0
+    more: str = ""
+    tone: str = ""
+    story: str = ""
+    is_here: bool = False
+
+
+@final
+@attrs.frozen
+class Lanes:
+    """Lanes beside each other, of one time.
+
+    Attributes:
+        label: What they show.
+        begin: Where they begin, in milliseconds since 1970.
+        end: Where they end.
+        ends: What stands at both ends.
+        lanes: The lanes, from above.
+    """
+
+    label: str
+    begin: int
+    end: int
+    ends: tuple[str, str]
+    lanes: tuple[Lane, ...]
+
+
+def packed(spans: Sequence[Span], most: int) -> tuple[tuple[Span, ...], ...]:
+    """The same in as few rows as they can be in without one covering another; the fullest ones where those are too many.
+
+    Args:
+        spans: In any order.
+        most: How many rows there may be.
+    """
+    rows: list[list[Span]] = []
+    for span in sorted(spans, key=lambda each: (each.begin, each.end)):
+        row = next((each for each in rows if each[-1].end <= span.begin), None)
+        if row is None:
+            rows.append([span])
+        else:
+            row.append(span)
+    return tuple(tuple(each) for each in rows[:most])
+
+
+@final
+@attrs.frozen
 class Table:
     """A table.
 
@@ -132,6 +215,7 @@ class Table:
         empty: What it says where there are none.
         actions: What can be done with all that it is a part of.
         note: What it says besides, such as how many are left out.
+        lanes: What went on, above the rows; None for nothing.
     """
 
     name: str
@@ -141,6 +225,7 @@ class Table:
     empty: str
     actions: tuple[Action, ...] = ()
     note: str = ""
+    lanes: Lanes | None = None
 
 
 @final
@@ -205,12 +290,14 @@ class Story:
         facts: What is known of it now, by name.
         moments: What happened, and what is to come.
         actions: What can be done with it.
+        lanes: What went on beside it, such as what it called; None for nothing.
     """
 
     title: str
     facts: tuple[tuple[str, str], ...]
     moments: tuple[Moment, ...]
     actions: tuple[Action, ...] = ()
+    lanes: Lanes | None = None
 
 
 class Provider(Protocol):

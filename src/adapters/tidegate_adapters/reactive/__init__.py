@@ -19,7 +19,6 @@ Modules, in reading order
     workers     the pool: takes what is due, calls the handlers, writes down what they came to
     office      what operators ask of all its databases, and have them do
     ids, words  ids, times and counts as people write and read them
-    sparing     answers that cost the store something, asked for again and again
     page        what operators see, and do, while it is served
     tallies, metrics, monitor   what has happened, for Prometheus, and how it is
     app         the app, from without

@@ -30,10 +30,10 @@ from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.page import Page
 from tidegate_adapters.reactive.planner import Planner, Standing
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.sparing import Sparing
 from tidegate_adapters.reactive.tallies import Census, Glance, Tallies
 from tidegate_adapters.reactive.workers import Pool, PoolObserver
 from tidegate_adapters.serving import Answer, address
+from tidegate_adapters.sparing import Sparing
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry

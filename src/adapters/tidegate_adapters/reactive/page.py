@@ -32,10 +32,10 @@ from tidegate_adapters.page.live import Action, Cell, Choice, Filter, Moment, Ro
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.reactive.office import Leadership, Office
 from tidegate_adapters.reactive.planner import Standing
-from tidegate_adapters.reactive.sparing import Sparing
 from tidegate_adapters.reactive.tallies import Glance
 from tidegate_adapters.reactive.words import numbers_of, retried
-from tidegate_adapters.times import length, when
+from tidegate_adapters.sparing import Sparing
+from tidegate_adapters.times import ago, length, when
 
 __all__ = ["Page"]
 
@@ -257,7 +257,7 @@ def _task(counts: TaskCounts, at: Instant, since: Mapping[str, Instant], here: M
             ),
             *(Cell(f"{number:,}", (tones.get(what, "") if number else "soft")) for what, number in numbers.items()),
             Cell(str(here.get(name, 0)), "" if here.get(name) else "soft"),
-            Cell(f"paused {_ago(since[name], now)}", "odd", when(since[name])) if is_paused else Cell(""),
+            Cell(f"paused {ago(since[name], now)}", "odd", when(since[name])) if is_paused else Cell(""),
         ),
         tuple(actions),
     )
@@ -328,10 +328,10 @@ def _when(record: TaskRecord, now: Instant) -> tuple[Instant, str]:
     at = record.next_run_at
     if at is None:
         ended = record.finalised_at or record.changed_at
-        return ended, f"ended {_ago(ended, now)}"
+        return ended, f"ended {ago(ended, now)}"
     if record.owner is not None:
-        return at, f"its lease ends {_ago(at, now)}" if at - now > 0 else f"its lease ended {_ago(at, now)}"
-    return at, f"due {_ago(at, now)}"
+        return at, f"its lease ends {ago(at, now)}" if at - now > 0 else f"its lease ended {ago(at, now)}"
+    return at, f"due {ago(at, now)}"
 
 
 def _retry(key: str) -> Action:
@@ -381,7 +381,7 @@ def _planner(leader: Leadership, standing: Standing, now: Instant) -> Row:
             Cell(str(leader.epoch)),
             Cell(lease, "" if is_led else "bad"),
             Cell("" if leader.history is None else str(leader.history)),
-            Cell("" if reached is None else _ago(reached, now), "soft", "" if reached is None else when(reached)),
+            Cell("" if reached is None else ago(reached, now), "soft", "" if reached is None else when(reached)),
             Cell(str(standing.collected + standing.under_way) if standing.leads else "", "soft"),
             Cell(redacted(standing.error or _unplanned(leader) or _passed_over(standing)), "bad"),
         ),
@@ -404,8 +404,4 @@ def _moment(each: StoryMoment, now: Instant) -> Moment:
     detail = f": {each.detail}" if each.detail else ""
     tone = _END_TONES.get(each.detail, "") if each.what is What.ENDED else _STORY_TONES.get(each.what, "")
     words = f"{each.what.value}{took}{detail}{token}"
-    return Moment(f"{when(each.at)}, {_ago(each.at, now)}", words, redacted(each.error or ""), tone)
-
-
-def _ago(at: Instant, now: Instant) -> str:
-    return f"{length(now - at)} ago" if now - at >= 0 else f"in {length(at - now)}"
+    return Moment(f"{when(each.at)}, {ago(each.at, now)}", words, redacted(each.error or ""), tone)

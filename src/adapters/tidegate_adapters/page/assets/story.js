@@ -2,10 +2,11 @@
 
 import {observe, view} from "./asking.js";
 import {byId, make} from "./dom.js";
+import {drawLanes} from "./spans.js";
 import {keepActions, say} from "./tables.js";
 import {legible} from "./values.js";
 
-const [heading, doing, told] = ["heading", "doing", "told"].map(byId);
+const [heading, doing, told, beside] = ["heading", "doing", "told", "beside"].map(byId);
 let drawn = "";
 
 const lines = text => text.split("\n").map(legible).join("\n");
@@ -24,6 +25,7 @@ export function drawStory(act) {
     const story = view.story;
     say(heading, legible(story ? (story.title ?? "There is no story") : "No row is chosen"));
     keepActions(doing, story?.actions ?? [], act);
+    drawLanes(beside, story?.lanes);
     const text = JSON.stringify([story?.facts, story?.moments, story?.trouble]);
     if (text === drawn) return;
     drawn = text;

@@ -2,6 +2,7 @@
 
 import {address, observe, setAddress, view} from "./asking.js";
 import {button, byId, make} from "./dom.js";
+import {drawLanes} from "./spans.js";
 import {legible, short} from "./values.js";
 
 const CELL = 240; // characters of a cell; the rest stands in its title
@@ -97,7 +98,7 @@ function bornTable({table}) {
   const title = make("h2", "", make("span", "name"), make("span", "note"), make("span", "group"));
   title.id = `table-${table.name}`;
   const head = make("thead", "", make("tr"));
-  const made = make("section", "", title, make("table", "", head, make("tbody")));
+  const made = make("section", "", title, make("div", "spans"), make("table", "", head, make("tbody")));
   made.setAttribute("aria-labelledby", title.id);
   return made;
 }
@@ -106,6 +107,7 @@ function drawTable(section, {table}, act) {
   say(section.querySelector(".name"), table.title);
   say(section.querySelector(".note"), legible(table.rows.length ? table.note : table.empty));
   keepActions(section.querySelector("h2 .group"), table.actions, act);
+  drawLanes(section.querySelector(".spans"), table.lanes);
   keep(
     section.querySelector("thead tr"),
     [...table.columns, ""].map((text, at) => ({key: String(at), text})),

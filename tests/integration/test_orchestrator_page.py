@@ -1,0 +1,484 @@
+"""The page of an orchestrator: what it tells and does over HTTP, on MongoDB and in the embedded store, and in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TypeVar, final
+
+import attrs
+import pytest
+from tests.integration.browser import Tab
+from tests.integration.test_live_page import CONTRASTS, PICTURES, TOKEN, Open, in_browser, says, until
+from tests.integration.test_monitor import free_port
+from tests.integration.test_orchestrator_app import QUICK, STORES, TURNS
+from tests.integration.test_orchestrator_app import until as until_so
+
+from tidegate.model.documents import ID, Eq, Field, Put
+from tidegate.model.errors import Misuse
+from tidegate.model.operations import update_one
+from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.orchestrator import Handle, Orchestrator, on_cron, on_event, on_result
+from tidegate_adapters.orchestrator.page import COMMANDS
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.page.live import Span, packed
+
+T = TypeVar("T")
+Raw = dict[str, Any]
+NEVER: Final = "0 0 1 1 *"
+HOSTILE: Final = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+
+
+@final
+class Jobs:
+    """An app that is served in a thread, with its page; and its handlers, which do what they are told."""
+
+    def __init__(self, store: Any, database: str, **settings: Any) -> None:
+        self.port, self.token = free_port(), settings.get("page_token", "")
+        told = OrchestratorSettings(
+            database=database,
+            page_port=self.port,
+            queues=("default", "slow"),
+            **{**QUICK, "services": attrs.evolve(TURNS, recover=NEVER), **settings},
+        )
+        self.app = Orchestrator(store, settings=told)
+        self.loop = asyncio.new_event_loop()
+        self.fixed, self.go = threading.Event(), asyncio.Event()
+        self._declare()
+
+    def _declare(self) -> None:
+        @self.app.task(triggers=[on_cron("0 4 * * *")])
+        async def send(to: str) -> str:
+            if not self.fixed.is_set():
+                raise RuntimeError(f"no server for {to}, password=hunter2")
+            return to
+
+        @self.app.task(queue="slow", triggers=[on_event("shipped"), on_result("bill")])
+        async def stuck(_: str = "") -> None:
+            await self.go.wait()
+
+        @self.app.task()
+        async def add(numbers: list[int]) -> int:
+            if len(numbers) == 1:
+                return numbers[0]
+            parts = [
+                await add.enqueue(some, key=f"add-{'-'.join(map(str, some))}") for some in (numbers[:1], numbers[1:])
+            ]
+            return sum([await each.result() for each in parts])
+
+        self.send, self.stuck, self.add = send, stuck, add
+
+    def do(self, asked: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(asked, self.loop).result(20)
+
+    def enqueue(self, asked: Coroutine[Any, Any, Handle[Any]]) -> str:
+        """The id of what was enqueued."""
+        return self.do(asked).id
+
+    def wait(self, key: str, status: str) -> None:
+        self.do(until_so(lambda: self._is(key, status), f"{key} is {status}"))
+
+    async def _is(self, key: str, status: str) -> bool:
+        row = await self.app.show(key)
+        return row is not None and row.record is not None and row.record.status == status
+
+    # --- as scripts ask ---
+
+    def got(self, path: str, sent: object = None, token: str | None = None) -> tuple[int, Raw]:
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}", "X-Tidegate": "test"}
+        data = None if sent is None else json.dumps(sent).encode()
+        try:
+            with urllib.request.urlopen(
+                urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers), timeout=20
+            ) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
+
+    def act(self, action: str, **given: str) -> str:
+        status, told = self.got("/act", {"action": action, "given": given})
+        assert status == 200, told
+        return str(told["done"])
+
+    def rows(self, table: str, query: str = "") -> dict[str, list[str]]:
+        """The rows of a table, by what stands in the first column."""
+        tables = {each["name"]: each for each in self.got(f"/state?{query}")[1]["tables"]}
+        cells = [[cell["text"] for cell in row["cells"]] for row in tables[table]["rows"]]
+        return {each[0]: each[1:] for each in cells}
+
+
+@contextmanager
+def served(jobs: Jobs) -> Iterator[Jobs]:
+    thread = threading.Thread(target=jobs.loop.run_until_complete, args=(jobs.app.serve(),))
+    thread.start()
+    try:
+        jobs.do(until_so(lambda: jobs.app.workers is not None and jobs.app.workers.member, "it is a member"))
+        yield jobs
+    finally:
+        jobs.loop.call_soon_threadsafe(jobs.go.set)
+        jobs.loop.call_soon_threadsafe(jobs.app.stop)
+        thread.join()
+        jobs.loop.close()
+
+
+@pytest.fixture
+def jobs() -> Iterator[Jobs]:
+    with served(Jobs(Embedded(), "jobs")) as found:
+        yield found
+
+
+def on(store: str, uri: str, database: str, **settings: Any) -> Jobs:
+    return Jobs(uri, database, **settings) if store == "mongod" else Jobs(Embedded(), "embedded", **settings)
+
+
+# --- over HTTP ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_it_tells_what_there_is(mongodb: str, database: str, store: str) -> None:
+    """Processes, queues, tasks, invocations by filter, triggers with their next instants, turns and leases; and nothing secret."""
+    with served(on(store, mongodb, database, page_token=TOKEN)) as jobs:
+        _ = jobs.enqueue(jobs.send.enqueue("ann", key="mail-ann"))
+        _ = jobs.enqueue(jobs.stuck.enqueue(key="long"))
+        _ = jobs.enqueue(jobs.add.enqueue([1, 2, 3], key="sum"))
+        _ = jobs.enqueue(jobs.send.enqueue("bea", key="mail-bea", delay=timedelta(hours=1)))
+        for key, status in (("mail-ann", "failed"), ("long", "running"), ("sum", "success")):
+            jobs.wait(key, status)
+        me = jobs.do(_member(jobs))
+
+        assert jobs.got("/state", token="guess" * 4)[0] == 401
+        assert list(jobs.rows("processes")) == [me]
+        assert jobs.rows("processes")[me][0] == "alive"
+        assert re.fullmatch("now|never|in [0-9.]+ m?s", jobs.rows("processes")[me][3])
+        assert jobs.rows("queues")["default"][0] == "0"
+        send = jobs.rows("tasks")["send"]
+        assert send[:6] == ["1", "0", "0", "0", "1", "0"]
+        assert jobs.rows("tasks")["add"][3] == "5"
+        assert set(jobs.rows("invocations", "task=send")) == {"mail-ann", "mail-bea"}
+        assert jobs.rows("invocations", "status=failed")["mail-ann"][-1].startswith("RuntimeError: no server for ann")
+        assert "hunter2" not in json.dumps(jobs.got("/state")[1])
+        starts = jobs.rows("triggers")
+        assert starts["send"][0] == "at 0 4 * * *"
+        assert " in " in f" {starts['send'][1]}"
+        assert starts["send"][2].count("T04:00:00.000Z") == 2
+        leases = jobs.rows("leases")
+        assert leases["long"][:2] == [me, "2"]
+        jobs.do(until_so(lambda: _turn(jobs), "somebody has had the turn"))
+        assert jobs.rows("turns")[me][0] == "completed"
+
+
+async def _member(jobs: Jobs) -> str:
+    assert jobs.app.workers is not None
+    return jobs.app.workers.member or ""
+
+
+async def _turn(jobs: Jobs) -> bool:
+    found = await asyncio.to_thread(jobs.rows, "turns")
+    return bool(found)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_story_has_times_and_relatives(mongodb: str, database: str, store: str) -> None:
+    """The history with who made each version, and when; and all that have called each other, as a tree with bars of one time."""
+    with served(on(store, mongodb, database)) as jobs:
+        _ = jobs.enqueue(jobs.add.enqueue([1, 2, 3], key="sum"))
+        jobs.wait("sum", "success")
+        me = jobs.do(_member(jobs))
+        status, story = jobs.got("/story?key=add-2-3")
+
+        assert (status, story["title"]) == (200, "add: add-2-3")
+        assert dict(story["facts"])["Called by"] == "sum"
+        assert dict(story["facts"])["Arguments"] == '{"numbers": [2, 3]}'
+        assert dict(story["facts"])["Result"] == "5"
+        words = [each["what"] for each in story["moments"]]
+        assert words[:2] == ["registered", f"running, by {me}, token 2"]
+        assert words[-1].startswith("success after ")
+        times = [each["at"].partition(",")[0] for each in story["moments"]]
+        assert times == sorted(times)
+        lanes = story["lanes"]["lanes"]
+        assert [(each["depth"], each["key"]) for each in lanes] == [
+            (0, "sum"), (1, "add-1"), (1, "add-2-3"), (2, "add-2"), (2, "add-3")
+        ]  # fmt: skip
+        assert [each["is_here"] for each in lanes] == [False, False, True, False, False]
+        begin, end = story["lanes"]["begin"], story["lanes"]["end"]
+        for each in lanes:
+            spans = each["spans"]
+            assert [begin <= span["begin"] <= span["end"] <= end for span in spans] == [True] * len(spans)
+            assert [span["tone"] for span in spans][-1] == "good"
+        ran = next(each for each in jobs.got("/state")[1]["tables"] if each["name"] == "invocations")["lanes"]
+        assert ran["lanes"][0]["label"] == me
+        assert {span["story"] for lane in ran["lanes"] for span in lane["spans"]} == {each["key"] for each in lanes}
+
+
+def test_what_is_asked_is_done(jobs: Jobs) -> None:
+    """Each action, of one or of those that match; what cannot be done is told."""
+    _ = jobs.enqueue(jobs.send.enqueue("ann", key="ann"))
+    jobs.wait("ann", "failed")
+    jobs.fixed.set()
+    assert jobs.act("retry", id="ann") == "1 to run again"
+    jobs.wait("ann~2", "success")
+    assert jobs.act("hold", id="ann").startswith("0 held, 1 for which it cannot be done")
+
+    assert jobs.act("pause queue", queue="slow") == "queue slow is paused: what runs goes on, and nothing more begins"
+    assert jobs.rows("queues")["slow"][-1] == "paused"
+    jobs.do(until_so(lambda: _is_held(jobs), "it has heard of it"))
+    _ = jobs.enqueue(jobs.stuck.enqueue(key="one"))
+    _ = jobs.enqueue(jobs.stuck.enqueue(key="two"))
+    assert jobs.act("hold", id="one") == "1 held"
+    assert jobs.rows("invocations", "id=one")["one"][1] == "held"
+    assert jobs.act("resume queue", queue="slow") == "queue slow goes on"
+    jobs.wait("two", "running")
+    assert jobs.act("release", id="one") == "1 released"
+    jobs.wait("one", "running")
+    assert "1 that run are asked to end" in jobs.act("cancel", id="one")
+    jobs.wait("one", "cancelled")
+    assert "asked to end" in jobs.act("kill", id="two")
+    jobs.do(until_so(lambda: _runs(jobs, "two", 4), "another run"))
+    assert "asked to end" in jobs.act("cancel all", task="stuck", since="5m")
+    jobs.wait("two", "cancelled")
+    assert jobs.act("pause task", task="send").startswith("task send is paused")
+    assert jobs.rows("tasks")["send"][-1] == "paused"
+    assert jobs.act("resume task", task="send") == "task send goes on"
+
+
+async def _is_held(jobs: Jobs) -> bool:
+    assert jobs.app.workers is not None
+    return "slow" in jobs.app.workers.state.held.queues
+
+
+async def _runs(jobs: Jobs, key: str, version: int) -> bool:
+    row = await jobs.app.show(key)
+    return row is not None and row.record is not None and row.record.version == version
+
+
+WRONG: Final[Mapping[str, tuple[str, object, str]]] = {
+    "no status": ("/state?status=lost", None, "lost"),
+    "no time": ("/state?since=yesterday", None, "no time"),
+    "nobody": ("/story?key=nobody", None, "there is no invocation"),
+    "no key": ("/story", None, "there is no invocation"),
+    "no action": ("/act", {"action": "purge", "given": {"id": "a"}}, "there is no action"),
+    "no action of a process": ("/act", {"action": "pause process", "given": {"process": "a"}}, "there is no action"),
+    "all of them": ("/act", {"action": "retry all", "given": {}}, "narrow them down"),
+    "all by nothing": ("/act", {"action": "cancel", "given": {"task": ""}}, "narrow them down"),
+    "no task": ("/act", {"action": "pause task", "given": {"task": "sing"}}, "there is no task"),
+    "no name": ("/act", {"action": "resume queue", "given": {}}, "no queue is named"),
+}
+
+
+def test_what_cannot_be_is_refused(jobs: Jobs) -> None:
+    """Bad input, and each time it is said what."""
+    for what, (path, sent, why) in WRONG.items():
+        status, told = jobs.got(path, sent)
+        assert (what, status) == (what, 400)
+        assert why in told["error"], what
+
+
+def test_a_record_that_cannot_be_read_is_a_row_that_says_so() -> None:
+    """Others may write there."""
+    store = Embedded()
+    jobs = Jobs(store, "jobs")
+    with served(jobs):
+        _ = jobs.enqueue(jobs.send.enqueue("ann", key="ann"))
+        jobs.wait("ann", "failed")
+        jobs.do(jobs.app.asked(_spoil(jobs.app.collections.invocations)))
+        assert jobs.rows("invocations")["ann"][1] == "unreadable"
+        story = jobs.got("/story?key=ann")[1]
+        assert [each["what"] for each in story["moments"]] == ["it cannot be read"]
+
+
+async def _spoil(collection: str) -> None:
+    await update_one(collection, Eq(ID, "ann"), Put(Field[Any]("version"), "seven"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"page_host": "0.0.0.0"}, "without a token"),  # noqa: S104  it is refused
+        ({"page_token": "short"}, "at least 16 characters"),
+        ({"page_token": 7}, "a token"),
+        ({"page_port": 65_536}, "a port"),
+        ({"page_host": ""}, "an address"),
+    ],
+)
+def test_a_page_is_nowhere_where_it_must_not_be(wrong: Raw, what: str) -> None:
+    """Bad input."""
+    with pytest.raises(Misuse, match=what):
+        _ = OrchestratorSettings(database="jobs", **wrong)
+
+
+def test_bars_do_not_cover_each_other() -> None:
+    """And the fullest rows are shown where there are too many."""
+    spans = tuple(Span(begin, begin + long, "") for begin, long in ((0, 10), (5, 3), (8, 1), (10, 5), (0, 2)))
+    rows = packed(spans, 9)
+    assert sorted((each for row in rows for each in row), key=str) == sorted(spans, key=str)
+    for row in rows:
+        assert all(one.end <= other.begin for one, other in pairwise(row))
+    assert len(rows) == 2
+    assert packed(spans, 1) == (rows[0],)
+    assert packed((), 3) == ()
+
+
+# --- in a browser -------------------------------------------------------------------------------------------------------
+
+
+def row_of(key: str) -> str:
+    return f"tr[data-key={json.dumps(key)}]"
+
+
+def focus(tab: Tab, key: str) -> None:
+    until(tab, f"document.querySelector({json.dumps(row_of(key))})")
+    tab.run(f"document.querySelector({json.dumps(row_of(key))}).focus()")
+
+
+@in_browser
+def test_a_person_finds_what_failed_and_has_it_run_again(jobs: Jobs, open_page: Open) -> None:
+    """By the keyboard alone: filter, row, story with its time line, retry, what came of it; and a cancel after a question."""
+    _ = jobs.enqueue(jobs.send.enqueue("ann", key="ann"))
+    _ = jobs.enqueue(jobs.stuck.enqueue(key="long"))
+    jobs.wait("ann", "failed")
+    jobs.wait("long", "running")
+    tab = open_page(jobs.port)
+    until(tab, says("#verdict", "1 failed"))
+    assert tab.texts("section h2 .name") == [
+        "Processes", "Queues", "Tasks", "Invocations", "Triggers", "Turns", "Leases"
+    ]  # fmt: skip
+    tab.press("/", "Tab")
+    assert tab.run("document.activeElement.ariaLabel") == "any status"
+    tab.run(
+        "document.activeElement.value = 'failed', document.activeElement.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    until(tab, f"document.querySelectorAll({json.dumps('[aria-labelledby=table-invocations] tbody tr')}).length === 1")
+    assert tab.run("location.hash") == "#status=failed"
+
+    focus(tab, "ann")
+    tab.press("Enter")
+    until(tab, says("#told", "RuntimeError"))
+    assert tab.texts(".story .what")[0] == "registered"
+    assert "hunter2" not in tab.visible()
+    jobs.fixed.set()
+    tab.press("r")
+    until(tab, says("#message", "1 to run again"))
+    jobs.wait("ann~2", "success")
+
+    tab.run("setAddress('status', 'running')")
+    focus(tab, "long")
+    tab.press("c")
+    until(tab, says("#question", "Cancel long, which runs?"))
+    tab.press("Enter")
+    jobs.wait("long", "cancelled")
+    until(tab, "document.querySelectorAll('[aria-labelledby=table-invocations] tbody tr').length === 0")
+
+
+@in_browser
+def test_a_person_follows_who_has_called_whom(jobs: Jobs, open_page: Open) -> None:
+    """The tree leads from one story to the next, and keeps the focus; bars lead there, too."""
+    _ = jobs.enqueue(jobs.add.enqueue([1, 2, 3], key="sum"))
+    jobs.wait("sum", "success")
+    tab = open_page(jobs.port, hash="#story=sum")
+    until(tab, "document.querySelectorAll('#beside li').length === 5")
+    assert tab.texts("#beside li[aria-current] .lane-name span:first-child") == ["add sum"]
+    assert tab.run("[...document.querySelectorAll('#beside .bar.good')].every(bar => bar.offsetWidth > 0)") is True
+    widths = tab.run(
+        "[...document.querySelectorAll('#beside .lane-name')].map(each => parseFloat(getComputedStyle(each).paddingLeft))"
+    )
+    assert isinstance(widths, list)
+    assert widths[0] < widths[1] == widths[2] < widths[3] == widths[4]
+
+    tab.run("document.querySelector('#beside [data-lane=add-3]').focus()")
+    tab.press("Enter")
+    until(tab, says("#heading", "add: add-3"))
+    assert tab.run("location.hash") == "#story=add-3"
+    tab.run("document.querySelector('[aria-labelledby=table-invocations] .bar').click()")
+    until(tab, "location.hash !== '#story=add-3'")
+
+
+@in_browser
+@pytest.mark.parametrize("key", ["queue slow", "task stuck"])
+def test_a_person_pauses_and_resumes(jobs: Jobs, open_page: Open, key: str) -> None:
+    """Nothing begins in between."""
+    tab = open_page(jobs.port)
+    focus(tab, key)
+    tab.press("p")
+    until(tab, says("#message", f"{key} is paused"))
+    until(tab, says(row_of(key), "Resume"))
+    jobs.do(until_so(lambda: _any_held(jobs), "it has heard of it"))
+    _ = jobs.enqueue(jobs.stuck.enqueue(key="one"))
+    until(tab, says(row_of("one"), "registered"))
+    tab.press("p")
+    until(tab, says("#message", f"{key} goes on"))
+    jobs.wait("one", "running")
+    until(tab, says(row_of("one"), "running"))
+
+
+async def _any_held(jobs: Jobs) -> bool:
+    assert jobs.app.workers is not None
+    held = jobs.app.workers.state.held
+    return bool(held.queues or held.tasks)
+
+
+@in_browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_is_read_in_the_light_and_in_the_dark(jobs: Jobs, open_page: Open, dark: bool) -> None:
+    """What ids, arguments and errors say stays text; all of it stands out from what is behind it (WCAG 2.2, 1.4.3)."""
+    _ = jobs.enqueue(jobs.send.enqueue(HOSTILE, key=HOSTILE))
+    _ = jobs.enqueue(jobs.stuck.enqueue(key="long"))
+    _ = jobs.enqueue(jobs.add.enqueue([1, 2, 3], key="sum"))
+    for key, status in ((HOSTILE, "failed"), ("long", "running"), ("sum", "success")):
+        jobs.wait(key, status)
+    tab = open_page(jobs.port, dark=dark, hash="#story=sum")
+    until(tab, "document.querySelectorAll('#beside li').length === 5")
+    tab.picture(PICTURES / f"orchestrator-{'dark' if dark else 'light'}.png")
+    contrasts = tab.run(CONTRASTS)
+    focus(tab, HOSTILE)
+    tab.press("Enter")
+    until(tab, says("#told", "</script>"))
+
+    assert tab.run("document.querySelectorAll('img').length") == 0
+    assert tab.run("document.querySelectorAll('script').length") == 1
+    found = [*_pairs(contrasts), *_pairs(tab.run(CONTRASTS))]
+    assert len(found) > 100
+    assert [each for each in found if each[1] < 4.5] == []
+
+
+def _pairs(found: object) -> list[Any]:
+    assert isinstance(found, list)
+    return found
+
+
+# --- the documentation --------------------------------------------------------------------------------------------------
+
+DOCUMENTED: Final = (Path(__file__).parents[2] / "docs" / "orchestrator.md").read_text(encoding="utf-8")
+
+
+def test_the_documentation_names_what_there_is(jobs: Jobs) -> None:
+    """Its tables, its filters and its actions; what it shows scripts is answered."""
+    section = DOCUMENTED.partition("## The page\n")[2].partition("\n## ")[0]
+    shown = jobs.got("/state")[1]
+    rows = section.partition("|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    assert [row.split(" | ")[0].strip("| ") for row in rows] == [each["title"] for each in shown["tables"]]
+    named = set(re.findall(r"`([a-z ]+)`", "".join(row.split(" | ", 2)[2] for row in rows)))
+    assert named == {
+        *COMMANDS,
+        "retry all",
+        "cancel all",
+        *(f"{act} {of}" for act in ("pause", "resume") for of in ("task", "queue")),
+    }
+    (filters,) = re.findall(r"The filters are (.+?); ", section)
+    assert re.findall(r"`([a-z]+)`", filters) == [each["name"] for each in shown["filters"]]
+
+    _ = jobs.enqueue(jobs.send.enqueue("ann", key="mail-7"))
+    jobs.wait("mail-7", "failed")
+    gets = re.findall(r"`GET (/[^`]+)`", section)
+    assert [jobs.got(path)[0] for path in gets] == [200, 200]
+    (sent,) = re.findall(r"`POST /act` of `(\{.+?\}\})`", section)
+    assert jobs.got("/act", json.loads(sent))[1]["done"] == "1 to run again"
