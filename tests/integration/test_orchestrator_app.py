@@ -743,7 +743,11 @@ def test_a_process_that_is_asked_to_end_lets_handlers_end_or_gives_them_back(
     close_shared()
 
 
-def test_what_a_process_was_at_that_was_killed_is_run_by_another(mongodb: str, database: str) -> None:
+def test_what_a_process_was_at_that_was_killed_is_run_by_another(
+    mongodb: str, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And whose it was is told."""
+    caplog.set_level("INFO", "tidegate_adapters.orchestrator")
     told: Raw = {**QUICK, "dead_after": SECOND, "services": TURNS}
     settings = OrchestratorSettings(database=database, **told)
     app = Orchestrator(mongodb, settings=settings)
@@ -764,6 +768,8 @@ def test_what_a_process_was_at_that_was_killed_is_run_by_another(mongodb: str, d
             assert await handle.result(timedelta(seconds=30)) == "not 60.0 s"
 
     in_loop(run())
+    said = [each.getMessage() for each in caplog.records if each.levelname == "INFO"]
+    assert len([each for each in said if each.startswith("recovered 1 invocations of ")]) == 1
     close_shared()
 
 

@@ -100,6 +100,33 @@ def test_a_task_starts_when_what_it_waits_for_has_happened(mongodb: str, databas
     in_loop(run())
 
 
+def test_a_run_is_heard_of_as_it_begins(mongodb: str, database: str) -> None:
+    """While it runs, and once for each run; how it ends is not, where nobody asked."""
+    seen: list[tuple[str, bool]] = []
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app, goes_on = office.app(services=TURNS), asyncio.Event()
+
+            @app.task(retries=1, backoff=timedelta(milliseconds=1))
+            async def work(number: int) -> None:
+                await goes_on.wait()
+                raise OSError(number)
+
+            @app.task(triggers=[on_status(work, "running").calls_with(lambda what: {"status": what.status})])
+            async def tell(status: str) -> None:
+                seen.append((status, goes_on.is_set()))
+                goes_on.set()
+
+            async with served(app):
+                _ = await work.enqueue(1)
+                await until(lambda: len(seen) >= 2, "two runs are heard of")
+                await asyncio.sleep(0.3)
+            assert seen == [("running", False), ("running", True)]
+
+    in_loop(run())
+
+
 def test_an_event_commits_with_what_its_caller_writes_or_not_at_all(mongodb: str, database: str) -> None:
     """And one that is there already does not end the transaction."""
     seen: list[str] = []
@@ -291,7 +318,7 @@ def test_a_recovery_of_the_users_is_run_in_the_place_of_ours(mongodb: str, datab
     [
         (lambda: on_cron("61 * * * *"), "Bad minute"),
         (lambda: on_cron("0 0 * * *", zone="Europe/Atlantis"), "no time zone"),
-        (lambda: on_status("t", "running"), "nobody tells"),
+        (lambda: on_status("t", "registered"), "nobody tells"),
         (lambda: started(on_event("a") & on_event("a")), "twice"),
         (lambda: (on_event("a") & on_event("b")) | on_event("c"), "joined by & and by"),
         (lambda: on_event("a").within(timedelta(1)), "waits for nothing else"),

@@ -15,7 +15,7 @@ from tidegate.invocations.invocation import RUNNING
 from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.invocations.laws import taking as laws
 from tidegate.invocations.rates import Rate
-from tidegate.invocations.record_documents import DUE, LATER, STATUS, TRIES
+from tidegate.invocations.record_documents import DUE, LATER, NOTICE, STATUS, TRIES
 from tidegate.invocations.taking import Takeable, Taken, Taker, next_turn
 from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Effect, Now
@@ -162,6 +162,14 @@ def test_who_is_over_its_rate_is_due_later_and_nothing_else_of_it_changes() -> N
         (RUNNING, None), ("registered", NOW + SECOND), ("registered", NOW + 2 * SECOND), (RUNNING, None),
     ]  # fmt: skip
     assert asked == [FindAll, FindOne, StoreTime, InsertOne, UpdateOne, BulkUpdate, BulkUpdate]
+
+
+def test_a_run_that_triggers_hear_of_leaves_its_version() -> None:
+    """In the write that begins it."""
+    taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", is_heard=True), Takeable("bill")))
+    found, world, _ = taken(store(waiting("a"), waiting("b", task="bill")), taker=taker)
+
+    assert [each.get(NOTICE) for each in contents(world, "invocations")] == [(found.runs[0].record.version,), None]
 
 
 def test_who_gets_no_place_ends_where_it_is_not_to_wait() -> None:

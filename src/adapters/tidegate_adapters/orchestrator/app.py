@@ -62,7 +62,7 @@ from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.monitor import Lookout
 from tidegate_adapters.orchestrator.names import Collections
-from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work
+from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work, recovered
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.standing import Standing, counts_of, standing_of
 from tidegate_adapters.orchestrator.sync_store import SyncStore
@@ -422,7 +422,7 @@ class Orchestrator:
                 recoverer = Recoverer(
                     me=me, dead_after=told.dead_after, patience=told.services.patience, records=names.invocations, members=names.members
                 )  # fmt: skip
-                for each in (await there.site.run(recoverer.run())).skipped:
+                for each in (await there.site.run(recovered(recoverer))).skipped:
                     log.error("%s", redacted(str(each)))
 
         async def purge() -> None:

@@ -15,12 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar, final
 
+import attrs
+
 from tidegate.invocations.admission import Call, Rule
 from tidegate.invocations.jobs import Job
-from tidegate.invocations.recoverer import Recoverer, RecoveryPass
+from tidegate.invocations.recoverer import PARTS, Recoverer, RecoveryPass
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.transition import Granted, TransitionOutcome
 from tidegate.model.effects import Call as Ask
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
@@ -44,7 +49,7 @@ from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.sites import Site
 
-__all__ = ["PURGE", "RECOVERY", "Services", "Work"]
+__all__ = ["PURGE", "RECOVERY", "Services", "Work", "recovered"]
 
 T = TypeVar("T")
 log: Final = logging.getLogger(__name__)
@@ -58,6 +63,24 @@ RECOVERY: Final = "tidegate.recover"
 PURGE: Final = "tidegate.purge"
 """The task that removes what has ended, and what triggers have started, once it was kept for long enough."""
 KEY: Final = "turn"
+
+
+async def recovered(recoverer: Recoverer) -> RecoveryPass:
+    """A pass as a program, which tells whose what it has freed was."""
+    owners: Counter[str] = Counter()
+
+    async def moved(by: Recoverer, key: str, expected: StatusRecord, target: str) -> TransitionOutcome:
+        answer = await PARTS.move(by, key, expected, target)
+        if isinstance(answer, Granted) and expected.owner is not None:
+            owners[expected.owner] += 1
+        return answer
+
+    found = await attrs.evolve(recoverer, parts=attrs.evolve(PARTS, move=moved)).run()
+    for owner, number in owners.items():
+        log.info("recovered %d invocations of %s, which is silent or gone", number, owner)
+    return found
+
+
 _DECLARE_S: Final = 60.0
 """How often a process says which triggers it knows: some times before they would be forgotten."""
 

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.invocations.invocation import CANCELLED, FAILED, REROUTED, RETRY, SUCCESS
+from tidegate.invocations.invocation import CANCELLED, FAILED, REROUTED, RETRY, RUNNING, SUCCESS
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, duration
@@ -66,7 +66,7 @@ OfTask: TypeAlias = Named | str
 Where: TypeAlias = Mapping[str, object] | Callable[[Any], object] | None
 """Which: values that are to be equal, by name; or a function that is given all of them and says True or False; None for any."""
 
-_TOLD: Final = (SUCCESS, FAILED, RETRY, REROUTED, CANCELLED)
+_TOLD: Final = (RUNNING, SUCCESS, FAILED, RETRY, REROUTED, CANCELLED)
 _NO_ARGUMENTS: Final = Static()
 _WEEK: Final[Duration] = duration(timedelta(weeks=1))
 
@@ -209,7 +209,7 @@ def on_status(task: OfTask, *statuses: str, where: Where = None) -> When:
 
     Args:
         task: Of which task.
-        statuses: Which ones, of those that a run ends with: "success", "failed", "retry", "rerouted", "cancelled".
+        statuses: Which ones, of those that a run begins or ends with: "running", "success", "failed", "retry", "rerouted", "cancelled".
         where: Of which arguments.
 
     Raises:
@@ -219,7 +219,7 @@ def on_status(task: OfTask, *statuses: str, where: Where = None) -> When:
         if status not in _TOLD:
             raise Misuse(
                 f"nobody tells of the status {shown(status)}",
-                why="triggers hear of how runs end, as it is written down",
+                why="triggers hear of runs, as they begin and as they end",
                 todo=f"there are: {', '.join(_TOLD)}",
             )
     return When((OnStatus(_task(task), frozenset(statuses), _filter(where)),))

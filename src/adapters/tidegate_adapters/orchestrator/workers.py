@@ -16,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 import attrs
@@ -52,6 +53,7 @@ from tidegate.invocations.dispatch import (
 )
 from tidegate.invocations.ending import Ending, Failed, Succeeded, upload_name
 from tidegate.invocations.heeding import heed
+from tidegate.invocations.invocation import RUNNING
 from tidegate.invocations.record_documents import FAILING_SINCE
 from tidegate.invocations.taking import TakenRun, Taker
 from tidegate.invocations.transition import GaveUp, Unknown
@@ -104,7 +106,7 @@ class Post:
         who: Its name; another one for each process.
         name: Its lasting name; None if it has none.
         dead_after: After how much silence one is presumed dead, in microseconds.
-        listened: The tasks of which triggers hear how runs end.
+        listened: Of which tasks triggers hear of which statuses.
     """
 
     site: Site
@@ -114,7 +116,7 @@ class Post:
     who: str
     name: str | None
     dead_after: Duration
-    listened: Collection[str] = frozenset()
+    listened: Mapping[str, frozenset[str]] = MappingProxyType({})
 
     def owner(self, life: int) -> str:
         """The member that it is in this life."""
@@ -264,7 +266,11 @@ class Workers:
         """What takes; None where all is held."""
         post, held = self._post, command.held
         queues = tuple(name for name in post.queues if name not in held.queues)
-        tasks = tuple(each.takeable for name, each in self._declared.items() if name not in held.tasks)
+        tasks = tuple(
+            attrs.evolve(each.takeable, is_heard=RUNNING in self._heard(name))
+            for name, each in self._declared.items()
+            if name not in held.tasks
+        )
         if not queues or not tasks:
             return None
         return Taker(
@@ -272,10 +278,15 @@ class Workers:
             places=post.collections.places, meters=post.collections.meters,
         )  # fmt: skip
 
+    def _heard(self, task: str) -> frozenset[str]:
+        """Of which of its statuses triggers hear."""
+        return self._post.listened.get(task, frozenset())
+
     async def _write(self, ends: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
         """Write ends; those of which nobody knows whether that is done."""
         runs = tuple(
-            _run_end(each, self._taken[each.run], is_listened=each.run.task in self._post.listened) for each in ends
+            _run_end(each, self._taken[each.run], is_listened=bool(self._heard(each.run.task) - {RUNNING}))
+            for each in ends
         )
         program = Ending(runs=runs, records=self._post.collections.invocations, attempts=_ATTEMPTS).run()
         answers = await self._post.site.run(program)

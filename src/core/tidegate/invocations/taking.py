@@ -53,6 +53,7 @@ from tidegate.invocations.record_documents import (
     DUE,
     LATER,
     LIMITED_BY,
+    NOTICE,
     PRIORITY,
     QUEUE,
     RATED_BY,
@@ -84,6 +85,7 @@ from tidegate.model.documents import (
     Lt,
     Not,
     OlderThan,
+    Push,
     Put,
     Remove,
     Sort,
@@ -131,12 +133,14 @@ class Takeable:
         held_back: After how long one that gets no place is due again even if nobody wakes it, at first, in microseconds; None if
             it ends then.
         rate: How many of a set (`Job.rated_by`) may begin in a time; None for any number.
+        is_heard: Whether triggers hear of each run that begins (`tidegate.triggers.noticing`).
     """
 
     name: str
     at_most: int = 1
     held_back: Duration | None = 5 * SECOND
     rate: Rate | None = None
+    is_heard: bool = False
 
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "a task")
@@ -144,6 +148,7 @@ class Takeable:
         if self.held_back is not None:
             check_int(self.held_back, "a time in microseconds", 1)
         check_type(self.rate, (Rate, NoneType), "a rate or None")
+        check_type(self.is_heard, bool, "whether triggers hear of it")
 
 
 @final
@@ -443,7 +448,8 @@ class Taker:
         """It begins."""
         key, known = doc[ID], _known(doc)
         waits = () if doc.get(LIMITED_BY) is None else (Remove(WAITS),)
-        return RecordMove(key, known, RUNNING, self._request(key, known.version), (Add(TRIES, 1), *waits))
+        heard = (Push(NOTICE, known.version + 1),) if self._task(doc[TASK]).is_heard else ()
+        return RecordMove(key, known, RUNNING, self._request(key, known.version), (Add(TRIES, 1), *waits, *heard))
 
     async def _read(self, keys: tuple[str, ...]) -> _Found:
         """What was taken, whole: asked for until it is there, for it runs."""
