@@ -322,6 +322,8 @@ def test_what_waits_is_held_released_and_cancelled(jobs: Jobs, asking: Asking) -
         {"queue": "default", "waiting": 1, "more": False, "lag_s": pytest.approx(30, abs=30), "paused": False}
     ]
     assert "no process runs it\nqueue default: 1 waiting, the oldest due for" in asking.said("status").out
+    assert asking.told("status")["tasks"] == [{"task": "send", "counts": {"registered": 2}}]
+    assert "task send: 2 registered\n" in asking.said("status").out
     released = asking.said("release", "--all")
     assert released.code == ExitCode.OK
     assert released.out == "1 released, 1 for which it cannot be done as they are\n"
