@@ -42,6 +42,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, assert_never, final, get_args
 
 import attrs
@@ -269,6 +270,8 @@ class Runtime(Generic[S, E, C]):
         self._observers = list(map(_Observing, observers))
         self._fields, self._observer_failures_max = fields, observer_failures_max
         self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
+        is_asyncios = getattr(type(self._loop), "time", None) is asyncio.BaseEventLoop.time
+        self._clock = monotonic if is_asyncios else self._loop.time  # the same, in half the time: each call is timed
         self._told: list[E | _Work[C]] = []  # in this turn: events, and work of which something has ended
         self._is_due = self._is_closed = False
         self._works: dict[object, list[_Work[C]]] = {}
@@ -584,7 +587,7 @@ class Runtime(Generic[S, E, C]):
     async def _run(self, runner: _Runner[C]) -> None:
         """Call what waits, as long as the runner is as good as new."""
         self._came(runner)
-        context, clock = self._context, self._loop.time
+        context, clock = self._context, self._clock
         calls, now_s = 0, clock()
         while not self._is_closed:
             if not self._queue:

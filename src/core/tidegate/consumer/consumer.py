@@ -226,7 +226,11 @@ class ConsumerRules:
         for event in events:
             if outliving:
                 outliving = without_ended(outliving, event)
-            at, is_ours = _place(partitions, event.partition)
+            following = at + is_ours  # a batch mostly tells of one after the other
+            if following < len(partitions) and partitions[following].partition is event.partition:
+                at, is_ours = following, True
+            else:
+                at, is_ours = _place(partitions, event.partition)
             before = partitions[at] if is_ours else None
             done = self.partition._told(before or _NOT_OURS, event)  # noqa: SLF001  the event is checked
             commands = (*commands, *done.commands) if commands else done.commands
