@@ -8,7 +8,7 @@ import re
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
@@ -23,14 +23,23 @@ from tests.integration.test_monitor import free_port
 from tests.integration.test_orchestrator_app import QUICK, STORES, TURNS
 from tests.integration.test_orchestrator_app import until as until_so
 
+from tidegate.invocations.asking import NEVER as NEVER_DUE
+from tidegate.invocations.asking import Asking
+from tidegate.invocations.invocation import INVOCATION, RETRY
+from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow, row
+from tidegate.invocations.jobs import Job, job_fields
+from tidegate.invocations.record_documents import HELD, new_record
+from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, Eq, Field, Put
 from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
 from tidegate.model.operations import update_one
+from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.orchestrator import Handle, Orchestrator, on_cron, on_event, on_result
-from tidegate_adapters.orchestrator.page import COMMANDS
+from tidegate_adapters.orchestrator.page import COMMANDS, actions
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.page.live import Span, packed
+from tidegate_adapters.page.live import Action, Span, packed
 
 T = TypeVar("T")
 Raw = dict[str, Any]
@@ -320,9 +329,9 @@ def test_bars_do_not_cover_each_other() -> None:
     """And the fullest rows are shown where there are too many."""
     spans = tuple(Span(begin, begin + long, "") for begin, long in ((0, 10), (5, 3), (8, 1), (10, 5), (0, 2)))
     rows = packed(spans, 9)
-    assert sorted((each for row in rows for each in row), key=str) == sorted(spans, key=str)
-    for row in rows:
-        assert all(one.end <= other.begin for one, other in pairwise(row))
+    assert sorted((each for some in rows for each in some), key=str) == sorted(spans, key=str)
+    for some in rows:
+        assert all(one.end <= other.begin for one, other in pairwise(some))
     assert len(rows) == 2
     assert packed(spans, 1) == (rows[0],)
     assert packed((), 3) == ()
@@ -482,3 +491,67 @@ def test_the_documentation_names_what_there_is(jobs: Jobs) -> None:
     assert [jobs.got(path)[0] for path in gets] == [200, 200]
     (sent,) = re.findall(r"`POST /act` of `(\{.+?\}\})`", section)
     assert jobs.got("/act", json.loads(sent))[1]["done"] == "1 to run again"
+
+
+# --- what is offered ----------------------------------------------------------------------------------------------------
+
+Offers = Callable[[InvocationRow], tuple[Action, ...]]
+CASES: Final = tuple(
+    (each, is_held) for each in INVOCATION.definitions for is_held in ((False, True) if each.available else (False,))
+)
+
+
+def check_what_is_offered(offers: Offers) -> None:
+    """Law OP2, in each status, by the store that is told to do it."""
+    for definition, is_held in CASES:
+        first = StatusRecord(definition.status, "me" if definition.requires_owner else None, 3)
+        due = (NEVER_DUE if is_held else Instant(0)) if definition.available else None
+        more = job_fields(Job(task="send"))
+        record = new_record(
+            "a", first, "r.a", Instant(0), due=due, more=more.put(HELD, Instant(0)) if is_held else more
+        )
+        offered = {action.name for action in offers(row(record))}
+        done = set()
+        for name, command in COMMANDS.items():
+            store = Embedded({"c": (record,)})
+            asked = run(
+                Asking(request="x", records="c").ask(command, InvocationQuery(ids=("a",))),
+                choosing(documents(store), local()),
+            )
+            done |= {name} if asked.done + asked.told else set()
+        assert offered == done, (definition.status, is_held)
+
+
+def test_what_is_offered_can_be_done_and_nothing_else() -> None:
+    """Law OP2."""
+    check_what_is_offered(actions)
+
+
+def without(name: str) -> Offers:
+    return lambda row: tuple(each for each in actions(row) if each.name != name)
+
+
+def retried_while_held(row: InvocationRow) -> tuple[Action, ...]:
+    """As it was: what waits for its next try was offered to be tried now, also where it is held, and then was not."""
+    waits = row.record is not None and row.record.status == RETRY and row.is_held
+    return (*actions(row), *((Action("retry", "Retry now"),) if waits else ()))
+
+
+@pytest.mark.parametrize("wrong", [retried_while_held, *map(without, COMMANDS)], ids=["held", *COMMANDS])
+def test_law_op2_notices(wrong: Offers) -> None:
+    """Each breaks law OP2."""
+    with pytest.raises(AssertionError):
+        check_what_is_offered(wrong)
+
+
+def test_nothing_is_done_to_all(jobs: Jobs) -> None:
+    """Law OP1: whatever is left out, or empty; and where an id is named, to that alone."""
+    for name in (*COMMANDS, *(f"{name} all" for name in COMMANDS)):
+        for given in ({}, {"id": ""}, {"task": "", "status": "", "error": ""}):
+            status, told = jobs.got("/act", {"action": name, "given": given})
+            assert (status, "narrow them down" in told["error"]) == (400, True)
+    for key in ("one", "two"):
+        _ = jobs.enqueue(jobs.send.enqueue(key, key=key, delay=timedelta(hours=1)))
+    assert jobs.act("cancel", id="one") == "1 cancelled"
+    assert jobs.rows("invocations", "status=registered").keys() == {"two"}
+    assert jobs.act("cancel all", task="send") == "1 cancelled"

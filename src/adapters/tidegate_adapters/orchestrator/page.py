@@ -10,6 +10,10 @@
 
 The story of an invocation is its history as a time line, and what it called, and by what it was called, as a tree of what ran when.
 From the page invocations are run again, cancelled, killed, held and released; tasks and queues are paused and resumed.
+
+Laws, with `tests/integration/test_orchestrator_page.py`
+    OP1  What is done is done to what was named, or to what filters find: nothing is done to all.
+    OP2  With an invocation, that is offered which can be done with it as it is, and nothing else.
 """
 
 from __future__ import annotations
@@ -70,7 +74,7 @@ from tidegate_adapters.printable import redacted
 from tidegate_adapters.sparing import Sparing
 from tidegate_adapters.times import ago, length, time_of, when
 
-__all__ = ["COMMANDS", "App", "Page"]
+__all__ = ["COMMANDS", "App", "Page", "actions"]
 
 T = TypeVar("T")
 
@@ -225,7 +229,7 @@ class Page:
             family.append(first)
         lanes = _family(row, family, now, is_more=bool(page.after)) if family else None
         moments = (*_moments(row, now), *_to_come(row, now))
-        return Story(f"{row.job.task}: {key}", _facts(row, now), moments, _actions(row), lanes)
+        return Story(f"{row.job.task}: {key}", _facts(row, now), moments, actions(row), lanes)
 
     # --- what is done ---
 
@@ -438,7 +442,7 @@ def _invocation(row: InvocationRow, now: Instant) -> Row:
             Cell(str(row.tries), "" if row.tries else "soft"),
             Cell(redacted(why) or who, "bad" if why else "soft"),
         ),
-        _actions(row),
+        actions(row),
         story=key,
     )
 
@@ -453,13 +457,13 @@ def _when(row: InvocationRow, now: Instant) -> tuple[Instant, str]:
     return at, f"since {length(max(now - at, 0))}"
 
 
-def _actions(row: InvocationRow) -> tuple[Action, ...]:
-    """What can be done with an invocation as it is."""
+def actions(row: InvocationRow) -> tuple[Action, ...]:
+    """What can be done with an invocation as it is: law OP2."""
     if row.record is None:
         return ()
     definition, given = INVOCATION[row.record.status], {"id": _key(row)}
     found: list[Action] = []
-    if row.record.status == RETRY or definition.final:
+    if definition.final or (row.record.status == RETRY and not row.is_held):
         label = "Retry now" if row.record.status == RETRY else "Retry" if row.record.status == FAILED else "Run again"
         found.append(Action("retry", label, given, key="r"))
     if definition.available:
