@@ -354,12 +354,15 @@ def test_what_runs_when_the_time_to_stop_is_over_is_given_back_and_run_elsewhere
     in_loop(run())
 
 
-def test_large_arguments_and_results_are_kept_beside_their_records(mongodb: str, database: str) -> None:
+def test_large_arguments_and_results_are_kept_beside_their_records(
+    mongodb: str, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And very large ones are warned of."""
     text = "x" * 300_000
 
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
-            app = office.app(inline_bytes=100_000)
+            app = office.app(inline_bytes=100_000, warn_bytes=500_000)
 
             @app.task()
             async def twice(text: str) -> str:
@@ -371,6 +374,10 @@ def test_large_arguments_and_results_are_kept_beside_their_records(mongodb: str,
             assert len(str(record)) < 2_000
             assert record["payload"]
             assert record["result_payload"] == f"{record['_id']}@2"
+            said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+            assert [each for each in said if "more than" in each] == [
+                f"{record['_id']}@2 has more than 500000 bytes: keep so much elsewhere, and pass where it is"
+            ]
 
     in_loop(run())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from tests.integration.test_orchestrator_app import STORES, office_of, served
 
 from tidegate.model.errors import Misuse
 from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.orchestrator import Concurrency, Orchestrator, Rate
+from tidegate_adapters.orchestrator import Concurrency, InvocationCancelled, Orchestrator, Rate
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -76,6 +77,28 @@ def test_keys_have_rates_of_their_own_and_who_has_a_place_gives_it_back(
     for to in "ab":
         times = sorted(at for whose, at in began if whose == to)
         assert times[2] - times[0] > 0.3
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_who_finds_no_place_ends_where_it_is_not_to_wait(mongodb: str, database: str, store: str) -> None:
+    """With `waits=False`: of three at once one runs, and whoever awaits the others hears why not."""
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+
+            @app.task(concurrency=Concurrency(waits=False))
+            async def sweep() -> str:
+                await asyncio.sleep(0.2)
+                return "swept"
+
+            handles = await sweep.enqueue_many([()] * 3)
+            async with served(app):
+                told = await asyncio.gather(*(each.result() for each in handles), return_exceptions=True)
+            assert [type(each) for each in told if each != "swept"] == [InvocationCancelled] * 2
+            assert told.count("swept") == 1
+
+    in_loop(run())
 
 
 RATES: dict[str, Callable[[], Any]] = {

@@ -721,5 +721,5 @@ class _Open:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stack: AsyncExitStack, site: Site, app: Orchestrator) -> None:
         self.loop, self.stack, self.site = loop, stack, site
-        self.uploads = Uploads(site, app.collections, app.settings.inline_bytes)
+        self.uploads = Uploads(site, app.collections, app.settings.inline_bytes, app.settings.warn_bytes)
         self.results = Results(site, app.collections.invocations, app.settings.result_every)

@@ -49,26 +49,31 @@ class Concurrency:
     Attributes:
         at_most: How many.
         key: What those have in common that limit each other, of the arguments of a call; None for all of the task.
+        waits: Whether one that finds no place waits for one; else it has ended then, and whoever awaits it gets
+            `InvocationCancelled`.
     """
 
     at_most: int = 1
     key: Callable[..., object] | None = attrs.field(default=None, kw_only=True, repr=False)
+    waits: bool = attrs.field(default=True, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_int(self.at_most, "a number of invocations at a time", 1)
+        check_type(self.waits, bool, "whether one that finds no place waits")
         if self.key is not None:
             check_callable(self.key, "what calls have in common", "write Concurrency.per(lambda mail: mail.to)")
 
     @classmethod
-    def per(cls, key: Callable[..., object], at_most: int = 1) -> Concurrency:
+    def per(cls, key: Callable[..., object], at_most: int = 1, *, waits: bool = True) -> Concurrency:
         """So many for each value of a key.
 
         Args:
             key: Called with those arguments of a call that it has parameters for; what it returns is the key, and is written as
                 JSON.
             at_most: How many.
+            waits: Whether one that finds no place waits for one.
         """
-        return cls(at_most, key=key)
+        return cls(at_most, key=key, waits=waits)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -227,8 +232,11 @@ class Declared:
     @property
     def takeable(self) -> Takeable:
         """What whoever takes its invocations knows of it."""
-        at_most = 1 if self.concurrency is None else self.concurrency.at_most
-        return Takeable(self.name, at_most, rate=None if self.rate is None else self.rate.rule)
+        found = Takeable(self.name, rate=None if self.rate is None else self.rate.rule)
+        if self.concurrency is None:
+            return found
+        held_back = found.held_back if self.concurrency.waits else None
+        return attrs.evolve(found, at_most=self.concurrency.at_most, held_back=held_back)
 
     def kept(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Kept:
         """A call as it is kept.

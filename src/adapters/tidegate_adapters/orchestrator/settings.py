@@ -23,6 +23,17 @@ The settings of pynenc and pynenc-mongo, and what they are here; where a default
     mongo_db                              database           has none: nothing is written where nobody said so
     chunk_threshold                       inline_bytes       64 KiB, not 15 MiB: what a record holds is read with each claim
     min_size_to_cache (data store)        inline_bytes       the same, and not 1024 characters: an upload takes two writes more
+    warn of large values (data store)     warn_bytes         10 MiB
+    cron window, min interval, strict     late, missed       of `on_cron`: instants are the schedule's, and not those of who looks, so
+                                                             none is missed between two windows, and none is late unless it says so
+    claim of a run of a trigger           -                  has no 60 s after which it is anybody's: who claims it settles it first
+                                                             (`tidegate.triggers.firing`), so that no crash fires twice, or never
+    caps of events and runs of triggers   -                  0 there, for any number, and so here
+    enable_scheduler                      -                  always: without crons nothing is recovered, and nothing goes. Leave a
+                                                             trigger out at its task, or pause the task
+    blocking control                      -                  always: who waits for others gives its slot away
+    reroute_on_concurrency_control        waits              of `Concurrency`: True, not False, since what is enqueued is to be run
+    parallel_batch_size                   -                  1,000 in a request (`enqueue_many`), not 100: what a bulk may hold
     stale_lock_threshold, lock_*          -                  there is no lock: a version that is compared and set
     status cache of final ones            -                  there is none: those who wait ask for all of them at once
 
@@ -64,7 +75,7 @@ class OrchestratorSettings:
 
     Invariants: the database is not empty; the prefix is of letters, digits and underscores; there are queues, and each is named
     once; 1 <= concurrency; 1 <= batch <= UPDATES_MAX; 0 <= drain; 1 ms <= leave, paused_every, result_every; 1 ms <= beat_every <
-    dead_after; 0 <= keep_finished, keep_failed; 1 <= stalled_after; 1 KiB <= inline_bytes <= 15 MiB; 0 <= ports < 65536; others
+    dead_after; 0 <= keep_finished, keep_failed; 1 <= stalled_after; 1 KiB <= inline_bytes <= 15 MiB; 1 <= warn_bytes; 0 <= ports < 65536; others
     reach the page with a token only.
 
     Attributes:
@@ -85,6 +96,7 @@ class OrchestratorSettings:
         keep_finished: How long an invocation that has succeeded is kept with its result, in microseconds; None for ever.
         keep_failed: Likewise one that has failed, was cancelled, or was refused by what limits it.
         inline_bytes: Arguments and results that are larger are kept beside their record.
+        warn_bytes: Of arguments and results that are larger a line of the log warns.
         metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
         metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
         page_port: Where operators see the app, and act; likewise.
@@ -112,6 +124,7 @@ class OrchestratorSettings:
     keep_finished: Duration | None = DAY
     keep_failed: Duration | None = 7 * DAY
     inline_bytes: int = 64 * _KIB
+    warn_bytes: int = 10 * _KIB * _KIB
     metrics_port: int | None = None
     metrics_host: str = _LOOPBACK
     page_port: int | None = None
@@ -150,6 +163,7 @@ class OrchestratorSettings:
             if age is not None:
                 check_delay(age, "an age in microseconds", 0)
         check_int(self.inline_bytes, "a number of bytes", _KIB, 15 * _KIB * _KIB)
+        check_int(self.warn_bytes, "a number of bytes", 1)
         for port in (self.metrics_port, self.page_port):
             if port is not None:
                 check_int(port, "a port", 0, 65_535)

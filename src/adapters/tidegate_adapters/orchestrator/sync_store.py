@@ -15,7 +15,7 @@ from tidegate_adapters.mongo_clients import shared
 from tidegate_adapters.mongo_errors import retold
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.uploads import is_large, written
+from tidegate_adapters.orchestrator.uploads import is_large, warn_of, written
 from tidegate_adapters.payloads import Payloads
 
 __all__ = ["SyncStore"]
@@ -52,6 +52,7 @@ class SyncStore:
         """Upload arguments under a name, if they are too large for a record; the name then, and None where they are not."""
         if self._is_embedded or not is_large(text := written(arguments), self._settings.inline_bytes):
             return None
+        warn_of(name, text, self._settings.warn_bytes)
         self._payloads().put(name, text.encode())
         return name
 

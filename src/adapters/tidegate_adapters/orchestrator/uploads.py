@@ -6,19 +6,28 @@ On an embedded store all of them are in their records: it has no limit.
 from __future__ import annotations
 
 import json
-from typing import final
+import logging
+from typing import Final, final
 
 from tidegate.model.documents import Document
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.payloads import AsyncPayloads
 from tidegate_adapters.sites import Site
 
-__all__ = ["Uploads", "is_large", "written"]
+__all__ = ["Uploads", "is_large", "warn_of", "written"]
+
+log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 
 def is_large(text: str, inline_bytes: int) -> bool:
     """Whether a text has more bytes than a record holds."""
     return len(text) * 4 > inline_bytes and len(text.encode()) > inline_bytes
+
+
+def warn_of(name: str, text: str, warn_bytes: int) -> None:
+    """Warn of a text that is larger than what goes unsaid: whoever runs or awaits it reads all of it."""
+    if is_large(text, warn_bytes):
+        log.warning("%s has more than %d bytes: keep so much elsewhere, and pass where it is", name, warn_bytes)
 
 
 def written(arguments: Document) -> str:
@@ -34,10 +43,11 @@ class Uploads:
         site: The database.
         collections: Of it.
         inline_bytes: How many bytes a record holds of them, at most.
+        warn_bytes: How many are not warned of.
     """
 
-    def __init__(self, site: Site, collections: Collections, inline_bytes: int) -> None:
-        self._inline_bytes = inline_bytes
+    def __init__(self, site: Site, collections: Collections, inline_bytes: int, warn_bytes: int) -> None:
+        self._inline_bytes, self._warn_bytes = inline_bytes, warn_bytes
         self._payloads = (
             None
             if site.client is None
@@ -48,6 +58,7 @@ class Uploads:
         """Upload a text under a name, if it is too large for a record; the name then, and None where it is not."""
         if self._payloads is None or not is_large(text, self._inline_bytes):
             return None
+        warn_of(name, text, self._warn_bytes)
         await self._payloads.put(name, text.encode())
         return name
 
