@@ -6,7 +6,7 @@
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
 #                the core of the worker by itself, and the worker beside bare aiokafka and others; a transition beside pymongo; what a planner asks;
 #                reactive tasks beside a change stream written by hand, what they take, and how soon another process goes on;
-#                the orchestrator beside its bare commands, taskiq-mongodb and pynenc
+#                the orchestrator beside its bare commands, taskiq-mongodb and pynenc, and what it takes and how soon it goes on
 # make clean     removes what the others made
 #
 # Each says what it does, can be run twice, and works offline once it has run.
@@ -76,6 +76,7 @@ bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.planning --json .tidegate/bench/planning.json
 	$(BIN)/python -m benchmarks.reactive --json .tidegate/bench/reactive.json
 	$(BIN)/python -m benchmarks.orchestrator --json .tidegate/bench/orchestrator.json
+	$(BIN)/python -m benchmarks.orchestrator.upkeep --json .tidegate/bench/orchestrator_upkeep.json
 	$(BIN)/python -m benchmarks.upkeep --json .tidegate/bench/upkeep.json
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json

@@ -58,14 +58,16 @@ async def application(uri: str) -> None:
 class Process:
     """One of the application's.
 
+    Args:
+        uri: Of the replica set.
+        module: Whose application.
+
     Attributes:
         began: When a handler began, in ns, by the id and what the document said.
     """
 
-    def __init__(self, uri: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.upkeep", "--as", uri], stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, uri: str, module: str = "benchmarks.upkeep") -> None:
+        self._process = subprocess.Popen([sys.executable, "-m", module, "--as", uri], stdout=subprocess.PIPE, text=True)
         self.began: dict[tuple[Any, int], int] = {}
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -85,8 +87,8 @@ class Process:
 
 
 @contextmanager
-def served(uri: str) -> Iterator[Process]:
-    process = Process(uri)
+def served(uri: str, module: str = "benchmarks.upkeep") -> Iterator[Process]:
+    process = Process(uri, module)
     try:
         yield process
     finally:
