@@ -3,16 +3,18 @@
     python -m benchmarks.orchestrator [--waiting N] [--kept N] [--rounds N] [--only ROW ...] [--json FILE]
 
     claims     1, 2, 4 and 8 workers, each a process, take of one queue of N invocations (100,000) for two seconds and end none:
-               how many a second, with how many commands each, and how many cores are busy meanwhile, the server's included
+               how many a second, with how many commands each, what each takes of the processor, in a worker and in the server,
+               and how many cores are busy meanwhile
     kept       so many (1,000,000) that have ended are kept: claims of one worker, a look that finds nothing, and a pass that
                recovers 1,000 whose process has died, beside the same with none; what the plans of their finds read
-    ends       an app with a handler that does nothing, in 1 process and in 4: invocations a second
+    ends       an app with a handler that does nothing, in 1 process and in 4: invocations a second, and what each takes
     latency    from before `enqueue` in one process to the handler in another: idle, ten a second; and at half of the rate
                that one process enqueues, waited for one by one
     stale      taskiq-mongodb deletes a message by its id alone: of 10 whose first holder stood still beyond the time-out, and
                acknowledges once others hold them, which then die, so many are left
 
-Contenders take turns; a figure is the median of its rounds, and a quotient that of each round. Queues are filled with copies of
+Contenders take turns; a figure is the median of its rounds, and a quotient that of each round: how many times as fast ours is, and
+how many times less it takes of the processor, which is told apart for where others use the machine, too. Queues are filled with copies of
 an invocation that the contender has enqueued, or of one that has ended, by its own hand.
 
     bare       claims: `find_one_and_update` with a sort, an invocation at a time, on our records with our indexes. Ends: the
@@ -33,8 +35,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median, quantiles
@@ -154,6 +156,31 @@ KINDS: Final[dict[str, Callable[[str, str], None]]] = {
 }  # fmt: skip
 
 
+class Spent(NamedTuple):
+    """What contenders and the server have taken of the processor, in µs."""
+
+    theirs: float
+    server: float
+
+
+class Claims(NamedTuple):
+    """What one turn has come to: claims a second, commands a claim, what each takes of the processor, and how many cores are busy."""
+
+    a_second: float
+    commands: float
+    worker_us: float
+    server_us: float
+    cores: float
+
+
+class Ends(NamedTuple):
+    """Likewise of ends."""
+
+    a_second: float
+    worker_us: float
+    server_us: float
+
+
 @final
 class Contender(NamedTuple):
     """Who is measured.
@@ -250,7 +277,7 @@ def filled(client: Client, uri: str, some: Contender, count: int, database: str 
 
 
 def copied(client: Client, some: Contender, count: int, database: str) -> None:
-    """So many besides the first one in its queue, each a little older than the next."""
+    """So many besides the first one in its queue."""
     keys = [uuid4().hex for _ in range(count - 1)]
     for ends, key in some.queue:
         (name,) = (each for each in client[database].list_collection_names() if each.endswith(ends))
@@ -259,58 +286,82 @@ def copied(client: Client, some: Contender, count: int, database: str) -> None:
 
 
 def inserted(records: Collection[dict[str, Any]], doc: dict[str, Any], key: str, keys: list[str]) -> None:
-    """Copies of it with these keys."""
+    """Copies of it with these keys, wherever it says its own, each a little older than the next."""
     times = {name: value for name, value in doc.items() if isinstance(value, datetime)}
     same = {name: value for name, value in doc.items() if name != "_id"}
+    own = str(doc.get(key))
+    told = json.dumps({name: value for name, value in same.items() if isinstance(value, list) and own in str(value)})
     for start in range(0, len(keys), 10_000):
         some = []
         for at, each in enumerate(keys[start : start + 10_000], start):
             before = timedelta(milliseconds=len(keys) - at)
-            some.append(same | {name: value - before for name, value in times.items()} | ({key: each} if key else {}))
+            older = {name: value - before for name, value in times.items()}
+            some.append(same | older | ({key: each, **json.loads(told.replace(own, each))} if key else {}))
         _ = records.insert_many(some, ordered=False)
 
 
-def jiffies() -> tuple[int, int]:
-    """Those that any core was busy, and all."""
+def busy() -> tuple[int, int]:
+    """Jiffies that any core was busy, and all."""
     told = [int(each) for each in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
     return sum(told) - told[3] - told[4], sum(told)
 
 
-def claims(uri: str, some: Contender, workers: int, database: str = DATABASE) -> tuple[float, float, float]:
-    """Claims a second, commands a claim, and how many cores were busy."""
+def spent(client: Client, running: list[subprocess.Popen[str]]) -> Spent:
+    """Of the processor, in µs, until now: by these and all that they have started, and by the server."""
+    sessions, ticks = {each.pid for each in running}, 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
+            ticks += (int(fields[11]) + int(fields[12])) * (int(fields[3]) in sessions)
+    server = client.admin.command("serverStatus")["extra_info"]
+    return Spent(ticks / os.sysconf("SC_CLK_TCK") * 1e6, server["user_time_us"] + server["system_time_us"])
+
+
+def claims(client: Client, uri: str, some: Contender, workers: int, database: str = DATABASE) -> Claims:
+    """One turn of a contender."""
     with contenders(some, "takes", uri, workers, database=database) as running:
         for each in running:
             assert cast("Any", each.stdout).readline() == "ready\n"
-        began, before = time.monotonic(), jiffies()
+        began, cores, cost = time.monotonic(), busy(), spent(client, running)
         for each in running:
             cast("Any", each.stdin).write("\n")
             cast("Any", each.stdin).flush()
         told = [json.loads(cast("Any", each.stdout).readline()) for each in running]
-        after = jiffies()
+        after, cost_after = busy(), spent(client, running)
     taken = sum(each for each, _, _ in told)
     took = max(ended for _, _, ended in told) - began
-    busy = (after[0] - before[0]) / (after[1] - before[1]) * (os.cpu_count() or 1)
-    return taken / took, sum(commands for _, commands, _ in told) / taken, busy
+    return Claims(
+        a_second=taken / took,
+        commands=sum(commands for _, commands, _ in told) / taken,
+        worker_us=(cost_after.theirs - cost.theirs) / taken,
+        server_us=(cost_after.server - cost.server) / taken,
+        cores=(after[0] - cores[0]) / (after[1] - cores[1]) * (os.cpu_count() or 1),
+    )
 
 
-def ends(client: Client, uri: str, some: Contender, processes: int, count: int) -> float:
-    """Invocations a second."""
+def ends(client: Client, uri: str, some: Contender, processes: int, count: int) -> Ends:
+    """One turn of a contender."""
     filled(client, uri, some, count)
     (name,) = (each for each in client[DATABASE].list_collection_names() if each.endswith(some.done))
     most = min(count, some.waiting) * 19 // 20
 
-    def done() -> tuple[int, float]:
-        return client[DATABASE][name].count_documents({"status": "success"}), time.monotonic()
+    def done() -> tuple[int, float, Spent]:
+        return client[DATABASE][name].count_documents({"status": "success"}), time.monotonic(), spent(client, running)
 
     number, told = (1, processes) if some.script else (processes, 1)
-    with contenders(some, "serves", uri, number, told=told):
+    with contenders(some, "serves", uri, number, told=told) as running:
         while (first := done())[0] < 20:
-            time.sleep(0.01)
+            time.sleep(0.1)
         last = first
         while last[0] < most and last[1] - first[1] < SERVE_S:
-            time.sleep(0.1)
+            time.sleep(0.2)
             last = done()
-    return (last[0] - first[0]) / (last[1] - first[1])
+    ended = last[0] - first[0]
+    return Ends(
+        ended / (last[1] - first[1]),
+        (last[2].theirs - first[2].theirs) / ended,
+        (last[2].server - first[2].server) / ended,
+    )
 
 
 def latency(client: Client, uri: str, every: float) -> tuple[float, float, float]:
@@ -384,7 +435,7 @@ def with_kept(uri: str, client: Client, database: str, waiting: int) -> Kept:
     _ = subprocess.run(OURS.argv("enqueue", uri, database), check=True)
     doc = cast("dict[str, Any]", records.find_one({"due": {"$exists": True}}))
     inserted(records, doc, "_id", [uuid4().hex for _ in range(waiting - 1)])
-    a_second, _, _ = claims(uri, OURS, 1, database)
+    a_second = claims(client, uri, OURS, 1, database).a_second
     _ = records.delete_many({"status": {"$ne": "success"}})
     handle = choosing(documents(Mongo(client, database)), local())
     looks = [timed(lambda: run(taker_of("looks").take(BATCH), handle)) for _ in range(100)]
@@ -466,21 +517,19 @@ class Bench:
     def claims(self) -> Figures:
         alone: dict[str, float] = {}
         for workers in WORKERS:
-            turns: list[dict[str, tuple[float, float, float]]] = []
+            turns: list[dict[str, Claims]] = []
             for _ in self.turns:
                 turns.append({})
                 for some in (OURS, *self.others):
                     filled(self.client, self.uri, some, self.told.waiting)
-                    turns[-1][some.name] = claims(self.uri, some, workers)
+                    turns[-1][some.name] = claims(self.client, self.uri, some, workers)
             for name in turns[0]:
-                a_second, each, cores = (median(turn[name][at] for turn in turns) for at in range(3))
                 row = f"{name}, {workers} workers"
-                yield f"{row}, claims a second", a_second
-                yield f"{row}, commands a claim", each
-                yield f"{row}, cores busy", cores
-                yield f"{row}, x one worker", a_second / alone.setdefault(name, a_second)
-                if name != OURS.name:
-                    yield f"{workers} workers, x {name}", median(turn[OURS.name][0] / turn[name][0] for turn in turns)
+                for field in Claims._fields:
+                    yield f"{row}, claims, {field}", median(getattr(turn[name], field) for turn in turns)
+                a_second = median(turn[name].a_second for turn in turns)
+                yield f"{row}, claims, x one worker", a_second / alone.setdefault(name, a_second)
+            yield from beside(f"claims, {workers} workers", turns)
 
     def kept(self) -> Figures:
         empty, full = f"{DATABASE}_empty", f"{DATABASE}_full"
@@ -505,11 +554,11 @@ class Bench:
             turns = [
                 {each.name: ends(self.client, self.uri, each, processes, ENDS) for each in serving} for _ in self.turns
             ]
-            for each in serving:
-                yield f"{each.name}, {processes} processes, ends a second", median(turn[each.name] for turn in turns)
-                if each is not OURS:
-                    ratio = median(turn[OURS.name] / turn[each.name] for turn in turns)
-                    yield f"{processes} processes, ends, x {each.name}", ratio
+            for name in turns[0]:
+                for field in Ends._fields:
+                    row = f"{name}, {processes} processes, ends, {field}"
+                    yield row, median(getattr(turn[name], field) for turn in turns)
+            yield from beside(f"ends, {processes} processes", turns)
 
     def latency(self) -> Figures:
         idle = [latency(self.client, self.uri, IDLE_S) for _ in self.turns]
@@ -524,6 +573,14 @@ class Bench:
             told = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
             left, held = json.loads(told.stdout)[:2]
             yield f"taskiq, left of {held} whose second holder died", left
+
+
+def beside(row: str, turns: Sequence[Mapping[str, Claims | Ends]]) -> Figures:
+    """How many times as fast we are as each other one, and how many times less it takes of the processor."""
+    for name in [each for each in turns[0] if each != OURS.name]:
+        yield f"{row}, x {name}", median(turn[OURS.name].a_second / turn[name].a_second for turn in turns)
+        costs = [{who: turn[who].worker_us + turn[who].server_us for who in (OURS.name, name)} for turn in turns]
+        yield f"{row}, x {name}, by the processor", median(each[name] / each[OURS.name] for each in costs)
 
 
 ROWS: Final = ("claims", "kept", "ends", "latency", "stale")
