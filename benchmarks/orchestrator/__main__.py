@@ -1,8 +1,8 @@
 """What an orchestrator costs on a real MongoDB, beside the same by hand and beside others, all in one run, as ratios.
 
-    python -m benchmarks.orchestrator [--waiting N] [--kept N] [--rounds N] [--only ROW ...] [--json FILE]
+    python -m benchmarks.orchestrator [--waiting N] [--seconds S] [--kept N] [--rounds N] [--only ROW ...] [--json FILE]
 
-    claims     1, 2, 4 and 8 workers, each a process, take of one queue of N invocations (100,000) for two seconds and end none:
+    claims     1, 2, 4 and 8 workers, each a process, take of one queue of N invocations (100,000) for S seconds (2) and end none:
                how many a second, with how many commands each, what each takes of the processor, in a worker and in the server,
                and how many cores are busy meanwhile
     kept       so many (1,000,000) that have ended are kept: claims of one worker, a look that finds nothing, and a pass that
@@ -98,18 +98,18 @@ def taker_of(runner: str) -> Taker:
     return Taker(runner=runner, queues=(DEFAULT_QUEUE,), tasks=(Takeable("work"),), records=RECORDS)
 
 
-def enqueues(uri: str, database: str) -> None:
+def enqueues(uri: str, database: str, _seconds: float) -> None:
     """One, and the indexes."""
     _, work = app_of(uri, database)
     _ = work.enqueue_sync(0)
 
 
-def takes(uri: str, database: str) -> None:
+def takes(uri: str, database: str, seconds: float) -> None:
     counted, taken = Counted(), 0
     with Client(uri, event_listeners=[counted]) as client:
         handle, taker = choosing(documents(Mongo(client, database)), local()), taker_of(uuid4().hex)
         factor = 1
-        until = window(TAKE_S)
+        until = window(seconds)
         while time.monotonic() < until:
             found = run(taker.take(BATCH, factor), handle)
             taken += len(found.runs)
@@ -119,23 +119,23 @@ def takes(uri: str, database: str) -> None:
         say(taken, counted.number)
 
 
-def takes_bare(uri: str, database: str) -> None:
+def takes_bare(uri: str, database: str, seconds: float) -> None:
     counted, taken = Counted(), 0
     with Client(uri, event_listeners=[counted]) as client:
         records, me = client[database].get_collection(RECORDS, write_concern=WriteConcern("majority")), uuid4().hex
         begun = {"$set": {"status": "running", "owner": me}, "$unset": {"due": 1}, "$inc": {"version": 1}}
-        until = window(TAKE_S)
+        until = window(seconds)
         while time.monotonic() < until and records.find_one_and_update(DUE, begun, sort=URGENT) is not None:
             taken += 1
         say(taken, counted.number)
 
 
-def serves(uri: str, database: str) -> None:
+def serves(uri: str, database: str, _seconds: float) -> None:
     app, _ = app_of(uri, database)
     app.run()
 
 
-def serves_bare(uri: str, database: str) -> None:
+def serves_bare(uri: str, database: str, _seconds: float) -> None:
     with Client(uri) as client:
         records, me = client[database].get_collection(RECORDS, write_concern=WriteConcern("majority")), uuid4().hex
         begun = {"$set": {"status": "running", "owner": me}, "$unset": {"due": 1}, "$inc": {"version": 1}}
@@ -150,7 +150,7 @@ def serves_bare(uri: str, database: str) -> None:
             _ = records.bulk_write([UpdateOne({"_id": key, "owner": me}, ended) for key in keys], ordered=False)
 
 
-KINDS: Final[dict[str, Callable[[str, str], None]]] = {
+KINDS: Final[dict[str, Callable[[str, str, float], None]]] = {
     "enqueue": enqueues, "takes": takes, "serves": serves,
     "bare enqueue": enqueues, "bare takes": takes_bare, "bare serves": serves_bare,
 }  # fmt: skip
@@ -207,7 +207,7 @@ class Contender(NamedTuple):
             script = str(SCRIPTS / f"{self.script}.py")
             return [str(self.environment.interpreter), script, kind, uri, database, f"{number:g}"]
         who = kind if self is OURS else f"{self.name} {kind}"
-        return [sys.executable, "-m", "benchmarks.orchestrator", "--as", who, uri, database]
+        return [sys.executable, "-m", "benchmarks.orchestrator", "--as", who, uri, database, f"{number:g}"]
 
     def is_there(self, uri: str) -> bool:
         """Whether it can be run; if not, it is told why."""
@@ -317,9 +317,11 @@ def spent(client: Client, running: list[subprocess.Popen[str]]) -> Spent:
     return Spent(ticks / os.sysconf("SC_CLK_TCK") * 1e6, server["user_time_us"] + server["system_time_us"])
 
 
-def claims(client: Client, uri: str, some: Contender, workers: int, database: str = DATABASE) -> Claims:
+def claims(
+    client: Client, uri: str, some: Contender, workers: int, *, seconds: float, database: str = DATABASE
+) -> Claims:
     """One turn of a contender."""
-    with contenders(some, "takes", uri, workers, database=database) as running:
+    with contenders(some, "takes", uri, workers, database=database, told=seconds) as running:
         for each in running:
             assert cast("Any", each.stdout).readline() == "ready\n"
         began, cores, cost = time.monotonic(), busy(), spent(client, running)
@@ -435,7 +437,7 @@ def with_kept(uri: str, client: Client, database: str, waiting: int) -> Kept:
     _ = subprocess.run(OURS.argv("enqueue", uri, database), check=True)
     doc = cast("dict[str, Any]", records.find_one({"due": {"$exists": True}}))
     inserted(records, doc, "_id", [uuid4().hex for _ in range(waiting - 1)])
-    a_second = claims(client, uri, OURS, 1, database).a_second
+    a_second = claims(client, uri, OURS, 1, seconds=TAKE_S, database=database).a_second
     _ = records.delete_many({"status": {"$ne": "success"}})
     handle = choosing(documents(Mongo(client, database)), local())
     looks = [timed(lambda: run(taker_of("looks").take(BATCH), handle)) for _ in range(100)]
@@ -522,7 +524,7 @@ class Bench:
                 turns.append({})
                 for some in (OURS, *self.others):
                     filled(self.client, self.uri, some, self.told.waiting)
-                    turns[-1][some.name] = claims(self.client, self.uri, some, workers)
+                    turns[-1][some.name] = claims(self.client, self.uri, some, workers, seconds=self.told.seconds)
             for name in turns[0]:
                 row = f"{name}, {workers} workers"
                 for field in Claims._fields:
@@ -590,14 +592,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _ = parser.add_argument("--waiting", type=int, default=100_000)
     _ = parser.add_argument("--kept", type=int, default=1_000_000)
+    _ = parser.add_argument("--seconds", type=float, default=TAKE_S, help="of claims; longer on a busy machine")
     _ = parser.add_argument("--rounds", type=int, default=3)
     _ = parser.add_argument("--only", nargs="*", choices=ROWS, default=ROWS)
     _ = parser.add_argument("--json", type=Path)
-    _ = parser.add_argument("--as", dest="contender", nargs=3, help=argparse.SUPPRESS)
+    _ = parser.add_argument("--as", dest="contender", nargs=4, help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.contender:
-        kind, *where = told.contender
-        KINDS[kind](*where)
+        kind, uri, database, number = told.contender
+        KINDS[kind](uri, database, float(number))
         return
     found: dict[str, float] = {}
     with MongoServer() as server, Client(server.uri) as client:
