@@ -36,7 +36,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant, instant, moment
 from tidegate.model.values import check_type
 
-__all__ = ["CODEC", "encoded", "loaded", "natural", "stored", "unreadable"]
+__all__ = ["CODEC", "SAME", "encoded", "loaded", "natural", "stored", "unreadable"]
 
 
 CODEC: Final = CodecOptions[dict[str, Any]](
@@ -78,16 +78,17 @@ def stored(value: object, where: str = "value") -> Any:
     return encoded(cast("Value", value))
 
 
-_SAME: Final = frozenset({str, int, NoneType, bool, float, bytes})
+SAME: Final = frozenset({str, int, NoneType, bool, float, bytes})
+"""Types whose values MongoDB keeps as they are."""
 
 
 def encoded(value: Value) -> Any:
     """The same for what was checked already, as the values of filters and updates are when these are made."""
-    if type(value) in _SAME:
+    if type(value) in SAME:
         return value
     match value:
         case Document(items):
-            return {key: item if type(item) in _SAME else encoded(item) for key, item in items}
+            return {key: item if type(item) in SAME else encoded(item) for key, item in items}
         case tuple():
             return [encoded(item) for item in value]
         case Instant(at):
@@ -131,9 +132,10 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
     Raises:
         Misuse: A field holds what has no counterpart here: a text that is no UTF-8, or what is nested too deep.
     """
-    check_type(document, Mapping, "a document")
+    if type(document) is not dict:  # which it is but for users' own
+        check_type(document, Mapping, "a document")
     check_type(where, str, "the name of a collection")
-    items = [(key, item if type(item) in _SAME else _decoded(item, (where, key), 1)) for key, item in document.items()]
+    items = [(key, item if type(item) in SAME else _decoded(item, (where, key), 1)) for key, item in document.items()]
     return Document(tuple(items))
 
 
@@ -168,19 +170,19 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(_written(where)))
     below = depth + 1
-    match value:  # whatever is `_SAME` has not come here, for most values are; then dates are the most
+    match value:  # whatever is `SAME` has not come here, for most values are; then dates are the most
         case DatetimeMS():
             return Instant(int(value) * MILLISECOND)
         case list():
             each = enumerate(value)
             return tuple(
-                [item if type(item) in _SAME else _decoded(item, (where, index), below) for index, item in each]
+                [item if type(item) in SAME else _decoded(item, (where, index), below) for index, item in each]
             )
         case dict() | Mapping():  # the one is told sooner
             items = cast("Mapping[str, Any]", value).items()
             return Document(
                 tuple(
-                    [(key, item if type(item) in _SAME else _decoded(item, (where, key), below)) for key, item in items]
+                    [(key, item if type(item) in SAME else _decoded(item, (where, key), below)) for key, item in items]
                 )
             )
         case int():

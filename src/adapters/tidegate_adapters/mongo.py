@@ -120,8 +120,9 @@ try:
     from pymongo.client_session import ClientSession
     from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
     from pymongo.read_concern import ReadConcern
+    from pymongo.results import BulkWriteResult, UpdateResult
 
-    from tidegate_adapters.bson_values import CODEC, encoded, loaded, stored, unreadable
+    from tidegate_adapters.bson_values import CODEC, SAME, encoded, loaded, stored, unreadable
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
     from tidegate_adapters.mongo_codes import meaning
     from tidegate_adapters.mongo_errors import (
@@ -561,6 +562,9 @@ def _find_and_modify(
 
 def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Request:
     """The call that carries the effect out, and the reply that it makes."""
+    if type(effect) in _OPERATIONS:
+        operation = cast("Operation", effect)
+        return _on_collection(operation, handles[operation.collection], **within)
     if isinstance(effect, StoreTime):
         return handles.clock.asking(handles.hello)
     if isinstance(effect, (FindChanged, FindOrphaned, CountRecords)):
@@ -572,9 +576,7 @@ def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Re
         }
         answered = counts_of if isinstance(effect, CountRecords) else page_of
         return partial(handles.database.command, query, codec_options=CODEC), answered
-    if type(effect) not in _OPERATIONS:
-        raise _unknown(effect)
-    return _on_collection(effect, handles[effect.collection], **within)
+    raise _unknown(effect)
 
 
 _OPERATIONS: Final = frozenset(get_args(Operation))
@@ -596,22 +598,14 @@ def _carrying(operation: Operation, handles: _Handles) -> Carry:
 
 def _on_collection(effect: Operation, held: Any, **within: Any) -> _Request:
     """The call of the collection's handle, and the reply; `within` a session, if there is one."""
-
-    def found(answer: Mapping[str, Any] | None) -> Document | Unreadable | None:
-        try:
-            return None if answer is None else loaded(answer, effect.collection)
-        except Misuse as error:
-            return unreadable(answer, effect.collection, error)
-
-    def found_all(answer: list[dict[str, Any]]) -> object:
-        each = tuple([found(one) for one in answer])
-        return next((one for one in each if isinstance(one, Unreadable)), each)
-
     match effect:
-        case FindOne(_, where, fields, sort):
-            by = ordered(sort) if sort else None
-            call = partial(held.find_one, condition(where), _projection(fields, where), sort=by, **within)
-            return (call, lambda answer: found(_asked_for(answer, fields)))
+        case UpdateOne():  # what is asked each time is not taken apart by a pattern, which takes longer
+            return partial(held.update_one, condition(effect.where), changes(effect.updates), **within), _matched
+        case FindOne():
+            by = ordered(effect.sort) if effect.sort else None
+            projection = _projection(effect.fields, effect.where)
+            call = partial(held.find_one, condition(effect.where), projection, sort=by, **within)
+            return call, partial(_found, effect)
         case FindAll(_, where, limit, after, fields, sort):
             asked = {"$and": [condition(where), behind(after, sort)]} if after else condition(where)
 
@@ -624,19 +618,17 @@ def _on_collection(effect: Operation, held: Any, **within: Any) -> _Request:
                     .to_list()
                 )
 
-            return (send, lambda answer: found_all([_asked_for(each, fields) for each in answer]))
+            return (send, partial(_found_all, effect))
         case FindOneAndUpdate(_, where, updates, sort):
             return (
                 _find_and_modify(held, condition(where), updates, sort=ordered(sort) if sort else None, **within),
-                found,
+                partial(_loaded, effect.collection),
             )
-        case UpdateOne(_, where, updates):
+        case UpsertOne(collection, where, updates):
             return (
-                partial(held.update_one, condition(where), changes(updates), **within),
-                lambda answer: answer.matched_count,
+                _find_and_modify(held, _describing(where), updates, upsert=True, **within),
+                partial(_loaded, collection),
             )
-        case UpsertOne(_, where, updates):
-            return (_find_and_modify(held, _describing(where), updates, upsert=True, **within), found)
         case InsertOne(collection, doc):
             return (partial(held.insert_one, stored(doc, collection), **within), lambda _: None)
         case InsertMany(collection, docs):
@@ -645,17 +637,34 @@ def _on_collection(effect: Operation, held: Any, **within: Any) -> _Request:
         case DeleteOne(_, where):
             return (partial(held.delete_one, condition(where), **within), lambda answer: answer.deleted_count)
         case UpdateMany(_, where, updates):
-            return (
-                partial(held.update_many, condition(where), changes(updates), **within),
-                lambda answer: answer.matched_count,
-            )
+            return (partial(held.update_many, condition(where), changes(updates), **within), _matched)
         case DeleteMany(_, where):
             return (partial(held.delete_many, condition(where), **within), lambda answer: answer.deleted_count)
         case BulkUpdate(each):
             bulk = [RawUpdate(condition(one.where), changes(one.updates)) for one in each]
-            return (partial(held.bulk_write, bulk, ordered=False, **within), lambda answer: answer.matched_count)
+            return (partial(held.bulk_write, bulk, ordered=False, **within), _matched)
         case _:
             assert_never(effect)
+
+
+def _matched(answer: UpdateResult | BulkWriteResult) -> int:
+    return answer.matched_count
+
+
+def _found(effect: FindOne | FindAll, answer: Mapping[str, Any] | None) -> Document | Unreadable | None:
+    return _loaded(effect.collection, _asked_for(answer, effect.fields))
+
+
+def _found_all(effect: FindAll, answer: list[dict[str, Any]]) -> object:
+    each = tuple([_found(effect, one) for one in answer])
+    return next((one for one in each if isinstance(one, Unreadable)), each)
+
+
+def _loaded(collection: str, answer: Mapping[str, Any] | None) -> Document | Unreadable | None:
+    try:
+        return None if answer is None else loaded(answer, collection)
+    except Misuse as error:
+        return unreadable(answer, collection, error)
 
 
 def _unknown(effect: object) -> UnknownEffect:
@@ -674,8 +683,11 @@ def _projection(fields: Fields | None, where: Filter) -> dict[str, int] | None:
     """
     if fields is None:
         return None
-    projection = {ID.name: 1} | {field.name: 1 for field in fields}
-    if len(projection) > 1 and ID.name not in {each.field.name for each in equalities(where)}:
+    projection = {ID.name: 1}
+    for field in fields:
+        projection[field.name] = 1
+    is_of_an_id = type(where) is Eq and where.field.name == ID.name
+    if len(projection) > 1 and not is_of_an_id and ID.name not in {each.field.name for each in equalities(where)}:
         projection[_NOT_IN_AN_INDEX] = 1
     return projection
 
@@ -693,11 +705,11 @@ def _asked_for(answer: Any, fields: Fields | None) -> Any:
 
 def condition(term: Filter) -> dict[str, Any]:
     """A filter in MongoDB's words."""
-    match term:  # what is asked each time is not taken apart by a pattern, which takes longer
+    match term:  # as in `_on_collection`
         case Eq():
-            return {term.field.name: {"$eq": encoded(term.value)}}
+            return _equality(term)
         case AllOf():
-            return {"$and": [condition(part) for part in term.parts]}
+            return {"$and": [_equality(part) if type(part) is Eq else condition(part) for part in term.parts]}
         case Ne(field, value):
             return {field.name: {"$ne": encoded(value)}}
         case Lt(field, value):
@@ -736,6 +748,11 @@ def condition(term: Filter) -> dict[str, Any]:
             assert_never(term)
 
 
+def _equality(term: Eq[Any]) -> dict[str, Any]:
+    value = term.value
+    return {term.field.name: {"$eq": value if type(value) in SAME else encoded(value)}}
+
+
 def _describing(where: Filter) -> dict[str, Any]:
     """The filter of an upsert, which inserts nothing but what `Eq` says.
 
@@ -755,8 +772,13 @@ def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
     """Updates in MongoDB's words, by operator."""
     grouped: dict[str, dict[str, Any]] = {}
     for update in updates:
-        operator, argument = _change(update)
-        grouped.setdefault(operator, {})[update.field.name] = argument
+        operator, argument = (
+            ("$set", update.value) if type(update) is Put and type(update.value) in SAME else _change(update)
+        )
+        if operator in grouped:
+            grouped[operator][update.field.name] = argument
+        else:
+            grouped[operator] = {update.field.name: argument}
     return grouped
 
 
@@ -766,17 +788,17 @@ def _change(term: Update) -> tuple[str, Any]:
             return "$set", encoded(term.value)
         case PutServerTime():
             return "$currentDate", {"$type": "date"}
+        case Push():
+            each = [encoded(term.value)]
+            return "$push", {"$each": each} if term.last is None else {"$each": each, "$slice": -term.last}
+        case Remove():
+            return "$unset", ""
         case Add(_, amount):
             return "$inc", encoded(amount)
-        case Push(_, value, last):
-            kept = {} if last is None else {"$slice": encoded(-last)}
-            return "$push", {"$each": [encoded(value)], **kept}
         case Pull(_, value):
             return "$pullAll", [encoded(value)]
         case AddToSet(_, value):
             return "$addToSet", {"$each": [encoded(value)]}
-        case Remove():
-            return "$unset", ""
         case _:
             assert_never(term)
 

@@ -33,6 +33,7 @@ Laws
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from types import NoneType
 from typing import Final, final
 
@@ -168,8 +169,8 @@ def changes(table: StatusTable, verdict: Accepted, request: str, *also: Update) 
         if each.field == DUE:
             waits = (Put(LATER, each.value),) if isinstance(each, Put) else ()
     return (
-        Put(STATUS, verdict.status),
-        Put(OWNER, verdict.owner),
+        _STATUS_BECOMES(verdict.status),
+        _OWNER_BECOMES(verdict.owner),
         Put(VERSION, verdict.version),
         _CHANGES_NOW,
         PutServerTime(_time(verdict.version)),
@@ -179,6 +180,12 @@ def changes(table: StatusTable, verdict: Accepted, request: str, *also: Update) 
     )
 
 
+_remembered: Final = lru_cache(maxsize=1_024, typed=True)
+"""For terms of statuses and owners: those are few, each write has four of them, and to make one takes four times as long."""
+_STATUS_IS: Final = _remembered(partial(Eq, STATUS))
+_OWNER_IS: Final = _remembered(partial(Eq, OWNER))
+_STATUS_BECOMES: Final = _remembered(partial(Put, STATUS))
+_OWNER_BECOMES: Final = _remembered(partial(Put, OWNER))
 _CHANGES_NOW: Final = PutServerTime(CHANGED_AT)
 _IS_DUE_NOW: Final = PutServerTime(DUE)
 _IS_NOT_DUE: Final = Remove(DUE)
@@ -193,7 +200,7 @@ def unchanged(key: str, expected: StatusRecord) -> Filter:
     """
     check_name(key, "a record")
     check_type(expected, StatusRecord, "a record")
-    return AllOf((Eq(ID, key), Eq(STATUS, expected.status), Eq(OWNER, expected.owner), Eq(VERSION, expected.version)))
+    return AllOf((Eq(ID, key), _STATUS_IS(expected.status), _OWNER_IS(expected.owner), Eq(VERSION, expected.version)))
 
 
 def viewed(record: Document | None) -> StatusRecord | None:

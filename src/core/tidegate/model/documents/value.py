@@ -101,7 +101,11 @@ class Document:
             key, value = item
             if type(key) is not str or "\0" in key or not key.isascii():
                 _check_key(key)
-            if (type(value) is str and value.isascii()) or (type(value) is int and -_HALF <= value < _HALF):
+            if (
+                value is None
+                or (type(value) is str and value.isascii())
+                or (type(value) is int and -_HALF <= value < _HALF)
+            ):
                 height = height or 1  # most values: nothing lies in them
             else:
                 height = max(height, _lowest(value, key, 1))
