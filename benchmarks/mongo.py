@@ -1,16 +1,21 @@
 """What a transition costs beside the driver's own commands, on a real MongoDB.
 
-    python -m benchmarks.mongo [--seconds S] [--rounds N] [--json FILE]
+    python -m benchmarks.mongo [--seconds S] [--rounds N] [--only NAME ...] [--json FILE]
 
     knows      a transition by who moved the record last: one update, guarded by status, owner and version
     reads      a transition by who has to look first: the projected record, then the same update
     raw ...    pymongo that sends the same commands: same filter, update, projection and concerns
+    alike ...  the same, of a client like ours: with the listener and the deadlines of `connect`, without which no outcome is
+               the truth, and no wait has an end
+    empty      a program that asks for that update, and does nothing else: what it costs to run one at all
     bump       pymongo: a bare find_one_and_update that increments a number
     lock       the array-push lock of pynenc's MongoDB plug-in, five commands
     settles    records that are known are settled in bulk, a hundred at a time, and all match
     looks      the same where one of them has moved on, so that all are read back
 
-Of the last two a step is one record. Each turn lasts a while with so many threads, or tasks, each on a record of its own with 16 entries of history; contenders
+    raw bulk   pymongo that settles as many in bulk
+
+Of the last three a step is one record. Each turn lasts a while with so many threads, or tasks, each on a record of its own with 16 entries of history; contenders
 take turns, and a figure is the median of its rounds. CPU is of this process alone, the server is another one.
 
 Then what a record takes, and how `knows` grows with records and workers, who walk through all of them. Last, the embedded
@@ -34,17 +39,19 @@ from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pymongo import AsyncMongoClient, MongoClient, WriteConcern
+from pymongo import UpdateOne as RawUpdate
 from pymongo.read_concern import ReadConcern
 from tests.integration.servers import MongoServer
 
 from tidegate.invocations.array_push_lock import ArrayPushLock
+from tidegate.invocations.record_documents import changes, unchanged
 from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.status import Accepted, StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.transition import Granted, Outdated, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Program
 from tidegate.model.history import HISTORY_MAX
-from tidegate.model.operations import delete_one, insert_one, update_one, upsert_one
+from tidegate.model.operations import UpdateOne, delete_one, insert_one, update_one, upsert_one
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
@@ -59,7 +66,10 @@ TABLE: Final = StatusTable(
         StatusDefinition("held", frozenset({"free"}), acquires_owner=True, requires_owner=True),
     ),
 )
-CONTENDERS: Final = ("knows", "raw knows", "reads", "raw reads", "bump", "lock", "settles", "looks")
+RECORDED: Final = ("knows", "raw knows", "alike knows", "empty", "reads", "raw reads", "alike reads")
+"""Those that have a record."""
+IN_BULK: Final = ("settles", "looks", "raw bulk")
+CONTENDERS: Final = (*RECORDED, "bump", "lock", *IN_BULK)
 BATCH: Final = 100
 """How many records are settled in one bulk."""
 Step: TypeAlias = Callable[[], object]
@@ -117,10 +127,18 @@ class Known:
         return {"$and": [{name: value} for name, value in where.items()]}, {
             "$set": {"status": status, "owner": owner, "version": version},
             "$currentDate": {"changed_at": {"$type": "date"}},
+            "$unset": {"due": ""},
             "$push": {"history": {"$each": [entry], "$slice": -HISTORY_MAX}},
         }
 
-    def wrote(self, matched: int) -> None:
+    def asked(self) -> UpdateOne:
+        """What the program asks for the same."""
+        (status, owner), at = self.next, self.at
+        accepted = Accepted(status, owner, at.version + 1)
+        moves = changes(TABLE, accepted, f"{self.key}.{accepted.version}")
+        return update_one(self.collection, unchanged(self.key, at), *moves)
+
+    def wrote(self, matched: object) -> None:
         assert matched == 1
         self.at = StatusRecord(*self.next, self.at.version + 1)
 
@@ -138,6 +156,15 @@ class Batch:
         moves = (RecordMove(one.key, one.at, one.next[0], f"settled {one.at.version + 1}") for one in self.each)
         return Settling(RECORDS, TABLE, tuple(moves), "r").run()
 
+    def updates(self) -> list[RawUpdate]:
+        """What pymongo sends for the same."""
+        return [RawUpdate(*one.update()) for one in self.each]
+
+    def wrote(self, matched: int) -> None:
+        assert matched == BATCH
+        for one in self.each:
+            one.wrote(1)
+
     def moved(self, answers: tuple[TransitionOutcome, ...]) -> None:
         for one, answer in zip(self.each, answers, strict=True):
             if one is self.outdated:
@@ -150,64 +177,92 @@ VIEW: Final = {"_id": 1, "status": 1, "owner": 1, "version": 1}
 BUMPED: Final = {"$inc": {"n": 1}}
 
 
+async def asking(known: Known) -> int:
+    """A program that does nothing else."""
+    return await known.asked()
+
+
 def steps(client: MongoClient[Any], bare: MongoClient[Any], key: str) -> dict[str, Step]:
     """Those of one thread."""
-    handle, held = choosing(documents(Mongo(client, DATABASE)), local()), raw(bare)
-    knows, reads, raw_knows, raw_reads = (Known(f"{key}.{name}") for name in CONTENDERS[:4])
+    handle, held, alike = choosing(documents(Mongo(client, DATABASE)), local()), raw(bare), raw(client)
+    known = {name: Known(f"{key}.{name}") for name in RECORDED}
     locked = lock(f"{key}.lock")
-    settles, looks = (Batch(f"{key}.{name}", is_outdated=name == "looks") for name in CONTENDERS[-2:])
+    batches = {name: Batch(f"{key}.{name}", is_outdated=name == "looks") for name in IN_BULK}
 
-    def look() -> None:
-        found = held.find_one({"_id": {"$eq": raw_reads.key}}, VIEW)
+    def know(name: str, held: Any) -> None:
+        known[name].wrote(held.update_one(*known[name].update()).matched_count)
+
+    def look(name: str, held: Any) -> None:
+        found = held.find_one({"_id": {"$eq": known[name].key}}, VIEW)
         assert found is not None
-        assert found["version"] == raw_reads.at.version
-        raw_reads.wrote(held.update_one(*raw_reads.update()).matched_count)
+        assert found["version"] == known[name].at.version
+        know(name, held)
+
+    def move(name: str) -> None:
+        known[name].moved(run(known[name].command(knows=name == "knows"), handle))
+
+    def settle(name: str) -> None:
+        batches[name].moved(run(batches[name].command(), handle))
 
     return {
-        "knows": lambda: knows.moved(run(knows.command(knows=True), handle)),
-        "raw knows": lambda: raw_knows.wrote(held.update_one(*raw_knows.update()).matched_count),
-        "reads": lambda: reads.moved(run(reads.command(knows=False), handle)),
-        "raw reads": look,
+        "knows": partial(move, "knows"),
+        "raw knows": partial(know, "raw knows", held),
+        "alike knows": partial(know, "alike knows", alike),
+        "empty": lambda: known["empty"].wrote(run(asking(known["empty"]), handle)),
+        "reads": partial(move, "reads"),
+        "raw reads": partial(look, "raw reads", held),
+        "alike reads": partial(look, "alike reads", alike),
         "bump": lambda: held.find_one_and_update({"_id": f"{key}.bump"}, BUMPED),
         "lock": lambda: run(next(locked), handle),
-        "settles": lambda: settles.moved(run(settles.command(), handle)),
-        "looks": lambda: looks.moved(run(looks.command(), handle)),
+        "settles": partial(settle, "settles"),
+        "looks": partial(settle, "looks"),
+        "raw bulk": lambda: batches["raw bulk"].wrote(
+            held.bulk_write(batches["raw bulk"].updates(), ordered=False).matched_count
+        ),
     }
 
 
 def steps_async(client: AsyncMongoClient[Any], bare: AsyncMongoClient[Any], key: str) -> dict[str, AsyncStep]:
     """Those of one task."""
-    handle, held = choosing(documents(AsyncMongo(client, DATABASE)), local_async()), raw(bare)
-    knows, reads, raw_knows, raw_reads = (Known(f"{key}.{name}") for name in CONTENDERS[:4])
+    handle, held, alike = choosing(documents(AsyncMongo(client, DATABASE)), local_async()), raw(bare), raw(client)
+    known = {name: Known(f"{key}.{name}") for name in RECORDED}
     locked = lock(f"{key}.lock")
-    settles, looks = (Batch(f"{key}.{name}", is_outdated=name == "looks") for name in CONTENDERS[-2:])
+    batches = {name: Batch(f"{key}.{name}", is_outdated=name == "looks") for name in IN_BULK}
 
-    async def know() -> None:
-        knows.moved(await run_async(knows.command(knows=True), handle))
+    async def know(name: str, held: Any) -> None:
+        known[name].wrote((await held.update_one(*known[name].update())).matched_count)
 
-    async def settle(batch: Batch) -> None:
-        batch.moved(await run_async(batch.command(), handle))
+    async def look(name: str, held: Any) -> None:
+        found = await held.find_one({"_id": {"$eq": known[name].key}}, VIEW)
+        assert found["version"] == known[name].at.version
+        await know(name, held)
 
-    async def raw_know() -> None:
-        raw_knows.wrote((await held.update_one(*raw_knows.update())).matched_count)
+    async def move(name: str) -> None:
+        known[name].moved(await run_async(known[name].command(knows=name == "knows"), handle))
 
-    async def read() -> None:
-        reads.moved(await run_async(reads.command(knows=False), handle))
+    async def settle(name: str) -> None:
+        batches[name].moved(await run_async(batches[name].command(), handle))
 
-    async def look() -> None:
-        found = await held.find_one({"_id": {"$eq": raw_reads.key}}, VIEW)
-        assert found["version"] == raw_reads.at.version
-        raw_reads.wrote((await held.update_one(*raw_reads.update())).matched_count)
+    async def empty() -> None:
+        known["empty"].wrote(await run_async(asking(known["empty"]), handle))
+
+    async def bulk() -> None:
+        answer = await held.bulk_write(batches["raw bulk"].updates(), ordered=False)
+        batches["raw bulk"].wrote(answer.matched_count)
 
     return {
-        "knows": know,
-        "raw knows": raw_know,
-        "reads": read,
-        "raw reads": look,
+        "knows": partial(move, "knows"),
+        "raw knows": partial(know, "raw knows", held),
+        "alike knows": partial(know, "alike knows", alike),
+        "empty": empty,
+        "reads": partial(move, "reads"),
+        "raw reads": partial(look, "raw reads", held),
+        "alike reads": partial(look, "alike reads", alike),
         "bump": lambda: held.find_one_and_update({"_id": f"{key}.bump"}, BUMPED),
         "lock": lambda: run_async(next(locked), handle),
-        "settles": lambda: settle(settles),
-        "looks": lambda: settle(looks),
+        "settles": partial(settle, "settles"),
+        "looks": partial(settle, "looks"),
+        "raw bulk": bulk,
     }
 
 
@@ -262,25 +317,31 @@ async def turn_async(workers: Sequence[AsyncStep], seconds: float) -> Figure:
     return Figure(done / (time.perf_counter() - began), (time.process_time() - cpu) / done * 1e6)
 
 
-def in_threads(uri: str, how_many: int, seconds: float, rounds: int) -> Iterator[tuple[str, Figure]]:
+Ask: TypeAlias = tuple[str, int, float, int, Sequence[str]]
+"""The server, how many threads or tasks, seconds of a turn, rounds, and the contenders."""
+
+
+def in_threads(ask: Ask) -> Iterator[tuple[str, Figure]]:
+    uri, how_many, seconds, rounds, only = ask
     with connect(uri) as client, MongoClient[Any](uri) as bare:
         each = [steps(client, bare, f"thread {n} of {how_many}") for n in range(how_many)]
-        for name in CONTENDERS * (rounds + 1):
+        for name in (*only,) * (rounds + 1):
             yield name, of_each(name, turn([worker[name] for worker in each], seconds))
 
 
-async def in_tasks(uri: str, how_many: int, seconds: float, rounds: int) -> list[tuple[str, Figure]]:
+async def in_tasks(ask: Ask) -> list[tuple[str, Figure]]:
+    uri, how_many, seconds, rounds, only = ask
     async with await connect_async(uri) as client, AsyncMongoClient[Any](uri) as bare:
         each = [steps_async(client, bare, f"task {n} of {how_many}") for n in range(how_many)]
         return [
             (name, of_each(name, await turn_async([worker[name] for worker in each], seconds)))
-            for name in CONTENDERS * (rounds + 1)
+            for name in (*only,) * (rounds + 1)
         ]
 
 
 def of_each(name: str, figure: Figure) -> Figure:
     """The figure for one record."""
-    count = BATCH if name in CONTENDERS[-2:] else 1
+    count = BATCH if name in IN_BULK else 1
     return Figure(figure.rate * count, figure.cpu_us / count)
 
 
@@ -299,8 +360,8 @@ def fill(uri: str, prefix: str, how_many: int) -> None:
         held.create_index("invocation_id")
         for n in range(how_many):
             key = f"{prefix} {n} of {how_many}"
-            held.insert_many([*(record(f"{key}.{name}") for name in CONTENDERS[:4]), {"_id": f"{key}.bump", "n": 0}])
-            held.insert_many(record(f"{key}.{name}.{number}") for name in CONTENDERS[-2:] for number in range(BATCH))
+            held.insert_many([*(record(f"{key}.{name}") for name in RECORDED), {"_id": f"{key}.bump", "n": 0}])
+            held.insert_many(record(f"{key}.{name}.{number}") for name in IN_BULK for number in range(BATCH))
             locked: dict[str, object] = {"status": "free", "status_runner_id": None, "transition_lock": []}
             held.insert_one({"_id": f"{key}.lock", "invocation_id": f"{key}.lock", **locked})
 
@@ -413,11 +474,28 @@ def show_embedded() -> dict[str, dict[str, float]]:
 
 
 BESIDE: Final = {
-    "knows": ("raw knows", "bump", "lock"),
-    "reads": ("raw reads", "lock"),
-    "settles": ("knows",),
-    "looks": ("knows",),
+    "knows": ("raw knows", "alike knows", "empty", "bump", "lock"),
+    "empty": ("alike knows",),
+    "alike knows": ("raw knows",),
+    "reads": ("raw reads", "alike reads", "lock"),
+    "alike reads": ("raw reads",),
+    "settles": ("knows", "raw bulk"),
+    "looks": ("knows", "raw bulk"),
+    "raw bulk": ("raw knows",),
 }
+
+
+def show(figures: dict[str, Figure]) -> None:
+    """A line a contender, beside others."""
+    for name, figure in figures.items():
+        others = [other for other in BESIDE.get(name, ()) if other in figures]
+        ratios = "".join(f"{figure.rate / figures[other].rate:6.2f} x {other}" for other in others)
+        more = [
+            f"{figure.cpu_us - figures[of].cpu_us:4.0f} us more than {kind}"
+            for kind in ("raw", "alike")
+            if (of := f"{kind} {name}") in figures
+        ]
+        print(f"  {name:12}{figure.rate:>10,.0f}{figure.cpu_us:>9.0f}{ratios}  {', '.join(more)}", flush=True)
 
 
 def main() -> None:
@@ -425,23 +503,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=CONTENDERS, help="these contenders, and nothing else")
     parser.add_argument("--json", type=Path)
     told = parser.parse_args()
     found: dict[str, dict[str, Figure]] = {}
     with MongoServer() as server:
         for prefix, how_many in (("thread", 1), ("thread", 8), ("task", 1), ("task", 32)):
             fill(server.uri, prefix, how_many)
-            ask = (server.uri, how_many, told.seconds, told.rounds)
+            ask = (server.uri, how_many, told.seconds, told.rounds, told.only or CONTENDERS)
             name = f"{how_many} {prefix}{'s' if how_many > 1 else ''}"
-            figures = found[name] = medians(in_threads(*ask) if prefix == "thread" else asyncio.run(in_tasks(*ask)))
+            figures = found[name] = medians(in_threads(ask) if prefix == "thread" else asyncio.run(in_tasks(ask)))
             print(f"{name:14}{'a second':>10}{'CPU us':>9}")
-            for contender, figure in figures.items():
-                ratios = (f"{figure.rate / figures[other].rate:6.2f} x {other}" for other in BESIDE.get(contender, ()))
-                more = figure.cpu_us - figures[f"raw {contender}"].cpu_us if f"raw {contender}" in figures else None
-                said = "".join(ratios) + ("" if more is None else f"{more:8.0f} us more")
-                print(f"  {contender:12}{figure.rate:>10,.0f}{figure.cpu_us:>9.0f}{said}", flush=True)
-        grown = show_growth(server.uri, told.seconds)
-    rows = show_embedded()
+            show(figures)
+        grown = {} if told.only else show_growth(server.uri, told.seconds)
+    rows = {} if told.only else show_embedded()
     if told.json is not None:
         told.json.parent.mkdir(parents=True, exist_ok=True)
         told.json.write_text(json.dumps({**found, "growth": grown, "embedded": rows}, indent=1))
