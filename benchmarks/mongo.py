@@ -54,7 +54,8 @@ from tidegate.model.history import HISTORY_MAX
 from tidegate.model.operations import UpdateOne, delete_one, insert_one, update_one, upsert_one
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
+from tidegate_adapters.mongo import AsyncMongo, Mongo, condition, connect, connect_async
+from tidegate_adapters.mongo import changes as translated
 
 DATABASE: Final = "bench"
 RECORDS: Final = "records"
@@ -126,7 +127,7 @@ class Known:
         where |= {"owner": {"$eq": at.owner}, "version": {"$eq": at.version}}
         return {"$and": [{name: value} for name, value in where.items()]}, {
             "$set": {"status": status, "owner": owner, "version": version},
-            "$currentDate": {"changed_at": {"$type": "date"}},
+            "$currentDate": {"changed_at": {"$type": "date"}, f"at{version % HISTORY_MAX}": {"$type": "date"}},
             "$unset": {"due": ""},
             "$push": {"history": {"$each": [entry], "$slice": -HISTORY_MAX}},
         }
@@ -180,6 +181,13 @@ BUMPED: Final = {"$inc": {"n": 1}}
 async def asking(known: Known) -> int:
     """A program that does nothing else."""
     return await known.asked()
+
+
+def check_alike() -> None:
+    """The ratios mean nothing where pymongo is told another command than the program asks for."""
+    known = Known("r")
+    asked = known.asked()
+    assert known.update() == (condition(asked.where), translated(asked.updates)), known.update()
 
 
 def steps(client: MongoClient[Any], bare: MongoClient[Any], key: str) -> dict[str, Step]:
@@ -507,6 +515,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     told = parser.parse_args()
     found: dict[str, dict[str, Figure]] = {}
+    check_alike()
     with MongoServer() as server:
         for prefix, how_many in (("thread", 1), ("thread", 8), ("task", 1), ("task", 32)):
             fill(server.uri, prefix, how_many)

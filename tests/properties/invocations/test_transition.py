@@ -18,6 +18,7 @@ from tidegate.invocations.record_documents import (
     HISTORY,
     OWNER,
     STATUS,
+    TIMES,
     VERSION,
     VIEW,
     history,
@@ -258,6 +259,7 @@ def test_a_transition_is_one_read_and_one_compare_and_set() -> None:
         Put(OWNER, None),
         Put(VERSION, 5),
         PutServerTime(CHANGED_AT),
+        PutServerTime(TIMES[5]),
         Remove(DUE),
         Push(HISTORY, entry, last=HISTORY_MAX),
     )
