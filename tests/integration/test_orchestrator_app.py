@@ -599,7 +599,7 @@ async def nothing() -> None:
 
 def test_handlers_in_processes_of_their_own() -> None:
     """A child calls one after the other; what dies or is interrupted has failed, and nothing else with it."""
-    told = OrchestratorSettings(database="jobs", **QUICK)
+    told = OrchestratorSettings(database="jobs", name="pod-0", **QUICK)
     _ = children.app.configured(told)
 
     async def run() -> None:
@@ -607,6 +607,10 @@ def test_handlers_in_processes_of_their_own() -> None:
             (total, child), (_, same) = [await (await children.add.enqueue(1, 2)).result() for _ in range(2)]
             assert (total, child) == (3, same)
             assert child != os.getpid()
+            await asyncio.sleep(0.3)
+            parent, worker = [each.member for each in (await children.app.standing()).processes]
+            assert (parent.name, worker.name, worker.runner) == ("pod-0", "pod-0/1", parent.id)
+            assert worker.id == f"{parent.id}/1.{child}"
             with pytest.raises(InvocationFailed, match=r"ValueError: no, password=\*\*\*") as failed:
                 await (await children.fails.enqueue("no, password=hunter2")).result()
             assert "in fails" in failed.value.traceback

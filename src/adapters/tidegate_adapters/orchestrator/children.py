@@ -1,7 +1,8 @@
 """Handlers in processes of their own: what needs a processor to itself, or may bring its process down.
 
 Each child calls one handler at a time, and lives on for the next. What is interrupted is killed, and so nothing holds its slot; what
-dies has failed, and nothing else with it. A child finds the function by its module and its name, as the parent does.
+dies has failed, and nothing else with it. Its process beats for it as for a worker of its own, under a number that the next one in its
+place has, too (`tidegate_adapters.orchestrator.workers`). A child finds the function by its module and its name, as the parent does.
 
 Known not to work
     - A handler in a child that waits for others keeps its slot.
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import reduce
 from inspect import iscoroutine
+from itertools import count
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -72,7 +74,7 @@ class Children:
         Returns:
             The text of its result, or how it has failed.
         """
-        child = self._idle.pop() if self._idle else _Child()
+        child = self._idle.pop() if self._idle else _Child(self._number())
         self._all.add(child)
         asking = asyncio.wrap_future(self._threads.submit(child.ask, wanted))
         try:
@@ -87,6 +89,15 @@ class Children:
             return Failed(RunError("ChildDied", f"the process that ran it has ended with {code}"), declared.policy)
         self._idle.append(child)
         return answer
+
+    @property
+    def there(self) -> tuple[tuple[int, int], ...]:
+        """Those that live: the number of each, which another one has after it, and its process id."""
+        return tuple((each.number, each.pid) for each in self._all if each.pid is not None and each.is_alive)
+
+    def _number(self) -> int:
+        taken = {each.number for each in self._all}
+        return next(number for number in count(1) if number not in taken)
 
     def close(self) -> None:
         """End all of them."""
@@ -103,7 +114,8 @@ class Children:
 class _Child:
     """A process that calls one handler after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number: Final = number
         self._there, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_live, args=(theirs,), name="tidegate-child", daemon=True)
         self._theirs: Connection | None = theirs
@@ -117,6 +129,16 @@ class _Child:
         self._there.send(wanted)
         answer: str | Failed = self._there.recv()
         return answer
+
+    @property
+    def pid(self) -> int | None:
+        """That of its process; None before it has begun."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process is."""
+        return self._process.is_alive()
 
     def kill(self) -> int | None:
         """End it; how it has ended, where that is known."""

@@ -23,7 +23,7 @@ from tidegate.retries.schedule import ScheduleCell
 from tidegate.services.atomic_service import AtomicService, Window, decide_atomic_service_claim
 from tidegate.services.executions import Execution, Gate
 from tidegate.services.members import everybody, membership_of
-from tidegate.services.membership import Alive, Departed, Member, Membership, Replaced, liveness, runners
+from tidegate.services.membership import Alive, Departed, Member, Membership, Orphaned, Replaced, liveness, runners
 from tidegate.services.service_runner import execution_of, gate_of
 from tidegate.triggers.firing import TriggerRun
 from tidegate.triggers.trigger_documents import FAILED, HELD, STATE, loaded_cell, loaded_run
@@ -110,7 +110,7 @@ async def standing_of(
         tuple(
             Process(each, isinstance(found, Alive), max(now - each.seen, 0), _turn(service, known, each.id, now))
             for each, found in there
-            if not isinstance(found, (Departed, Replaced))
+            if not isinstance(found, (Departed, Orphaned, Replaced))
         ),
         await backlogs_of(collections, queues, now),
         held,

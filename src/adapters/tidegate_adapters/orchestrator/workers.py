@@ -155,6 +155,7 @@ class Workers:
         self._waits: dict[Run, _Waits] = {}
         self._lost: set[Run] = set()
         self._joined = 0
+        self._beaten: frozenset[str] = frozenset()
         self._timer: asyncio.TimerHandle | None = None
         self._runtime: Runtime[DispatchState, DispatchEvent, DispatchCommand] = Runtime(
             rules, DispatchState(), self._begin, self._event_for, observers=observers, fields=_fields
@@ -317,9 +318,26 @@ class Workers:
         heeded = await post.site.run(heed(post.collections.invocations, owner, command.runs, command.strays))
         active = {each.run for each in self.state.active}
         self._lost |= {run for run, why in heeded.asked if why is InterruptReason.LOST and run in active}
+        await self._beat_for_children(owner)
         return heeded
 
+    async def _beat_for_children(self, owner: str) -> None:
+        """Join or beat as each child that lives, and leave as those that do not: for operators, for what they run is this process's."""
+        post, there = self._post, {f"{owner}/{number}.{pid}": number for number, pid in self._children.there}
+        members, gone, known = post.collections.members, self._beaten - there.keys(), self._beaten & there.keys()
+        self._beaten = frozenset(there)
+        try:
+            for who in (*gone, *known):
+                await post.site.store(leave(members, who) if who in gone else beat(members, who, post.dead_after))
+            for who in there.keys() - known:
+                name = None if post.name is None else f"{post.name}/{there[who]}"
+                await post.site.run(join(members, who, post.dead_after, name=name, runner=owner))
+        except Failure as failure:
+            log.debug("no beat for children: %s", redacted(str(failure)))
+
     async def _leave(self, life: int) -> None:
+        for who in self._beaten:
+            await self._post.site.store(leave(self._post.collections.members, who))
         await self._post.site.store(leave(self._post.collections.members, self._post.owner(life)))
 
     # --- handlers ---
