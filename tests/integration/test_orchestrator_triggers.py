@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
 
@@ -257,6 +257,34 @@ def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str
             await serving
             assert len(ignored) == 2, "it is asked once more"
             let_go.set()
+
+    in_loop(run())
+
+
+def test_who_dies_in_its_turn_keeps_triggers_still_until_some_beats_are_missing(mongodb: str, database: str) -> None:
+    """And not until it is presumed dead, which takes ten minutes."""
+    seen: list[str] = []
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app = office.app(services=TURNS, beat_every=100 * MILLISECOND)
+            assert app.settings.absent_after == 600 * MILLISECOND < app.settings.dead_after
+
+            @app.task(triggers=[on_event("paid")])
+            async def ship() -> None:
+                seen.append("shipped")
+
+            assert office.client is not None
+            found = office.client[office.name]
+            now = datetime.now(UTC)
+            gone = {"_id": "gone", "created": now, "joined": now, "seen": now, "left": None}
+            await found["orchestrator_members"].insert_one(gone)
+            await found["orchestrator_gates"].insert_one(
+                {"_id": "turn", "token": 3, "run": "gone.1", "runner": "gone", "started": now}
+            )
+            async with served(app):
+                await app.emit("paid")
+                await until(lambda: bool(seen), "it is shipped")
 
     in_loop(run())
 

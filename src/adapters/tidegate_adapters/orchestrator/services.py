@@ -1,6 +1,6 @@
 """What runs on one process of an app at a time: recovery of what recovers, what triggers hear of, triggers, and works of yours.
 
-    services = Services(site, collections, rules, declared, owner=..., dead_after=...)
+    services = Services(site, collections, rules, declared, owner=..., dead_after=..., absent_after=...)
     await services.run()                              # until it is cancelled
 
 All processes ask whose turn it is, every `check_every` (`tidegate.services.service_runner`); whoever has it goes round until its
@@ -100,6 +100,7 @@ class Services:
         works: Works of yours, by name.
         owner: The member that the process is; None while it is none.
         dead_after: After how much silence one is presumed dead, in microseconds.
+        absent_after: After how much silence one has its turn no more.
         told: Called with what became of each check.
     """
 
@@ -113,12 +114,14 @@ class Services:
         make_job: MakeJob,
         owner: Callable[[], str | None],
         dead_after: Duration,
+        absent_after: Duration,
         make_call: Callable[[Job], Call] = plain_call,
         registration: Mapping[str, Rule] | None = None,
         works: Mapping[str, Work] | None = None,
         told: Callable[[ServiceOutcome], object] = lambda _: None,
     ) -> None:
         self._site, self._rules, self._owner, self._dead_after, self._told = site, rules, owner, dead_after, told
+        self._absent_after = absent_after
         self._names, self._works = collections, dict(works or {})
         self._checks = 0
         self._said: dict[str, object] = {}
@@ -218,7 +221,7 @@ class Services:
         rounds = duties(recoverer, self._noticer, self._evaluator, mine)
         turn = Turn(duties=tuple(map(self._logged, rounds)), every=rules.round_every)
         return ServiceRunner(
-            me=me, service=rules.service, key=KEY, work=turn.work, polls=1, least=rules.margin, dead_after=self._dead_after,
+            me=me, service=rules.service, key=KEY, work=turn.work, polls=1, least=rules.margin, dead_after=self._absent_after,
             members=names.members, gates=names.gates, history=names.executions, keep=rules.keep,
         )  # fmt: skip
 

@@ -65,6 +65,7 @@ __all__ = ["OrchestratorSettings"]
 _LOOPBACK: Final = "127.0.0.1"
 _POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=2 * SECOND, jitter=100 * MILLISECOND)
 _KIB: Final = 1024
+_BEATS_MISSED: Final = 6
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_]*")
 
 
@@ -89,7 +90,8 @@ class OrchestratorSettings:
         drain: How long handlers may go on once the app is to stop, in microseconds.
         leave: How long it may take after that to write their ends down, in microseconds.
         polling: How often it is looked for what is due, where nothing has told of it.
-        beat_every: How often a process says that it is alive, and hears what was asked of what it runs, in microseconds.
+        beat_every: How often a process says that it is alive, and hears what was asked of what it runs, in microseconds; the same in
+            all processes.
         dead_after: After how much silence a process is presumed dead, in microseconds; the same in all processes.
         paused_every: How often it is looked what is paused, in microseconds.
         result_every: How often it is looked for results that are waited for, in microseconds.
@@ -173,3 +175,11 @@ class OrchestratorSettings:
         check_place(self.page_host, self.page_token)
         check_int(self.stalled_after, "a time in microseconds", 1)
         check_type(self.services, ServiceRules, "how processes share their turns")
+
+    @property
+    def absent_after(self) -> Duration:
+        """After how much silence a process has its turn no more, in microseconds: some beats are missing. What it runs is its own
+        for longer, since to run that again costs more than to look again what is due: whoever is late with a turn writes under a
+        token that has passed.
+        """
+        return min(self.dead_after, _BEATS_MISSED * self.beat_every)
