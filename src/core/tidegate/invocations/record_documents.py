@@ -254,8 +254,8 @@ def versions(record: Document) -> tuple[VersionMade, ...]:
     Raises:
         Misuse: The document is not a record.
     """
-    key = str(record.held(ID))
-    made = history(record)
+    made, held = history(record), record.held(ID)
+    key = held if isinstance(held, str) else ""
     times = tuple(record.get(_time(each.version)) for each in made)
     for at in times:
         check_type(at, (Instant, NoneType), "a time in the history of a record")
@@ -274,7 +274,7 @@ def _asker(made: Change, key: str) -> str:
     for rest in (f".{version}.{made.status}", f".{key}.{version}", f".{key}", f".{version}"):
         if made.request_id.endswith(rest):
             return made.request_id.removesuffix(rest)
-    return made.request_id.rpartition(f".{key}.")[0]
+    return made.request_id.rpartition(f".{key}.")[0] if key else ""
 
 
 def _time(version: int) -> Field[Instant]:
