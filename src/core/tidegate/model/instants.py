@@ -192,6 +192,8 @@ class ClockReading:
 
     def __attrs_post_init__(self) -> None:
         check_type(self.said, Instant, "what a store said")
+        for at in (self.asked, self.answered):
+            check_type(at, Instant, "when a clock was read")
         if self.answered - self.asked < 0:
             raise Misuse("a clock that was read before it was asked")
 
