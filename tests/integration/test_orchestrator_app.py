@@ -686,6 +686,7 @@ def test_tenants_take_turns(mongodb: str, database: str, store: str) -> None:
             @app.task()
             async def work(whose: str) -> None:
                 order.append(whose)
+                await asyncio.sleep(0.15)  # of short ones a look takes more than one
 
             handles = [await work.enqueue("large", tenant="large") for _ in range(6)]
             handles += [await work.enqueue("small", tenant="small") for _ in range(2)]

@@ -63,6 +63,7 @@ POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=SECOND, jitter=0)
 RULES: Final = DispatchRules(
     slots=4, batch=3, drain=SECOND, leave=SECOND, beat_every=SECOND, dead_after=3 * SECOND, polling=POLLING
 )
+CROWDED: Final = attrs.evolve(RULES, slots=2)
 POLICY: Final = Policy()
 Stepping: TypeAlias = Callable[[DispatchRules, DispatchState, DispatchEvent], DispatchStep]
 Random: TypeAlias = Any
@@ -108,7 +109,7 @@ class Course:
         before = self.state
         match event:
             case Beaten(_, Beat(life), True) if life == before.life:
-                self.life = life, at(self.sent_at) + RULES.dead_after
+                self.life = life, at(self.sent_at) + CROWDED.dead_after
             case Beaten(_, Beat(life), False) if life == before.life:
                 self.life = None
             case _:
@@ -120,7 +121,7 @@ class Course:
                 self.is_known = True
             case _:
                 pass
-        self.state, commands = attrs.astuple(self.stepping(RULES, before, event), recurse=False)
+        self.state, commands = attrs.astuple(self.stepping(CROWDED, before, event), recurse=False)
         self.commands.extend(commands)
         for each in commands:
             match each:
@@ -136,22 +137,23 @@ class Course:
                     self.sent_at = self.now if isinstance(each, Beat) else self.sent_at
                     self.asked.append(each)
         now = event.at
-        self.judge(laws.who_is_active_has_a_slot(RULES, self.state), "DI1")
+        self.judge(laws.who_is_active_has_a_slot(CROWDED, self.state), "DI1")
         self.judge(laws.an_end_is_written_at_last(self.taken, self.commands, self.settled, is_over=False), "DI2")
         self.judge(laws.nothing_is_taken_by_the_silent(self.life, commands, now), "DI3")
         self.judge(laws.a_life_that_is_over_interrupts(self.life, self.state, now), "DI4")
         self.judge(laws.one_of_each_is_under_way(before, event, commands), "DI5")
         self.judge(laws.what_is_asked_is_obeyed(self.state, now), "DI6")
-        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(RULES, self.state, commands, now), "DI7")
+        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(CROWDED, self.state, commands, now), "DI7")
         self.judge(laws.one_who_waits_is_woken(self.state), "DI8")
         self.judge(laws.what_is_announced_is_looked_for(self.state, event, commands), "DI9")
-        self.judge(laws.who_wants_a_slot_comes_first(RULES, self.state, commands), "DI10")
+        self.judge(laws.who_wants_a_slot_comes_first(CROWDED, self.state, commands), "DI10")
         if self.state.life != before.life:
             self.found = ()
         told = {run.key for run in (*self.taken, *(run for runs in self.begun.values() for run in runs))}
         for each in commands:
             if isinstance(each, Beat):
                 self.judge(laws.strays_are_given_back(each, self.found, told, is_known=self.is_known), "DI11")
+        self.judge(laws.what_is_ahead_waits_not_for_long(self.state, now), "DI12")
 
     def judge(self, holds: bool, law: str) -> None:
         if not holds:
@@ -293,9 +295,9 @@ def test_the_laws_hold_over_random_courses(random: Random) -> None:
 # --- planted bugs -----------------------------------------------------------------------------------------------------
 
 
-def room_of_all(rules: DispatchRules, state: DispatchState) -> int:
-    """Forgets the look under way."""
-    return max(rules.slots - sum(each.slot is Slot.HAS for each in state.active), 0)
+def calls_all(rules: DispatchRules, state: DispatchState, at: Instant, commands: list[DispatchCommand]) -> Any:
+    """Calls what was taken ahead at once."""
+    return RIGHT["_calling"](attrs.evolve(rules, slots=10**6), state, at, commands)
 
 
 def resumes_all(rules: DispatchRules, state: DispatchState, commands: list[DispatchCommand]) -> Any:
@@ -384,8 +386,8 @@ def waits_its_turn(rules: DispatchRules, state: DispatchState, now: Instant) -> 
     return state
 
 
-def calls_twice(state: DispatchState, now: Instant, commands: list[DispatchCommand]) -> Any:
-    after: DispatchState = RIGHT["_calling"](state, now, commands)
+def calls_twice(rules: DispatchRules, state: DispatchState, now: Instant, commands: list[DispatchCommand]) -> Any:
+    after: DispatchState = RIGHT["_calling"](rules, state, now, commands)
     return attrs.evolve(
         after, active=tuple(attrs.evolve(each, since=None) for each in after.active[:1]) + after.active[1:]
     )
@@ -410,7 +412,7 @@ RIGHT: Final[dict[str, Any]] = dict(vars(dispatch))
 room_of: Final = RIGHT["_room"]
 
 PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
-    "the look under way is not counted": ("DI1", "_room", room_of_all),
+    "all are called": ("DI1", "_calling", calls_all),
     "all go on who want to": ("DI1", "_resuming", resumes_all),
     "a slot is given away twice": ("DI1", "_moved", forgets_who_waits),
     "what nobody confirmed is forgotten": ("DI2", "_written", drops_what_nobody_confirmed),
@@ -433,6 +435,7 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "what is in its name is forgotten": ("DI11", "_strayed", forgets_strays),
     "what a look may tell of is given back": ("DI11", "_strayed", strays_at_sight),
     "what has ended is given back": ("DI11", "_strayed", whatever_is_in_its_name),
+    "what is taken ahead waits for ever": ("DI12", "_reason", forgets(InterruptReason.LATE)),
 }
 
 
@@ -509,6 +512,37 @@ def test_what_an_interrupted_handler_comes_to(why: InterruptReason, answer: End 
     told = RULES.step(told.state, HandlersEnded(at(2 * SECOND), ((run, answer),)))
     ends = [each for each in told.commands if isinstance(each, WriteEnds)]
     assert ends == ([] if end is None else [WriteEnds((Outcome(run, 1, end),))])
+
+
+def test_where_handlers_are_short_more_is_taken_than_there_are_slots() -> None:
+    """As many as would end within `AHEAD`; they are called when others end, and given back where that takes too long."""
+    rules = attrs.evolve(RULES, batch=50)
+    runs = tuple(map(run_of, range(28)))
+    ends = [tuple((run, Succeeded()) for run in runs[first : first + 4]) for first in range(0, 28, 4)]
+    told = alive()
+    looks: list[int] = []
+
+    def tell(event: DispatchEvent) -> None:
+        nonlocal told
+        told = rules.step(told.state, event)
+        looks.extend(each.most for each in told.commands if isinstance(each, Take))
+
+    tell(RunsTaken(at(10 * MILLISECOND), Take(1, 3), RunsFound(runs[:4], is_more=True)))
+    tell(HandlersEnded(at(20 * MILLISECOND), ends[0]))  # four in 20 ms: 20 in 100 ms
+    assert looks == [4 + 20]
+    tell(RunsTaken(at(30 * MILLISECOND), Take(1, 24), RunsFound(runs[4:], is_more=True)))
+    assert Handle(runs[4:8]) in told.commands
+    tell(HandlersEnded(at(31 * MILLISECOND), ends[1]))
+    assert Handle(runs[8:12]) in told.commands
+    tell(HandlersEnded(at(32 * MILLISECOND), ends[2]))
+    assert looks == [24]  # as long as half of them wait
+    tell(HandlersEnded(at(33 * MILLISECOND), ends[3]))
+    assert looks == [24, 50 - 8]
+    tell(DispatchTimerFired(at(1_030 * MILLISECOND)))
+    assert [each.run for each in told.state.active] == [*runs[16:20]]
+    assert [each for each in told.state.ended if isinstance(each.end, GivenBack)] == [
+        Outcome(run, 1, GivenBack()) for run in runs[20:]
+    ]
 
 
 def test_who_was_silent_gives_back_what_runs_and_begins_another_life() -> None:

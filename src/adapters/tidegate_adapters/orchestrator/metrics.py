@@ -75,7 +75,7 @@ def _families(now: Glance, tallies: Tallies) -> Iterator[Metric]:
 def _of_runs(now: Glance) -> Iterator[Metric]:
     state = now.state
     active = Counter(each.run.task for each in state.active if each.slot is Slot.HAS)
-    waiting = Counter(each.run.task for each in state.active if each.slot is not Slot.HAS)
+    waiting = Counter(each.run.task for each in state.active if each.slot in (Slot.AWAY, Slot.WANTS))
     ending = () if state.ending is None else state.ending.ends
     unwritten = Counter(each.run.task for each in (*state.ended, *ending))
     for name, about, found in (

@@ -313,6 +313,7 @@ class Workers:
                 raise found
             if found is None:
                 return None
+        self._forget()
         for each in command.strays:
             log.warning("%s is its own and not known to it: it is given back if it still is", each.key)
         heeded = await post.site.run(heed(post.collections.invocations, owner, command.runs, command.strays))
@@ -334,6 +335,15 @@ class Workers:
                 await post.site.run(join(members, who, post.dead_after, name=name, runner=owner))
         except Failure as failure:
             log.debug("no beat for children: %s", redacted(str(failure)))
+
+    def _forget(self) -> None:
+        """What was lost before it was called came to no end."""
+        state = self.state
+        if state.looking is None:
+            ends = (*state.ended, *(state.ending.ends if state.ending else ()))
+            here = {*(each.run for each in state.active), *(each.run for each in ends)}
+            self._taken = {run: taken for run, taken in self._taken.items() if run in here}
+            self._lost &= here
 
     async def _leave(self, life: int) -> None:
         for who in self._beaten:

@@ -20,6 +20,10 @@ Lives. A beat counts from before it was sent, so a process knows of its silence 
 takes nothing, ends what runs, gives that back, and joins again as a new member. Each write is for the owner and the version it knows,
 so what others have recovered meanwhile comes to nothing.
 
+Ahead. While a look is under way short handlers end, and what they leave has nothing to do. So a look asks for as many more as would
+end within `AHEAD`, or while two looks last, at the rate of late; these wait for a slot, and where that takes longer than `LATE` they are given back, for
+others. Of handlers that are long none is taken ahead.
+
 Waiting. A run that waits for others gives its slot away, and takes one again before it goes on: so no number of waiting
 runs keeps a process from running what they wait for.
 
@@ -31,8 +35,8 @@ An end that nobody confirms is asked for again, for as long as it takes: the pro
 run. One that the store refuses is asked for alone, and then as a failure that says so.
 
 Laws
-    DI1  No more handlers are active, and no more runs are asked for, than there are slots, both together; those that wait
-         are not active.
+    DI1  No more handlers are active than there are slots; those that wait are not active. Beside them no more is taken than
+         a batch.
     DI2  Each run that was taken is handled at most once, and no two requests under way write one end; it is written at last, unless the run
          was lost or the time to leave was over.
     DI3  Nothing is taken before a beat of that life is confirmed, nor after its silence; what was taken under a life that is over is
@@ -44,12 +48,14 @@ Laws
          is under way and it has left, and not before, but for what is under way still when the time to leave is over, too.
     DI8  Until it stops it awaits an answer or its timer.
     DI9  What is announced is looked for as soon as there is room, whatever is answered to earlier looks.
-    DI10 Who wants its slot again gets the next one that is free, before anything is taken.
+    DI10 Who wants its slot again gets the next one that is free, before anything is taken or called.
     DI11 What is found in its name, and neither is in its hands nor may be told by a look under way, is given back with the next
          beat of that life, if it is in its name then; nothing else is.
+    DI12 What is taken ahead and has waited for a slot for `LATE` is called or given back.
 
 Known not to work
     - A handler that will not be interrupted holds its slot. It is left behind when the time to leave is over.
+    - Tenants take turns by looks, so of short handlers a tenth of a second of one tenant's comes before the next one's.
     - There is no limit to how many runs wait in a process: any would keep it from running what they wait for.
     - Who returns although it was interrupted has returned: what it has done is done. Only who was lost is not heard.
 """
@@ -57,6 +63,7 @@ Known not to work
 from __future__ import annotations
 
 from enum import Enum
+from itertools import islice
 from types import NoneType
 from typing import Final, TypeAlias, assert_never, cast, final
 
@@ -66,7 +73,7 @@ from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunEr
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import PPM, SECOND, Duration, Instant, seconds
+from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant, seconds
 from tidegate.model.operations import UPDATES_MAX
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
@@ -76,6 +83,8 @@ from tidegate.retries.spread import widened
 from tidegate.services.membership import DEAD_AFTER
 
 __all__ = [
+    "AHEAD",
+    "LATE",
     "Active",
     "Announced",
     "Beat",
@@ -219,6 +228,7 @@ class InterruptReason(Enum):
     TOO_LONG = "it has taken longer than its task allows"
     SILENT = "this process was silent for too long"
     STOPPING = "the time to stop is over"
+    LATE = "it was taken ahead, and has waited for too long"
 
 
 _ASKED: Final = (InterruptReason.CANCEL, InterruptReason.KILL, InterruptReason.LOST)
@@ -592,6 +602,7 @@ def dispatch_event_for(command: Effect[object], reply: object, at: Instant) -> D
 class Slot(Enum):
     """What an active handler has."""
 
+    NEXT = "it is called when there is a slot"
     HAS = "it has a slot"
     AWAY = "it waits for others, and has given its slot away"
     WANTS = "it wants to go on, and waits for a slot"
@@ -605,6 +616,7 @@ class Active:
     Attributes:
         run: The run.
         life: Under which it was taken.
+        taken: When it was taken.
         since: When it was called; None where it is about to be.
         slot: Whether it has a slot.
         asked: What was asked of it, and is to be obeyed; None for nothing.
@@ -613,8 +625,9 @@ class Active:
 
     run: Run
     life: int
+    taken: Instant
     since: Instant | None = None
-    slot: Slot = Slot.HAS
+    slot: Slot = Slot.NEXT
     asked: InterruptReason | None = None
     why: InterruptReason | None = None
 
@@ -631,6 +644,10 @@ class DispatchState:
         beating: The beat under way, and when it was sent.
         pace: When it looks next, and the interval after that; None where it never has.
         looking: The look under way.
+        looked_at: When the last one was sent; None where none was.
+        look_took: How long the last one took that was answered, in microseconds.
+        handled: How many handlers have ended since then.
+        ahead: How many runs are taken ahead of slots.
         factor: Among how many times what is taken it chooses (`tidegate.retries.spread`).
         turn: Where it looks next.
         expected: Of what is known to be due later, the first time, and the last.
@@ -655,6 +672,10 @@ class DispatchState:
     beating: tuple[Beat, Instant] | None = None
     pace: Pace | None = None
     looking: Take | None = None
+    looked_at: Instant | None = None
+    look_took: Duration = 0
+    handled: int = 0
+    ahead: int = 0
     factor: int = 1
     turn: str | None = None
     expected: tuple[Instant, Instant] | None = None
@@ -769,7 +790,8 @@ def _taken(rules: DispatchRules, state: DispatchState, event: RunsTaken) -> Disp
         return state
     at, found = event.at, event.found
     factor = widened(event.command.factor, len(found.runs), found.lost)
-    state = attrs.evolve(state, looking=None, factor=factor, turn=found.turn)
+    took = 0 if state.looked_at is None else max(at - state.looked_at, 0)
+    state = attrs.evolve(state, looking=None, look_took=took, factor=factor, turn=found.turn)
     if found.is_more or len(found.runs) == event.command.most:
         state = _announced(rules, state, at)
     elif found.runs:  # where fewer were found, there are no more that nobody announces, for a moment
@@ -782,7 +804,7 @@ def _taken(rules: DispatchRules, state: DispatchState, event: RunsTaken) -> Disp
         return attrs.evolve(
             state, ended=(*state.ended, *(Outcome(run, life, _end(run, None, why)) for run in found.runs))
         )
-    begun = tuple(Active(run, life) for run in found.runs)
+    begun = tuple(Active(run, life, at) for run in found.runs)
     return attrs.evolve(state, active=(*state.active, *begun), runs_at=None) if begun else state
 
 
@@ -795,7 +817,8 @@ def _handled(state: DispatchState, ended: _Ended) -> DispatchState:
         if each.run in answers and each.why is not InterruptReason.LOST
     )
     active = tuple(each for each in state.active if each.run not in answers)
-    return attrs.evolve(state, active=active, ended=(*state.ended, *over))
+    handled = state.handled + len(state.active) - len(active)
+    return attrs.evolve(state, active=active, ended=(*state.ended, *over), handled=handled)
 
 
 def _end(run: Run, answer: End | None, why: InterruptReason | None) -> End:
@@ -915,10 +938,10 @@ def _onward(rules: DispatchRules, state: DispatchState, at: Instant) -> Dispatch
         state = _over(state)
     if state.runs_at is None or at - state.runs_at >= 0:
         state = _interrupting(state, at, commands)
-        state = _calling(state, at, commands)
         state = attrs.evolve(state, runs_at=_next_of_runs(state))
     state = _ending(rules, state, at, commands)
     state = _resuming(rules, state, commands)
+    state = _calling(rules, state, at, commands)
     is_late = state.stop_at is not None and at - (state.stop_at + rules.leave) >= 0
     if state.stop_at is None:
         state = _looking(rules, _arrived(rules, state, at), at, commands)
@@ -964,18 +987,22 @@ def _reason(state: DispatchState, each: Active, at: Instant) -> InterruptReason 
         return InterruptReason.SILENT
     if each.run.longest is not None and each.since is not None and at - each.since >= each.run.longest:
         return InterruptReason.TOO_LONG
-    if state.stop_at is not None and at - state.stop_at >= 0:
+    if state.stop_at is not None and (each.since is None or at - state.stop_at >= 0):
         return InterruptReason.STOPPING
-    return None
+    return InterruptReason.LATE if each.since is None and at - each.taken >= LATE else None
 
 
-def _calling(state: DispatchState, at: Instant, commands: list[DispatchCommand]) -> DispatchState:
-    runs = tuple(each.run for each in state.active if each.since is None)
+def _calling(rules: DispatchRules, state: DispatchState, at: Instant, commands: list[DispatchCommand]) -> DispatchState:
+    """Slots for what is next, in the order in which it was taken."""
+    room = _room(rules, state)
+    runs = tuple(islice((each.run for each in state.active if each.since is None), room)) if room else ()
     if not runs:
         return state
     commands.append(Handle(runs))
-    called = (attrs.evolve(each, since=at) if each.since is None else each for each in state.active)
-    return attrs.evolve(state, active=tuple(called))
+    chosen = {*runs}
+    called = (attrs.evolve(each, since=at, slot=Slot.HAS) if each.run in chosen else each for each in state.active)
+    state = attrs.evolve(state, active=tuple(called))
+    return attrs.evolve(state, runs_at=_next_of_runs(state)) if any(run.longest for run in runs) else state
 
 
 def _resuming(rules: DispatchRules, state: DispatchState, commands: list[DispatchCommand]) -> DispatchState:
@@ -1012,9 +1039,35 @@ def _looking(rules: DispatchRules, state: DispatchState, at: Instant, commands: 
     asked = turn(rules.polling, {"": state.pace or fresh(rules.polling, at)}, at, rules.draw_ppm)
     if not isinstance(asked, Ask):
         return state
-    command = Take(state.life, min(_room(rules, state), rules.batch), state.held, state.factor, state.turn)
+    state = attrs.evolve(state, ahead=_ahead(rules, state, at))
+    most = _most(rules, state)
+    if not most:
+        return state
+    command = Take(state.life, most, state.held, state.factor, state.turn)
     commands.append(command)
-    return attrs.evolve(state, looking=command, pace=asked.pace)
+    return attrs.evolve(state, looking=command, pace=asked.pace, looked_at=at, handled=0)
+
+
+AHEAD: Final = 100 * MILLISECOND
+"""As many runs are taken ahead of slots as would end in this time, at least."""
+LATE: Final = SECOND
+"""After so long what was taken ahead is given back, unless it was called."""
+
+
+def _ahead(rules: DispatchRules, state: DispatchState, at: Instant) -> int:
+    """How many would end within `AHEAD`, or while two looks last, at the rate since the last one was sent."""
+    if state.looked_at is None:
+        return 0
+    span = min(max(AHEAD, 2 * state.look_took), LATE // 2)
+    return min(state.handled * span // max(at - state.looked_at, 1), rules.batch)
+
+
+def _most(rules: DispatchRules, state: DispatchState) -> int:
+    """How many are asked for: none while half of what is taken ahead waits for slots, or somebody wants its slot again."""
+    waiting = sum(each.slot is Slot.NEXT for each in state.active)
+    if 2 * waiting > state.ahead or any(each.slot is Slot.WANTS for each in state.active):
+        return 0
+    return min(max(_room(rules, state) + state.ahead - waiting, 0), rules.batch)
 
 
 def _arrived(rules: DispatchRules, state: DispatchState, at: Instant) -> DispatchState:
@@ -1047,7 +1100,9 @@ def _next_of_runs(state: DispatchState) -> Instant | None:
     for each in state.active:
         if each.why is not None:
             continue
-        if each.run.longest is not None and each.since is not None:
+        if each.since is None:
+            times.append(each.taken + LATE)
+        elif each.run.longest is not None:
             times.append(each.since + each.run.longest)
         if state.stop_at is not None:
             times.append(state.stop_at)
@@ -1077,9 +1132,8 @@ def _first(times: list[Instant]) -> Instant | None:
 def _room(rules: DispatchRules, state: DispatchState) -> int:
     """How many more handlers may be active. Where ends cannot be written, they hold up what would end next."""
     used = sum(each.slot is Slot.HAS for each in state.active)
-    asked = 0 if state.looking is None else state.looking.most
-    return max(rules.slots - used - asked - max(len(state.ended) - rules.batch, 0), 0)
+    return max(rules.slots - used - max(len(state.ended) - rules.batch, 0), 0)
 
 
 def _may_look(rules: DispatchRules, state: DispatchState) -> bool:
-    return state.looking is None and state.alive_until is not None and _room(rules, state) > 0
+    return state.looking is None and state.alive_until is not None and _most(rules, state) > 0

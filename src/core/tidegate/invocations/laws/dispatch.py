@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
 from tidegate.invocations.dispatch import (
+    LATE,
     Announced,
     Beat,
     DispatchCommand,
@@ -24,15 +25,23 @@ from tidegate.model.instants import Instant
 
 __all__ = [
     "Life", "a_life_that_is_over_interrupts", "an_end_is_written_at_last", "nothing_is_taken_by_the_silent", "nothing_is_taken_to_stop",
-    "one_of_each_is_under_way", "one_who_waits_is_woken", "strays_are_given_back", "what_is_announced_is_looked_for", "what_is_asked_is_obeyed",
+    "one_of_each_is_under_way", "one_who_waits_is_woken", "strays_are_given_back", "what_is_ahead_waits_not_for_long",
+    "what_is_announced_is_looked_for", "what_is_asked_is_obeyed",
     "who_is_active_has_a_slot", "who_wants_a_slot_comes_first",
 ]  # fmt: skip
 
 
 def who_is_active_has_a_slot(rules: DispatchRules, state: DispatchState) -> bool:
-    """Law DI1: handlers that have slots, and runs that are asked for, are no more than the slots."""
+    """Law DI1: handlers that have slots are no more than the slots; beside them no more is taken than a batch."""
     asked = 0 if state.looking is None else state.looking.most
-    return sum(each.slot is Slot.HAS for each in state.active) + asked <= rules.slots
+    called = sum(each.slot is Slot.HAS for each in state.active)
+    ahead = sum(each.slot is Slot.NEXT for each in state.active)
+    return called <= rules.slots and asked <= rules.batch and (asked == 0 or ahead + asked <= rules.slots + rules.batch)
+
+
+def what_is_ahead_waits_not_for_long(state: DispatchState, at: Instant) -> bool:
+    """Law DI12: what is taken ahead and has waited for a slot for `LATE` was called or given back."""
+    return state.is_stopped or all(each.since is not None or at - each.taken < LATE for each in state.active)
 
 
 def an_end_is_written_at_last(
@@ -161,10 +170,9 @@ def who_wants_a_slot_comes_first(
     if not wants:
         return True
     used = sum(each.slot is Slot.HAS for each in state.active)
-    asked = 0 if state.looking is None else state.looking.most
     is_held_up = len(state.ended) > rules.batch
     is_taking = any(isinstance(each, Take) for each in commands)
-    return not is_taking and (used + asked >= rules.slots or is_held_up or state.is_stopped)
+    return not is_taking and (used >= rules.slots or is_held_up or state.is_stopped)
 
 
 def strays_are_given_back(beat: Beat, found: Iterable[Stray], told: Collection[str], *, is_known: bool) -> bool:
