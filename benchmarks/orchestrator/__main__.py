@@ -8,8 +8,8 @@
     kept       so many (1,000,000) that have ended are kept: claims of one worker, a look that finds nothing, and a pass that
                recovers 1,000 whose process has died, beside the same with none; what the plans of their finds read
     ends       an app with a handler that does nothing, in 1 process and in 4: invocations a second, and what each takes
-    latency    from before `enqueue` in one process to the handler in another: idle, ten a second; and at half of the rate
-               that one process enqueues, waited for one by one
+    latency    from before `enqueue` in one process to the handler in another: idle, ten a second; and one by one, each
+               asked for as long after the one before as an `enqueue` takes: of load there is none
     stale      taskiq-mongodb deletes a message by its id alone: of 10 whose first holder stood still beyond the time-out, and
                acknowledges once others hold them, which then die, so many are left
 
@@ -565,7 +565,7 @@ class Bench:
     def latency(self) -> Figures:
         idle = [latency(self.client, self.uri, IDLE_S) for _ in self.turns]
         half = [latency(self.client, self.uri, median(spent for *_, spent in idle)) for _ in self.turns]
-        for name, some in (("idle", idle), ("half load", half)):
+        for name, some in (("idle", idle), ("one by one", half)):
             yield f"latency {name}, p50 ms", median(p50 for p50, _, _ in some)
             yield f"latency {name}, p99 ms", median(p99 for _, p99, _ in some)
 

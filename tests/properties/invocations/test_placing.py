@@ -37,7 +37,8 @@ def store(*records: Document) -> World:
 
 def woken(world: World, freed: Freed) -> set[str]:
     _, after = run(wake("invocations", freed), world)
-    return {doc[ID] for doc in contents(after, "invocations") if not doc.has(WAITS) and doc[DUE] == NOW}
+    was = {doc[ID]: doc[WAITS] for doc in contents(world, "invocations")}
+    return {doc[ID] for doc in contents(after, "invocations") if not doc.has(WAITS) and doc[DUE] == was[doc[ID]]}
 
 
 def test_as_many_are_woken_as_places_are_free() -> None:

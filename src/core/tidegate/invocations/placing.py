@@ -8,8 +8,8 @@ each as it was found to be due, and each set of them has one document (`tidegate
              look again: who has a place by then is found in the document
     wait     who gets none is put off, and waits: one bulk. Its status and its version stay
     look     THEN at the records of those who hold the places once more: who freed one meanwhile saw nobody wait
-    wake     whoever has freed places makes as many due of those who wait, the more urgent first, and of equal ones who waits
-             longest
+    wake     whoever has freed places makes as many due of those who wait, the more urgent first, and of equal ones who is due
+             longest: each stands again where it stood
 
 A request to wake that is lost costs time, and nothing else: who waits is due at the latest after `held_back`, and after that as
 long as it has waited so far, up to `LONGEST`; so ten thousand who wait do not ask all the time.
@@ -70,7 +70,6 @@ from tidegate.model.documents import (
     Filter,
     In,
     Put,
-    PutServerTime,
     Remove,
     Sort,
 )
@@ -116,7 +115,7 @@ class Wish:
         record: Its record as it was found: it begins from this one, and from no other.
         limited_by: The set that it is of.
         at_most: How many of those may run at once.
-        since: When it began to wait for a place; None where it does not.
+        since: Since when it is due, or waits for a place; None where that is now.
     """
 
     key: str
@@ -394,7 +393,7 @@ async def wake(records: str, freed: Freed, attempts: int | None = _ATTEMPTS, pau
         try:
             found = await find_all(records, where, limit=most, fields=(LIMITED_BY, PRIORITY, WAITS), sort=_ORDER)
             some = _first(found, left)
-            if some and await bulk_update(*(_woken(records, key) for key in some)) < len(some):
+            if some and await bulk_update(*(_woken(records, doc) for doc in some)) < len(some):
                 attempt = 0  # others have woken the same, and got on
                 continue
         except _UNSURE:
@@ -409,13 +408,14 @@ async def wake(records: str, freed: Freed, attempts: int | None = _ATTEMPTS, pau
 _MORE: Final = 10
 
 
-def _first(found: tuple[Document, ...], freed: Freed) -> tuple[str, ...]:
+def _first(found: tuple[Document, ...], freed: Freed) -> tuple[Document, ...]:
     """The first ones of each set, so many of it at most."""
     most = dict(freed)
     sets = groupby(found, key=lambda doc: needed(doc, LIMITED_BY))
-    return tuple(doc[ID] for name, docs in sets for doc in islice(docs, most[name]))
+    return tuple(doc for name, docs in sets for doc in islice(docs, most[name]))
 
 
-def _woken(records: str, key: str) -> UpdateOne:
-    """It is due now, if it waits."""
-    return update_one(records, AllOf((Eq(ID, key), *_SLEEPS)), PutServerTime(DUE), Remove(LATER), Remove(WAITS))
+def _woken(records: str, doc: Document) -> UpdateOne:
+    """It is due as it was before, if it waits: not behind all that came since."""
+    due = Put(DUE, needed(doc, WAITS))
+    return update_one(records, AllOf((Eq(ID, doc[ID]), *_SLEEPS)), due, Remove(LATER), Remove(WAITS))

@@ -23,7 +23,7 @@ An invocation has beside these, each absent where there is none:
     asked                    what an operator asks of its runner, which sees it at its next beat: to cancel it, or to kill its run
     asked_of                 of which version that was asked: to kill is said of that run alone
     held                     when it was due before an operator had it wait until it is released
-    waits                    since when it waits for a place, if it does: then its due is when it is looked at in any case
+    waits                    since when it was due that waits for a place: its due is when it is looked at in any case then
 
 Laws
     IV1  A record that is made here is read as it was made: by `viewed`, by `history`, by when it changed, and by who made each

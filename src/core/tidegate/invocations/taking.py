@@ -410,7 +410,13 @@ class Taker:
 
     def _wishes(self, found: _Found) -> tuple[Wish, ...]:
         return tuple(
-            Wish(doc[ID], _known(doc), needed(doc, LIMITED_BY), self._task(doc[TASK]).at_most, doc.get(WAITS))
+            Wish(
+                doc[ID],
+                _known(doc),
+                needed(doc, LIMITED_BY),
+                self._task(doc[TASK]).at_most,
+                doc.get(WAITS) or doc.get(DUE),
+            )
             for doc in found
             if doc.get(LIMITED_BY) is not None
         )
