@@ -32,6 +32,7 @@ from tidegate.services.retention import Retention
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 from tidegate.strategies import documents
 from tidegate.triggers import evaluator as evaluators
+from tidegate.triggers import laws
 from tidegate.triggers.conditions import Judge, OnCron, OnEvent, condition_id
 from tidegate.triggers.contexts import (
     Context,
@@ -547,6 +548,16 @@ def test_who_reports_learns_of_what_could_not_be_decided() -> None:
     assert answer.is_kept
     assert [key for key, _ in answer.unknown] == [condition_id(broken)]
     assert len(contents(store.world, "occurrences")) == 1
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_what_is_reported_in_a_transaction_is_kept_with_it(*, is_there: bool) -> None:
+    """Law TE10, and what is there already is looked for: a duplicate key would end the transaction."""
+    programs, store = evaluator(ON_A), Store()
+    if is_there:
+        store.run(programs.notice(EVENT))
+    assert store.run(programs.notice_beside(EVENT)).is_kept
+    assert laws.evaluator.is_kept_with_the_rest(is_kept=len(contents(store.world, "occurrences")) == 1, is_written=True)
 
 
 def test_a_run_that_cannot_be_recorded_is_given_up() -> None:

@@ -3,7 +3,8 @@
 The decisions are `tidegate.triggers.trigger`, `tidegate.retries.schedule` and `tidegate.triggers.firing`. Several
 processes may evaluate at the same time, over views of different ages, and each may die anywhere.
 
-    notice      what happened is kept as an occurrence of each condition that holds of it
+    notice      what happened is kept as an occurrence of each condition that holds of it; beside what is written in a
+                transaction of the caller's (`notice_beside`)
     evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; claim each run, register
                 its invocation under the run's id, and record that; drop what nobody waits for any more
     purge       forget runs that are over
@@ -29,6 +30,7 @@ Laws, over what is stored:
          or gives up, on record.
     TE8  Whoever reports what happened learns of each condition that could not be decided.
     TE9  What a trigger waits for that this process does not know, but another version of the application, stays as it is.
+    TE10 What is reported in a transaction is kept exactly if what else was written in it is.
 
 Known not to work
     - A pass reads all that waits, and all runs of triggers of all conditions, so it takes as long as they are many.

@@ -8,8 +8,8 @@ from tidegate.model.instants import Instant
 from tidegate.triggers.firing import Fired, Firing, Held, TriggerRun
 
 __all__ = [
-    "a_claim_is_not_taken", "instants_are_due", "instants_are_invoked_once", "no_occurrence_is_invoked_twice",
-    "nothing_is_dropped_unfired", "nothing_waits", "others_find_what_they_wait_for", "runs_are_numbered", "what_fired_is_invoked",
+    "a_claim_is_not_taken", "instants_are_due", "instants_are_invoked_once", "is_kept_with_the_rest",
+    "no_occurrence_is_invoked_twice", "nothing_is_dropped_unfired", "nothing_waits", "others_find_what_they_wait_for", "runs_are_numbered", "what_fired_is_invoked",
 ]  # fmt: skip
 
 
@@ -93,3 +93,8 @@ def others_find_what_they_wait_for(occurrence_stays: bool, run_stays: bool) -> b
         run_stays: Whether a run of it is.
     """
     return occurrence_stays and run_stays
+
+
+def is_kept_with_the_rest(*, is_kept: bool, is_written: bool) -> bool:
+    """Law TE10: what is reported in a transaction is kept exactly if what else was written in it is."""
+    return is_kept == is_written

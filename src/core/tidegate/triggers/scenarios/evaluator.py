@@ -12,10 +12,12 @@ from typing import Final, TypeAlias
 import attrs
 
 from tidegate.invocations.registration import ORIGIN
-from tidegate.model.documents import ID, SIZE_MAX, Document, Field
-from tidegate.model.effects import Call, Effect, Program
+from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Put
+from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Program
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne
+from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, update_one
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.resending import Done
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.services.retention import Retention
 from tidegate.sim.actors import Network, Process
@@ -36,6 +38,7 @@ from tidegate.sim.world import (
     perform,
     world_with,
 )
+from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers import laws
 from tidegate.triggers.conditions import OnCron, OnEvent, condition_id
 from tidegate.triggers.contexts import EventContext, Kind
@@ -56,8 +59,8 @@ from tidegate.triggers.trigger_documents import (
 )
 
 __all__ = [
-    "CLAIMED", "DROPPED", "EACH", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
-    "SCENARIOS", "SETTLED", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "rolling", "triggers",
+    "BOTH", "CLAIMED", "DROPPED", "EACH", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
+    "POLICY", "SCENARIOS", "SETTLED", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "beside", "packed", "rolling", "triggers",
 ]  # fmt: skip
 
 Purging: TypeAlias = Callable[[Evaluator], Program[None]]
@@ -109,6 +112,12 @@ def broken(context: object) -> object:
 LARGE: Final = 1_000
 SIZE_MAX_SMALL: Final = 1_700
 """Each occurrence fits into a document, and a run of all four, but for what those that are large carry."""
+BOTH: Final = "an order is packed exactly if that was reported"
+ORDERS: Final = "orders"
+PACKED: Final = Field[bool]("packed")
+SEEN: Final = Field[bool]("seen")
+POLICY: Final = Policy(backoff=Fixed(0), attempts_max=3)
+BESIDE: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 ANY_NUMBER: Final = 1_000
 """More passes than anybody makes."""
 
@@ -432,7 +441,70 @@ def rolling(
     )
 
 
+# --- in a transaction -------------------------------------------------------------------------------------------------
+
+
+async def packed() -> None:
+    """The order is marked so."""
+    await update_one(ORDERS, Eq(ID, "o"), Put(PACKED, True))
+
+
+async def packs(programs: Evaluator) -> None:
+    await packed()
+    await programs.notice_beside(EventContext("a", "a1"))
+
+
+async def packing(programs: Evaluator) -> bool:
+    """In one transaction, as often as it takes."""
+    return isinstance(await in_transaction("session", lambda: packs(programs), POLICY), Done)
+
+
+async def looking() -> None:
+    """Somebody else writes into the order, once and not to be sure of it, which may be a conflict."""
+    try:
+        await update_one(ORDERS, Eq(ID, "o"), Put(SEEN, True))
+    except (Ambiguous, NotApplied, NotDurable):
+        return
+
+
+def both_or_neither(state: State) -> bool:
+    order = state.read(document(ORDERS, "o"))
+    return laws.evaluator.is_kept_with_the_rest(
+        is_kept=bool(contents(state, "occurrences")), is_written=order is not None and order.get(PACKED) is True
+    )
+
+
+def beside(
+    pack: Callable[[Evaluator], Program[bool]] = packing,
+    *,
+    summary: str = "an order is packed and that reported in one transaction: both or neither, though another writes into the order",
+    budget: int = 2,
+) -> Scenario:
+    """The scenario of a transaction.
+
+    Args:
+        pack: How an order is packed, and that it is so reported.
+        summary: One line for people.
+        budget: How many faults may strike.
+    """
+    programs = Evaluator(triggers=(ON_BOTH,), next_after=next_minute)
+    return Scenario(
+        name="triggers.beside",
+        summary=summary,
+        world=world_with({"occurrences": (), ORDERS: (Document.of({"_id": "o", "packed": False}),)}),
+        actors=(
+            Process("packer", lambda _: pack(programs), BESIDE),
+            Process("looker", lambda _: looking()),
+            Network(),
+        ),
+        budget=budget,
+        always={BOTH: both_or_neither},
+        sometimes={"it is packed": lambda state: bool(contents(state, "occurrences"))},
+    )
+
+
 SCENARIOS: Final = (
+    Shipped("triggers.beside", beside, thorough=partial(beside, budget=3), large=partial(beside, budget=4)),
     Shipped(
         "triggers",
         partial(triggers, budget=1),

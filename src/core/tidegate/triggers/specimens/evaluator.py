@@ -1,4 +1,4 @@
-"""Fourteen ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
+"""Fifteen ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, delete_one, find_all
 from tidegate.model.programs import insert_new
+from tidegate.retries.resending import Done
 from tidegate.retries.schedule import Due, FirstSeen, Look, NextAfter, Schedule, ScheduleCell, TooLate
 from tidegate.services.retention import Retention
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
+from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers._identity import identity
+from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definition
 from tidegate.triggers.evaluator import PARTS, Evaluator
 from tidegate.triggers.firing import Claims, Firing, Held, Plan, RunClaim, TriggerRun
 from tidegate.triggers.scenarios.evaluator import (
+    BOTH,
     CLAIMED,
     DROPPED,
     EACH,
@@ -32,11 +36,14 @@ from tidegate.triggers.scenarios.evaluator import (
     ON_A_BROKEN,
     ON_BOTH,
     ON_MINUTE,
+    POLICY,
     SETTLED,
     SIZE_MAX_SMALL,
     THEIRS,
     TOGETHER,
     TWICE,
+    beside,
+    packed,
     rolling,
     triggers,
 )
@@ -158,6 +165,12 @@ async def forgets_the_last_run(evaluator: Evaluator) -> None:
                 await delete_one(evaluator.runs, PARTS.at_version(run.id, run.version))
     except (Ambiguous, NotApplied, NotDurable):
         return
+
+
+async def reported_before(programs: Evaluator) -> bool:
+    """It is reported before the transaction, as a message is that a broker of its own keeps."""
+    await programs.notice(EventContext("a", "a1"))
+    return isinstance(await in_transaction("session", packed, POLICY), Done)
 
 
 def planted(
@@ -328,5 +341,13 @@ SPECIMENS: Final = (
         NUMBERED,
         "As above: what names a run by what was seen cannot tell which one comes next.",
         of=ALL,
+    ),
+    planted(
+        "reported_before",
+        reported_before,
+        partial(beside, reported_before),
+        BOTH,
+        "What users of Oban and River praise that theirs do not: news of an order that was rolled back.",
+        of="triggers.beside",
     ),
 )
