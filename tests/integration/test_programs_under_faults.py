@@ -365,6 +365,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.reactive.reactive_task.ReactiveTask._set_aside": "where a record cannot be read",
     "tidegate.reactive.reactive_task.ReactiveTask.complete": "in a body, as transfers.move (the row `completing`)",
     "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
+    "tidegate.reactive.reactive_task.dues": "one read, which pools ask for (`tests/integration/test_reactive_app.py`)",
     "tidegate.reactive.sweeper.Sweeper.run": "turn, for ever",
     "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
     "tidegate.triggers.evaluator.Evaluator.notice_beside": "in a body, as transfers.move (the row `triggers.beside`)",

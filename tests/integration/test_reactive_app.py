@@ -399,6 +399,32 @@ def test_a_handler_may_throttle_its_task(mongodb: str, database: str, *, is_asyn
 
 
 @pytest.mark.parametrize("store", STORES)
+def test_what_a_dead_worker_had_is_taken_over_as_its_lease_ends(mongodb: str, database: str, store: str) -> None:
+    """And not when it is polled next: one that looks knows when a lease ends that nobody renews."""
+    called: list[float] = []
+
+    async def invoice(_: Change) -> None:
+        called.append(time.monotonic())
+
+    async def run() -> float:
+        async with shop_of(store, mongodb, database) as shop:
+            app = shop.app(polling=PollingBounds(least=30 * SECOND, most=30 * SECOND))
+            _ = app.task("orders", debounce=AT_ONCE, lease=timedelta(seconds=2))(invoice)
+            await shop.insert({"_id": 1})
+            async with app.connected() as sites:
+                task, site = app.declared["invoice"].task, sites[shop.name]
+                assert await site.run(task.plan_pass((1,), "a pass")) == ()
+                began = time.monotonic()
+                runs, _others = await site.run(task.take("a worker that dies", 1))
+            assert len(runs) == 1
+            async with served(app):
+                await until(lambda: called, "it is handled by another one")
+        return called[0] - began
+
+    assert 1.9 < in_loop(run()) < 10  # the lease alone, and what a busy machine takes
+
+
+@pytest.mark.parametrize("store", STORES)
 def test_what_is_paused_is_not_handled_until_it_is_resumed(mongodb: str, database: str, store: str) -> None:
     """It is planned meanwhile, and other tasks are handled."""
     seen: list[tuple[int, str, int]] = []

@@ -19,8 +19,10 @@ from tidegate.reactive import pool
 from tidegate.reactive.laws import pool as laws
 from tidegate.reactive.pool import (
     Announced,
+    DuesSeen,
     End,
     EndsWritten,
+    Glance,
     Granted,
     Handle,
     HandlersEnded,
@@ -62,6 +64,8 @@ RULES: Final = PoolRules(
     drain=SECOND,
     leave=SECOND,
 )
+TOGETHER: Final = attrs.evolve(RULES, tasks=tuple(attrs.evolve(task, records="here") for task in RULES.tasks))
+"""Tasks that are polled by one request."""
 Stepping: TypeAlias = Callable[[PoolRules, PoolState, PoolEvent], PoolStep]
 Random: TypeAlias = Any
 """What Hypothesis draws by; the core bans the module of that name."""
@@ -98,6 +102,10 @@ class Course:
         self.random = random
         self.stepping = stepping
         self.state, self.now = PoolState(), 0
+        self.rules = random.choice([RULES, TOGETHER])
+        self.known: set[str] = set()
+        """The tasks of which something is known to be due."""
+        self.laters: list[tuple[str, Instant]] = []
         self.asked: list[PoolCommand] = []  # and not answered
         self.rooms: list[RoomAsked] = []
         self.handlers: dict[tuple[str, int], tuple[str, Run, bool]] = {}
@@ -114,7 +122,7 @@ class Course:
 
     def tell(self, event: PoolEvent) -> None:
         before = self.state
-        self.state, commands = attrs.astuple(self.stepping(RULES, before, event), recurse=False)
+        self.state, commands = attrs.astuple(self.stepping(self.rules, before, event), recurse=False)
         self.commands.extend(commands)
         for each in commands:
             match each:
@@ -132,18 +140,35 @@ class Course:
                     self.asked.append(each)
         now = event.at
         self.expect(event, commands)
-        self.judge(laws.who_runs_has_an_executor(RULES, self.state), "PW1")
+        self.judge(laws.who_runs_has_an_executor(self.rules, self.state), "PW1")
         self.judge(laws.each_run_is_settled_once(self.taken, self.commands, is_over=False), "PW2")
-        self.judge(laws.a_lost_lease_interrupts(RULES, self.state, now), "PW3")
+        self.judge(laws.a_lost_lease_interrupts(self.rules, self.state, now), "PW3")
         self.judge(laws.one_request_a_task(self.state, commands, now), "PW4")
-        self.judge(laws.a_late_handler_has_failed(RULES, self.state, now), "PW5")
-        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(RULES, self.state, commands, now), "PW6")
-        self.judge(laws.one_who_waits_is_woken(RULES, self.state), "PW7")
-        self.judge(laws.what_is_announced_is_looked_for(RULES, self.state, event, commands), "PW8")
-        self.judge(laws.what_is_expected_is_looked_for(RULES, self.state, self.expected, now), "PW9")
+        self.judge(laws.a_late_handler_has_failed(self.rules, self.state, now), "PW5")
+        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(self.rules, self.state, commands, now), "PW6")
+        self.judge(laws.one_who_waits_is_woken(self.rules, self.state), "PW7")
+        self.judge(laws.what_is_announced_is_looked_for(self.rules, self.state, event, commands), "PW8")
+        self.judge(laws.what_is_expected_is_looked_for(self.rules, self.state, self.expected, now), "PW9")
         self.rooms += [event] if isinstance(event, RoomAsked) else []
-        self.judge(laws.a_grant_passes_nothing_by(RULES, self.state, commands, now), "PW10")
+        self.judge(laws.a_grant_passes_nothing_by(self.rules, self.state, commands, now), "PW10")
         self.judge(laws.who_asks_is_answered(self.state, self.rooms, self.commands), "PW11")
+        self.judge(laws.a_glance_is_of_all(self.rules, self.state, self.due(event), commands, now), "PW12")
+        self.known -= {each.task for each in commands if isinstance(each, Take)}
+
+    def due(self, event: PoolEvent) -> frozenset[str]:
+        """Of which tasks something is known to be due."""
+        match event:
+            case Announced(_, task, None):
+                self.known.add(task)
+            case DuesSeen(_, _, dues):
+                self.known |= {task for task, after in dues if not after}
+            case RunsTaken(_, Take(task), runs, is_more) if runs or is_more:
+                self.known.add(task)
+            case EndsWritten(_, End(task), is_more=True):
+                self.known.add(task)
+            case _:
+                pass
+        return frozenset(self.known | {task for task, later in self.laters if later - event.at <= 0})
 
     def expect(self, event: PoolEvent, commands: tuple[PoolCommand, ...]) -> None:
         """What is known to be due later, until it is looked for."""
@@ -152,8 +177,11 @@ class Course:
                 self.expected.append((task, due))
             case EndsWritten(now, End(task, ended)):
                 self.expected += [(task, now + answer.after) for _, answer in ended if isinstance(answer, Later)]
+            case DuesSeen(now, _, dues):
+                self.expected += [(task, now + after) for task, after in dues]
             case _:
                 pass
+        self.laters += [each for each in self.expected if each not in self.laters]
         looked = {each.task for each in commands if isinstance(each, Take)}
         self.expected = [(task, due) for task, due in self.expected if task not in looked or due - event.at > 0]
 
@@ -216,6 +244,13 @@ class Course:
                 )
                 self.taken.extend(runs)
                 self.tell(RunsTaken(at(self.now), command, runs, not self.is_quiet and self.random.random() < 0.2))
+            case Glance(_, tasks, within):
+                some = self.random.sample(tasks, self.random.randint(0, len(tasks)))
+                self.tell(
+                    DuesSeen(
+                        at(self.now), command, tuple((name, self.random.choice([0, within // 2])) for name in some)
+                    )
+                )
             case Renew(_, runs):
                 verdicts = [Why.RENEWED, Why.RENEWED, None, WhyNot.ANOTHER_CLAIM]
                 self.tell(RunsRenewed(at(self.now), command, tuple(self.random.choice(verdicts) for _ in runs)))
@@ -250,7 +285,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws PW1 to PW11."""
+    """Laws PW1 to PW12."""
     assert Course(random).wrong == set()
 
 
@@ -312,6 +347,26 @@ def waits_for_each_look(rules: PoolRules, state: PoolState, now: Instant, comman
     return after
 
 
+def polls_alone(state: PoolState, task: PooledTask) -> bool:
+    """Each task is looked for when it is due for it."""
+    del state, task
+    return False
+
+
+def glances_twice(state: PoolState, task: PooledTask) -> bool:
+    """Does not wait for the answer."""
+    del state, task
+    return False
+
+
+def forgets_what_it_saw(rules: PoolRules, state: PoolState, event: DuesSeen) -> PoolState:
+    """Of what was seen, what is due later is found by the next glance."""
+    now: PoolState = RIGHT_SEEN(
+        rules, state, attrs.evolve(event, dues=tuple(each for each in event.dues if not each[1]))
+    )
+    return now
+
+
 def writes_no_ends(rules: PoolRules, state: PoolState, commands: list[PoolCommand]) -> PoolState:
     del rules, commands
     return attrs.evolve(state, ended=())
@@ -367,6 +422,7 @@ RIGHT_TAKEN: Final = vars(pool)["_taken"]
 RIGHT_NEXT_OF_RUNS: Final = vars(pool)["_next_of_runs"]
 RIGHT_MAY_LOOK: Final[Callable[[PoolState, str, Instant], bool]] = vars(pool)["_may_look"]
 RIGHT_EXPECTED: Final = vars(pool)["_expected"]
+RIGHT_SEEN: Final = vars(pool)["_seen"]
 
 PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "looks under way are not counted": ("PW1", "_room", room_of_all),
@@ -388,6 +444,9 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "what is due later is forgotten": ("PW9", "_expected", forgets_later),
     "one of two later times is forgotten": ("PW9", "_expected", knows_one_time),
     "what is planned passes by what is due": ("PW10", "_looking", grants_first),
+    "each idle task is polled alone": ("PW12", "_is_glanced", polls_alone),
+    "two glances at a time": ("PW4", "_is_under_way", glances_twice),
+    "what a glance saw is forgotten": ("PW9", "_seen", forgets_what_it_saw),
     "who asks for room waits for ever": ("PW11", "_granting", waits_for_each_look),
 }
 
@@ -503,6 +562,20 @@ def test_who_asks_for_room_waits_for_the_look_under_way_and_for_no_other() -> No
 
 def granted(told: PoolStep) -> dict[str, int]:
     return {each.request: each.most for each in told.commands if isinstance(each, Granted)}
+
+
+def test_idle_tasks_of_a_collection_are_one_request() -> None:
+    """A thousand as well as two; and when the lease of a dead worker ends, its task is looked for."""
+    told = TOGETHER.step(PoolState(), PoolTimerFired(at(0)))
+    glance = Glance("here", ("bill", "ship"), POLLING.least)
+    assert told.commands == (glance,)
+    told = TOGETHER.step(told.state, DuesSeen(at(5), glance, (("ship", 40),)))
+    assert told.commands == (StartPoolTimer(40),)
+    told = TOGETHER.step(told.state, PoolTimerFired(at(45)))
+    assert [each for each in told.commands if isinstance(each, Take)] == [Take("ship", 3)]
+    assert pool_event_for(glance, Ambiguous("no reply"), at(1)) == DuesSeen(at(1), glance)
+    assert pool_event_for(glance, (("bill", 0),), at(1)) == DuesSeen(at(1), glance, (("bill", 0),))
+    assert str(glance) == "ask what of 2 tasks of here is due within 100 ms"
 
 
 def test_what_is_due_later_is_looked_for_then() -> None:

@@ -25,7 +25,7 @@ from tidegate.model.documents import (
 )
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Now, Refused, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import PPM, SECOND, Instant
+from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
 from tidegate.model.operations import (
     FOUND_MAX,
     DeleteMany,
@@ -41,7 +41,7 @@ from tidegate.model.strategies.operations import filters
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.laws import reactive_task as laws
 from tidegate.reactive.orphans import CleanUp, DeleteWhen
-from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask, SetAside
+from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask, SetAside, dues
 from tidegate.reactive.snapshot import Computed, Projection, snapshot
 from tidegate.reactive.strategies.snapshot import computed_projections, projections
 from tidegate.reactive.task_documents import DOCUMENT, RECORD, loaded, record_id, stored
@@ -670,6 +670,25 @@ def worked(store: Store, program: Coroutine[Effect[object], object, object], sle
         store.asked.append(asked)
         reply = None if isinstance(asked, Sleep) else store.trouble.get(len(store.asked), Store.do)(store, asked)
         asked = program.throw(reply) if isinstance(reply, Failure) else program.send(reply)
+
+
+def test_what_is_due_of_many_tasks_is_one_request() -> None:
+    """And in how long what is due later: a retry, a document that comes to rest, a lease that ends."""
+    rests = attrs.evolve(TASK, name="mail", rules=attrs.evolve(TASK.rules, debounce=Debounce(5 * SECOND)))
+    tasks, store = (TASK, attrs.evolve(TASK, name="ship"), rests, attrs.evolve(TASK, name="none")), Store()
+    for task in tasks[:3]:
+        assert store.run(task.plan_pass(("x",), "p1")) == ()
+    assert len(store.run(tasks[1].take("a worker", 1))[0]) == 1
+    names, before = tuple(task.name for task in tasks), len(store.asked)
+
+    assert store.run(dues("orders_tasks", names, MINUTE)) == (("bill", 0), ("ship", LEASE), ("mail", 5 * SECOND))
+    assert len(store.asked) == before + 2
+    assert store.run(dues("orders_tasks", names, SECOND // 2)) == (("bill", 0),)
+    store.later(MINUTE)
+    assert store.run(dues("orders_tasks", names, 0)) == (("bill", 0), ("ship", 0), ("mail", 0))
+    assert store.run(dues("orders_tasks", ("none",), MINUTE)) == ()
+    with pytest.raises(Misuse):
+        store.run(dues("orders_tasks", names, -1))
 
 
 def test_the_store_is_asked_for_its_time() -> None:

@@ -86,7 +86,10 @@ class Declared:
 
     def pooled(self, polling: PollingBounds) -> PooledTask:
         """What a pool knows of it."""
-        return PooledTask(name=self.name, lease=self.task.rules.lease - BEHIND, polling=polling, longest=self.longest)
+        return PooledTask(
+            name=self.name, lease=self.task.rules.lease - BEHIND, polling=polling, longest=self.longest,
+            records=f"{self.site.name}.{self.task.records}",
+        )  # fmt: skip
 
 
 def declared(

@@ -1,6 +1,7 @@
 """The pool of a process: it carries out what `tidegate.reactive.pool` commands, and decides nothing.
 
     Take, Renew, End    the programs of the task, on its database
+    Glance              a program for all tasks of a collection
     Handle              the handlers, async ones in the event loop, plain functions in threads, which hold up no end
     Interrupt           their cancellation
     StartPoolTimer      one timer
@@ -21,6 +22,7 @@ from tidegate.model.instants import SECOND, ClockName, Duration, Instant
 from tidegate.reactive.pool import (
     Announced,
     End,
+    Glance,
     Granted,
     Handle,
     Interrupt,
@@ -39,7 +41,7 @@ from tidegate.reactive.pool import (
     TaskThrottled,
     pool_event_for,
 )
-from tidegate.reactive.reactive_task import HandlerAnswer, Run, answered
+from tidegate.reactive.reactive_task import HandlerAnswer, Run, answered, dues
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.handlers import threaded
 from tidegate_adapters.printable import redacted
@@ -168,6 +170,9 @@ class Pool:
         if isinstance(command, Granted):
             self._answer_room(command.request, command.most)
             return None
+        if isinstance(command, Glance):
+            one = self._declared[command.tasks[0]]
+            return Call(lambda: one.site.run(dues(one.task.records, command.tasks, command.within)))
         task, run = self._declared[command.task].task, self._declared[command.task].site.run
         match command:
             case Take(_, most, factor):

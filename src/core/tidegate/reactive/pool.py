@@ -9,6 +9,7 @@ any time later; `pool_event_for` says which. Each event carries the time of the 
 from before the request that claimed or renewed it was sent, so the pool takes it for over before anybody else may.
 
     Take        claim what is due of a task, so many at most           its runs, which are handled at once
+    Glance      ask in how long something of many tasks is due         the tasks, each with when
     Handle      call the handlers of these runs                        what each has come to, one after the other
     Renew       let the leases of these runs go on                     what became of each
     End         write down what these runs have come to                when that is done, or nobody knows
@@ -25,7 +26,11 @@ them (`ReactiveTask.plan_and_take`): what a pool grants is a look under way that
 that is due wants, so what is due longer is not passed over by what is planned now. Looks under way want whatever room there is, and
 end soon, so it waits for those; or else what is planned without a grant makes the next look due, and that the next pass go without.
 
-A task is looked for as soon as something of it is known to be due: because it is announced, as many were found as were asked for, it
+Tasks whose records are in one collection are polled by one request, however many they are (`PooledTask.records`), and one of them is
+looked for when something of it is known to be due. What is due before the next glance is told by this one: a retry, a document
+that comes to rest, and a lease that nobody renews, so that what a dead worker had is taken over as its lease ends.
+
+A task is looked for as soon as something of it is known to be due: because it is announced or glanced, as many were found as were asked for, it
 has changed while it was processed, or a handler asked to be called later. Of the times that are known, the first and the last are kept, and in between it
 is looked for every `least` of its polling: so many documents that are due one after the other cost no more than that.
 
@@ -43,10 +48,12 @@ Laws
     PW9  What is known to be due later is looked for then, or within the least interval, where there is room.
     PW10 Room is granted only where no look is due that may be sent: nothing that is due longer waits for what is planned.
     PW11 Who asks for room is answered once: when the looks have ended that were under way, and no later.
+    PW12 Tasks of one collection are glanced at together, all that are due for it at once, and none of them is looked for that is not
+         known to be due.
 
 Known not to work
     - A handler that will not be cancelled holds its executor. It is left behind when the time to leave is over.
-    - A run that failed is looked for as often as the polling says, and not when its retry is due.
+    - What another process plans, and is due at once, is found by the next glance.
 """
 
 from __future__ import annotations
@@ -70,7 +77,7 @@ from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn
 from tidegate.retries.spread import widened
 
 __all__ = [
-    "Announced", "End", "EndsWritten", "Granted", "Handle", "HandlersEnded", "Interrupt", "InterruptReason", "PoolCommand",
+    "Announced", "DuesSeen", "End", "EndsWritten", "Glance", "Granted", "Handle", "HandlersEnded", "Interrupt", "InterruptReason", "PoolCommand",
     "PoolEvent", "PoolRules", "PoolState", "PoolStep", "PoolStopRequested", "PoolTimerFired", "PooledTask", "Renew",
     "RoomAsked", "RunsRenewed", "RunsTaken", "StartPoolTimer", "Take", "TaskThrottled", "TasksPaused", "Working", "pool_event_for",
 ]  # fmt: skip
@@ -91,12 +98,14 @@ class PooledTask:
         lease: How long a claim holds unless it is renewed, in microseconds.
         polling: How often it is looked for what is due.
         longest: How long a handler may take, in microseconds; None for any time.
+        records: Where its records are, for tasks that are polled together with all others there; None for one that is polled alone.
     """
 
     name: str
     lease: Duration
     polling: PollingBounds = attrs.field(factory=PollingBounds)
     longest: Duration | None = None
+    records: str | None = None
 
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "a task")
@@ -104,6 +113,8 @@ class PooledTask:
         check_type(self.polling, PollingBounds, "the bounds of an interval")
         if self.longest is not None:
             check_int(self.longest, "the longest duration of a handler in microseconds", 1)
+        if self.records is not None:
+            check_name(self.records, "where records are")
 
 
 @final
@@ -182,6 +193,25 @@ class Take(Effect["tuple[Run, ...]"]):
 
     def __str__(self) -> str:
         return f"take up to {self.most} of {self.task}{f' among {self.factor * self.most}' if self.factor > 1 else ''}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Glance(Effect["tuple[tuple[str, Duration], ...]"]):
+    """Ask in how long something of these tasks is due, whose records are in one place (`reactive_task.dues`).
+
+    Attributes:
+        records: Where.
+        tasks: Their names.
+        within: What is due later need not be told, in microseconds.
+    """
+
+    records: str
+    tasks: tuple[str, ...]
+    within: Duration
+
+    def __str__(self) -> str:
+        return f"ask what of {len(self.tasks)} tasks of {self.records} is due within {seconds(self.within)}"
 
 
 @final
@@ -271,7 +301,7 @@ class StartPoolTimer(Effect[None]):
         return f"wake in {seconds(self.duration)}"
 
 
-PoolCommand: TypeAlias = Take | Handle | Renew | End | Interrupt | Granted | StartPoolTimer
+PoolCommand: TypeAlias = Take | Glance | Handle | Renew | End | Interrupt | Granted | StartPoolTimer
 
 
 @final
@@ -300,6 +330,22 @@ class RunsTaken:
     runs: _Runs
     is_more: bool = False
     lost: int = 0
+
+
+@final
+@attrs.frozen
+class DuesSeen:
+    """A glance has ended.
+
+    Attributes:
+        at: When.
+        command: The glance.
+        dues: Tasks of which something is due, and in how long, in microseconds; none where it failed.
+    """
+
+    at: Instant
+    command: Glance
+    dues: tuple[tuple[str, Duration], ...] = ()
 
 
 @final
@@ -402,11 +448,11 @@ class PoolStopRequested:
 
 
 PoolEvent: TypeAlias = (
-    PoolTimerFired | RunsTaken | HandlersEnded | RunsRenewed | EndsWritten
+    PoolTimerFired | RunsTaken | DuesSeen | HandlersEnded | RunsRenewed | EndsWritten
     | Announced | RoomAsked | TasksPaused | TaskThrottled | PoolStopRequested
 )  # fmt: skip
 _EVENTS: Final = (
-    PoolTimerFired, RunsTaken, HandlersEnded, RunsRenewed, EndsWritten, Announced, RoomAsked, TasksPaused, TaskThrottled,
+    PoolTimerFired, RunsTaken, DuesSeen, HandlersEnded, RunsRenewed, EndsWritten, Announced, RoomAsked, TasksPaused, TaskThrottled,
     PoolStopRequested,
 )  # fmt: skip
 
@@ -438,6 +484,10 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
             check_tuple(others, (Idle, SetAside), "what became of a record")
             is_more = any(each not in _NOTHING for each in others)
             event = RunsTaken(at, command, cast("_Runs", runs), is_more, others.count(Idle.NOT_CLAIMED))
+        case Glance() if isinstance(reply, Failure):
+            event = DuesSeen(at, command)
+        case Glance():
+            event = DuesSeen(at, command, cast("tuple[tuple[str, Duration], ...]", reply))
         case Handle(task):
             event = HandlersEnded(at, task, cast("_Answers", reply))
         case Renew(_, runs) if isinstance(reply, Failure):
@@ -489,6 +539,8 @@ class PoolState:
 
     Attributes:
         paces: When each task is looked at next, and the interval after that; those that were never looked at are due.
+        woken: The tasks of which something is due, as is known, and that are to be looked for.
+        glancing: The glances under way.
         looking: The looks under way, what is granted included, and when each was sent.
         asking: Who has asked for room, and waits for looks that were under way then.
         working: The handlers that run.
@@ -506,6 +558,8 @@ class PoolState:
     """
 
     paces: tuple[tuple[str, Pace], ...] = ()
+    woken: frozenset[str] = frozenset()
+    glancing: tuple[Glance, ...] = ()
     looking: tuple[tuple[Take | Granted, Instant], ...] = ()
     asking: tuple[RoomAsked, ...] = ()
     working: tuple[Working, ...] = ()
@@ -524,7 +578,7 @@ class PoolState:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
-        return not (self.looking or self.working or self.renewing or self.ended or self.ending)
+        return not (self.looking or self.glancing or self.working or self.renewing or self.ended or self.ending)
 
     def __str__(self) -> str:
         how = "stopped" if self.is_stopped else "to stop" if self.stop_at else "at work"
@@ -545,6 +599,13 @@ def _check_event(event: object) -> None:
         case RunsTaken(_, command, runs):
             check_type(command, (Take, Granted), "a look")
             check_tuple(runs, Run, "a run")
+        case DuesSeen(_, command, dues):
+            check_type(command, Glance, "a glance")
+            check_tuple(dues, tuple, "a task and in how long something of it is due")
+            for due in dues:
+                check_int(len(due), "the length of a pair", 2, 2)
+                check_name(due[0], "a task")
+                check_int(due[1], "a time in microseconds", 0)
         case HandlersEnded(_, task, ended):
             check_name(task, "a task")
             check_tuple(ended, tuple, "a run and what it has come to")
@@ -557,9 +618,9 @@ def _check_event(event: object) -> None:
             check_tuple(verdicts, (Why, WhyNot, NoneType), "what became of a renewal")
         case EndsWritten(_, command):
             check_type(command, End, "a request to write ends")
-        case Announced(_, task, due):
+        case Announced(_, task, when):
             check_name(task, "a task")
-            check_type(due, (Instant, NoneType), "the time at which something is due")
+            check_type(when, (Instant, NoneType), "the time at which something is due")
         case RoomAsked(_, task, most, request):
             check_name(task, "a task")
             check_int(most, "a number of documents", 1)
@@ -586,6 +647,8 @@ def _told(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolState:
             return _taken(rules, attrs.evolve(state, asking=waiting), event)
         case RunsTaken():
             return _taken(rules, state, event)
+        case DuesSeen():
+            return _seen(rules, state, event)
         case HandlersEnded(_, task, ended):
             return _handled(state, task, ended)
         case RunsRenewed():
@@ -622,13 +685,34 @@ def _taken(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
     if isinstance(event.command, Take) and (event.runs or event.is_more):
         # Where fewer were found than asked for, there are no more that nobody announces, for a moment.
         is_all = len(event.runs) + event.lost < event.command.most and not event.is_more
-        state = _announced(rules, state, task.name, event.at + task.polling.least if is_all else event.at)
+        if is_all:
+            soon = woken(task.polling, _pace(state, task, event.at), event.at + task.polling.least)
+            state = _paced(state, task.name, soon)
+        else:
+            state = _announced(rules, state, task.name, event.at)
     able = () if state.stop_at else tuple(run for run in event.runs if run.trouble is None)
     over = tuple(
         (task.name, run, Later(0) if run.trouble is None else run.trouble) for run in event.runs if run not in able
     )
     begun = tuple(Working(task.name, run, None, since + task.lease, since + task.lease // _PART) for run in able)
     return attrs.evolve(state, working=(*state.working, *begun), ended=(*state.ended, *over), runs_at=None)
+
+
+def _seen(rules: PoolRules, state: PoolState, event: DuesSeen) -> PoolState:
+    """A glance has ended: of each task it is known when something is due."""
+    state = attrs.evolve(state, glancing=tuple(each for each in state.glancing if each != event.command))
+    for name, after in event.dues:
+        if after:
+            state = _expected(rules, state, name, event.at + after)
+    now = {name for name, after in event.dues if not after}
+    if not now:
+        return state
+    known, paces = dict(state.paces), {task.name: task for task in rules.tasks if task.name in now}
+    found = {
+        name: woken(task.polling, known.get(name) or fresh(task.polling, event.at), event.at)
+        for name, task in paces.items()
+    }
+    return attrs.evolve(state, woken=state.woken | found.keys(), paces=tuple({**known, **found}.items()))
 
 
 def _spread(state: PoolState, task: str, factor: int) -> PoolState:
@@ -695,7 +779,10 @@ def _written(rules: PoolRules, state: PoolState, event: EndsWritten) -> PoolStat
 def _announced(rules: PoolRules, state: PoolState, name: str, at: Instant) -> PoolState:
     """The task is due now."""
     task = rules.task(name)
-    return state if task is None else _paced(state, name, woken(task.polling, _pace(state, task, at), at))
+    if task is None:
+        return state
+    known = attrs.evolve(state, woken=state.woken | {name})
+    return _paced(known, name, woken(task.polling, _pace(state, task, at), at))
 
 
 def _expected(rules: PoolRules, state: PoolState, name: str, due: Instant) -> PoolState:
@@ -738,6 +825,7 @@ def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
     state = _ending(rules, state, commands)
     if state.stop_at is None:
         state = _looking(rules, _arrived(rules, state, at), at, commands)
+        state = _glancing(rules, state, at, commands)
         state = _granting(rules, state, at, commands)
     else:
         commands.extend(_denied(state.asking))
@@ -828,13 +916,37 @@ def _looking(rules: PoolRules, state: PoolState, at: Instant, commands: list[Poo
         room = _room(rules, state)
         if not room:
             break
-        if not _may_look(state, task.name, at):
+        if not _may_look(state, task.name, at) or _is_glanced(state, task):
             continue
         asked = turn(task.polling, {task.name: paces[task.name]}, at, rules.draw_ppm)
         if isinstance(asked, Ask):
             command = Take(task.name, min(room, rules.batch), dict(state.factors).get(task.name, 1))
             commands.append(command)
-            state = _paced(attrs.evolve(state, looking=(*state.looking, (command, at))), task.name, asked.pace)
+            looking = (*state.looking, (command, at))
+            state = _paced(attrs.evolve(state, looking=looking, woken=state.woken - {task.name}), task.name, asked.pace)
+    return state
+
+
+def _glancing(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
+    """Glance at the tasks of each place of which one is due for it, all at once, where there is room for what is found."""
+    if not _room(rules, state):
+        return state
+    paces = dict(_paces(rules, state, at))
+    idle: dict[str, list[PooledTask]] = {}
+    for task in rules.tasks:
+        if task.records is not None and _is_glanced(state, task) and _may_look(state, task.name, at):
+            idle.setdefault(task.records, []).append(task)
+    for records, tasks in idle.items():
+        if _is_under_way(state, tasks[0]) or all(paces[task.name].due - at > 0 for task in tasks):
+            continue
+        for task in tasks:
+            asked = turn(task.polling, {task.name: attrs.evolve(paces[task.name], due=at)}, at, rules.draw_ppm)
+            assert isinstance(asked, Ask), "it is due"
+            paces[task.name] = asked.pace
+        soon = min((paces[task.name].due for task in tasks), key=lambda due: due - at)
+        command = Glance(records, tuple(task.name for task in tasks), soon - at)
+        commands.append(command)
+        state = attrs.evolve(state, glancing=(*state.glancing, command), paces=tuple(paces.items()))
     return state
 
 
@@ -882,7 +994,7 @@ def _next(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
     elif _room(rules, state):
         paces = _paces(rules, state, at)
         for task in rules.tasks:
-            if _may_look(state, task.name, at):
+            if _may_look(state, task.name, at) and not _is_under_way(state, task):
                 asked = turn(task.polling, {task.name: paces[task.name]}, at, rules.draw_ppm)
                 times.append(asked.until if isinstance(asked, Wait) else at)
         times += [first for name, first, _ in state.expected if _may_look(state, name, at)]
@@ -900,6 +1012,16 @@ def _may_look(state: PoolState, task: str, at: Instant) -> bool:
     until = _throttled(state, task)
     is_held = task in state.paused or (until is not None and until - at > 0)
     return not is_held and not any(each.task == task for each, _ in state.looking)
+
+
+def _is_glanced(state: PoolState, task: PooledTask) -> bool:
+    """Whether it is polled together with others now: nothing of it is known to be due."""
+    return task.records is not None and task.name not in state.woken
+
+
+def _is_under_way(state: PoolState, task: PooledTask) -> bool:
+    """Whether a glance is under way that will tell of it."""
+    return _is_glanced(state, task) and any(each.records == task.records for each in state.glancing)
 
 
 def _throttled(state: PoolState, task: str) -> Instant | None:

@@ -57,6 +57,7 @@ from tidegate.model.documents import (
     Filter,
     HasOther,
     In,
+    Lt,
     Not,
     OlderThan,
     Put,
@@ -88,7 +89,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_int, check_name, check_type
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive import orphans, tasks
 from tidegate.reactive.orphans import RemoveRecord, Source
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
@@ -135,7 +136,7 @@ from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woke
 
 __all__ = [
     "BEHIND", "PARTS", "HandlerAnswer", "Idle", "Later", "Planned", "Ran", "ReactiveTask", "ReactiveTaskParts", "Run", "SetAside", "Worked",
-    "answered",
+    "answered", "dues",
 ]  # fmt: skip
 
 
@@ -234,6 +235,32 @@ class Run:
 
     def __str__(self) -> str:
         return str(self.claim)
+
+
+async def dues(records: str, tasks: tuple[str, ...], within: Duration) -> tuple[tuple[str, Duration], ...]:
+    """Of which of these tasks is something due, or will be? One request for all of them, whatever they have that is not due.
+
+    Args:
+        records: The collection of their records.
+        tasks: Their names.
+        within: In how long it is due at most, in microseconds.
+
+    Returns:
+        Each of which something is due, and in how long the first of that is: 0 for now. Where more is due than a request finds,
+        it is of those that are due longest.
+
+    Raises:
+        Failure: Nobody answers, or the store refuses.
+    """
+    check_tuple(tasks, str, "the name of a task")
+    check_int(within, "a time in microseconds", 0)
+    now = await StoreTime(BEHIND)
+    mine = Eq(TASK, tasks[0]) if len(tasks) == 1 else In(TASK, tasks)
+    due = AllOf((mine, Lt(NEXT_RUN_AT, now + -(-within // MILLISECOND) * MILLISECOND)))
+    found = await find_all(records, due, limit=FOUND_MAX, fields=(TASK, NEXT_RUN_AT), sort=_LONGEST_DUE)
+    # What is due by a time that may be behind is so a moment ago; what is not yet, a moment sooner.
+    firsts = {each.held(TASK): max(needed(each, NEXT_RUN_AT) - now, 0) for each in reversed(found)}
+    return tuple((name, firsts[name]) for name in tasks if name in firsts)
 
 
 @final

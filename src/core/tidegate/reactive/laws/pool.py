@@ -9,6 +9,7 @@ from tidegate.model.instants import Instant
 from tidegate.reactive.pool import (
     Announced,
     End,
+    Glance,
     Granted,
     Handle,
     Interrupt,
@@ -23,7 +24,7 @@ from tidegate.reactive.pool import (
 from tidegate.reactive.reactive_task import Run
 
 __all__ = [
-    "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "nothing_is_taken_to_stop",
+    "a_glance_is_of_all", "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "nothing_is_taken_to_stop",
     "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_expected_is_looked_for",
     "who_asks_is_answered",
     "who_runs_has_an_executor",
@@ -73,7 +74,7 @@ def a_lost_lease_interrupts(rules: PoolRules, state: PoolState, at: Instant) -> 
 
 
 def one_request_a_task(state: PoolState, commands: Iterable[PoolCommand], at: Instant) -> bool:
-    """Law PW4: one look, one renewal and one request to write ends at most, and no look at what is paused or throttled.
+    """Law PW4: one look, one renewal and one request to write ends at most, and no look or glance at what is paused or throttled.
 
     Args:
         state: The state after a step.
@@ -84,11 +85,13 @@ def one_request_a_task(state: PoolState, commands: Iterable[PoolCommand], at: In
         [command.task for command, _ in state.looking],
         [command.task for command, _ in state.renewing],
         [command.task for command in state.ending],
+        [command.records for command in state.glancing],
     ):
         if len(set(under_way)) < len(under_way):
             return False
     held = state.paused | {task for task, until in state.throttled if until - at > 0}
-    return not any(isinstance(each, Take) and each.task in held for each in commands)
+    glanced = {name for each in commands if isinstance(each, Glance) for name in each.tasks}
+    return not held & glanced and not any(isinstance(each, Take) and each.task in held for each in commands)
 
 
 def a_late_handler_has_failed(rules: PoolRules, state: PoolState, at: Instant) -> bool:
@@ -176,6 +179,8 @@ def a_grant_passes_nothing_by(rules: PoolRules, state: PoolState, commands: Iter
         return True
     held = state.paused | {task for task, until in state.throttled if until - at > 0}
     held |= {look.task for look, _ in state.looking}
+    glanced = {each.records for each in state.glancing}
+    held |= {task.name for task in rules.tasks if task.records in glanced and task.name not in state.woken}
     due = {name: pace.due for name, pace in state.paces}
     return all(task.name in held or due.get(task.name, at) - at > 0 for task in rules.tasks)
 
@@ -195,6 +200,32 @@ def who_asks_is_answered(state: PoolState, asked: Sequence[RoomAsked], commands:
         or (answers[each.request] == 0 and any(sent - each.at < 0 for sent in looks) and not state.is_stopped)
         for each in asked
     )
+
+
+def a_glance_is_of_all(
+    rules: PoolRules, state: PoolState, known: frozenset[str], commands: Iterable[PoolCommand], at: Instant
+) -> bool:
+    """Law PW12: tasks of one collection are glanced at together, and none of them is looked for that is not known to be due.
+
+    Args:
+        rules: How the process works.
+        state: The state after a step.
+        known: The tasks of which something is known to be due.
+        commands: What that commands.
+        at: When that was.
+    """
+    away = state.paused | state.woken | {look.task for look, _ in state.looking}
+    away |= {task for task, until in state.throttled if until - at > 0}
+    for each in commands:
+        if isinstance(each, Glance):
+            mine = {task.name for task in rules.tasks if task.records == each.records}
+            if {*each.tasks} != mine - away:
+                return False
+        elif isinstance(each, Take) and each.task not in known:
+            task = rules.task(each.task)
+            if task is not None and task.records is not None:
+                return False
+    return True
 
 
 def _key(run: Run) -> tuple[str, int]:
