@@ -31,7 +31,12 @@ function laneOf(lane, {begin, end}) {
   const name = make("span", "lane-name", label);
   if (lane.more) name.append(make("span", lane.tone, legible(lane.more)));
   name.style.setProperty("--depth", lane.depth);
-  const item = make("li", "", name, make("span", "track", ...lane.spans.map(span => barOf(span, begin, end - begin || 1))));
+  const item = make(
+    "li",
+    "",
+    name,
+    make("span", "track", ...lane.spans.map(span => barOf(span, begin, end - begin || 1)))
+  );
   if (lane.is_here) item.setAttribute("aria-current", "true");
   return item;
 }
