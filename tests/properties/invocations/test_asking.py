@@ -17,6 +17,7 @@ from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow, row
 from tidegate.invocations.jobs import Job, job_fields, job_of
+from tidegate.invocations.placing import wake
 from tidegate.invocations.record_documents import (
     ARGUMENTS,
     CREATED_AT,
@@ -25,6 +26,7 @@ from tidegate.invocations.record_documents import (
     HELD,
     STATUS,
     TRIES,
+    WAITS,
     new_record,
     viewed,
 )
@@ -40,6 +42,7 @@ from tidegate.sim.world import contents, world_with
 
 RECORDS: Final = "invocations"
 DUE_THEN: Final = Instant(SECOND)
+EARLIER: Final = Instant(SECOND // 2)
 EVERY: Final = tuple(each.status for each in INVOCATION.definitions)
 
 
@@ -119,6 +122,25 @@ def test_what_is_held_is_due_at_no_time_and_then_when_it_was() -> None:
         assert released[DUE] == DUE_THEN
         assert laws.asking.released_is_due_again(released)
     assert asked(store, Command.CANCEL).done >= len(AVAILABLE)
+
+
+def test_what_sleeps_until_a_place_is_free_is_not_woken_while_it_is_held() -> None:
+    """Law AK4: who frees a place wakes others; released, it stands where it stood."""
+    slept: dict[str, Any] = {"limited_by": "x", "waits": EARLIER}
+    store = stored(record("a", status.RETRY, **slept))
+    assert asked(store, Command.HOLD) == Asked(done=1)
+    store.run(cast("Any", wake(RECORDS, (("x", 1),))))
+    (held,) = found(store).values()
+
+    assert laws.asking.held_is_not_due(held)
+    assert held[HELD] == EARLIER
+    assert asked(store, Command.RELEASE, request="bob") == Asked(done=1)
+    (released,) = found(store).values()
+    assert released[DUE] == EARLIER
+    for ask in (Command.CANCEL, Command.REPEAT):
+        store = stored(record("a", status.RETRY, **slept))
+        assert asked(store, ask) == Asked(done=1)
+        assert not found(store)["a"].has(WAITS)
 
 
 def test_what_is_held_and_cancelled_is_no_longer_held() -> None:

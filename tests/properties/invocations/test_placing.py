@@ -8,9 +8,10 @@ from typing import Final
 import pytest
 from tests.properties.on_documents import run
 
-from tidegate.invocations.admission import Place
+from tidegate.invocations.admission import Place, Reservation
 from tidegate.invocations.invocation import RUNNING, SUCCESS
 from tidegate.invocations.jobs import Job, new_invocation
+from tidegate.invocations.place_documents import kept
 from tidegate.invocations.placing import LONGEST, Freed, Placed, Placing, Wish, wake
 from tidegate.invocations.record_documents import DUE, STATUS, VERSION, WAITS
 from tidegate.invocations.status import StatusRecord
@@ -60,6 +61,17 @@ def test_where_more_wait_than_one_look_finds_the_sets_behind_are_woken_too() -> 
     assert woken(store(*many), (("x", 1), ("y", 1), ("z", 1))) == {"x0", "y0", "z0"}
 
 
+def test_where_a_look_ends_within_a_set_the_rest_of_it_is_woken_too() -> None:
+    """Law PL3: as many as places are free, however few of them the page before had shown."""
+    many = tuple(sleeping(f"{name}{at}", name, at) for name, number in (("x", 20), ("y", 8)) for at in range(number))
+
+    assert woken(store(*many), (("x", 1), ("y", 5))) == {"x0", "y0", "y1", "y2", "y3", "y4"}
+    assert woken(store(*many), (("x", 1), ("y", 9))) == {"x0", *(f"y{at}" for at in range(8))}
+    assert woken(store(*many), (("x", 30), ("y", 1))) == {*(f"x{at}" for at in range(20)), "y0"}
+    longer = tuple(sleeping(f"y{at}", "y", at) for at in range(60))
+    assert len(woken(store(*many[:20], *longer), (("x", 1), ("y", 40)))) == 41
+
+
 @pytest.mark.parametrize(
     ("since", "least", "most"),
     [(None, 5 * SECOND, 8 * SECOND), (900, 100 * SECOND, 150 * SECOND), (0, LONGEST, LONGEST * 3 // 2)],
@@ -98,6 +110,24 @@ def test_who_has_no_place_is_as_it_was() -> None:
             found, after = run(placing.place(), world, fails=partial(failing, kind, failure))
             assert (found, contents(after, "invocations")) == (Placed(), contents(world, "invocations"))
             assert contents(after, "places") == ()
+
+
+def test_who_is_refused_is_refused_once() -> None:
+    """One set is full, and the first write of the places of another one has no reply: nobody is told of twice."""
+    runs, a, b = (
+        new_invocation(key, Job(task="send", limited_by="x"), "made", Instant(0), NOW) for key in ("runs", "a", "b")
+    )
+    world = store(runs.put(STATUS, RUNNING).put(VERSION, 2), a, b)
+    full = Document.of({"_id": "x", "version": 1, "places": kept(Reservation((Place("runs", 1),)))})
+    away = [Ambiguous("no reply")]
+    placing = Placing(wishes=(Wish("a", FIRST, "x"), Wish("b", FIRST, "y")))
+
+    def once(effect: Effect[object]) -> Failure | None:
+        return away.pop() if away and isinstance(effect, InsertMany) else None
+
+    placed, _ = run(placing.place(), world.write(document("places", "x"), full), fails=once)
+    assert not away
+    assert placed == Placed(has=("b",), refused=("a",), by=(("x", (Place("runs", 1),)),))
 
 
 def failing(kind: type[Effect[object]], failure: Failure, effect: Effect[object]) -> Failure | None:

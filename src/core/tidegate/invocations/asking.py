@@ -60,6 +60,7 @@ from tidegate.invocations.record_documents import (
     ROOT,
     STATUS,
     VERSION,
+    WAITS,
     changes,
     unchanged,
     viewed,
@@ -272,7 +273,7 @@ def _cancel(asking: Asking, doc: Document, known: StatusRecord, before: StatusRe
         return NoChange.TOLD if order(doc) is Command.CANCEL else asked
     verdict = decide_transition(INVOCATION, known, CANCELLED, None)
     assert isinstance(verdict, Accepted), "whatever is not final can be cancelled"
-    made = changes(INVOCATION, verdict, f"{asking.request}.{known.version}", Remove(HELD))
+    made = changes(INVOCATION, verdict, f"{asking.request}.{known.version}", Remove(HELD), Remove(WAITS))
     return Change(unchanged(key, known), made, NoChange.REACHED)
 
 
@@ -290,7 +291,7 @@ def _hold(asking: Asking, doc: Document, known: StatusRecord, first: Document) -
         return NoChange.LEFT if first.has(HELD) else NoChange.REACHED
     if not INVOCATION[known.status].available:
         return NoChange.LEFT
-    return _due(asking, doc, known, Put(HELD, needed(doc, DUE)), Put(DUE, NEVER))
+    return _due(asking, doc, known, Put(HELD, doc.get(WAITS) or needed(doc, DUE)), Put(DUE, NEVER))
 
 
 def _release(asking: Asking, doc: Document, known: StatusRecord, first: Document) -> Decided:
@@ -315,12 +316,16 @@ def _repeat(asking: Asking, doc: Document, known: StatusRecord, first: Document,
 
 
 def _due(asking: Asking, doc: Document, known: StatusRecord, *updates: Update) -> Change:
-    """Change when it is due, as a version of its own: whoever has read it before, to take it, finds another one."""
+    """Change when it is due, as a version of its own: whoever has read it before, to take it, finds another one.
+
+    It sleeps no more: else whoever frees a place makes it due, though it is held.
+    """
     made = changes(
         INVOCATION,
         Accepted(known.status, known.owner, known.version + 1),
         f"{asking.request}.{known.version}",
         *updates,
+        Remove(WAITS),
     )
     return Change(unchanged(needed(doc, ID), known), made, NoChange.REACHED)
 
@@ -517,7 +522,7 @@ class Asking:
         return not updates or await self.parts.send(updates) == len(updates)
 
 
-_ASKED_BY: Final[Fields] = (*BRIEF, ASKED_OF)
+_ASKED_BY: Final[Fields] = (*BRIEF, ASKED_OF, WAITS)
 
 
 def _of(left: tuple[tuple[Document, Document], ...]) -> Filter:

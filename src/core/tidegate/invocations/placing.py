@@ -277,11 +277,11 @@ class Placing:
                     decided = _decide(left, found, await _records(self.records, asks))
                 placed = _with(placed, (each for each in decided if not each.is_changed))
                 decided = tuple(each for each in decided if each.is_changed)
+                left = tuple(wish for wish in left if any(wish.limited_by == each.name for each in decided))
                 if await _write(self.places, found, decided) == len(decided):
                     return _with(placed, decided)
             except _UNSURE:
                 continue
-            left = tuple(wish for wish in left if any(wish.limited_by == each.name for each in decided))
         return placed
 
     async def wait(self, held_back: Duration) -> None:
@@ -400,8 +400,7 @@ async def wake(records: str, freed: Freed, attempts: int | None = _ATTEMPTS, pau
             continue
         if len(found) < most:
             return
-        seen = needed(found[-1], LIMITED_BY)
-        left = tuple(each for each in left if each[0] > seen)
+        left = _behind(needed(found[-1], LIMITED_BY), left, some)
         attempt = 0
 
 
@@ -413,6 +412,13 @@ def _first(found: tuple[Document, ...], freed: Freed) -> tuple[Document, ...]:
     most = dict(freed)
     sets = groupby(found, key=lambda doc: needed(doc, LIMITED_BY))
     return tuple(doc for name, docs in sets for doc in islice(docs, most[name]))
+
+
+def _behind(last: str, freed: Freed, some: tuple[Document, ...]) -> Freed:
+    """What is left where a look ends within a set and these are woken: of that set, one of which is, what they leave."""
+    woken = sum(doc[LIMITED_BY] == last for doc in some)
+    left = ((name, number - woken if name == last else number) for name, number in freed if name >= last)
+    return tuple((name, number) for name, number in left if number)
 
 
 def _woken(records: str, doc: Document) -> UpdateOne:
