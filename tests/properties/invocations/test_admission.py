@@ -285,6 +285,9 @@ def told(text: str) -> list[Event]:
 COMES_BACK = told("01 00 00 00 00 r1 b00 00 00 00 b21 r1 20 20 00 00 20")
 """A place is asked for before it is lost, and written after: one schedule in some thousands, where an old place will do."""
 
+OVERTAKEN = told("b00 00 b10" + 13 * " 10" + " b10 10 10 10 00 00 b21 21 21 21 21 21 10")
+"""It is read, and meanwhile another one runs it, gives it back, and has the next place: the old record may not displace that."""
+
 
 @attrs.define
 class Crowd:
@@ -346,6 +349,7 @@ def check_ad1(entrance: Entrance) -> None:
     @effort(entrance, 300)
     @given(st.sampled_from((1, 1, 1, 2)), schedules)
     @example(1, COMES_BACK)
+    @example(1, OVERTAKEN)
     def holds(at_most: int, happened: list[Event]) -> None:
         world, crowd = runs(entrance, at_most)
         for event in happened:
@@ -527,6 +531,16 @@ def check_ad7(entrance: Entrance) -> None:
     holds()
 
 
+def check_ad8(entrance: Entrance) -> None:
+    @effort(entrance)
+    @given(questions)
+    @example(attrs.evolve(IN_BETWEEN, invocation="x", record=attrs.evolve(RETRY, version=1)))
+    def holds(question: Question) -> None:
+        assert laws.no_place_goes_back(question.reservation, question.answered(entrance))
+
+    holds()
+
+
 # --- registrations ----------------------------------------------------------------------------------------------------
 
 SAME = Call("task")
@@ -591,12 +605,13 @@ LAWS: dict[str, Callable[[Entrance], None]] = {
     "AD5": check_ad5,
     "AD6": check_ad6,
     "AD7": check_ad7,
+    "AD8": check_ad8,
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_admission_keeps_the_law(law: str) -> None:
-    """Laws AD1 to AD7, as the header of `tidegate.invocations.admission` states them."""
+    """Laws AD1 to AD8, as the header of `tidegate.invocations.admission` states them."""
     LAWS[law](Entrance())
 
 
@@ -665,6 +680,22 @@ def an_old_place_will_do(
     """The version is not looked at: its place of an earlier turn may be taken over at this moment."""
     has_one = any(place.invocation == invocation for place in reservation.places)
     return AlreadyAdmitted() if has_one and isinstance(verdict, Admitted) else verdict
+
+
+def displaces_its_later_self(
+    reservation: Reservation,
+    invocation: str,
+    record: StatusRecord,
+    known: Mapping[str, StatusRecord | None],
+    *,
+    at_most: int = 1,
+    reroute: bool = False,
+) -> RunningVerdict:
+    """Its own place is thought to be of an earlier turn, though it is the record that is old."""
+    before = tuple(
+        each for each in reservation.places if each.invocation != invocation or each.version <= record.version
+    )
+    return decide_running(Reservation(before), invocation, record, known, at_most=at_most, reroute=reroute)
 
 
 def never_asks(verdict: RunningVerdict, reservation: Reservation, _: str, __: StatusRecord) -> RunningVerdict:
@@ -775,6 +806,7 @@ PYNENC = StatusTable(
         ("AD1", Entrance(running=seen_as(about_to_be_picked_up_is_free))),
         ("AD1", Entrance(running=seen_as(paused_is_free))),
         ("AD1", Entrance(running=seen_here(an_old_place_will_do))),
+        ("AD1", Entrance(running=displaces_its_later_self)),
         ("AD1", Entrance(release=at_once)),
         ("AD2", Entrance(may_write=whatever_it_was)),
         ("AD2", Entrance(registration=not_made_is_free)),
@@ -794,6 +826,7 @@ PYNENC = StatusTable(
         ("AD7", Entrance(release=at_once)),
         ("AD7", Entrance(release=by_invocation)),
         ("AD7", Entrance(release=of_everybody)),
+        ("AD8", Entrance(running=displaces_its_later_self)),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )

@@ -130,6 +130,14 @@ def test_who_is_refused_is_refused_once() -> None:
     assert placed == Placed(has=("b",), refused=("a",), by=(("x", (Place("runs", 1),)),))
 
 
+def test_an_old_wish_leaves_the_later_place_of_its_invocation() -> None:
+    """Law AD8: the other one that found it since is about to begin with that."""
+    record = new_invocation("a", Job(task="send", limited_by="x"), "made", Instant(0), NOW).put(VERSION, 3)
+    _, world = run(Placing(wishes=(Wish("a", StatusRecord("retry", None, 3), "x"),)).place(), store(record))
+
+    assert run(Placing(wishes=(Wish("a", FIRST, "x"),)).place(), world) == (Placed(), world)
+
+
 def failing(kind: type[Effect[object]], failure: Failure, effect: Effect[object]) -> Failure | None:
     return failure if isinstance(effect, kind) else None
 

@@ -18,6 +18,10 @@ AFTER the document of places was read. A status that counts is entered only from
 that version passes once; so a place that was seen to be free stays free until the document changes. A crash between any
 two of these writes leaves a place whose state is known.
 
+A place names a version that was read, so the record has come at least as far. Who asks for the same invocation with an older
+record has read it before another one took it up again. It has no way in from there; if it were admitted, its place would
+displace the newer one, from which the other is about to begin.
+
 Laws
     AD1  At most `at_most` invocations of one set are pending, running or paused at any time.
     AD2  At most one invocation of one set is registered at any time.
@@ -26,6 +30,7 @@ Laws
     AD5  Who is refused has a legal way on, open to anybody; it leads back to where it may be picked up again, or ends it.
     AD6  Two calls have one document of places exactly if they exclude each other by the rule.
     AD7  A release takes away the place that it names, at its version, and only one that is no longer held.
+    AD8  A place gives way to none of an earlier version of its own invocation.
 
 Known not to work
     - A paused invocation that waits for another of its own set waits for ever.
@@ -319,7 +324,7 @@ class NoFreePlace:
 @final
 @attrs.frozen
 class NotAvailable:
-    """It may not be picked up as it is, so it needs no place."""
+    """It may not be picked up as it is, or is no more what it was, so it needs no place."""
 
     record: StatusRecord
 
@@ -463,6 +468,8 @@ def decide_running(
     mine = Place(invocation, record.version)
     if mine in reservation.places:
         return AlreadyAdmitted()
+    if any(place.invocation == invocation and place.version > record.version for place in reservation.places):
+        return NotAvailable(record)  # it was admitted later: the record is an old one
     # A place whose holder has not been looked for may be held: it counts until its record says otherwise.
     held = tuple(
         place

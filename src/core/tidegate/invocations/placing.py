@@ -11,8 +11,9 @@ each as it was found to be due, and each set of them has one document (`tidegate
     wake     whoever has freed places makes as many due of those who wait, the more urgent first, and of equal ones who is due
              longest: each stands again where it stood
 
-A request to wake that is lost costs time, and nothing else: who waits is due at the latest after `held_back`, and after that as
-long as it has waited so far, up to `LONGEST`; so ten thousand who wait do not ask all the time.
+A request to wake that is lost costs time, and nothing else: who waits is due in any case after `held_back`, and after that as long
+as it has waited so far, up to `LONGEST`; so ten thousand who wait do not ask all the time. Each time up to half is added, of each
+another part, so that they do not ask together.
 
 Laws
     PL1  At most `at_most` invocations of one set run at any time, if each begins from the very record that it has a place for.
@@ -94,7 +95,7 @@ from tidegate.retries.pauses import Pauses, begins, check_attempts, goes_on
 __all__ = ["LONGEST", "SOON", "WAITING", "Freed", "Holders", "Placed", "Placing", "Wish", "wake"]
 
 LONGEST: Final[Duration] = 5 * MINUTE
-"""For how long who waits is not looked at, at most."""
+"""After how long who waits is due again in any case, however long it has waited; scattered, up to half as long again."""
 SOON: Final = Pauses(Exponential(5 * MILLISECOND, cap=SECOND))
 """Between two looks at places that others change: what is not placed is looked at again soon in any case."""
 _ATTEMPTS: Final = 4
@@ -220,7 +221,7 @@ def _freed(by: Holders, known: _Known) -> Freed:
 
 
 def _due(wish: Wish, held_back: Duration, now: Instant) -> Instant:
-    """When it is looked at at the latest: later, the longer it waits, and scattered."""
+    """When it is due in any case: later, the longer it waits, and up to half as much later again, each at another time."""
     waited = 0 if wish.since is None else min(max(now - wish.since, 0), LONGEST)
     longest = max(held_back, waited)
     after = longest + longest * draw_of(wish.key) // PPM // 2

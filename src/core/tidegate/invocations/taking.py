@@ -377,21 +377,24 @@ class Taker:
 
     async def _within_rates(self, found: _Found) -> tuple[_Found, int, Duration | None]:
         """What may begin now; how many others are due later, and after how long the first of them is."""
-        sets = tuple(
-            (doc[ID], name, rate)
-            for doc in found
-            if (name := doc.get(RATED_BY)) and (rate := self._task(doc[TASK]).rate)
-        )
+        sets = self._rated(found)
         if not sets:
             return found, 0, None
         over: _Over = ()
-        for name, rate in tuple(dict.fromkeys((name, rate) for _, name, rate in sets)):
-            mine = tuple(doc for doc in found if (doc[ID], name, rate) in sets)
+        for name, rate, mine in sets:
             over = (*over, *await self._over(mine, name, rate))
         await self.parts.later(self, tuple((doc, due) for doc, due, _ in over if due is not None))
         later = {doc[ID] for doc, _, _ in over}
         waits = tuple(each for _, _, each in over if each is not None)
         return tuple(doc for doc in found if doc[ID] not in later), len(over), min(waits, default=None)
+
+    def _rated(self, found: _Found) -> tuple[tuple[str, Rate, _Found], ...]:
+        """The sets that have a rate, in the order in which they were found, and what is of each."""
+        sets: dict[tuple[str, Rate], list[Document]] = {}
+        for doc in found:
+            if (name := doc.get(RATED_BY)) and (rate := self._task(doc[TASK]).rate):
+                sets.setdefault((name, rate), []).append(doc)
+        return tuple((name, rate, tuple(docs)) for (name, rate), docs in sets.items())
 
     async def _over(self, docs: _Found, name: str, rate: Rate) -> _Over:
         """Which of a set are over its rate, when each is due, and after how long; None where nobody answers."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from tidegate.invocations.admission import (
+    Admitted,
     AlreadyAdmitted,
     Ask,
     Call,
@@ -26,7 +27,7 @@ from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, PAUSED, PEND
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 
 __all__ = [
-    "asking_again_changes_nothing", "has_a_way_on", "no_more_are_registered", "no_more_run",
+    "asking_again_changes_nothing", "has_a_way_on", "no_more_are_registered", "no_more_run", "no_place_goes_back",
     "refused_by_those_who_hold", "share_exactly_if_they_exclude_each_other", "takes_away_one_place",
 ]  # fmt: skip
 
@@ -105,3 +106,11 @@ def takes_away_one_place(
             return place in before.places and held[place]
         case _:
             return place not in before.places
+
+
+def no_place_goes_back(before: Reservation, verdict: _AdmissionVerdict) -> bool:
+    """Law AD8: a place gives way to none of an earlier version of its own invocation."""
+    if not isinstance(verdict, Admitted):
+        return True
+    versions = {place.invocation: place.version for place in before.places}
+    return all(place.version >= versions.get(place.invocation, 0) for place in verdict.reservation.places)
