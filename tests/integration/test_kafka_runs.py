@@ -95,7 +95,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "an acknowledgement is not waited for": Bug(Sender.send, "await asyncio.gather(*sent)", "asyncio.gather(*sent)", ("sends", "letters")),
     "a send that fails counts": Bug(Sender.send, "raise", "pass", ("sends",)),
     "what a batch is answered with is not waited for": Bug(UserCode._run_batch, "await self._ended(work, attempt, given, await self._code.handle(given))", "asyncio.ensure_future(self._ended(work, attempt, given, await self._code.handle(given)))", ("batches",)),
-    "what is parked is told as done": Bug(UserCode._handled_event, "parked.setdefault(reply.delay, []).append(record.offset)", "done.append(record.offset)", ("parks",)),
+    "what is parked is told as done": Bug(UserCode._handled_event, "parked.setdefault(reply.delay, []).append(offset)", "done.append(offset)", ("parks",)),
     "what is parked is not told": Bug(UserCode._handled_event, "self._tell(", "id(", ("parks",)),
     "a dead letter is not waited for": Bug(UserCode._answered_for, "await self._dead_letters.write(record, failed)", "asyncio.ensure_future(self._dead_letters.write(record, failed))", ("letters",)),
     "a dead letter that fails counts": Bug(DeadLetters.write, "await asyncio.sleep(then.delay / SECOND)", "return", ("letters",)),

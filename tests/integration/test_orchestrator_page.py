@@ -275,6 +275,7 @@ WRONG: Final[Mapping[str, tuple[str, object, str]]] = {
     "no time": ("/state?since=yesterday", None, "no time"),
     "nobody": ("/story?key=nobody", None, "there is no invocation"),
     "no key": ("/story", None, "there is no invocation"),
+    "no filter": ("/state?tenent=acme", None, "there is no filter 'tenent'"),
     "no action": ("/act", {"action": "purge", "given": {"id": "a"}}, "there is no action"),
     "no action of a process": ("/act", {"action": "pause process", "given": {"process": "a"}}, "there is no action"),
     "all of them": ("/act", {"action": "retry all", "given": {}}, "narrow them down"),
@@ -552,6 +553,11 @@ def test_nothing_is_done_to_all(jobs: Jobs) -> None:
             assert (status, "narrow them down" in told["error"]) == (400, True)
     for key in ("one", "two"):
         _ = jobs.enqueue(jobs.send.enqueue(key, key=key, delay=timedelta(hours=1)))
+    for wrong in ({"tenent": "acme"}, {"tenent": "acme", "task": "send"}, {"order": "due"}):  # it narrows nothing down
+        for name in (*COMMANDS, *(f"{name} all" for name in COMMANDS)):
+            status, told = jobs.got("/act", {"action": name, "given": wrong})
+            assert (status, "there are: task, status, queue," in told["error"]) == (400, True)
+    assert jobs.rows("invocations", "status=registered").keys() == {"one", "two"}
     assert jobs.act("cancel", id="one") == "1 cancelled"
     assert jobs.rows("invocations", "status=registered").keys() == {"two"}
     assert jobs.act("cancel all", task="send") == "1 cancelled"

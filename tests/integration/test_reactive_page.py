@@ -354,7 +354,12 @@ def test_what_is_asked_of_the_page_and_cannot_be_is_told(serve: Serve, shop: Any
         ("/act", {"action": "drop", "given": {}}, "there is no action 'drop'"),
         ("/act", {"action": "pause", "given": {"task": "bil"}}, "there is no task 'bil'"),
         ("/act", {"action": "pause", "given": {}}, "there is no task ''"),
-        ("/act", {"action": "retry all", "given": {}}, "there is no action 'retry all'"),
+        ("/state?tsk=bill", None, "there is no filter 'tsk'"),
+        ("/act", {"action": "retry all", "given": {}}, "narrow them down"),
+        ("/act", {"action": "retry all", "given": {"task": ""}}, "narrow them down"),
+        ("/act", {"action": "retry all", "given": {"order": "next_run"}}, "narrow them down"),
+        ("/act", {"action": "retry all", "given": {"tsk": "bill"}}, "there are: task, status, id, error"),
+        ("/act", {"action": "retry all", "given": {"tsk": "bill", "status": "failed"}}, "there is no filter 'tsk'"),
         ("/act", {"action": "retry", "given": {"key": "[1]"}}, "there is no such row"),
     ):
         status, told = got(path, content)

@@ -579,12 +579,14 @@ def test_a_planted_fault_is_found(planted: Made, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_a_call_is_given_is_made_when_its_turn_has_come() -> None:
-    """And of what is interrupted before, to be told with it."""
+    """And not of what is interrupted before: it is told with what it is made of. What it raises is the reply: laws RT1 and RT2."""
     made: list[int] = []
     told: list[Ended] = []
 
     def make(each: int) -> str:
         made.append(each)
+        if each == 2:
+            raise KeyError(each)
         return str(each)
 
     async def code(given: str) -> None:
@@ -601,15 +603,23 @@ def test_what_a_call_is_given_is_made_when_its_turn_has_come() -> None:
     def begin(command: object) -> CallEach | InterruptEach:
         return CallEach(code, (1, 2, 3), None, make) if command == "call" else InterruptEach(lambda *_: True)
 
-    async def scenario() -> None:
+    async def scenario(*, is_late: bool) -> list[tuple[object, str]]:
+        made.clear()
+        told.clear()
         runtime = Runtime(Both(), 0, begin, lambda _, reply: reply)
         runtime.tell("call")
+        if is_late:
+            await runtime.until(lambda _: len(told) == 1)
+            await asyncio.sleep(1)
         runtime.tell("interrupt")
-        await runtime.until(lambda ends: ends == 1)
+        await runtime.until(lambda _: len(told) == 3)
         await runtime.close()
+        return sorted(((each.given, type(each.reply).__name__) for each in told), key=str)
 
-    run(lambda _: scenario(), 1)
-    assert [(each.given, each.reply) for each in told] == [(each, Refused("interrupted")) for each in "123"]
+    assert run(lambda _: scenario(is_late=False), 1) == [(each, "Refused") for each in (1, 2, 3)]
+    assert made == []
+    assert run(lambda _: scenario(is_late=True), 1) == [("1", "Refused"), ("3", "Refused"), (2, "KeyError")]
+    assert sorted(made) == [1, 2, 3]
 
 
 def test_what_a_call_ends_with_has_ended_before_it_is_told() -> None:

@@ -10,17 +10,20 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast, final
 
+import attrs
 import pytest
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient
 from tests.integration.test_worker_failures import faulty
 
-from tidegate.consumer.commands import Work
+from tidegate.consumer.commands import Handle, RecordsHandled, Work
 from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.fanout import Report, Start, TasksReported
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
+from tidegate.model.reducer import Step
 from tidegate.sinks import letter_writing
 from tidegate_adapters import sending
 from tidegate_adapters.beginnings import Beginnings
@@ -34,12 +37,14 @@ from tidegate_adapters.kafka_ports import (
     generation_of,
     record_of,
 )
+from tidegate_adapters.runtime import Runtime
 from tidegate_adapters.sending import DeadLetters, Failed, Sender
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import OffsetFetch, Request
 from tidegate_adapters.testing import run
 from tidegate_adapters.undecodable import is_undecodable
 from tidegate_adapters.undone import Records
+from tidegate_adapters.user_code import Code, UserCode
 from tidegate_adapters.worker_settings import WorkerSettings
 
 P: Final = tuple(TopicPartition("t", number) for number in range(3))
@@ -87,6 +92,51 @@ def test_what_the_client_has_decoded_is_no_record(more: Mapping[str, Any]) -> No
     """`key_deserializer=` is an option of the client's: whoever sets it is told."""
     with pytest.raises(Misuse, match=r"a str is not a (key|value)"):
         record_of(received(**more))
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (Handle((6, 7)), [RecordsHandled((6,), (7,), 1)]),
+        (Start(0, (0, 1), 1), [TasksReported(0, (1,), 1, Report.FAILED), TasksReported(0, (0,), 1, Report.SUCCEEDED)]),
+    ],
+    ids=["handle", "start"],
+)
+def test_of_what_no_record_can_be_made_has_failed(
+    request_: Handle | Start, said: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """And is told and logged as such: a handler that is never called would hold its partition up for ever."""
+    work = Work(P[1], 1, request_, (6, 7))
+    handled: list[int] = []
+    told: list[object] = []
+
+    async def handle(record: Record) -> None:
+        handled.append(record.offset)
+
+    @attrs.frozen
+    class Telling:
+        def step(self, state: int, event: Any) -> Step[int, Work]:
+            told.extend([] if event is work else [event.what])
+            return Step(state, (work,) if event is work else ())
+
+    async def scenario() -> None:
+        records, settings = Records(), Worker(["t"], handle, bootstrap="nowhere", group="g").settings
+        records.begin(P[1], 1)
+        records.came(P[1], 1, [received(offset=6), received(value="text")], 0.0)
+        their = Code(handle, None, None, None, None)
+
+        def tell(event: object) -> None:
+            runtime.tell(event)
+
+        code = UserCode(their, settings, records, cast("Sender", None), None, tell)
+        runtime = Runtime[int, Any, Work](Telling(), 0, code.job, code.event)
+        runtime.tell(work)
+        await runtime.until(lambda _: len(told) == len(said))
+        await runtime.close()
+
+    run(lambda _: scenario(), 1)
+    assert (handled, sorted(told, key=str)) == ([6], sorted(said, key=str))
+    assert ["a str is not a value" in str(each.exc_info) for each in caplog.records] == [True]
 
 
 def test_the_record_that_came_first_is_the_oldest_that_is_undone() -> None:

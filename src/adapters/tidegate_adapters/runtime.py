@@ -98,7 +98,8 @@ class CallEach:
     Attributes:
         code: The user's.
         given: What it is called with, or made of.
-        make: What makes what it is called with of one of those, when its turn has come; None where they are that.
+        make: What makes what it is called with of one of those, when its turn has come; None where they are that. What it
+            raises is the reply (RT2).
         then: What a call ends with that has returned anything but None, given what it was called with and what it has
             returned; then its reply is that of the call (RT9). None for nothing.
     """
@@ -149,6 +150,7 @@ _JOBS: Final = get_args(Job)
 class Ended(NamedTuple):
     """A call of `CallEach` that has ended: what the code was given, what it returned or raised, and how long it took.
 
+    Where that was never made (`CallEach.make`), for it was interrupted before or could not be, it is what it is made of.
     Where calls follow one another without waiting, one clock is read between two: what is around a call counts as well.
     """
 
@@ -502,7 +504,7 @@ class Runtime(Generic[S, E, C]):
         if waiting:
             self._queue = deque(each for each in self._queue if not is_wanted(*each))
         for work, given in waiting:
-            self._end(work, given if work.make is None else work.make(given), Refused("interrupted"))
+            self._end(work, given, Refused("interrupted"))
         for runner in self._runners:
             if runner.work is not None and is_wanted(runner.work, runner.given):
                 self._cancel(runner)
@@ -601,11 +603,11 @@ class Runtime(Generic[S, E, C]):
             if not calls and len(self._queue) > self._coming:
                 self._call_in()
             calls += 1
-            if work.make is not None:
-                given = work.make(given)
             runner.work, runner.given, runner.began_s = work, given, now_s
             assert work.code is not None
             try:
+                if work.make is not None:
+                    runner.given = given = work.make(given)
                 reply = await work.code(given)
                 if reply is not None and work.then is not None:
                     reply = await work.then(given, reply)

@@ -218,17 +218,17 @@ class UserCode:
         failed: list[int] = []
         parked: dict[Duration, list[int]] = {}
         for record, reply, _ in ended if len(done) < len(ended) else ():
-            assert isinstance(record, Record)
             if reply is None:
                 continue
+            offset: int = _OFFSET(record)
             if isinstance(reply, Later):
-                parked.setdefault(reply.delay, []).append(record.offset)
+                parked.setdefault(reply.delay, []).append(offset)
             elif isinstance(reply, BaseException):
-                self._log_failure(work, record.offset, reply, handle.attempt)
-                self._note_failure(work, (record.offset,), reply, handle.attempt)
-                failed.append(record.offset)
+                self._log_failure(work, offset, reply, handle.attempt)
+                self._note_failure(work, (offset,), reply, handle.attempt)
+                failed.append(offset)
             else:
-                done.append(record.offset)
+                done.append(offset)
         self._done(work, done)
         for delay, offsets in parked.items():
             where = placed(work.partition, tuple(offsets), handle.attempt)
@@ -245,15 +245,15 @@ class UserCode:
         numbers = dict(zip(work.offsets, start.numbers, strict=True))
         reported: dict[Report, list[int]] = {}
         for record, reply, _ in ended:
-            assert isinstance(record, Record)
+            offset: int = _OFFSET(record)
             report = Report.SUCCEEDED
             if isinstance(reply, BaseException):
-                self._log_failure(work, record.offset, reply, start.attempt)
-                self._note_failure(work, (record.offset,), reply, start.attempt)
+                self._log_failure(work, offset, reply, start.attempt)
+                self._note_failure(work, (offset,), reply, start.attempt)
                 report = Report.FAILED
             else:
-                self._done(work, (record.offset,))
-            reported.setdefault(report, []).append(numbers[record.offset])
+                self._done(work, (offset,))
+            reported.setdefault(report, []).append(numbers[offset])
         done = len(reported.get(Report.SUCCEEDED, ()))
         self._tally(work, done, _raised(ended), [*map(_SECONDS, ended)])
         first, *others = (
@@ -288,6 +288,7 @@ class UserCode:
 
 
 _OFFSET: Final = attrgetter("offset")
+"""Of a record, or of what came, where none was made of it."""
 _SECONDS: Final = attrgetter("seconds")
 
 

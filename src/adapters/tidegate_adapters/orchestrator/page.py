@@ -12,7 +12,7 @@ The story of an invocation is its history as a time line, and what it called, an
 From the page invocations are run again, cancelled, killed, held and released; tasks and queues are paused and resumed.
 
 Laws, with `tests/integration/test_orchestrator_page.py`
-    OP1  What is done is done to what was named, or to what filters find: nothing is done to all.
+    OP1  What is done is done to what was named, or to what filters find: nothing is done to all. What is no filter is refused.
     OP2  With an invocation, that is offered which can be done with it as it is, and nothing else.
 """
 
@@ -68,6 +68,7 @@ from tidegate_adapters.page.live import (
     Span,
     Story,
     Table,
+    check_filters,
     packed,
 )
 from tidegate_adapters.printable import redacted
@@ -100,6 +101,7 @@ _TONES: Final = {SUCCESS: "good", FAILED: "bad", CANCELLED: "soft", RUNNING: "od
 _COLUMNS: Final = (REGISTERED, RUNNING, RETRY, SUCCESS, FAILED, CANCELLED)
 """The statuses that have a column; the others are summed up."""
 _SINCE: Final = (("5m", "made in the last 5 min"), ("1h", "made in the last hour"), ("1d", "made in the last day"))
+_FILTERS: Final = ("task", "status", "queue", "since", "id", "tenant", "error")
 COMMANDS: Final[Mapping[str, Command]] = {
     "retry": Command.REPEAT, "cancel": Command.CANCEL, "kill": Command.KILL, "hold": Command.HOLD, "release": Command.RELEASE
 }  # fmt: skip
@@ -275,8 +277,9 @@ def _query(filters: Mapping[str, str], now: Instant, command: Command | None = N
     """Which invocations the filters mean.
 
     Raises:
-        Misuse: A filter says what cannot be.
+        Misuse: There is no such filter, or one says what cannot be.
     """
+    check_filters(filters, _FILTERS)
 
     def those(name: str) -> tuple[str, ...]:
         return (filters[name],) if filters.get(name) else ()

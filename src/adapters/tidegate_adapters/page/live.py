@@ -29,7 +29,7 @@ import hmac
 import ipaddress
 import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager
 from http import HTTPStatus
@@ -41,14 +41,14 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import attrs
 
 from tidegate.model.effects import Failure
-from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate_adapters.page.parts import frame, policy, script_of, style_of
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.serving import Answer, Asked, Page, served
 
 __all__ = [
     "MODULES", "TOKEN_MIN", "Action", "Cell", "Choice", "Filter", "Lane", "Lanes", "Moment", "Provider", "Row", "Run", "Shown",
-    "Span", "Story", "Table", "check_place", "live_page", "packed", "run_in", "served_live",
+    "Span", "Story", "Table", "check_filters", "check_place", "live_page", "packed", "run_in", "served_live",
 ]  # fmt: skip
 
 log: Final = logging.getLogger(__name__)
@@ -357,6 +357,21 @@ _PATIENCE_S: Final = 20.0
 
 
 # --- where, and for whom ------------------------------------------------------------------------------------------------
+
+
+def check_filters(filters: Mapping[str, str], names: Collection[str]) -> None:
+    """Refuse what is no filter: it would narrow nothing down, and what is done be done to more than was meant.
+
+    Args:
+        filters: What was asked for, by name.
+        names: Of the filters that there are.
+
+    Raises:
+        Misuse: There is no such filter.
+    """
+    for name in filters:
+        if name not in names:
+            raise Misuse(f"there is no filter {shown(name)}", todo=f"there are: {', '.join(names)}")
 
 
 def check_place(host: str, token: str | None) -> None:

@@ -28,7 +28,7 @@ from tidegate.reactive.story import Moment as StoryMoment
 from tidegate.reactive.story import What, story
 from tidegate.reactive.task_records import Ended, TaskRecord, TaskStatus
 from tidegate_adapters.ids import exact, meant, readable
-from tidegate_adapters.page.live import Action, Cell, Choice, Filter, Moment, Row, Shown, Story, Table
+from tidegate_adapters.page.live import Action, Cell, Choice, Filter, Moment, Row, Shown, Story, Table, check_filters
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.reactive.office import Leadership, Office
 from tidegate_adapters.reactive.planner import Standing
@@ -54,6 +54,7 @@ _TONES: Final[Mapping[TaskStatus, str]] = {
     TaskStatus.COMPLETED: "good",
     TaskStatus.FAILED: "bad",
 }
+_FILTERS: Final = ("task", "status", "id", "error")
 _ORDERS: Final = {"": Order.CHANGED, "changed": Order.CHANGED, "next_run": Order.NEXT_RUN}
 
 
@@ -80,8 +81,9 @@ class Page:
             Misuse: A filter says what cannot be.
             Failure: The server does not answer.
         """
-        query = _query(filters)
         order = _ORDERS.get(filters.get("order", ""), Order.CHANGED)
+        meant_of = _narrowing(filters)
+        query = _query(meant_of)
         now = await self._office.now()
         tallies, _ = await self._sparing.ask("counts", lambda: self._office.tallies(Query()))
         paused = await self._office.paused()
@@ -90,7 +92,6 @@ class Page:
             (query, order), lambda: self._office.listed(query, order=order, limit=_SHOWN, looks=_LOOKS)
         )
         rows = [row for page in pages for row in page.rows]
-        meant_of = {name: filters[name] for name in ("task", "status", "id", "error") if filters.get(name)}
         verdict, is_well = _verdict(tallies, leaders)
         seen = self._glance()
         return Shown(
@@ -153,7 +154,7 @@ class Page:
         """Do something, and tell what was done.
 
         Raises:
-            Misuse: There is no such action, or task, or id.
+            Misuse: There is no such action, filter, task or id, or nothing narrows down what is done to all that match.
             Failure: The server does not answer.
         """
         match action:
@@ -166,8 +167,11 @@ class Page:
             case "retry":
                 task, document = _of(given.get("key", ""))
                 query = Query(tasks=(task,), documents=(document,))
-            case "retry all" if any(given.values()):
-                query = _query(given)
+            case "retry all":
+                where = _narrowing(given)
+                if not where:
+                    raise Misuse("an action on all records", todo="narrow them down")
+                query = _query(where)
             case _:
                 raise Misuse(f"there is no action {shown(action)}", todo="there are: pause, resume, retry, retry all")
         said = retried(await self._office.retry(query))
@@ -175,12 +179,18 @@ class Page:
         return said
 
 
+def _narrowing(filters: Mapping[str, str]) -> dict[str, str]:
+    """Those that narrow records down: in which order they are shown does not."""
+    return {name: text for name, text in filters.items() if text and name != "order"}
+
+
 def _query(filters: Mapping[str, str]) -> Query:
     """Which records the filters mean.
 
     Raises:
-        Misuse: A filter says what cannot be.
+        Misuse: There is no such filter, or one says what cannot be.
     """
+    check_filters(filters, _FILTERS)
     status = filters.get("status")
     if status and status not in {each.value for each in TaskStatus}:
         raise Misuse(f"there is no status {shown(status)}", todo=f"there are: {', '.join(s.value for s in TaskStatus)}")
