@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, TypeAlias, final
 
 import attrs
@@ -153,6 +154,7 @@ class Course:
         self.judge(laws.a_grant_passes_nothing_by(self.rules, self.state, commands, now), "PW10")
         self.judge(laws.who_asks_is_answered(self.state, self.rooms, self.commands), "PW11")
         self.judge(laws.a_glance_is_of_all(self.rules, self.state, self.due(event), commands, now), "PW12")
+        self.judge(laws.a_glance_goes_first(self.rules, self.state, commands, now), "PW13")
         self.known -= {each.task for each in commands if isinstance(each, Take)}
 
     def due(self, event: PoolEvent) -> frozenset[str]:
@@ -162,7 +164,7 @@ class Course:
                 self.known.add(task)
             case DuesSeen(_, _, dues):
                 self.known |= {task for task, after in dues if not after}
-            case RunsTaken(_, Take(task), runs, is_more) if runs or is_more:
+            case RunsTaken(_, Take(task), runs, is_more, _, has_failed) if runs or is_more or has_failed:
                 self.known.add(task)
             case EndsWritten(_, End(task), is_more=True):
                 self.known.add(task)
@@ -237,6 +239,8 @@ class Course:
 
     def answer(self, command: PoolCommand) -> None:
         match command:
+            case Take() if self.random.random() < 0.1:
+                self.tell(RunsTaken(at(self.now), command, (), has_failed=True))
             case Take(most=most) | Granted(most=most):
                 runs = tuple(
                     run_of(len(self.taken) + number, self.random.choice([None, None, None, "cannot be computed"]))
@@ -285,7 +289,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws PW1 to PW12."""
+    """Laws PW1 to PW13."""
     assert Course(random).wrong == set()
 
 
@@ -359,6 +363,13 @@ def glances_twice(state: PoolState, task: PooledTask) -> bool:
     return False
 
 
+def glances_last(rules: PoolRules, state: PoolState, now: Instant, commands: list[PoolCommand]) -> PoolState:
+    """Glances where looks have left room."""
+    looked: PoolState = LOOKING(rules, state, now, [])
+    after: PoolState = GLANCING(rules, state, now, commands) if vars(pool)["_room"](rules, looked) else state
+    return after
+
+
 def forgets_what_it_saw(rules: PoolRules, state: PoolState, event: DuesSeen) -> PoolState:
     """Of what was seen, what is due later is found by the next glance."""
     now: PoolState = RIGHT_SEEN(
@@ -417,6 +428,7 @@ RIGHT_REASON: Final = vars(pool)["_reason"]
 RIGHT_ENDING: Final = vars(pool)["_ending"]
 RIGHT_ONWARD: Final = vars(pool)["_onward"]
 LOOKING: Final = vars(pool)["_looking"]
+GLANCING: Final = vars(pool)["_glancing"]
 GRANTING: Final = vars(pool)["_granting"]
 RIGHT_TAKEN: Final = vars(pool)["_taken"]
 RIGHT_NEXT_OF_RUNS: Final = vars(pool)["_next_of_runs"]
@@ -447,6 +459,7 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "each idle task is polled alone": ("PW12", "_is_glanced", polls_alone),
     "two glances at a time": ("PW4", "_is_under_way", glances_twice),
     "what a glance saw is forgotten": ("PW9", "_seen", forgets_what_it_saw),
+    "who has much to do keeps others unpolled": ("PW13", "_glancing", glances_last),
     "who asks for room waits for ever": ("PW11", "_granting", waits_for_each_look),
 }
 
@@ -578,6 +591,42 @@ def test_idle_tasks_of_a_collection_are_one_request() -> None:
     assert str(glance) == "ask what of 2 tasks of here is due within 100 ms"
 
 
+def test_one_task_that_has_much_to_do_keeps_no_other_of_its_collection_waiting() -> None:
+    """Law PW13. Each executor that gets free is its own at once; and still it is glanced whether something of the other is due."""
+    rules, one = attrs.evolve(TOGETHER, executors=1), run_of(1)
+    told = rules.step(PoolState(), PoolTimerFired(at(0)))
+    told = rules.step(told.state, DuesSeen(at(1), Glance("here", ("bill", "ship"), POLLING.least), (("bill", 0),)))
+    told = rules.step(told.state, RunsTaken(at(2), Take("bill", 1), (one,)))
+    told = rules.step(told.state, HandlersEnded(at(SECOND), "bill", ((one, None),)))
+    assert Take("bill", 1) in told.commands
+    (glance,) = (each for each in told.commands if isinstance(each, Glance))
+    assert glance.tasks == ("ship",)
+
+
+def test_a_look_that_has_failed_is_sent_at_its_pace_whatever_is_glanced() -> None:
+    """Law PW14. A glance that is answered while looks fail would else wake the task each time, and each look say that it fails."""
+    rules, looks, now = attrs.evolve(TOGETHER, tasks=TOGETHER.tasks[:1]), list[int](), 0
+    told = rules.step(PoolState(), PoolTimerFired(at(0)))
+    for _ in range(1_000):
+        if now > 10 * SECOND:
+            break
+        asked = next((each for each in told.commands if isinstance(each, (Take, Glance))), None)
+        if asked is None:
+            assert told.state.wake_at is not None
+            now = max(now + 1, told.state.wake_at - at(0))
+            told = rules.step(told.state, PoolTimerFired(at(now)))
+            continue
+        looks += [now] if isinstance(asked, Take) else []
+        reply = (("bill", 0),) if isinstance(asked, Glance) else Ambiguous("no reply")
+        now += MILLISECOND
+        event = pool_event_for(asked, reply, at(now))
+        assert event is not None
+        told = rules.step(told.state, event)
+    gaps = [later - look for look, later in pairwise(looks)]
+    assert gaps[:4] == [100 * MILLISECOND, 200 * MILLISECOND, 400 * MILLISECOND, 800 * MILLISECOND]
+    assert set(gaps[4:]) == {SECOND}
+
+
 def test_what_is_due_later_is_looked_for_then() -> None:
     told = RULES.step(idle(), Announced(at(2), "bill", at(30)))
     assert told.commands == (StartPoolTimer(28),)
@@ -631,7 +680,7 @@ def test_each_answer_has_its_event() -> None:
     take, one = Take("bill", 3), run_of(1)
     assert pool_event_for(take, ((one,), (Idle.NOT_CLAIMED,)), at(1)) == RunsTaken(at(1), take, (one,), lost=1)
     assert pool_event_for(take, ((), (SetAside("r", "torn"),)), at(1)) == RunsTaken(at(1), take, (), is_more=True)
-    assert pool_event_for(take, Ambiguous("no reply"), at(1)) == RunsTaken(at(1), take, ())
+    assert pool_event_for(take, Ambiguous("no reply"), at(1)) == RunsTaken(at(1), take, (), has_failed=True)
     renew = Renew("bill", (one,))
     assert pool_event_for(renew, (Why.RENEWED,), at(1)) == RunsRenewed(at(1), renew, (Why.RENEWED,))
     assert pool_event_for(renew, Ambiguous("no reply"), at(1)) == RunsRenewed(at(1), renew, (None,))

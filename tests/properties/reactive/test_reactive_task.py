@@ -16,6 +16,7 @@ from tidegate.model.documents import (
     Eq,
     Field,
     Filter,
+    Lt,
     OlderThan,
     Put,
     Value,
@@ -35,6 +36,7 @@ from tidegate.model.operations import (
     InsertOne,
     StoreTime,
     UpdateOne,
+    find_all,
 )
 from tidegate.model.strategies.documents import documents
 from tidegate.model.strategies.operations import filters
@@ -44,7 +46,7 @@ from tidegate.reactive.orphans import CleanUp, DeleteWhen
 from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask, SetAside, dues
 from tidegate.reactive.snapshot import Computed, Projection, snapshot
 from tidegate.reactive.strategies.snapshot import computed_projections, projections
-from tidegate.reactive.task_documents import DOCUMENT, RECORD, loaded, record_id, stored
+from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, RECORD, loaded, record_id, stored
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Claim, Deferred, Succeeded, TaskRules, Why, WhyNot
 from tidegate.retries.backoff import Exponential, Fixed, Policy
@@ -689,6 +691,20 @@ def test_what_is_due_of_many_tasks_is_one_request() -> None:
     assert store.run(dues("orders_tasks", ("none",), MINUTE)) == ()
     with pytest.raises(Misuse):
         store.run(dues("orders_tasks", names, -1))
+
+
+def test_what_is_no_time_keeps_no_other_task_of_its_collection_from_being_found_due() -> None:
+    """A list of times is before each time that one of its own is before, and sorts first."""
+    store = planned()
+    foreign = Document.of({"_id": "y", "task": "ship", "next_run_at": [Instant(0)]})
+    records = contents(store.world, "orders_tasks")
+    store.world = world_with({"orders_tasks": (foreign, *records)}).write(CLOCK, store.world.read(CLOCK))
+    assert len(store.run(_due_in("orders_tasks"))) == 2
+    assert store.run(dues("orders_tasks", ("bill", "ship"), MINUTE)) == (("bill", 0),)
+
+
+async def _due_in(records: str) -> tuple[Document, ...]:
+    return await find_all(records, Lt(NEXT_RUN_AT, Instant(MINUTE)), limit=9)
 
 
 def test_the_store_is_asked_for_its_time() -> None:

@@ -50,6 +50,9 @@ Laws
     PW11 Who asks for room is answered once: when the looks have ended that were under way, and no later.
     PW12 Tasks of one collection are glanced at together, all that are due for it at once, and none of them is looked for that is not
          known to be due.
+    PW13 Where there is room, a glance that is due is sent before any look: one task that has much to do, and takes all room there is,
+         keeps no other from being found to be due.
+    PW14 A task whose look has failed is looked for again at its pace, ever more rarely, whatever is glanced meanwhile.
 
 Known not to work
     - A handler that will not be cancelled holds its executor. It is left behind when the time to leave is over.
@@ -315,7 +318,7 @@ class PoolTimerFired:
 @final
 @attrs.frozen
 class RunsTaken:
-    """A look has ended: these runs have begun, none where it failed.
+    """A look has ended: these runs have begun.
 
     Attributes:
         at: When.
@@ -323,6 +326,7 @@ class RunsTaken:
         runs: The runs.
         is_more: Whether something was done about others: there may be more that is due.
         lost: How many claims were lost to others.
+        has_failed: Nobody knows whether something is due: nobody answers, or the store refuses.
     """
 
     at: Instant
@@ -330,6 +334,7 @@ class RunsTaken:
     runs: _Runs
     is_more: bool = False
     lost: int = 0
+    has_failed: bool = False
 
 
 @final
@@ -477,7 +482,7 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
     event: PoolEvent
     match command:
         case Take() if isinstance(reply, Failure):
-            event = RunsTaken(at, command, ())
+            event = RunsTaken(at, command, (), has_failed=True)
         case Take():
             check_type(reply, tuple, "runs, and what became of the others")
             runs, others = reply if isinstance(reply, tuple) and len(reply) == 2 else (reply, ())
@@ -682,6 +687,9 @@ def _taken(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
     state = attrs.evolve(state, looking=tuple(each for each in state.looking if each[0] != event.command))
     if isinstance(event.command, Take):
         state = _spread(state, task.name, widened(event.command.factor, len(event.runs), event.lost))
+    if isinstance(event.command, Take) and event.has_failed:
+        # What it was looked for is due still: a glance would only find that, and wake it before its pause is over.
+        state = attrs.evolve(state, woken=state.woken | {task.name})
     if isinstance(event.command, Take) and (event.runs or event.is_more):
         # Where fewer were found than asked for, there are no more that nobody announces, for a moment.
         is_all = len(event.runs) + event.lost < event.command.most and not event.is_more
@@ -824,8 +832,8 @@ def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
         state = attrs.evolve(state, runs_at=_next_of_runs(rules, state, at))
     state = _ending(rules, state, commands)
     if state.stop_at is None:
-        state = _looking(rules, _arrived(rules, state, at), at, commands)
-        state = _glancing(rules, state, at, commands)
+        state = _glancing(rules, _arrived(rules, state, at), at, commands)  # it takes no room from a look
+        state = _looking(rules, state, at, commands)
         state = _granting(rules, state, at, commands)
     else:
         commands.extend(_denied(state.asking))

@@ -258,8 +258,9 @@ async def dues(records: str, tasks: tuple[str, ...], within: Duration) -> tuple[
     mine = Eq(TASK, tasks[0]) if len(tasks) == 1 else In(TASK, tasks)
     due = AllOf((mine, Lt(NEXT_RUN_AT, now + -(-within // MILLISECOND) * MILLISECOND)))
     found = await find_all(records, due, limit=FOUND_MAX, fields=(TASK, NEXT_RUN_AT), sort=_LONGEST_DUE)
-    # What is due by a time that may be behind is so a moment ago; what is not yet, a moment sooner.
-    firsts = {each.held(TASK): max(needed(each, NEXT_RUN_AT) - now, 0) for each in reversed(found)}
+    # What is due by a time that may be behind is so a moment ago; what is not yet, a moment sooner. A list of times is matched, too.
+    times = ((each.held(TASK), each.held(NEXT_RUN_AT)) for each in reversed(found))
+    firsts = {task: max(due - now, 0) for task, due in times if isinstance(due, Instant)}
     return tuple((name, firsts[name]) for name in tasks if name in firsts)
 
 

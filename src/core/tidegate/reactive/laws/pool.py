@@ -24,7 +24,7 @@ from tidegate.reactive.pool import (
 from tidegate.reactive.reactive_task import Run
 
 __all__ = [
-    "a_glance_is_of_all", "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "nothing_is_taken_to_stop",
+    "a_glance_goes_first", "a_glance_is_of_all", "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "nothing_is_taken_to_stop",
     "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_expected_is_looked_for",
     "who_asks_is_answered",
     "who_runs_has_an_executor",
@@ -226,6 +226,27 @@ def a_glance_is_of_all(
             if task is not None and task.records is not None:
                 return False
     return True
+
+
+def a_glance_goes_first(rules: PoolRules, state: PoolState, commands: Iterable[PoolCommand], at: Instant) -> bool:
+    """Law PW13: where a look is sent, so that there was room, each glance that is due is under way.
+
+    Args:
+        rules: How the process works.
+        state: The state after a step.
+        commands: What that commands.
+        at: When that was.
+    """
+    if not any(isinstance(each, Take) for each in commands):
+        return True
+    away = state.paused | state.woken | {look.task for look, _ in state.looking}
+    away |= {task for task, until in state.throttled if until - at > 0}
+    glanced = {each.records for each in state.glancing}
+    due = {name: pace.due for name, pace in state.paces}
+    return all(
+        task.records is None or task.records in glanced or task.name in away or due.get(task.name, at) - at > 0
+        for task in rules.tasks
+    )
 
 
 def _key(run: Run) -> tuple[str, int]:
