@@ -14,6 +14,7 @@ from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from tests.integration.mongo_loop import in_loop
 
+from tidegate.invocations.heeding import heed
 from tidegate.invocations.record_documents import STATUS
 from tidegate.invocations.recoverer import ITEMS_MAX, OPEN, Recoverer
 from tidegate.model.documents import (
@@ -40,8 +41,9 @@ from tidegate.model.operations import Index, find_all, find_one, find_one_and_up
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate_adapters.bson_values import stored
 from tidegate_adapters.driver import choosing, documents, local, run
-from tidegate_adapters.embedded import process_clock
+from tidegate_adapters.embedded import Embedded, process_clock
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
+from tidegate_adapters.orchestrator import Orchestrator
 
 STATE: Final = Field[str]("state")
 PRIORITY: Final = Field[Any]("priority")
@@ -233,3 +235,22 @@ def test_a_pass_of_recovery_reads_what_is_not_finished_and_no_more(
         assert "SORT" not in used
         assert keys <= ITEMS_MAX + len(OPEN)
         after = (found[-1][Field[str]("_id")],)
+
+
+def test_a_process_reads_what_is_in_its_name_and_nothing_of_others(
+    client: MongoClient[dict[str, Any]], database: str
+) -> None:
+    """With each beat, by an index that an app makes: however many run elsewhere."""
+    app = Orchestrator(Embedded(), "jobs")
+    names, handle = app.collections, choosing(documents(Mongo(client, database, indexes=app.indexes)), local())
+    client[database][names.invocations].insert_many(
+        [
+            {"_id": f"{n:04}", "status": ("running", "pending")[n // 100 % 2], "owner": f"w{n % 100}", "version": 2}
+            for n in range(EACH)
+        ]
+    )
+    found = run(heed(names.invocations, "w7", ()), handle)
+    assert len(found.strays) == EACH // 100
+    used, keys = explained(client, database)
+    assert "COLLSCAN" not in used
+    assert keys <= EACH // 100 + 2 * len(OPEN)

@@ -1,5 +1,7 @@
 """The orchestrator as an application has it: on a real MongoDB, and on the embedded store."""
 
+# ruff: noqa: SLF001  what a beat comes upon is brought about from within
+
 from __future__ import annotations
 
 import asyncio
@@ -13,6 +15,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from signal import SIGTERM
 from subprocess import PIPE, Popen
+from types import SimpleNamespace
 from typing import Any, Final, TypeAlias, final
 
 import attrs
@@ -22,11 +25,13 @@ from tests.integration import orchestrator_children as children
 from tests.integration.mongo_loop import in_loop
 
 from tidegate.invocations.asking import Command
-from tidegate.invocations.dispatch import Held
+from tidegate.invocations.dispatch import Beat, Heeded, Held
 from tidegate.invocations.invocation_queries import InvocationQuery
+from tidegate.model.documents import ID, Eq
+from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, moment
-from tidegate.model.operations import find_all
+from tidegate.model.operations import delete_one, find_all
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.bson_values import natural
 from tidegate_adapters.embedded import Embedded
@@ -44,6 +49,7 @@ from tidegate_adapters.orchestrator import (
 )
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
+from tidegate_adapters.orchestrator.workers import Workers
 
 Raw: TypeAlias = dict[str, Any]
 STORES: Final = ("mongod", "embedded")
@@ -344,9 +350,11 @@ def test_what_runs_when_the_time_to_stop_is_over_is_given_back_and_run_elsewhere
 
             (first, stay), (second, _) = app_of(1), app_of(2)
             handle = await stay.enqueue()
+            (before,) = await office.records()
             async with served(first):
                 await until(lambda: begun == [1], "it has begun")
             (record,) = await office.records()
+            assert record["due"] == before["due"]
             assert (record["status"], record["tries"], record["owner"]) == ("rerouted", 0, None)
             async with served(second):
                 assert await handle.result() == 2
@@ -474,6 +482,72 @@ def test_what_is_cancelled_ends_and_what_is_killed_is_run_again(mongodb: str, da
                         await each.result()
                 assert await killed.result() == 2
                 assert not await killed.cancel()
+
+    in_loop(run())
+
+
+def test_what_ends_while_a_beat_says_that_it_is_lost_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has taken it over writes its end; those of others are written as ever."""
+
+    async def run() -> None:
+        office, ends, lost = Office(None, "embedded"), asyncio.Event(), asyncio.Event()
+        app, beats = office.app(), Workers._beat
+
+        async def slow(self: Workers, command: Beat) -> Heeded | None:
+            heeded = await beats(self, command)
+            if heeded is not None and heeded.asked and not lost.is_set():
+                lost.set()
+                ends.set()
+                await until(lambda: not self.state.active, "it has ended before the beat is told")
+            return heeded
+
+        monkeypatch.setattr(Workers, "_beat", slow)
+
+        @app.task()
+        async def stays() -> None:
+            await ends.wait()
+
+        @app.task()
+        async def adds(one: int) -> int:
+            return one + 1
+
+        async with served(app):
+            handle = await stays.enqueue()
+            await until(lambda: app._workers is not None and app._workers.state.active, "it runs")
+            office.store(delete_one(app.collections.invocations, Eq(ID, handle.id)))
+            await lost.wait()
+            assert await (await adds.enqueue(1)).result(timeout=timedelta(seconds=5)) == 2
+
+    in_loop(run())
+
+
+def test_the_beats_of_children_go_on_after_one_that_nobody_has_answered() -> None:
+    """Whoever is new joins with the next one, and whoever is gone leaves."""
+
+    async def run() -> None:
+        office = Office(None, "embedded")
+        app, fails = office.app(beat_every=5 * SECOND), [True]
+
+        @app.task()
+        async def nothing() -> None: ...
+
+        async with served(app):
+            await until(lambda: app._workers is not None and app._workers.member, "it has joined")
+            workers: Any = app._workers
+            there = await app._opened()
+
+            async def store(effect: Any) -> object:
+                return Ambiguous("cut") if fails[0] else await there.site.store(effect)
+
+            owner = workers.member
+            workers._post = attrs.evolve(workers._post, site=attrs.evolve(there.site, store=store))
+            for living in (((1, 7),), ()):
+                workers._children = SimpleNamespace(there=living, close=lambda: None)
+                for fails[0] in (True, False):
+                    await workers._beat_for_children(owner)
+                members = await office.records(app.collections.members)
+                (child,) = [each for each in members if each["_id"] == f"{owner}/1.7"]
+                assert (child["left"] is None) == bool(living)
 
     in_loop(run())
 

@@ -92,6 +92,15 @@ def test_each_end_is_a_legal_write_that_leaves_a_record_as_the_laws_have_it(
         assert found[TRIES] == (1 if end.counts else tries - 1)
 
 
+@given(st.none() | st.just(NOW), st.booleans())
+def test_what_was_no_try_stands_where_it_stood(due: Instant | None, counts: bool) -> None:
+    """And not behind all that has come since: it is due when it was, unless somebody says when."""
+    before = Instant(2 * SECOND, STORE)
+    found = after(run_end(GivenBack(due, counts=counts), due=before))
+
+    assert found.get(DUE) == (due or (Instant(0, STORE) if counts else before))
+
+
 @given(policies(), st.integers(1, 9))
 def test_a_try_is_due_after_the_delay_of_its_policy(policy: Policy, tries: int) -> None:
     """Law EN5, with and without jitter; the same failure is due at the same time, whenever it is written."""

@@ -80,6 +80,7 @@ def test_where_it_chooses_among_more_it_reads_what_it_has_taken() -> None:
     assert asked == [FindAll, BulkUpdate, FindAll]
     assert len(found.runs) == 5
     assert all(run.tries == 1 and run.document.has(TRIES) for run in found.runs)
+    assert all(run.due == waiting(run.key).get(DUE) is not None for run in found.runs)
 
 
 def test_who_finds_nothing_is_told_when_the_next_is_due() -> None:

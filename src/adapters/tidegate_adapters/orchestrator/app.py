@@ -596,6 +596,7 @@ class Orchestrator:
             Taker(runner="any", queues=self.settings.queues, tasks=(Takeable("any"),), records=names.invocations),
             Noticer(conditions=(), records=names.invocations),
             Evaluator(triggers=(), next_after=next_after, runs=names.runs),
+            Recoverer(me="any", dead_after=self.settings.dead_after, records=names.invocations, members=names.members),
             self.asking(),
             self._purging(),
         ):

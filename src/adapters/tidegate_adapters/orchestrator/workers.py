@@ -284,7 +284,10 @@ class Workers:
         return self._post.listened.get(task, frozenset())
 
     async def _write(self, ends: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
-        """Write ends; those of which nobody knows whether that is done."""
+        """Write ends; those of which nobody knows whether that is done. Of what was lost nothing is written: it is another's."""
+        ends = tuple(each for each in ends if each.run in self._taken)
+        if not ends:
+            return ()
         runs = tuple(
             _run_end(each, self._taken[each.run], is_listened=bool(self._heard(each.run.task) - {RUNNING}))
             for each in ends
@@ -307,32 +310,31 @@ class Workers:
                 return None
             self._joined = command.life
             log.info("%s has joined", owner)
-        else:
-            found = await post.site.store(beat(post.collections.members, owner, post.dead_after))
-            if isinstance(found, Failure):
-                raise found
-            if found is None:
-                return None
+        elif _answered(await post.site.store(beat(post.collections.members, owner, post.dead_after))) is None:
+            return None
         self._forget()
         for each in command.strays:
             log.warning("%s is its own and not known to it: it is given back if it still is", each.key)
+        await self._beat_for_children(owner)
         heeded = await post.site.run(heed(post.collections.invocations, owner, command.runs, command.strays))
         active = {each.run for each in self.state.active}
         self._lost |= {run for run, why in heeded.asked if why is InterruptReason.LOST and run in active}
-        await self._beat_for_children(owner)
         return heeded
 
     async def _beat_for_children(self, owner: str) -> None:
         """Join or beat as each child that lives, and leave as those that do not: for operators, for what they run is this process's."""
         post, there = self._post, {f"{owner}/{number}.{pid}": number for number, pid in self._children.there}
-        members, gone, known = post.collections.members, self._beaten - there.keys(), self._beaten & there.keys()
-        self._beaten = frozenset(there)
+        members = post.collections.members
         try:
-            for who in (*gone, *known):
-                await post.site.store(leave(members, who) if who in gone else beat(members, who, post.dead_after))
-            for who in there.keys() - known:
+            for who in self._beaten - there.keys():
+                _ = _answered(await post.site.store(leave(members, who)))
+                self._beaten -= {who}
+            for who in self._beaten:
+                _ = _answered(await post.site.store(beat(members, who, post.dead_after)))
+            for who in there.keys() - self._beaten:
                 name = None if post.name is None else f"{post.name}/{there[who]}"
                 await post.site.run(join(members, who, post.dead_after, name=name, runner=owner))
+                self._beaten |= {who}
         except Failure as failure:
             log.debug("no beat for children: %s", redacted(str(failure)))
 
@@ -484,11 +486,18 @@ class _Waits:
             self._resumed.set_result(None)
 
 
+def _answered(reply: object) -> object:
+    """What the store has answered; a failure is raised."""
+    if isinstance(reply, Failure):
+        raise reply
+    return reply
+
+
 def _run_end(outcome: Outcome, taken: TakenRun, *, is_listened: bool) -> ending.RunEnd:
     return ending.RunEnd(
         key=outcome.run.key, record=taken.record, end=outcome.end, tries=taken.tries,
         failing_since=taken.document.get(FAILING_SINCE), is_listened=is_listened,
-        limited_by=taken.job.limited_by,
+        limited_by=taken.job.limited_by, due=taken.due,
     )  # fmt: skip
 
 

@@ -6,7 +6,8 @@ A runner that has taken invocations (running, owned by it, at a version) tells h
     Failed      retry, due after a delay     with the error; as long as the policy allows another try (`tidegate.retries.backoff`)
                 failed                       with the error; otherwise
     GivenBack   rerouted, due now or then    it was not run to its end: its runner shuts down, or was asked to kill it, or a
-                                             rate has no room for it; unless that is said to count, it was no try
+                                             rate has no room for it; unless that is said to count, it was no try, and it is
+                                             due when it was before, so that it stands behind nothing that came since
     Cancelled   cancelled
 
 Each is one guarded update (`tidegate.invocations.settling`), so what is answered `Granted` is in, together with its result;
@@ -169,7 +170,7 @@ class GivenBack:
     """The run was not run to its end, and another one may begin.
 
     Attributes:
-        due: When, by the store's clock; None for now.
+        due: When, by the store's clock; None for now, or, where it was no try, for when it was due before.
         counts: Whether it was a try.
     """
 
@@ -203,6 +204,7 @@ class RunEnd:
         failing_since: When it failed for the first time; None if it has not.
         is_listened: Whether triggers listen to its task.
         limited_by: The set of which it had a place; None if it needed none.
+        due: When it was due as it was taken; None if nobody knows.
     """
 
     key: str
@@ -212,6 +214,7 @@ class RunEnd:
     failing_since: Instant | None = None
     is_listened: bool = False
     limited_by: str | None = None
+    due: Instant | None = None
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "an invocation")
@@ -224,6 +227,7 @@ class RunEnd:
         check_int(self.tries, "a number of runs that have begun", 1)
         check_type(self.failing_since, (Instant, NoneType), "an instant or None")
         check_type(self.is_listened, bool, "whether triggers listen")
+        check_type(self.due, (Instant, NoneType), "an instant or None")
 
 
 def upload_name(key: str, version: int) -> str:
@@ -279,6 +283,7 @@ def _written(run: RunEnd, now: Instant | None) -> tuple[str, tuple[Update, ...]]
             return status.RETRY, (kept, Put(FAILING_SINCE, since), Put(DUE, _kept(verdict.at)))
         case GivenBack(due, counts):
             tries = () if counts else (Put(TRIES, run.tries - 1),)
+            due = run.due if due is None and not counts else due  # it stands where it stood
             return status.REROUTED, tries if due is None else (*tries, Put(DUE, _kept(due)))  # else due now
         case Cancelled():
             return status.CANCELLED, ()

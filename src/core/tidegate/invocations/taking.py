@@ -162,6 +162,7 @@ class TakenRun:
         job: What is to be done.
         tries: How many runs of it have begun, this one included.
         document: Its record as it was when it was found, or later.
+        due: When it was due, as it was found.
     """
 
     key: str
@@ -169,6 +170,7 @@ class TakenRun:
     job: Job
     tries: int
     document: Document = attrs.field(repr=False)
+    due: Instant | None = attrs.field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{self.key!r}: {self.job}, {self.record}"
@@ -327,7 +329,7 @@ class Taker:
             if not records:  # else what is taken is told, and the next look hears it again
                 raise
         docs = found if limit == most else await self._read(tuple(key for key, _ in records))
-        runs = _runs(records, docs)
+        runs = _runs(records, docs, found)
         return Taken(
             runs,
             len(good) - len(placed.refused) - len(records),
@@ -504,11 +506,11 @@ def _trouble(doc: Document) -> str | None:
     return None if RUNNING in INVOCATION.following(known.status) else f"{known.status!r}, and yet due"
 
 
-def _runs(records: tuple[tuple[str, StatusRecord], ...], docs: _Found) -> tuple[TakenRun, ...]:
+def _runs(records: tuple[tuple[str, StatusRecord], ...], docs: _Found, found: _Found) -> tuple[TakenRun, ...]:
     """The runs of these records; one that was deleted meanwhile runs nowhere."""
-    held = {doc[ID]: doc for doc in docs}
+    held, dues = {doc[ID]: doc for doc in docs}, {doc[ID]: doc.get(DUE) for doc in found}
     return tuple(
-        TakenRun(key, record, job_of(held[key]), _tries(held[key], record), held[key])
+        TakenRun(key, record, job_of(held[key]), _tries(held[key], record), held[key], dues[key])
         for key, record in records
         if key in held
     )
