@@ -144,8 +144,8 @@ class Recoverer:
 
     @property
     def indexes(self) -> Indexes:
-        """What a pass needs, and a look at what one owns: they read the invocations that may be stuck, however many there are."""
-        return {self.records: (Index((Ascending(STATUS), Ascending(OWNER))),)}
+        """What a pass needs, which reads the invocations that may be stuck in the order of their ids, and a look at what one owns."""
+        return {self.records: (Index((Ascending(STATUS),)), Index((Ascending(STATUS), Ascending(OWNER))))}
 
     async def run(self) -> RecoveryPass:
         """The program: one pass."""
