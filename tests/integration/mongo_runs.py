@@ -350,7 +350,8 @@ class Run:
                 story.tell("faults", "the set is reached again")
                 self.net.open()
             case "cancel":
-                name = sorted(self.tasks)[told.number % len(self.tasks)]
+                names = sorted(self.tasks.keys() - {"judge"})  # who ends the others of an application
+                name = names[told.number % len(names)]
                 if not self.tasks[name].done():
                     story.tell("faults", f"{name} is cancelled", fault="cancel")
                     self.cancelled.add(name)
