@@ -280,6 +280,7 @@ def test_a_new_record_is_inserted_at_version_1() -> None:
             "owner": None,
             "version": 1,
             "changed_at": Instant(0),
+            "at1": Instant(0),
             "history": ({"version": 1, "request": "mine", "status": "free"},),
         }
     )
