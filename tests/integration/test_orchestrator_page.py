@@ -6,8 +6,6 @@ import asyncio
 import json
 import re
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -18,6 +16,7 @@ from typing import Any, Final, TypeVar, final
 import attrs
 import pytest
 from tests.integration.browser import Tab
+from tests.integration.page_requests import answered
 from tests.integration.test_live_page import CONTRASTS, PICTURES, TOKEN, Open, in_browser, says, until
 from tests.integration.test_monitor import free_port
 from tests.integration.test_orchestrator_app import QUICK, STORES, TURNS
@@ -103,16 +102,7 @@ class Jobs:
     # --- as scripts ask ---
 
     def got(self, path: str, sent: object = None, token: str | None = None) -> tuple[int, Raw]:
-        headers = {"Authorization": f"Bearer {self.token if token is None else token}", "X-Tidegate": "test"}
-        data = None if sent is None else json.dumps(sent).encode()
-        try:
-            with urllib.request.urlopen(
-                urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers), timeout=20
-            ) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as refused:
-            with refused:
-                return refused.code, json.load(refused)
+        return answered(self.port, path, sent, self.token if token is None else token)
 
     def act(self, action: str, **given: str) -> str:
         status, told = self.got("/act", {"action": action, "given": given})

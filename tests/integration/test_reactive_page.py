@@ -19,6 +19,7 @@ import pytest
 from pymongo import MongoClient
 from tests.integration.browser import Tab
 from tests.integration.interruptible import INTERRUPTIBLE
+from tests.integration.page_requests import answered
 from tests.integration.servers.mongod import MongoServer
 from tests.integration.test_live_page import CONTRASTS, PICTURES, TOKEN, Open, in_browser, says, until
 
@@ -330,20 +331,8 @@ def test_what_is_asked_of_the_page_and_cannot_be_is_told(serve: Serve, shop: Any
     served = serve(f"page_token={TOKEN}")
     port = served.page
 
-    def got(path: str, content: dict[str, Any] | None = None, token: str = TOKEN) -> tuple[int, dict[str, Any]]:
-        headers = {"Authorization": f"Bearer {token}", "X-Tidegate": "test"}
-        data = None if content is None else json.dumps(content).encode()
-        try:
-            with urllib.request.urlopen(
-                urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers), timeout=20
-            ) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as refused:
-            with refused:
-                return refused.code, json.load(refused)
-
-    assert got("/state", token=TOKEN[:-1])[0] == 401
-    status, told = got("/state")
+    assert answered(port, "/state", token=TOKEN[:-1])[0] == 401
+    status, told = answered(port, "/state", token=TOKEN)
     assert (status, told["schema"], told["title"]) == (200, "tidegate/live@1", f"Reactive tasks of {shop.name}")
     for path, content, why in (
         ("/state?task=bil", None, "there is no task 'bil'"),
@@ -362,6 +351,6 @@ def test_what_is_asked_of_the_page_and_cannot_be_is_told(serve: Serve, shop: Any
         ("/act", {"action": "retry all", "given": {"tsk": "bill", "status": "failed"}}, "there is no filter 'tsk'"),
         ("/act", {"action": "retry", "given": {"key": "[1]"}}, "there is no such row"),
     ):
-        status, told = got(path, content)
+        status, told = answered(port, path, content, TOKEN)
         assert (status, why in told["error"]) == (400, True), told
     assert TOKEN not in served.log.read_text()

@@ -106,6 +106,8 @@ class Course:
         self.rules = random.choice([RULES, TOGETHER])
         self.known: set[str] = set()
         """The tasks of which something is known to be due."""
+        self.failed: frozenset[str] = frozenset()
+        """Those whose last look has failed."""
         self.laters: list[tuple[str, Instant]] = []
         self.asked: list[PoolCommand] = []  # and not answered
         self.rooms: list[RoomAsked] = []
@@ -155,6 +157,10 @@ class Course:
         self.judge(laws.who_asks_is_answered(self.state, self.rooms, self.commands), "PW11")
         self.judge(laws.a_glance_is_of_all(self.rules, self.state, self.due(event), commands, now), "PW12")
         self.judge(laws.a_glance_goes_first(self.rules, self.state, commands, now), "PW13")
+        if isinstance(event, RunsTaken) and isinstance(event.command, Take):
+            others = self.failed - {event.command.task}
+            self.failed = others | {event.command.task} if event.has_failed else others
+        self.judge(laws.what_fails_is_not_glanced(self.failed, commands), "PW14")
         self.known -= {each.task for each in commands if isinstance(each, Take)}
 
     def due(self, event: PoolEvent) -> frozenset[str]:
@@ -289,7 +295,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws PW1 to PW13."""
+    """Laws PW1 to PW14."""
     assert Course(random).wrong == set()
 
 
@@ -418,6 +424,12 @@ def from_the_answer(rules: PoolRules, state: PoolState, event: RunsTaken) -> Poo
     return attrs.evolve(after, working=tuple(attrs.evolve(each, renew_at=each.held_until) for each in after.working))
 
 
+def forgets_that_it_failed(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
+    """A look that has failed is taken for one that found nothing."""
+    after: PoolState = RIGHT_TAKEN(rules, state, attrs.evolve(event, has_failed=False))
+    return after
+
+
 def drops_what_it_cannot_handle(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
     """What is taken when it is to stop is left claimed."""
     after: PoolState = RIGHT_TAKEN(rules, state, event)
@@ -460,6 +472,7 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "two glances at a time": ("PW4", "_is_under_way", glances_twice),
     "what a glance saw is forgotten": ("PW9", "_seen", forgets_what_it_saw),
     "who has much to do keeps others unpolled": ("PW13", "_glancing", glances_last),
+    "what fails is glanced at": ("PW14", "_taken", forgets_that_it_failed),
     "who asks for room waits for ever": ("PW11", "_granting", waits_for_each_look),
 }
 

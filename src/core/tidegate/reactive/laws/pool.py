@@ -249,5 +249,15 @@ def a_glance_goes_first(rules: PoolRules, state: PoolState, commands: Iterable[P
     )
 
 
+def what_fails_is_not_glanced(failed: frozenset[str], commands: Iterable[PoolCommand]) -> bool:
+    """Law PW14: no glance is of a task whose last look has failed, so none can wake it before its pause is over.
+
+    Args:
+        failed: The tasks whose last look has failed.
+        commands: What a step commands.
+    """
+    return not any(failed.intersection(each.tasks) for each in commands if isinstance(each, Glance))
+
+
 def _key(run: Run) -> tuple[str, int]:
     return run.claim.id, run.claim.token
