@@ -12,7 +12,7 @@ from tests.properties.shipped import report_on
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
-from tidegate.invocations.asking import NEVER, Asked, Asking, Command, copy_id, order
+from tidegate.invocations.asking import NEVER, Asked, Asking, Command, copy_id, order, possible
 from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow, row
@@ -122,6 +122,36 @@ def test_what_is_held_is_due_at_no_time_and_then_when_it_was() -> None:
         assert released[DUE] == DUE_THEN
         assert laws.asking.released_is_due_again(released)
     assert asked(store, Command.CANCEL).done >= len(AVAILABLE)
+
+
+def check_what_is_possible(said: Callable[[str, bool], frozenset[Command]]) -> None:
+    """Law AK6, in each status, held or not, of the invocation as it was."""
+    for which, is_held in ((each, is_held) for each in EVERY for is_held in (False, True)):
+        if is_held and which not in AVAILABLE:
+            continue
+        stores = {ask: stored(record("x", which)) for ask in Command}
+        if is_held:
+            for store in stores.values():
+                assert asked(store, Command.HOLD, request="bob").done == 1
+        answers = {ask: asked(store, ask) for ask, store in stores.items()}
+        assert laws.asking.what_is_possible_is_done(said(which, is_held), answers), (which, is_held)
+
+
+def test_what_is_possible_is_done_and_nothing_else() -> None:
+    """Law AK6."""
+    check_what_is_possible(lambda which, is_held: possible(which, is_held=is_held))
+
+
+@pytest.mark.parametrize("forgotten", Command)
+def test_law_ak6_notices_what_is_forgotten(forgotten: Command) -> None:
+    with pytest.raises(AssertionError):
+        check_what_is_possible(lambda which, is_held: possible(which, is_held=is_held) - {forgotten})
+
+
+def test_law_ak6_notices_that_what_is_held_is_thought_to_be_repeated() -> None:
+    """As the page had it: what waits for its next try was offered to be tried now, also where it was held, and then was not."""
+    with pytest.raises(AssertionError):
+        check_what_is_possible(lambda which, is_held: possible(which, is_held=is_held) | possible(which, is_held=False))
 
 
 def test_what_sleeps_until_a_place_is_free_is_not_woken_while_it_is_held() -> None:

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, final
 
-from tidegate.invocations.asking import Asked, Command, order
+from tidegate.invocations.asking import Asked, Command, order, possible
 from tidegate.invocations.dispatch import Held
 from tidegate.invocations.invocation import CANCELLED, FAILED, INVOCATION, REGISTERED, RETRY, RUNNING, SUCCESS
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
@@ -464,18 +464,18 @@ def actions(row: InvocationRow) -> tuple[Action, ...]:
     """What can be done with an invocation as it is: law OP2."""
     if row.record is None:
         return ()
-    definition, given = INVOCATION[row.record.status], {"id": _key(row)}
-    found: list[Action] = []
-    if definition.final or (row.record.status == RETRY and not row.is_held):
-        label = "Retry now" if row.record.status == RETRY else "Retry" if row.record.status == FAILED else "Run again"
+    status, given, found = row.record.status, {"id": _key(row)}, list[Action]()
+    can = possible(status, is_held=row.is_held)
+    if Command.REPEAT in can:
+        label = "Retry now" if status == RETRY else "Retry" if status == FAILED else "Run again"
         found.append(Action("retry", label, given, key="r"))
-    if definition.available:
-        name = "release" if row.is_held else "hold"
-        found.append(Action(name, name.capitalize(), given, key="h"))
-    if not definition.final:
-        asks = f"Cancel {_key(row)}, which runs?" if definition.requires_owner else ""
+    for name in ("hold", "release"):
+        if COMMANDS[name] in can:
+            found.append(Action(name, name.capitalize(), given, key="h"))
+    if Command.CANCEL in can:
+        asks = f"Cancel {_key(row)}, which runs?" if Command.KILL in can else ""
         found.append(Action("cancel", "Cancel", given, key="c", asks=asks))
-    if definition.requires_owner:
+    if Command.KILL in can:
         found.append(
             Action("kill", "Kill", given, key="x", asks=f"End this run of {_key(row)}, so that another one begins?")
         )

@@ -25,6 +25,7 @@ Laws
     AK3  A kill is obeyed by the run that it was said of, and by no other.
     AK4  What is held is taken by nobody until it is released; released, it is due when it was.
     AK5  Of what has ended at most one copy is made, and it stays as it is.
+    AK6  What is possible with an invocation as it is, is done or told where it is asked; whatever else is asked leaves it.
 
 Known not to work
     - What ends while its runner is being asked has ended.
@@ -119,6 +120,7 @@ __all__ = [
     "NoChange",
     "copy_id",
     "order",
+    "possible",
 ]
 
 NEVER: Final = Instant(253_402_300_799 * SECOND)
@@ -170,6 +172,24 @@ class Asked:
             unreadable=self.unreadable + other.unreadable,
             is_complete=self.is_complete and other.is_complete,
         )
+
+
+def possible(status: str, *, is_held: bool) -> frozenset[Command]:
+    """What can be done with an invocation as it is (law AK6).
+
+    Args:
+        status: Its status.
+        is_held: Somebody holds it.
+    """
+    definition = INVOCATION[status]
+    can = {
+        Command.CANCEL: not definition.final,
+        Command.KILL: definition.requires_owner,
+        Command.HOLD: definition.available and not is_held,
+        Command.RELEASE: definition.available and is_held,
+        Command.REPEAT: (definition.final or status == RETRY) and not is_held,
+    }
+    return frozenset(command for command, is_so in can.items() if is_so)
 
 
 def order(record: Document) -> Command | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from tidegate.invocations.asking import NEVER, Asked
+from tidegate.invocations.asking import NEVER, Asked, Command
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.record_documents import DUE, HELD, STATUS, viewed
 from tidegate.model.documents import Document
 
 __all__ = [
     "a_kill_is_of_one_run", "each_is_counted_once", "held_is_not_due", "one_copy_at_most", "released_is_due_again",
-    "what_has_ended_stays", "what_was_told_is_obeyed",
+    "what_has_ended_stays", "what_is_possible_is_done", "what_was_told_is_obeyed",
 ]  # fmt: skip
 
 
@@ -82,3 +82,13 @@ def one_copy_at_most(copies: Collection[Document], before: Document, after: Docu
         after: The record since.
     """
     return len(copies) <= 1 and viewed(before) == viewed(after)
+
+
+def what_is_possible_is_done(possible: Collection[Command], asked: Mapping[Command, Asked]) -> bool:
+    """Law AK6: what is possible, and nothing else, is done or told.
+
+    Args:
+        possible: What is said to be.
+        asked: What each command was answered, of the same invocation as it was.
+    """
+    return {*possible} == {command for command, answered in asked.items() if answered.done + answered.told}
