@@ -17,7 +17,7 @@ Laws
     MT1  Of one set GC1 holds, of the instants at which meters are written, whatever becomes of processes, requests and replies, and
          however long anybody stands still.
     MT2  What is told to be admitted was counted.
-    MT3  Without a fault, and where nobody else asks, it is three requests.
+    MT3  Without a fault, and where nobody else asks, it is three requests; for a set that has no meter yet, one more.
 
 Known not to work
     - What is admitted begins with the next request of its process: who stands still before that begins late, and what others

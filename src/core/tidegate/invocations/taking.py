@@ -29,6 +29,7 @@ Laws
 
 Known not to work
     - Who is admitted by its rate and then finds no place, or is taken by others meanwhile, was counted: fewer begin than might.
+    - Of rates by key each key is metered by itself, one after the other, so a look at many of them takes as long as all.
     - What no runner knows, at the head of a queue, is read and passed over at each look; give a task that is deployed late a
       queue of its own.
     - Where the store refuses the look that follows a take, what was taken stays with its runner, which does not know of it, until
