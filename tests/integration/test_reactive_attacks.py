@@ -74,7 +74,7 @@ def test_children_of_a_fork_are_processes_like_others(mongodb: str, database: st
                 app.run()
                 os._exit(0)
             children.append(child)
-        print("forked", *children, flush=True)
+        os.write(1, f"forked {children[0]} {children[1]}\\n".encode())  # at once, or what a child writes comes in between
         print("ended", *(os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in children), flush=True)
     """)
     with (

@@ -134,6 +134,7 @@ try:
         failure_of_statement,
         inserted_beside,
     )
+    from tidegate_adapters.mongo_locks import mend_locks
     from tidegate_adapters.mongo_orders import behind, ordered
     from tidegate_adapters.mongo_planning import counts_of, page_of, pipeline
     from tidegate_adapters.mongo_transactions import Carry, Sessions, carried_out, carried_out_async
@@ -261,6 +262,7 @@ class AsyncMongo:
         session: AsyncClientSession | None = None,
     ) -> None:
         self._handles = _Handles(_opened(client, database, AsyncMongoClient))
+        mend_locks()
         self._within = _within(session, AsyncClientSession, unique, indexes)
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), asyncio.Lock()
@@ -841,6 +843,7 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
 
 async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
     """The same for an event loop."""
+    mend_locks()
     with _clear_errors(uri):
         client = _strictly(AsyncMongoClient[dict[str, Any]], uri)
         try:

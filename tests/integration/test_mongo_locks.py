@@ -1,0 +1,49 @@
+"""The driver's conditions, given up and cancelled at the worst moment: their lock is free afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+from pymongo import lock
+
+from tidegate_adapters.mongo_locks import mend_locks
+
+
+async def _is_left_locked() -> bool:
+    """Whether somebody who waits at a condition up to a time limit, and is cancelled after it, leaves its lock behind."""
+    condition = lock._async_create_condition(lock._async_create_lock())  # noqa: SLF001  what its clients call
+
+    async def waits() -> None:
+        async with condition:
+            await lock._async_cond_wait(condition, 0.001)  # noqa: SLF001
+
+    task = asyncio.create_task(waits())
+    await asyncio.sleep(0)  # it begins, and has the lock
+    async with condition:  # it waits, and has left it
+        await asyncio.sleep(0.01)  # its time is over, and it wants the lock again
+        task.cancel()
+    _ = await asyncio.wait([task], timeout=1)
+    await asyncio.sleep(0.01)
+    return condition.locked()
+
+
+@pytest.fixture
+def unmended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver as it comes."""
+    monkeypatch.setattr(lock, "wait_for", asyncio.wait_for)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="wait_for needs no task there")
+@pytest.mark.usefixtures("unmended")
+def test_the_driver_as_it_comes_leaves_a_lock_behind() -> None:
+    """Where this fails, the driver has mended it, and `mongo_locks` can go."""
+    assert asyncio.run(_is_left_locked())
+
+
+@pytest.mark.usefixtures("unmended")
+def test_no_lock_is_left_behind() -> None:
+    """Nor on later Pythons, where nothing is changed."""
+    mend_locks()
+    assert not asyncio.run(_is_left_locked())
