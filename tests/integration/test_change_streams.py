@@ -152,6 +152,27 @@ def test_a_read_where_nothing_happens_ends(mongodb: str, database: str) -> None:
     with_stream(mongodb, database, work)
 
 
+@pytest.mark.parametrize("limits", ["timeoutMS=1500", "timeoutMS=1500&socketTimeoutMS=20000", "socketTimeoutMS=1500"])
+def test_a_read_of_a_client_with_a_deadline_waits_no_longer(mongodb: str, database: str, limits: str) -> None:
+    """Than it is told to: the driver would let the server wait for all of `timeoutMS`, and give it up in that moment."""
+
+    async def main() -> None:
+        async with await connect_async(f"{mongodb}&{limits}") as client:
+            with pytest.raises(Misuse, match=r"a client that waits for 1\.5 s"):
+                ChangeStream(client, database, WATCHED, 1_500 * MILLISECOND)
+            changes = ChangeStream(client, database, WATCHED, QUICK)
+            position = await located(changes)
+            for _ in range(3):
+                began = time.monotonic()
+                page = await changes.read(position)
+                assert isinstance(page, Page)
+                assert time.monotonic() - began < 1.2
+                position = page.position
+            await changes.close()
+
+    in_loop(main())
+
+
 def test_an_id_that_has_no_counterpart_is_passed_over(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -319,17 +340,20 @@ def test_a_position_is_of_what_was_watched(mongodb: str, database: str, other: t
     with_stream(mongodb, database, work)
 
 
-@pytest.mark.parametrize("command", ["getMore", "aggregate", "hello"])
+@pytest.mark.parametrize(
+    ("command", "limit"),
+    [("getMore", ""), ("aggregate", ""), ("hello", ""), ("getMore", "&timeoutMS=500"), ("aggregate", "&timeoutMS=500")],
+)
 def test_no_read_waits_for_ever(
-    make_proxy: Callable[..., BlackPipe], database: str, command: str, monkeypatch: pytest.MonkeyPatch
+    make_proxy: Callable[..., BlackPipe], database: str, command: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a client that waits for ever, where the server does not answer; what happened meanwhile is told afterwards."""
+    """Of any client, where the server does not answer; what happened meanwhile is told afterwards."""
     monkeypatch.setattr(change_streams, "REPLY_MS", 500)
     pipe = make_proxy()
 
     async def main() -> None:
-        async with AsyncMongoClient[dict[str, Any]](pipe.uri) as client:
-            assert client.options.pool_options.socket_timeout is None
+        async with AsyncMongoClient[dict[str, Any]](pipe.uri + limit) as client:
+            assert limit or client.options.pool_options.socket_timeout is None
             changes = ChangeStream(client, database, WATCHED, QUICK)
             begin = await located(changes)
             _, position = await told(changes, begin)

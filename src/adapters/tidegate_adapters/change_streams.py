@@ -24,7 +24,8 @@ whole; another server says 10334, and then the consumer looks at every document.
 A position says of which collections it is. Of others nothing is known since then, so a position of other ones, or of none, is
 of a history that is lost.
 
-Nobody waits for ever: a client that sets no limit itself waits for a reply `REPLY_MS` longer than the server may.
+Nobody waits for ever: a client that sets no limit itself waits for a reply `REPLY_MS` longer than the server may. Under a
+`timeoutMS` the driver would tell the server to wait for as long as itself (pymongo 4.20), so that limit is kept here.
 
 Known not to work
     - Behind a mongos the stream begins at the last write that it has seen, which is told once more.
@@ -50,6 +51,7 @@ from tidegate.model.values import check_int, check_types
 from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
 
 try:
+    import pymongo
     from bson.timestamp import Timestamp
     from pymongo import AsyncMongoClient, ReadPreference
     from pymongo.errors import NotPrimaryError, OperationFailure
@@ -122,7 +124,8 @@ class ChangeStream:
         for each in watched:
             check_collection(each)
         check_int(wait, "a time to wait in microseconds", MILLISECOND)
-        patience = client.options.pool_options.socket_timeout or client.options.timeout
+        total, reply = client.options.timeout, client.options.pool_options.socket_timeout
+        patience = min((limit for limit in (total, reply) if limit), default=None)
         if patience is not None and wait >= patience * SECOND:
             raise Misuse(
                 f"a read that waits for {seconds(wait)}, of a client that waits for {patience:g} s",
@@ -132,7 +135,7 @@ class ChangeStream:
         self._client, self._database = client, client.get_database(database, codec_options=CODEC)
         self._watched, self._wait_ms = tuple(sorted({*watched})), wait // MILLISECOND
         self._of: Value = (database, *self._watched)
-        self._patience = None if patience is not None else (self._wait_ms + REPLY_MS) / 1_000
+        self._patience = total or (None if reply else (self._wait_ms + REPLY_MS) / 1_000)
         self._splits: bool | None = None
         self._cursor: _Cursor | None = None
 
@@ -251,10 +254,11 @@ class ChangeStream:
         return await self._asked(more, self._cursor.session)
 
     async def _asked(self, command: dict[str, Any], session: Any) -> Mapping[str, Any]:
-        async with asyncio.timeout(self._patience):
-            answer = await self._database.command(
-                command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=CODEC
-            )
+        with pymongo.timeout(0):  # the driver's would take the place of the server's time to wait
+            async with asyncio.timeout(self._patience):
+                answer = await self._database.command(
+                    command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=CODEC
+                )
         cursor: Mapping[str, Any] = answer["cursor"]
         return cursor
 
