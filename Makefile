@@ -1,6 +1,6 @@
 # make run       sets up what it needs and explores every shipped scenario
 # make test      sets up what it needs, servers included, and passes every check and test
-# make thorough  tests at full length, and every scenario in its thorough scope; four hours: over two of them runs by seed, 20 minutes a soak
+# make thorough  tests at full length, and every scenario in its thorough scope; eight hours: six of them runs by seed, 20 minutes a soak
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
@@ -17,15 +17,8 @@ BIN := .venv/bin
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Tests start many processes: each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests that make test runs in part.
-LONG := tests/integration/test_mongo_agreement.py tests/integration/test_mongo_failover.py tests/integration/test_mongo_snapshot.py \
-	tests/integration/test_mongo_codes.py tests/integration/test_mongo_outcomes.py tests/integration/test_mongo_planning.py \
-	tests/integration/test_mongo_transition.py \
-	tests/integration/test_payloads.py tests/integration/test_resilience.py tests/integration/test_programs_under_faults.py \
-	tests/integration/test_leases.py tests/integration/test_pythons.py \
-	tests/integration/test_kafka_agreement.py tests/integration/test_kafka_runs.py tests/integration/test_exactly_once_runs.py \
-	tests/integration/test_kafka_storm.py tests/integration/test_kafka_soak.py tests/integration/test_reactive_storm.py \
-	tests/properties/test_scenarios.py tests/properties/sim/test_search.py tests/properties/sim/test_independent.py
+# Tests that make test runs in part: they read tests/length.py.
+LONG := $(shell grep -rlE --include='test_*.py' 'tests.length import|tests import length' tests | sort)
 # Tests that compare with what is on record.
 GOLDEN := tests/properties/test_public.py tests/properties/test_specimens.py tests/properties/test_scenarios.py \
 	tests/properties/sim/test_trace.py tests/properties/sim/test_type_names.py
@@ -73,7 +66,7 @@ bench: .venv/test.stamp
 	$(BIN)/python benchmarks/metadata.py
 	$(BIN)/python -m benchmarks.kafka_runs
 	$(BIN)/python -m benchmarks.mongo --json .tidegate/bench/mongo.json
-	$(BIN)/python -m benchmarks.planning --json .tidegate/bench/planning.json
+	$(BIN)/python -m benchmarks.planning --documents 1000000 --json .tidegate/bench/planning.json
 	$(BIN)/python -m benchmarks.reactive --json .tidegate/bench/reactive.json
 	$(BIN)/python -m benchmarks.orchestrator --json .tidegate/bench/orchestrator.json
 	$(BIN)/python -m benchmarks.orchestrator.upkeep --json .tidegate/bench/orchestrator_upkeep.json

@@ -118,9 +118,9 @@ OUTCOMES_STEP: Final = _either(9, 1)
 """Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(1, 1_000)
 """So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
-REACTIVE_RUNS: Final = _either(5_000, 200_000)
+REACTIVE_RUNS: Final = _either(5_000, 50_000)
 """Short runs of applications of reactive tasks on the simulated MongoDB, by seed: rarer interleavings."""
-ORCHESTRATOR_RUNS: Final = _either(5_000, 200_000)
+ORCHESTRATOR_RUNS: Final = _either(5_000, 50_000)
 """The same of applications of tasks."""
 PLANNER_SEEDS: Final = _either(40, 1_000)
 """So many runs of two planners of reactive tasks on a simulated event loop."""
