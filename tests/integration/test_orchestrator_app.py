@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from signal import SIGTERM
 from subprocess import PIPE, Popen
 from types import SimpleNamespace
@@ -388,6 +389,44 @@ def test_large_arguments_and_results_are_kept_beside_their_records(
             ]
 
     in_loop(run())
+
+
+@pytest.mark.parametrize("how", ["async", "sync", "rolled back"])
+def test_who_asks_again_under_an_id_with_large_arguments_changes_nothing(mongodb: str, database: str, how: str) -> None:
+    """Nor does who asks in a transaction that comes to nothing, of a plain client's session, too."""
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app = office.app(inline_bytes=1024)
+            by_uri = Orchestrator(mongodb, settings=app.settings)
+
+            @app.task(name="charge")
+            async def charge(who: str, text: str) -> str:
+                return f"{who} {len(text)}"
+
+            @by_uri.task(name="charge")
+            def charge_again(who: str, text: str) -> str:
+                raise AssertionError(who, text)
+
+            def rolls_back() -> None:
+                with MongoClient[Raw](mongodb) as client, client.start_session() as session:
+                    session.start_transaction()
+                    assert not charge.enqueue_sync("bob", "z" * 90_000, key="order", session=session).is_new
+                    session.abort_transaction()
+
+            handle = await charge.enqueue("ann", "x" * 70_000, key="order")
+            if how == "async":
+                assert not (await charge.enqueue("bob", "z" * 90_000, key="order")).is_new
+            elif how == "sync":
+                sync = partial(charge_again.enqueue_sync, "bob", "z" * 90_000, key="order")
+                assert not (await asyncio.to_thread(sync)).is_new
+            else:
+                await asyncio.to_thread(rolls_back)
+            async with served(app):
+                assert await handle.result() == "ann 70000"
+
+    in_loop(run())
+    close_shared()
 
 
 @pytest.mark.parametrize("commits", [True, False])

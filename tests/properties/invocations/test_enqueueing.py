@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from typing import Final
+from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.properties.on_documents import run
 from tests.properties.shipped import report_on
 
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations import laws
+from tidegate.invocations.enqueueing import Enqueue, NewInvocation, arguments_name
 from tidegate.invocations.jobs import Job, job_of
 from tidegate.invocations.record_documents import CREATED_AT, DUE, TRIES, viewed
 from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome, Reused
@@ -109,6 +113,13 @@ def test_who_is_never_answered_is_told_so() -> None:
 
     assert isinstance(answer, NotRegistered)
     assert "may be there" in answer.reason
+
+
+@given(st.lists(st.tuples(st.text(min_size=1), st.uuids()), unique_by=lambda each: each[1]))
+def test_no_two_requests_upload_under_one_name(asked: list[tuple[str, UUID]]) -> None:
+    """Law EQ5, whatever the ids are; named by the id alone, as they once were, two who ask under one write over each other."""
+    assert laws.enqueueing.are_apart([arguments_name(key, request.hex) for key, request in asked])
+    assert not laws.enqueueing.are_apart(["order-7", "order-7"])
 
 
 def test_in_a_transaction_it_looks_first_and_tries_nothing_again() -> None:

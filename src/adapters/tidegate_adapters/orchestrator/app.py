@@ -32,6 +32,7 @@ import attrs
 
 from tidegate.invocations.asking import Asked, Asking, Command
 from tidegate.invocations.dispatch import DispatchRules, Held
+from tidegate.invocations.enqueueing import arguments_name
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
 from tidegate.invocations.jobs import DEFAULT_QUEUE, Job
 from tidegate.invocations.purging import Purging
@@ -295,7 +296,11 @@ class Orchestrator:
         handles: list[Handle[Any]] = []
         for start in range(0, len(jobs), INSERTS_MAX):
             some = jobs[start : start + INSERTS_MAX]
-            payloads = [await there.uploads.kept_arguments(key, job.arguments) for key, job in some]
+            names = [arguments_name(key, uuid4().hex) for key, _ in some]
+            payloads = [
+                await there.uploads.kept_arguments(name, job.arguments)
+                for name, (_, job) in zip(names, some, strict=True)
+            ]
             program = self._enqueued(declared, some, payloads, due, session)
             answers = await (there.site.run(program) if session is None else self._within(session, program))
             if self._workers is not None and session is None:
@@ -322,7 +327,7 @@ class Orchestrator:
         if session is None and (loop := self.other_loop()) is not None:
             making = self.enqueue_jobs(declared, [(key, job)], due=due)
             return asyncio.run_coroutine_threadsafe(making, loop).result()[0]
-        payload = self.sync.kept_arguments(key, job.arguments)
+        payload = self.sync.kept_arguments(arguments_name(key, uuid4().hex), job.arguments, session)
         (answer,) = self.sync.run(self._enqueued(declared, [(key, job)], [payload], due, session), session)
         return handle_of(self, declared, answer)
 

@@ -48,12 +48,14 @@ class SyncStore:
         except Failure as failure:
             raise retold(failure) from failure
 
-    def kept_arguments(self, name: str, arguments: Document) -> str | None:
-        """Upload arguments under a name, if they are too large for a record; the name then, and None where they are not."""
+    def kept_arguments(self, name: str, arguments: Document, session: object = None) -> str | None:
+        """Upload arguments under a name, if they are too large for a record; the name then, and None where they are not. With a
+        session of the user's, it is done by its client, and not in its transaction.
+        """
         if self._is_embedded or not is_large(text := written(arguments), self._settings.inline_bytes):
             return None
         warn_of(name, text, self._settings.warn_bytes)
-        self._payloads().put(name, text.encode())
+        self._payloads(session).put(name, text.encode())
         return name
 
     def uploaded(self, name: str) -> str:
@@ -64,9 +66,10 @@ class SyncStore:
     def _is_embedded(self) -> bool:
         return self._store is not None and is_embedded(self._store)
 
-    def _payloads(self) -> Payloads:
+    def _payloads(self, session: object = None) -> Payloads:
         names = self._collections
-        return Payloads(self._client(), self._settings.database, records=names.payloads, chunks=names.chunks)
+        client = self._client() if session is None else cast("Any", session).client
+        return Payloads(client, self._settings.database, records=names.payloads, chunks=names.chunks)
 
     def _client(self) -> Any:
         if self._settings.uri is None:

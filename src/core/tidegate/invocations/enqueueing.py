@@ -10,6 +10,10 @@ twice makes one invocation. An insert is refused where the id is taken, and that
 In a transaction (`looks_first`) an id that is taken would end what the caller does beside, so it is looked for first, and there is
 one insert of each; what fails is the transaction's to try again. It is seen, and run, once that is committed, or never.
 
+Arguments that are too large for a record are uploaded BEFORE that, and outside of the transaction, under a name that no other
+request has (`arguments_name`): what comes to nothing, for the id was taken or the transaction rolled back, is referred to by no
+record, and goes by a sweep (`tidegate.invocations.purging`).
+
 A call of a task that may be registered once at a time goes through `tidegate.invocations.registration` instead.
 
 Laws
@@ -18,6 +22,7 @@ Laws
     EQ3  Without a fault it is the time and one insert, and a look where an id is taken; in a transaction the time, and a look and
          an insert of each.
     EQ4  In a transaction it is there exactly if what the caller wrote beside it is.
+    EQ5  No request writes the arguments of what another has made, or may yet make.
 
 Known not to work
     - Whoever asks again under an id that is long done, and deleted since, makes it anew.
@@ -51,7 +56,7 @@ from tidegate.model.programs import insert_new
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["PARTS", "Enqueue", "EnqueueParts", "NewInvocation"]
+__all__ = ["PARTS", "Enqueue", "EnqueueParts", "NewInvocation", "arguments_name"]
 
 _ATTEMPTS: Final = 8
 
@@ -77,6 +82,21 @@ class NewInvocation:
         check_type(self.due, (Instant, int), "an instant or a time in microseconds")
         if not isinstance(self.due, Instant):
             check_int(self.due, "a time in microseconds", 0)
+
+
+def arguments_name(key: str, request: str) -> str:
+    """What the arguments of an invocation to be made are uploaded as (EQ5).
+
+    Args:
+        key: The id that it is to have.
+        request: An id used for this upload only.
+
+    Raises:
+        Misuse: One of them is empty or no string.
+    """
+    check_name(key, "an invocation")
+    check_name(request, "a request")
+    return f"{key}#{request}"
 
 
 _Answers: TypeAlias = tuple[tuple[str, RegistrationOutcome], ...]

@@ -12,7 +12,8 @@ finds it there without a record takes it for one that is yet to be made, and mak
     2  remove the calls, THEN the invocations: a registrar reads them the other way round, so it never finds a call whose
        invocation was removed
 
-An upload is named before it is needed: of arguments before the invocation is made, of results before its end is written. So one
+An upload is made before it is referred to: of arguments before the invocation is made, of results before its end is written,
+each under a name that no other has, so that none is put where one stands that is marked. One
 that nothing refers to is marked with the time, and goes once it has been marked for long enough. What is repeated
 (`tidegate.invocations.asking`) refers to the arguments of what it repeats.
 

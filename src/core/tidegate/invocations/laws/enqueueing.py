@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome
 
-__all__ = ["answers_are_there", "is_one_with_the_rest", "maker_is_told"]
+__all__ = ["answers_are_there", "are_apart", "is_one_with_the_rest", "maker_is_told"]
 
 
 def answers_are_there(answers: Iterable[RegistrationOutcome], there: Iterable[str]) -> bool:
@@ -32,3 +32,13 @@ def maker_is_told(answers: Mapping[str, Iterable[RegistrationOutcome]], made: Ma
 def is_one_with_the_rest(*, is_there: bool, is_written: bool) -> bool:
     """Law EQ4: in a transaction it is there exactly if what the caller wrote beside it is."""
     return is_there == is_written
+
+
+def are_apart(uploads: Iterable[str]) -> bool:
+    """Law EQ5: no two requests upload arguments under one name.
+
+    Args:
+        uploads: The name that each request has uploaded under.
+    """
+    names = tuple(uploads)
+    return len({*names}) == len(names)
