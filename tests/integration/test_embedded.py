@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pymongo import MongoClient
 
 from tidegate.invocations import invocation as status
@@ -17,12 +19,19 @@ from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.record_documents import CHANGED_AT, HISTORY, OWNER, REQUEST, STATUS, VERSION
 from tidegate.invocations.status import NotAllowed, NotOwner
 from tidegate.invocations.transition import Granted, transition
-from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, In, OlderThan, Put, PutServerTime
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, Ge, In, OlderThan, Put, PutServerTime
 from tidegate.model.effects import DUPLICATE_KEY, Effect, Refused
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
-from tidegate.model.operations import delete_many, find_one, find_one_and_update, insert_one, update_one
+from tidegate.model.operations import (
+    delete_many,
+    find_one,
+    find_one_and_update,
+    insert_one,
+    update_one,
+)
+from tidegate.sim.world import Cell, Key, document, ids, perform
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded import Embedded, _Changed, _Draft, _Order
 from tidegate_adapters.mongo import Mongo
 
 COLLECTION: Final = "jobs"
@@ -51,6 +60,57 @@ def test_what_many_deletes_leave_is_in_natural_order() -> None:
     assert store(delete_many(COLLECTION, In(ID, ("a", "c")))) == 2
     store(insert_one(COLLECTION, Document.of({"_id": "a"})))
     assert [each[ID] for each in store.contents(COLLECTION)] == ["b", "d", "a"]
+
+
+def cpu_of_many(count: int) -> float:
+    """Of a delete of that many documents, in seconds; the store stays as it is."""
+    cells: dict[tuple[str, ...], Any] = {
+        document(COLLECTION, key).name: Document.of({"_id": key, "count": key}) for key in range(count)
+    }
+    store = _Draft({**cells, ids(COLLECTION).name: _Order(dict.fromkeys(range(count)))}, {})
+    began = time.thread_time()
+    ((_, deleted),) = perform(delete_many(COLLECTION, Ge(COUNT, 0)), store, "embedded")
+    assert deleted == count
+    return time.thread_time() - began
+
+
+def test_a_write_of_many_costs_what_it_writes() -> None:
+    """Sixteen times the documents sixteen times the time, and not sixty, as with a copy of what was written for each."""
+    few, many = (min(cpu_of_many(count) for _ in range(3)) for count in (250, 4_000))
+
+    assert many < 32 * few
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from("abcd"), st.integers()), max_size=12))
+def test_what_an_operation_saw_before_a_write_it_sees_still(writes: list[tuple[int, str, int]]) -> None:
+    """Also where it writes to what it saw before another write."""
+    cells = {name: Cell[int | None]((name,), None) for name in "abcd"}
+    drafts: list[tuple[_Draft, dict[tuple[str, ...], int]]] = [(_Draft({("a",): -1}, {}), {})]
+    for at, name, value in writes:
+        draft, written = drafts[at % len(drafts)]
+        drafts.append((draft.write(cells[name], value), {**written, (name,): value}))
+
+    for draft, written in drafts:
+        assert draft.written == written
+        seen = {("a",): -1} | written
+        assert [draft.read(cell) for cell in cells.values()] == [seen.get((name,)) for name in cells]
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.booleans()), max_size=12))
+def test_an_order_of_ids_stays_as_it_was_when_more_is_done_to_it(done: list[tuple[int, bool]]) -> None:
+    """Of what is made of it, each is what lists make of it."""
+    base = _Order(dict.fromkeys(range(4)))
+    orders: list[tuple[_Order | _Changed, list[Key], list[Key]]] = [(base, [0, 1, 2, 3], [])]
+    for new, (at, is_added) in enumerate(done, 4):
+        order, old, added = orders[at % len(orders)]
+        key = at % 5
+        orders.append(
+            (order + (new,), old, [*added, new])  # noqa: RUF005  no tuple
+            if is_added
+            else (order.without(key), [each for each in old if each != key], added)
+        )
+
+    assert [list(order) for order, _, _ in orders] == [old + added for _, old, added in orders]
 
 
 # The same programs, on either store

@@ -22,7 +22,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
@@ -167,26 +167,46 @@ class Embedded:
 
 V = TypeVar("V")
 _Cells: TypeAlias = "dict[tuple[str, ...], Any]"
+_NOTHING: Final = object()
 
 
 @final
 class _Draft:
-    """The store as one operation sees it: what it writes lies over what is there."""
+    """The store as one operation sees it: what it writes lies over what is there.
 
-    __slots__ = ("_cells", "written")
+    A write hands what lies there on to the next draft, and costs no copy; the one before knows how to undo it.
+    """
+
+    __slots__ = ("_cells", "laid", "later")
 
     def __init__(self, cells: _Cells, written: _Cells) -> None:
-        self._cells, self.written = cells, written
+        self._cells, self.laid = cells, written
+        self.later: tuple[_Draft, tuple[str, ...], object] | None = None
+
+    @property
+    def written(self) -> _Cells:
+        draft, undone = self, dict[tuple[str, ...], Any]()
+        while draft.later is not None:
+            draft, name, before = draft.later
+            undone.setdefault(name, before)
+        if not undone:
+            return draft.laid
+        return {name: value for name, value in (draft.laid | undone).items() if value is not _NOTHING}
 
     def read(self, cell: Cell[V]) -> V:
-        name = cell.name
-        if name in self.written:
-            return cast("V", self.written[name])
+        name, written = cell.name, self.written
+        if name in written:
+            return cast("V", written[name])
         empty = _Order({}) if name[0] == IDS else cell.empty
         return cast("V", self._cells.get(name, empty))
 
     def write(self, cell: Cell[V], value: V) -> _Draft:
-        return _Draft(self._cells, {**self.written, cell.name: value})
+        written = self.written
+        after = _Draft(self._cells, written)
+        if self.later is None:
+            self.later = after, cell.name, written.get(cell.name, _NOTHING)
+        written[cell.name] = value
+        return after
 
     def taken(self, budget: Cell[int]) -> _Draft:
         """Nothing is bounded here."""
@@ -207,19 +227,42 @@ class _Order:
         return iter(self.held)
 
     def __add__(self, keys: tuple[Key, ...]) -> _Changed:
-        return _Changed(self, keys, frozenset())
+        return _Changed(self, _Some({}, 0), _Some({}, 0)) + keys
 
     def without(self, key: Key) -> _Changed:
-        return _Changed(self, (), frozenset((key,)))
+        return _Changed(self, _Some({}, 0), _Some({}, 0)).without(key)
+
+
+@final
+class _Some:
+    """Ids as they came: the first so many of what is held, so that the newest can share it with the next one."""
+
+    __slots__ = ("_count", "_held")
+
+    def __init__(self, held: dict[Key, int], count: int) -> None:
+        self._held, self._count = held, count
+
+    def __iter__(self) -> Iterator[Key]:
+        return islice(self._held, self._count)
+
+    def __contains__(self, key: Key) -> bool:
+        return self._held.get(key, self._count) < self._count
+
+    def __add__(self, keys: tuple[Key, ...]) -> _Some:
+        is_newest = len(self._held) == self._count
+        held = self._held if is_newest else dict(islice(self._held.items(), self._count))
+        for key in keys:
+            held.setdefault(key, len(held))
+        return _Some(held, len(held))
 
 
 @final
 class _Changed:
-    """The same with what one operation has added or deleted, which is done to it once (`settled`): none does both."""
+    """The same with what one operation has added or deleted, which is done to it once (`settled`)."""
 
     __slots__ = ("_added", "_base", "_deleted")
 
-    def __init__(self, base: _Order, added: tuple[Key, ...], deleted: frozenset[Key]) -> None:
+    def __init__(self, base: _Order, added: _Some, deleted: _Some) -> None:
         self._base, self._added, self._deleted = base, added, deleted
 
     def __iter__(self) -> Iterator[Key]:
@@ -229,7 +272,7 @@ class _Changed:
         return _Changed(self._base, self._added + keys, self._deleted)
 
     def without(self, key: Key) -> _Changed:
-        return _Changed(self._base, self._added, self._deleted | {key})
+        return _Changed(self._base, self._added, self._deleted + (key,))  # noqa: RUF005  no tuple
 
     def settled(self) -> dict[Key, None]:
         held = self._base.held

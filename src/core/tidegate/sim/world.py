@@ -443,7 +443,8 @@ def _inserted(world: World, collection: str, doc: Document) -> World:
 
 def _deleted(world: World, collection: str, key: Key) -> World:
     there = ids(collection)
-    return put(put(world, document(collection, key), None), there, without(world.read(there), key))
+    left = without(world.read(there), key)
+    return put(put(world, document(collection, key), None), there, left)
 
 
 def _confirmed(world: World) -> World:
