@@ -120,6 +120,7 @@ _FATAL: Final = (
     "InvalidGroupIdError",
 )
 DRAIN: Final = Budget(3 * SECOND, cancel=SECOND, commit=SECOND)
+LOGS: Final = ("tidegate_adapters.kafka", "tidegate_adapters.runtime")
 _ADAPTERS: Final = Path(testing.__file__).parent
 CLIENT: Final[Mapping[str, Any]] = {
     "session_timeout_ms": 6_000,
@@ -139,9 +140,10 @@ class Boom(BaseException):
 KINDS: Final = (
     "nothing", "request", "requests", "commits", "stall", "stop", "stop_twice", "cancel", "kill", "evicted", "rebalance", "raises",
     "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps", "sends", "letters", "batches", "parks",
+    "log",
 )  # fmt: skip
-OF_REQUESTS: Final = ("request", "requests", "commits")
-"""Faults that strike requests: one, all of a kind for a while, all commits for a while."""
+OF_REQUESTS: Final = ("request", "requests", "commits", "log")
+"""Faults that strike requests: one, all of a kind for a while, all commits for a while, with a log that raises at each line."""
 ONCE: Final = ("once",)
 """Answers and positions in transactions; what strikes besides is one of the following. They have seeds of their own."""
 GROWS: Final = ("grows",)
@@ -222,7 +224,9 @@ def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
         random.choice("ab"),
         random.random() * 4 * pace_s,
         random.choice((0.5, 2.0, 7.0, 12.0)),
-        OffsetCommit if kind == "commits" else random.choice([each for each in CODES if each not in OF_PRODUCERS]),
+        OffsetCommit
+        if kind in ("commits", "log")
+        else random.choice([each for each in CODES if each not in OF_PRODUCERS]),
         random.randrange(4) * random.randrange(4),
         random.random(),
         (random.randrange(PARTITIONS), random.randrange(RECORDS)),
@@ -329,7 +333,7 @@ class Member:
             plain = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
             rules = attrs.evolve(rules, hooks=True, window_max=2, fanout=plain)
             more["hooks"] = self._hooked
-        if kind in ("sends", "batches"):
+        if kind in ("sends", "batches", "log"):
             more |= {"retries": 100, "jitter_ppm": PPM // 2}
         if kind == "batches":
             more |= {"batch": 3}
@@ -418,6 +422,10 @@ class Member:
             story.parked[at] += 1
             story.tell(self.name, f"parks {at}", StepKind.SLEEP)
             raise Later(Duration(round(self.run.random.random() * SECOND)))
+        if told.kind == "log" and at not in story.struck and sum(at) % 2:
+            story.struck.add(at)
+            story.tell(self.name, f"fails at {at}", StepKind.CALL)
+            raise RuntimeError("to be tried again")
         if told.kind == "letters" and sum(at) % 2:
             story.tell(self.name, f"fails at {at}", StepKind.CALL)
             raise RuntimeError("to the dead letters")
@@ -895,6 +903,10 @@ class Run:
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
 
 
+def _raises(_: logging.LogRecord) -> bool:
+    raise OSError("no space left on device")
+
+
 def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None, *, is_seen: bool = False) -> Story:
     """The story of a run; `wrong` in it says what the judges found.
 
@@ -918,6 +930,9 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(testing, "TURNS_MAX", TURNS_MAX)
+            for each in map(logging.getLogger, LOGS) if told.kind == "log" else ():
+                patch.setattr(each, "isEnabledFor", lambda _: True)  # whatever is disabled for all
+                patch.setattr(each, "filters", [_raises])
             return testing.run(main, seed)
     except TidegateError as error:
         [story] = kept

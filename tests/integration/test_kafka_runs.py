@@ -37,7 +37,7 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.sim.recording import Same, read
 from tidegate.sim.trace import Breach, Lane, Mover, Truth
-from tidegate_adapters import kafka_ports
+from tidegate_adapters import kafka_ports, record_fields
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.kafka import Worker
@@ -128,6 +128,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "who ends leaves questions behind": Bug(Member._finish, "await self._beginnings.close()", "pass", ("requests", "request")),
     "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("commits",)),
     "a commit that is refused is told as committed": Bug(Member._commit_reply, "return found.reply", "return None", ("requests", "request", "evicted")),
+    "a log may raise": Bug(record_fields.say, "with suppress(BaseException)", "with suppress(KeyError)", ("log",)),
     "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
 }  # fmt: skip

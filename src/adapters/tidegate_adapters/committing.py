@@ -92,7 +92,10 @@ class Committing:
 
     def _tell(self, request: Iterable[Commit], error: BaseException | None) -> None:
         for each in request:
-            self._answered(each, error)
+            try:
+                self._answered(each, error)
+            except Exception as raised:  # noqa: BLE001  as an answer of which nothing can be made (RT3): all hear of theirs
+                self._answered(each, raised)
 
     def _spawn(self, code: Awaitable[None]) -> None:
         task = asyncio.ensure_future(code)

@@ -85,7 +85,7 @@ from tidegate_adapters.committing import Committing
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.handlers import is_pattern
 from tidegate_adapters.kafka_ports import Client, Received, TransactionalProducer, ours, theirs
-from tidegate_adapters.record_fields import attempt_of, fields_of, named, placed
+from tidegate_adapters.record_fields import attempt_of, fields_of, named, placed, say
 from tidegate_adapters.runtime import After, Call, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
 from tidegate_adapters.sending import Sender
@@ -96,8 +96,6 @@ from tidegate_adapters.user_code import Code, UserCode
 from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = ["Member"]
-
-log: Final = logging.getLogger("tidegate_adapters.kafka")
 
 _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
@@ -323,7 +321,7 @@ class Member:
             except ports.KAFKA_ERROR as error:
                 if not error.retriable:
                     raise TidegateError("the Kafka client has failed", why=named(error)) from error
-                log.warning("poll failed: %s", named(error))
+                say(logging.WARNING, "poll failed: %s", named(error))
                 await asyncio.sleep(_POLL_S)
 
     @property
@@ -510,9 +508,14 @@ class Member:
         """Say which topics are not there; whether they are is seen before partitions are assigned, which they are then."""
         absent = ports.absent(self._client, [each for each in self._settings.topics if not is_pattern(each)])
         for topic in sorted(absent - self._absent):
-            log.warning("there is no topic %s; it is consumed as soon as it is there", topic, extra={"topic": topic})
+            say(
+                logging.WARNING,
+                "there is no topic %s; it is consumed as soon as it is there",
+                topic,
+                extra={"topic": topic},
+            )
         for topic in sorted(self._absent - absent):
-            log.info("there is a topic %s now", topic, extra={"topic": topic})
+            say(logging.INFO, "there is a topic %s now", topic, extra={"topic": topic})
         self._absent = absent
 
     async def _resumed(self, partition: TopicPartition, generation: int) -> None:
@@ -531,7 +534,13 @@ class Member:
             except (ports.KAFKA_ERROR, TimeoutError) as error:
                 if not getattr(error, "retriable", True) and not isinstance(error, ports.TIMED_OUT):
                     raise TidegateError(f"nobody says what is committed for {partition}", why=named(error)) from error
-                log.warning("no word of what is committed for %s: %s", partition, named(error), extra=placed(partition))
+                say(
+                    logging.WARNING,
+                    "no word of what is committed for %s: %s",
+                    partition,
+                    named(error),
+                    extra=placed(partition),
+                )
                 failures += 1
                 await asyncio.sleep(delay_after(_ASK_AGAIN, failures) / SECOND)
                 continue
@@ -594,12 +603,15 @@ class Member:
                     wait.set()
                 return None
             case WorkUnanswered(partition, _, request):
-                log.error(
-                    "%s", command, extra=placed(partition, getattr(request, "offsets", None), attempt_of(request))
+                say(
+                    logging.ERROR,
+                    "%s",
+                    command,
+                    extra=placed(partition, getattr(request, "offsets", None), attempt_of(request)),
                 )
                 return None
             case CommitsUnanswered(partition, _, position):
-                log.error("%s", command, extra=placed(partition, position))
+                say(logging.ERROR, "%s", command, extra=placed(partition, position))
                 return None
 
     def _forget(self, partition: TopicPartition) -> None:
@@ -629,7 +641,14 @@ class Member:
         if error is None:
             return None
         partition, position = commit.partition, commit.position
-        log.warning("commit of %s @%s failed: %s", partition, position, named(error), extra=placed(partition, position))
+        say(
+            logging.WARNING,
+            "commit of %s @%s failed: %s",
+            partition,
+            position,
+            named(error),
+            extra=placed(partition, position),
+        )
         is_given_back = not self._is_working or self._generations.get(partition) != commit.generation
         found = verdict(ports.commit_failure(error), type(error).__name__, is_given_back=is_given_back)
         if found.ends and self._is_working:
@@ -642,7 +661,14 @@ class Member:
         if reply is None:
             return None
         partition, position = commit.partition, commit.position
-        log.warning("commit of %s @%s failed: %s", partition, position, reply, extra=placed(partition, position))
+        say(
+            logging.WARNING,
+            "commit of %s @%s failed: %s",
+            partition,
+            position,
+            reply,
+            extra=placed(partition, position),
+        )
         if reply == FENCED and self._generations.get(partition) == commit.generation:
             self._count += 1
             self._granted[self._count] = self._granted.get(commit.generation, ports.NO_GENERATION)

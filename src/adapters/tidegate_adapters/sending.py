@@ -29,11 +29,10 @@ from tidegate.model.records import Record, Send
 from tidegate.sinks.dead_records import GivenUp, dead_record
 from tidegate.sinks.letter_writing import Attempt, Settled, after_attempt
 from tidegate_adapters.kafka_ports import Producer
+from tidegate_adapters.record_fields import say
 from tidegate_adapters.worker_settings import letter_topic
 
 __all__ = ["DeadLetters", "Failed", "Sender", "failed_by"]
-
-log: Final = logging.getLogger("tidegate_adapters.kafka")
 
 _LASTS_S: Final = 120.0
 """The longest that a send takes: three times the client's own limit, for its sender may end without a word."""
@@ -191,10 +190,17 @@ class DeadLetters:
             error = await self._attempted(letter)
             then = after_attempt(Attempt.WRITTEN if error is None else Attempt.FAILED, failures)
             if isinstance(then, Settled):
-                log.warning("%s is written to %s after %s attempts", record, topic, failed.attempts, extra=placed)
+                say(
+                    logging.WARNING,
+                    "%s is written to %s after %s attempts",
+                    record,
+                    topic,
+                    failed.attempts,
+                    extra=placed,
+                )
                 return
             failures = then.failures
-            log.error(
+            say(logging.ERROR,
                 "%s is held, for it cannot be written to %s, again in %s: %s: %s",
                 record, topic, seconds(then.delay), type(error).__name__, error, extra=placed,
             )  # fmt: skip

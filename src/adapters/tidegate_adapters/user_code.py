@@ -33,7 +33,7 @@ from tidegate.model.records import Record, Send
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.handlers import Called, Later, Undecodable, Unread, undecoded, unread, unread_and_sends
 from tidegate_adapters.kafka_ports import record_of
-from tidegate_adapters.record_fields import attempt_of, placed
+from tidegate_adapters.record_fields import attempt_of, placed, say
 from tidegate_adapters.runtime import Call, CallEach, Ended, Job
 from tidegate_adapters.sending import DeadLetters, Sender, failed_by
 from tidegate_adapters.tallies import Tallies
@@ -41,8 +41,6 @@ from tidegate_adapters.undone import Records
 from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = ["Code", "Estimate", "Hooks", "Observer", "Recording", "UserCode"]
-
-log: Final = logging.getLogger("tidegate_adapters.kafka")
 
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, ConsumerState], None]
@@ -161,8 +159,13 @@ class UserCode:
             await self._dead_letters.write(record, failed_by(aside.error, 0))
             return None
         where = placed(record.of, record.offset, attempt)
-        log.error(
-            "skipped %s @%s, which cannot be decoded", record.of, record.offset, exc_info=aside.error, extra=where
+        say(
+            logging.ERROR,
+            "skipped %s @%s, which cannot be decoded",
+            record.of,
+            record.offset,
+            error=aside.error,
+            extra=where,
         )
         return None
 
@@ -203,8 +206,13 @@ class UserCode:
                 await self._dead_letters.write(record, failed)
             else:
                 where = placed(work.partition, record.offset, failed.attempts)
-                log.error(
-                    "skipped %s, which has failed %s times: %s", record, failed.attempts, failed.error, extra=where
+                say(
+                    logging.ERROR,
+                    "skipped %s, which has failed %s times: %s",
+                    record,
+                    failed.attempts,
+                    failed.error,
+                    extra=where,
                 )
 
     def _done(self, work: Work, offsets: Iterable[int]) -> None:
@@ -232,7 +240,7 @@ class UserCode:
         self._done(work, done)
         for delay, offsets in parked.items():
             where = placed(work.partition, tuple(offsets), handle.attempt)
-            log.info("%s of %s are parked for %s", offsets, work.partition, seconds(delay), extra=where)
+            say(logging.INFO, "%s of %s are parked for %s", offsets, work.partition, seconds(delay), extra=where)
             put_off = RecordsParked(tuple(offsets), delay, handle.attempt)
             self._tell(WorkReported(work.partition, work.generation, put_off))
         if self._tallies is not None:  # it is on the way of each record
@@ -281,10 +289,10 @@ class UserCode:
     ) -> None:
         where = placed(work.partition, offset, attempt)
         if isinstance(error, Refused):
-            log.warning("interrupted: %s", work, extra=where)
+            say(logging.WARNING, "interrupted: %s", work, extra=where)
             return
         what = "handler failed at %s @%s" if isinstance(work.request, Handle | Start) else "hook failed for %s @%s"
-        log.error(what, work.partition, offset, exc_info=error, extra=where)
+        say(logging.ERROR, what, work.partition, offset, error=error, extra=where)
 
 
 _OFFSET: Final = attrgetter("offset")
