@@ -55,6 +55,7 @@ def settings(draw: st.DrawFn) -> WorkerSettings:
         undecodable=draw(st.sampled_from(Undecodable)),
         start_time=draw(st.none() | st.datetimes(timezones=st.just(UTC))),
         leave=leave,
+        observer_failures_max=draw(st.none() | st.integers(1, 10)),
         grace=rules.drain.total + leave + draw(st.integers(1, 10**9)),
     )  # fmt: skip
 
@@ -267,6 +268,7 @@ def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
         ("topics=^(", "'^(' is no pattern of topics"),
         ("leave=10 s", "20 s to drain and 10 s to leave do not fit into 30 s"),
         ("grace=25 s", "set grace to more than 25 s"),
+        ("observer_failures_max=0", "0 cannot be failures of an observer in a row"),
         ("handler_timeout=0 s", "0 cannot be a time limit in microseconds"),
         ("consumer.partition.running_max=8", "help: leave running_max out, and set executors"),
     ],

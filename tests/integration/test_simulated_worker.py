@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import pytest
 from aiokafka import errors
+from prometheus_client import CollectorRegistry
 from tests.integration.transactional_runs import OUT, Reader, fence, producing
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
@@ -405,3 +406,26 @@ def test_whoever_alone_has_seen_that_a_topic_was_away_joins_again_and_begins_ane
     committed = run(main, 1)
     assert sorted(at for at in handled if at[0] == 1) == [(1, offset) for offset in range(5)]
     assert committed[Partition("t", 1)].offset == 5
+
+
+@pytest.mark.parametrize("failures_max", [3, None])
+def test_an_observer_that_raises_is_counted_and_not_called_again_if_that_is_set(failures_max: int | None) -> None:
+    """Law RT4: each record is handled and committed all the same."""
+    registry, handled, calls = CollectorRegistry(), list[int](), list[object]()
+
+    async def during(broker: SimulatedBroker) -> None:
+        appends(broker, 5)
+        await asyncio.sleep(5)
+        assert registry.get_sample_value("tidegate_worker_observer_failures_total") == len(calls)
+        assert broker.positions.committed("g")[Partition("t", 0)].offset == 5
+
+    async def handle(record: Record) -> None:
+        handled.append(record.offset)
+
+    def observe(*told: object) -> None:
+        calls.append(told)
+        raise OSError("no space left on device")
+
+    played(during, handle, observe=observe, metrics=registry, observer_failures_max=failures_max)
+    assert handled == [0, 1, 2, 3, 4]
+    assert len(calls) == 3 if failures_max else len(calls) > 3

@@ -143,6 +143,7 @@ class Worker:
             does not wait in vain for what takes longer than there is time.
         observe: Called with every event of a partition and the state after it, for logs and metrics.
         record: Called with every event and the commands that follow: `tidegate_adapters.recorder.Recorder.stepped`.
+        observer_failures_max: After so many failures in a row `observe` or `record` is not called again; None for never.
         options: More options of aiokafka's consumer, for example `session_timeout_ms`.
 
     Attributes:
@@ -188,6 +189,7 @@ class Worker:
         expected: Estimate | None = None,
         observe: Observer | None = None,
         record: Recording | None = None,
+        observer_failures_max: int | None = None,
         **options: object,
     ) -> None:
         if isinstance(topics, str):
@@ -201,6 +203,7 @@ class Worker:
         self.settings: Final = WorkerSettings(
             tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), handler_timeout, undecodable, start_time,
             start_offsets or {}, dead_letter, stalled_after, metrics_port, leave, grace, metrics_host, exactly_once,
+            observer_failures_max,
         )  # fmt: skip
         check_options(options)
         _check_times(consumer.partition.drain, options.get("rebalance_timeout_ms"))
@@ -256,7 +259,7 @@ class Worker:
             dead_letter=settings.dead_letter, lifespan=self._lifespan,
             tracer_provider=self._tracer_provider, metrics=self._metrics, metrics_port=settings.metrics_port, metrics_host=settings.metrics_host,
             stalled_after=settings.stalled_after,
-            leave=settings.leave, grace=settings.grace, exactly_once=settings.exactly_once,
+            leave=settings.leave, grace=settings.grace, exactly_once=settings.exactly_once, observer_failures_max=settings.observer_failures_max,
             hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
         )  # fmt: skip
         if handle is not None:

@@ -143,8 +143,9 @@ class Member:
         ]
         self._runtime: Runtime[WorkerState, ShutdownEvent, ShutdownCommand]
         self._runtime = Runtime(
-            rules, WorkerState(), self._begin, self._event_for, merge=merged, observers=observers, fields=fields_of
-        )
+            rules, WorkerState(), self._begin, self._event_for, merge=merged, observers=observers, fields=fields_of,
+            observer_failures_max=settings.observer_failures_max,
+        )  # fmt: skip
         self._generations: dict[TopicPartition, int] = {}
         """Of the partitions that are assigned, by our count."""
         self._stands: dict[TopicPartition, int] = {}
@@ -193,7 +194,8 @@ class Member:
         came = {each.partition: self._records.first(each.partition, each.generation) for each in seen}
         ages_s = {partition: now_s - undone.came_s for partition, undone in came.items() if undone is not None}
         ends = {each.partition: ports.end_seen(self._client, each.partition) for each in seen}
-        return Glance(state, seen, ages_s, {partition: end for partition, end in ends.items() if end is not None})
+        known = {partition: end for partition, end in ends.items() if end is not None}
+        return Glance(state, seen, ages_s, known, self._runtime.observer_failures)
 
     def health(self) -> Health:
         """How it is now; from any thread."""

@@ -10,6 +10,7 @@
     retries_total                attempts that are made again after a failure
     dead_letters_total           records that have failed for good, and that were answered for: skipped, or written elsewhere
     commits_total                by outcome
+    observer_failures_total      calls of `observe` and `record` that have raised; no labels
     handler_seconds              how long handlers took, by topic, as a histogram
 
 Gauges are made of the worker's state when somebody looks; counters are kept by the batch (`tidegate_adapters.tallies`).
@@ -76,6 +77,11 @@ class WorkerCollector(Collector):
         for (partition, outcome), count in list(tallies.commits.items()):
             commits.add_metric((*_place(partition), outcome), count)
         yield commits
+        raised = CounterMetricFamily(
+            f"{_PREFIX}observer_failures", "Calls of observers and recordings that have raised."
+        )
+        raised.add_metric((), now.observer_failures)
+        yield raised
         yield _seconds(handled)
 
 

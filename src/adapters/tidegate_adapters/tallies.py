@@ -50,12 +50,14 @@ class Glance(NamedTuple):
         seen: The same as it looks from without.
         ages_s: How long ago the oldest record came that is not done, in seconds, where there is one.
         ends: Where the logs end, as far as that is known.
+        observer_failures: How often observers and recordings have raised.
     """
 
     state: ConsumerState
     seen: tuple[Sight, ...]
     ages_s: Mapping[TopicPartition, float]
     ends: Mapping[TopicPartition, int]
+    observer_failures: int = 0
 
 
 @final

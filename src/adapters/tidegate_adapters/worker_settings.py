@@ -86,7 +86,7 @@ _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 class WorkerSettings:
     """What a worker is told.
 
-    Invariants: topics, each with a name; an address without a user; a group; 1 <= handler_timeout, stalled_after; a start in
+    Invariants: topics, each with a name; an address without a user; a group; 1 <= handler_timeout, stalled_after, observer_failures_max; a start in
     time has a time zone; offsets to start at are not negative; 0 <= metrics_port < 65536; metrics_host is not empty; dead letters
     go to a topic that the worker does not consume.
 
@@ -108,6 +108,7 @@ class WorkerSettings:
         leave: How long the group may take to answer to the leaving, once all is drained.
         grace: How long whoever stops the worker waits until it is killed; a drain and the leaving are to take less.
         exactly_once: Whether what handlers answer with is committed together with their records.
+        observer_failures_max: After so many failures in a row an observer or a recording is not called again; None for never.
     """
 
     topics: tuple[str, ...]
@@ -126,6 +127,7 @@ class WorkerSettings:
     grace: Duration = GRACE
     metrics_host: str = LOOPBACK
     exactly_once: bool = False
+    observer_failures_max: int | None = None
 
     def __attrs_post_init__(self) -> None:
         if not self.topics or not all(self.topics):
@@ -146,6 +148,8 @@ class WorkerSettings:
         check_int(self.stalled_after, "a time in microseconds", 1)
         self._check_times()
         check_type(self.exactly_once, bool, "whether answers are committed together with their records")
+        if self.observer_failures_max is not None:
+            check_int(self.observer_failures_max, "failures of an observer in a row", 1)
         if self.metrics_port is not None:
             check_int(self.metrics_port, "a port", 0, 65_535)
         check_name(self.metrics_host, "an address to listen on")
