@@ -25,7 +25,7 @@ from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
-from tidegate.model.operations import delete_one, find_all, insert_one, update_one
+from tidegate.model.operations import InsertOne, delete_one, find_all, insert_one, update_one
 from tidegate.reactive.change_stream import ChangeStreamConsumer
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
@@ -81,6 +81,21 @@ class Full:
     def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
         del task, request
         assert not runs
+
+
+@attrs.frozen
+class Roomy(Full):
+    """A pool that has room for all there is; it handles nothing."""
+
+    begun: list[Run] = attrs.field(factory=list)
+
+    async def room(self, task: str, most: int, request: str) -> int:
+        del task, request
+        return most
+
+    def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
+        del task, request
+        self.begun.extend(runs)
 
 
 @attrs.frozen
@@ -370,6 +385,45 @@ def test_who_has_lost_the_lease_ends_at_once_and_leads_again_later(mongodb: str,
             await until(lambda: life.planner.standing.leads)
             await until(lambda: life.planner.standing.epoch > 1)
             await until(lambda: is_planned(held, "a", [(1, {"_id": 1})]))
+
+    on_mongo(mongodb, work)
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["the lease is lost", "it is to stop"])
+def test_what_a_pass_has_claimed_its_pool_hears_of_whoever_leads(mongodb: str, database: str, *, is_lost: bool) -> None:
+    """The write that claims is on its way, and claims for this process, which lives, so no lease has to end before it is handled."""
+
+    async def work(client: Any) -> None:
+        held, store = client[database], AsyncMongo(client, database)
+        is_sent, arrives = asyncio.Event(), asyncio.Event()
+
+        async def slow(effect: Any) -> Any:
+            if isinstance(effect, InsertOne) and effect.collection == "orders_tasks":
+                is_sent.set()
+                await arrives.wait()
+            return await store(effect)
+
+        pool, rules = Roomy(), attrs.evolve(RULES, drain=0)
+        tasks = (Told(task("a", debounce=Debounce(0))),)
+        planner = Planner(Site(database, slow, client), tasks, rules, pool, "tests")
+        running = asyncio.create_task(planner.run())
+        try:
+            await until(lambda: planner.standing.reconciled == {"a"})
+            await held.orders.insert_one({"_id": 1})
+            await is_sent.wait()
+            if is_lost:
+                await stolen(held)
+            else:
+                planner.stop()
+            await until(lambda: not planner.standing.leads)
+            arrives.set()
+            await until(lambda: pool.begun)
+            assert [run.key for run in pool.begun] == [1]
+            assert [each["owner"] async for each in held.orders_tasks.find()] == ["tests"]
+            planner.stop()
+            await running
+        finally:
+            running.cancel()
 
     on_mongo(mongodb, work)
 

@@ -20,7 +20,9 @@ Applications with tasks of their own share a database under names of their own (
 definitions. Where they do not, one leads, and the other says which of its tasks nobody plans (`Standing.unplanned`).
 
 Everything that it writes can be written by two: records are guarded by their versions, positions by the epoch and the history. So
-where the lease is lost, all of it is cancelled at once, and what the next leader does over does no harm.
+where the lease is lost, all of it is cancelled at once, and what the next leader does over does no harm. But a write that claims goes
+on to its end, for the pool of this process is to hear of its runs: they are its own, whoever leads, and nobody else would run them
+before their leases end.
 
 A document that cannot be read (a text that is no UTF-8, more than 100 levels), or of which a value cannot be computed, is passed
 over: `Standing.not_computed` and a line of the log say so, and it is looked at when it changes.
@@ -54,7 +56,7 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, find_one
 from tidegate.model.values import check_callable, check_int, check_name, check_type
-from tidegate.reactive import stream_records
+from tidegate.reactive import reactive_task, stream_records
 from tidegate.reactive.change_stream import (
     Broken,
     ChangeStreamConsumer,
@@ -291,6 +293,7 @@ class Planner:
         self._held: Held | None = None
         self._runtime: _Events | None = None
         self._epoch = self._looked = self._not_computed = 0
+        self._claiming: Final = set[asyncio.Task[reactive_task.Planned]]()
         self._not_computed_last: str | None = None
         self._key, self._names, self._unplanned = application, (*names,), tuple[str, ...]()
         self._errors: dict[str, str] = {}
@@ -361,6 +364,11 @@ class Planner:
         finally:
             stop.cancel()
             await ended({turns, heeding}, _PATIENCE_S)  # cancelled once more, it leaves the lease to its time
+            try:
+                while self._claiming:  # as long as the pool waits for them
+                    await asyncio.wait({*self._claiming})
+            finally:
+                await ended({*self._claiming}, _PATIENCE_S)
         if turns.done() and not turns.cancelled():
             turns.result()
 
@@ -522,17 +530,32 @@ class Planner:
 
     async def _take(self, task: ReactiveTask, ids: tuple[Value, ...], noted: _Noted) -> tuple[Value, ...]:
         """Look and claim at once, as far as there is room: those that are left. Of what is due, what was not claimed is noted."""
-        request, runs = uuid4().hex, tuple[Run, ...]()
+        request, most = uuid4().hex, 0
         try:
             most = await self._pool.room(task.name, len(ids), request)
+        finally:
             if not most:
-                return ids
+                self._pool.took(task.name, request, ())
+        if not most:
+            return ids
+        claiming = asyncio.create_task(self._claim(task, ids, request, most))
+        self._claiming.add(claiming)
+        claiming.add_done_callback(self._claiming.discard)
+        planned = await asyncio.shield(claiming)
+        noted.dues[:] = () if planned.due is None else (planned.due,)
+        return planned.left
+
+    async def _claim(
+        self, task: ReactiveTask, ids: tuple[Value, ...], request: str, most: int
+    ) -> reactive_task.Planned:
+        """What is claimed, the pool hears of, whoever leads by then: it is this process's, and lives as long as it."""
+        runs: tuple[Run, ...] = ()
+        try:
             planned = await self._site.run(task.plan_and_take(ids, request, self._holder, most))
             runs = planned.runs
-            noted.dues[:] = () if planned.due is None else (planned.due,)
-            return planned.left
         finally:
             self._pool.took(task.name, request, runs)
+        return planned
 
     def _tell(self, task: ReactiveTask, noted: _Noted) -> None:
         """Tell the pool what is due, and people what could not be looked at."""

@@ -140,8 +140,11 @@ class Pool:
             return 0
         answer: asyncio.Future[int] = self._loop.create_future()
         self._asking[request] = answer
-        self._runtime.tell(RoomAsked(self._now(), task, most, request))
-        return await answer
+        try:
+            self._runtime.tell(RoomAsked(self._now(), task, most, request))
+            return await answer
+        finally:
+            _ = self._asking.pop(request, None)  # or one that is cancelled stays there
 
     def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
         """A pass that has asked for room has ended: these runs have begun."""
@@ -220,7 +223,7 @@ class Pool:
         self._timer = self._loop.call_later(duration / SECOND, lambda: self._runtime.tell(PoolTimerFired(self._now())))
 
     def _answer_room(self, request: str, most: int) -> None:
-        answer = self._asking.pop(request, None)
+        answer = self._asking.get(request)
         if answer is not None and not answer.done():  # else it was cancelled
             answer.set_result(most)
 
