@@ -24,7 +24,7 @@ from tidegate.model.effects import NotApplied, Refused, is_duplicate
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.operations import find_all, insert_one
 from tidegate_adapters import mongo_clients
-from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async
 from tidegate_adapters.mongo_clients import close_shared, close_shared_async, shared, shared_async
 
 EMAIL = Field[str]("email")
@@ -203,6 +203,44 @@ def test_what_is_asked_is_not_sent_where_they_cannot_be_made_now(
             )
         assert store(insert_one("people", person("a"))) is None
         assert isinstance(store(insert_one("people", person("b"))), Refused)
+
+
+def test_who_makes_them_is_told_that_they_cannot_be_made_now(mongod: MongoServer, database: str) -> None:
+    """As an error of ours."""
+
+    async def main() -> None:
+        async with await connect_async(mongod.uri) as client:
+            with pytest.raises(TidegateError, match="not made yet"):
+                await make_unique_async(client, database, UNIQUE)
+            await make_unique_async(client, database, UNIQUE)
+
+    with connect(mongod.uri) as client:
+        with (
+            mongod.fail("createIndexes", times=1, closeConnection=True),
+            pytest.raises(TidegateError, match="not made yet"),
+        ):
+            make_unique(client, database, UNIQUE)
+        with mongod.fail("createIndexes", times=1, closeConnection=True):
+            in_loop(main())
+        assert [*client[database].people.index_information()] == ["_id_", "email_1"]
+
+
+def test_what_is_to_be_made_again_is_made_though_it_is_being_made(mongod: MongoServer, database: str) -> None:
+    """A making that began before knows nothing of what others drop after it."""
+
+    async def main() -> None:
+        async with await connect_async(mongod.uri) as client:
+            store, people = AsyncMongo(client, database, UNIQUE), client[database].people
+            with mongod.fail("createIndexes", times=1, blockConnection=True, blockTimeMS=300):
+                made = asyncio.create_task(store(insert_one("people", person("a"))))
+                await asyncio.sleep(0.1)
+                store.make_again()
+                assert await made is None
+            await people.drop_indexes()
+            await store(find_all("people", limit=1))
+            assert [*await people.index_information()] == ["_id_", "email_1"]
+
+    in_loop(main())
 
 
 def test_who_needs_no_index_waits_for_none(mongod: MongoServer, database: str) -> None:

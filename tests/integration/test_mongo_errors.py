@@ -38,7 +38,9 @@ from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied
 from tidegate.model.errors import Misuse, TidegateError, UnknownEffect
 from tidegate.model.instants import MILLISECOND, Instant, instant
 from tidegate.model.operations import (
+    NO_INDEXES,
     Operation,
+    Unique,
     delete_one,
     find_all,
     find_one,
@@ -46,6 +48,7 @@ from tidegate.model.operations import (
     insert_one,
     update_one,
 )
+from tidegate.model.transactions import InTransaction, Transaction
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
@@ -62,6 +65,7 @@ SECRET: Final = "canary-7c1f"  # noqa: S105  that is the point
 
 FIND: Final = find_one(COLLECTION, Eq(ID, "x"))
 FOUND: Final = find_all(COLLECTION, limit=9)
+UNIQUE: Final = {COLLECTION: ((NAME,),)}
 INCREMENT: Final = find_one_and_update(COLLECTION, Eq(ID, "x"), Add(COUNT, 1))
 COMMANDS: Final[Mapping[str, Operation]] = {
     "find": FIND,
@@ -72,16 +76,18 @@ COMMANDS: Final[Mapping[str, Operation]] = {
 }
 
 
-def ask_sync(uri: str, database: str, *effects: Operation, **options: Any) -> list[object]:
+def ask_sync(uri: str, database: str, *effects: Operation, unique: Unique = NO_INDEXES, **options: Any) -> list[object]:
     with MongoClient[Raw](uri, **options) as client:
-        store = Mongo(client, database)
+        store = Mongo(client, database, unique)
         return [store(effect) for effect in effects]
 
 
-def ask_async(uri: str, database: str, *effects: Operation, **options: Any) -> list[object]:
+def ask_async(
+    uri: str, database: str, *effects: Operation, unique: Unique = NO_INDEXES, **options: Any
+) -> list[object]:
     async def ask() -> list[object]:
         async with AsyncMongoClient[Raw](uri, **options) as client:
-            store = AsyncMongo(client, database)
+            store = AsyncMongo(client, database, unique)
             return [await store(effect) for effect in effects]
 
     return in_loop(ask())
@@ -686,34 +692,50 @@ def test_a_client_of_the_wrong_kind_is_refused(made: Callable[[Any, Any, Any], o
 
 @both
 @pytest.mark.mongo
-@pytest.mark.parametrize("effect", [FIND, INCREMENT])
-def test_a_standalone_server_is_refused_before_anything_is_asked(standalone: int, ask: Ask, effect: Operation) -> None:
-    """It would take the writes, and confirm more than it can."""
+@pytest.mark.parametrize(
+    "effect",
+    [FIND, INCREMENT, InTransaction(Transaction("s", 1), INCREMENT, begins=True)],
+    ids=lambda effect: type(effect).__name__,
+)
+def test_a_standalone_server_is_refused_before_anything_is_asked(standalone: int, ask: Ask, effect: Any) -> None:
+    """It would take the writes, and confirm more than it can. No index is made on it either."""
     with MongoClient[Raw](LOOPBACK, standalone) as looking:
         looking.alone[COLLECTION].insert_one({"_id": "x", "count": 0})
         try:
             with pytest.raises(TidegateError, match="is not a replica set"):
-                ask(f"mongodb://{LOOPBACK}:{standalone}", "alone", effect)
+                ask(f"mongodb://{LOOPBACK}:{standalone}", "alone", effect, unique=UNIQUE)
 
             assert count(looking, "alone") == 0
+            assert [*looking.alone[COLLECTION].index_information()] == ["_id_"]
         finally:
             looking.drop_database("alone")
 
 
-def test_a_closed_client_is_a_misuse(mongod: MongoServer, database: str) -> None:
-    """It is not raised into the program as if the world had said it."""
+each_store = pytest.mark.parametrize("unique", [NO_INDEXES, UNIQUE], ids=["no indexes", "an index to be made"])
+
+
+@each_store
+def test_a_closed_client_is_a_misuse(mongod: MongoServer, database: str, unique: Unique) -> None:
+    """It is not raised into the program as if the world had said it, which would ask again and again."""
     with MongoClient[Raw](mongod.uri) as closed:
-        store = Mongo(closed, database)
+        store = Mongo(closed, database, unique)
+        assert store(find_one("others", Eq(ID, "x"))) is None
     with pytest.raises(Misuse, match="was it closed"):
         store(INCREMENT)
+    with pytest.raises(Misuse, match="was it closed"):
+        make_unique(closed, database, UNIQUE)
 
 
-def test_a_closed_client_of_an_event_loop_is_a_misuse(mongod: MongoServer, database: str) -> None:
+@each_store
+def test_a_closed_client_of_an_event_loop_is_a_misuse(mongod: MongoServer, database: str, unique: Unique) -> None:
     """The same."""
 
     async def ask() -> object:
         async with AsyncMongoClient[Raw](mongod.uri) as closed:
-            store = AsyncMongo(closed, database)
+            store = AsyncMongo(closed, database, unique)
+            assert await store(find_one("others", Eq(ID, "x"))) is None
+        with pytest.raises(Misuse, match="was it closed"):
+            await make_unique_async(closed, database, UNIQUE)
         return await store(INCREMENT)
 
     with pytest.raises(Misuse, match="was it closed"):

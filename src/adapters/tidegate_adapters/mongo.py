@@ -84,7 +84,7 @@ from tidegate.model.documents import (
     Update,
     equalities,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, Refused, Unreadable
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, Refused, Unreadable
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
 from tidegate.model.instants import MILLISECOND, ClockName, ClockReading, Duration, Instant, reckoned
 from tidegate.model.operations import (
@@ -206,14 +206,11 @@ class Mongo:
         if isinstance(effect, StoreTime) and (now := self._handles.clock.reckoned(effect.behind)) is not None:
             return now
         send, told = _request(effect, self._handles, self._within)
-        if self._unmade and (missing := self._indexed(effect)) is not None:
+        if (self._unmade or not self._is_replicated) and (missing := self._unready(effect)) is not None:
             return missing
         requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
-            if not self._is_replicated:
-                _check_replicated(self._handles.hello())
-                self._is_replicated = True
             answer = send()
         except DRIVER_ERRORS as error:
             return _failed(error, effect, self._before(requests, error), self._within)
@@ -228,12 +225,22 @@ class Mongo:
         if not isinstance(effect, InTransaction):
             return carried_out(self.sessions.ended(effect))
         operation = cast("Operation", effect.operation)
-        if self._unmade and (missing := self._indexed(operation)) is not None:
+        if (self._unmade or not self._is_replicated) and (missing := self._unready(operation)) is not None:
             return missing
         return carried_out(self.sessions.stated(effect, _carrying(operation, self._handles)))
 
-    def _indexed(self, effect: Asked) -> NotApplied | None:
-        """Make the indexes of its collection; the failure of what is asked, where they cannot be made now."""
+    def _unready(self, effect: Asked) -> Failure | None:
+        """What is to be there before anything is asked: a replica set, and the indexes of the collection.
+
+        Returns:
+            The failure of what is asked, where that is not known, or they cannot be made, now.
+        """
+        if not self._is_replicated:
+            try:
+                _check_replicated(self._handles.hello())
+            except DRIVER_ERRORS as error:
+                return failure(error, Before.NEVER)
+            self._is_replicated = True
         collection = getattr(effect, "collection", "")
         if collection not in self._unmade:
             return None  # and it waits for no index of another one
@@ -242,8 +249,8 @@ class Mongo:
                 with _made_clearly():
                     for index in self._unmade.get(collection, ()):
                         _made(self._handles[collection], index)
-            except DRIVER_ERRORS as error:
-                return NotApplied(f"an index of its collection is not made yet: {type(error).__name__}")
+            except _NotYetError as error:
+                return NotApplied(f"an index of its collection is not made yet: {error.why}")
             self._unmade.pop(collection, None)
         return None
 
@@ -280,14 +287,11 @@ class AsyncMongo:
         if isinstance(effect, StoreTime) and (now := self._handles.clock.reckoned(effect.behind)) is not None:
             return now
         send, told = _request(effect, self._handles, self._within)
-        if self._unmade and (missing := await self._indexed(effect)) is not None:
+        if (self._unmade or not self._is_replicated) and (missing := await self._unready(effect)) is not None:
             return missing
         requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
-            if not self._is_replicated:
-                _check_replicated(await self._handles.hello())
-                self._is_replicated = True
             answer = await send()
         except DRIVER_ERRORS as error:
             return _failed(error, effect, self._before(requests, error), self._within)
@@ -301,22 +305,29 @@ class AsyncMongo:
         if not isinstance(effect, InTransaction):
             return await carried_out_async(self.sessions.ended(effect))
         operation = cast("Operation", effect.operation)
-        if self._unmade and (missing := await self._indexed(operation)) is not None:
+        if (self._unmade or not self._is_replicated) and (missing := await self._unready(operation)) is not None:
             return missing
         return await carried_out_async(self.sessions.stated(effect, _carrying(operation, self._handles)))
 
-    async def _indexed(self, effect: Asked) -> NotApplied | None:
+    async def _unready(self, effect: Asked) -> Failure | None:
+        if not self._is_replicated:
+            try:
+                _check_replicated(await self._handles.hello())
+            except DRIVER_ERRORS as error:
+                return failure(error, Before.NEVER)
+            self._is_replicated = True
         collection = getattr(effect, "collection", "")
         if collection not in self._unmade:
             return None  # and it waits for no index of another one
         async with self._making:
+            unmade = self._unmade  # `make_again` puts another one in its place
             try:
                 with _made_clearly():
-                    for index in self._unmade.get(collection, ()):
+                    for index in unmade.get(collection, ()):
                         await _made(self._handles[collection], index)
-            except DRIVER_ERRORS as error:
-                return NotApplied(f"an index of its collection is not made yet: {type(error).__name__}")
-            self._unmade.pop(collection, None)
+            except _NotYetError as error:
+                return NotApplied(f"an index of its collection is not made yet: {error.why}")
+            unmade.pop(collection, None)
         return None
 
 
@@ -381,7 +392,8 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
     """Make the unique indexes that are not there yet. Any number of processes may, at any time.
 
     Raises:
-        TidegateError: An index cannot be made: documents break it, or another one has its name.
+        Misuse: It is no client of this kind, or it was closed.
+        TidegateError: An index cannot be made: documents break it, another one has its name, or no server answers now.
     """
     handle = _opened(client, database, MongoClient)
     with _made_clearly():
@@ -425,18 +437,29 @@ def _made(collection: Any, index: _Made) -> Any:
     return collection.create_index(keys, **said)
 
 
+@final
+class _NotYetError(TidegateError):
+    """An index cannot be made now."""
+
+
 @contextmanager
 def _made_clearly() -> Generator[None, None, None]:
-    """What the server says of an index that cannot be made, without the values that it quotes; "not now" is left as it is."""
+    """What comes of making an index, as an error of ours, without the values that the server quotes.
+
+    Raises:
+        _NotYetError: It may be made when it is asked for again.
+        Misuse: The client was closed, or cannot be used.
+        TidegateError: The server refuses it for good.
+    """
     try:
         yield
-    except OperationFailure as error:
+    except DRIVER_ERRORS as error:
         if not isinstance(failure(error, Before.NOTHING), Refused):
-            raise
+            raise _NotYetError("an index is not made yet", why=type(error).__name__, todo="ask again") from None
         raise TidegateError(
             "an index cannot be made",
-            why=f"the server answers with code {error.code}: documents break it (11000 if it is unique, 171 if two of its "
-            "fields are arrays), or there is another one (85, 86)",
+            why=f"the server answers with code {getattr(error, 'code', None)}: documents break it (11000 if it is unique, 171 "
+            "if two of its fields are arrays), or there is another one (85, 86)",
             todo="look for those documents, or drop the other index",
         ) from None
 
