@@ -8,8 +8,8 @@
     kept       so many (1,000,000) that have ended are kept: claims of one worker, a look that finds nothing, and a pass that
                recovers 1,000 whose process has died, beside the same with none; what the plans of their finds read
     ends       an app with a handler that does nothing, in 1 process and in 4: invocations a second, and what each takes
-    latency    from before `enqueue` in one process to the handler in another: idle, ten a second; and one by one, each
-               asked for as long after the one before as an `enqueue` takes: of load there is none
+    latency    from before `enqueue` in one process to the handler in another: idle, ten a second; and at half of what the two can
+               do, which is seen beforehand, with twenty enqueues at a time
     stale      taskiq-mongodb deletes a message by its id alone: of 10 whose first holder stood still beyond the time-out, and
                acknowledges once others hold them, which then die, so many are left
 
@@ -30,6 +30,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import signal
 import subprocess
@@ -74,8 +75,10 @@ SERVE_S: Final = 4.0
 ENDS: Final = 20_000
 PROCESSES: Final = (1, 4)
 WORKERS: Final = (1, 2, 4, 8)
-IDLE_S: Final = 0.1
+IDLE: Final = 10.0
 LATENCIES: Final = 200
+FLOOD: Final = 2_000
+AT_ONCE: Final = 20
 DUE: Final = {"queue": DEFAULT_QUEUE, "due": {"$exists": True}}
 URGENT: Final = [("tenant", -1), ("priority", -1), ("due", 1)]
 
@@ -366,28 +369,35 @@ def ends(client: Client, uri: str, some: Contender, processes: int, count: int) 
     )
 
 
-def latency(client: Client, uri: str, every: float) -> tuple[float, float, float]:
-    """p50 and p99 in ms, at one each so many seconds; and what an `enqueue` takes, in seconds."""
+def latency(client: Client, uri: str, a_second: float, count: int) -> tuple[float, float, float]:
+    """p50 and p99 in ms, where so many are enqueued a second; and how many a second were run."""
     client.drop_database(DATABASE)
     with contenders(OURS, "serves", uri, 1) as (process,):
 
         async def ask() -> tuple[list[int], float]:
-            app, work = app_of(uri)
-            out, found, spent = cast("Any", process.stdout), list[int](), 0.0
-            for number in range(LATENCIES + 1):
-                await asyncio.sleep(every)
-                began = time.monotonic_ns()
-                _ = await work.enqueue(began)
-                spent += (time.monotonic_ns() - began) / 1e9
-                told = int(await asyncio.to_thread(out.readline))
-                if number:  # the first one waited for the process
-                    found.append(told)
-            await app.close()
-            return found, spent / LATENCIES
+            (app, work), gate, out = app_of(uri), asyncio.Semaphore(AT_ONCE), cast("Any", process.stdout)
 
-        found, spent = asyncio.run(ask())
+            async def enqueue() -> None:
+                async with gate:
+                    _ = await work.enqueue(time.monotonic_ns())
+
+            def told(some: int) -> list[int]:
+                return [int(out.readline()) for _ in range(some)]
+
+            await asyncio.gather(enqueue(), asyncio.to_thread(told, 1))  # it waited for the process
+            began, found, asked = time.monotonic(), asyncio.create_task(asyncio.to_thread(told, count)), list[Any]()
+            for number in range(count):
+                await asyncio.sleep(max(0.0, began + number / a_second - time.monotonic()))
+                asked.append(asyncio.create_task(enqueue()))
+            latencies = await found
+            spent = time.monotonic() - began
+            await asyncio.gather(*asked)
+            await app.close()
+            return latencies, count / spent
+
+        found, rate = asyncio.run(ask())
     cuts = quantiles(found, n=100)
-    return cuts[49] / 1e6, cuts[98] / 1e6, spent
+    return cuts[49] / 1e6, cuts[98] / 1e6, rate
 
 
 # --- what is kept -------------------------------------------------------------------------------------------------------
@@ -563,9 +573,10 @@ class Bench:
             yield from beside(f"ends, {processes} processes", turns)
 
     def latency(self) -> Figures:
-        idle = [latency(self.client, self.uri, IDLE_S) for _ in self.turns]
-        half = [latency(self.client, self.uri, median(spent for *_, spent in idle)) for _ in self.turns]
-        for name, some in (("idle", idle), ("one by one", half)):
+        full = median(latency(self.client, self.uri, math.inf, FLOOD)[2] for _ in self.turns)
+        yield "enqueued and run a second, both by one process", full
+        for name, a_second, count in (("idle", IDLE, LATENCIES), ("at half load", full / 2, FLOOD)):
+            some = [latency(self.client, self.uri, a_second, count) for _ in self.turns]
             yield f"latency {name}, p50 ms", median(p50 for p50, _, _ in some)
             yield f"latency {name}, p99 ms", median(p99 for _, p99, _ in some)
 

@@ -102,7 +102,9 @@ def application(
     again: Any = {"retries": 3, "backoff": timedelta(milliseconds=50)}
 
     async def work() -> None:
-        await asyncio.sleep(chance.expovariate(1 / 0.01))
+        await asyncio.sleep(
+            chance.expovariate(1 / (0.3 if chance.random() < 0.1 else 0.01))
+        )  # some are there to be struck
         if chance.random() < 0.1:
             raise ArithmeticError("unlucky")
 

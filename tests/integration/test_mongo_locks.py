@@ -22,7 +22,9 @@ async def _is_left_locked() -> bool:
     task = asyncio.create_task(waits())
     await asyncio.sleep(0)  # it begins, and has the lock
     async with condition:  # it waits, and has left it
-        await asyncio.sleep(0.01)  # its time is over, and it wants the lock again
+        await asyncio.sleep(0.01)  # its time is over
+        for _ in range(5):
+            await asyncio.sleep(0)  # and it wants the lock again
         task.cancel()
     _ = await asyncio.wait([task], timeout=1)
     await asyncio.sleep(0.01)
