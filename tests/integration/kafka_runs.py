@@ -140,7 +140,7 @@ class Boom(BaseException):
 KINDS: Final = (
     "nothing", "request", "requests", "commits", "stall", "stop", "stop_twice", "cancel", "kill", "evicted", "rebalance", "raises",
     "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps", "sends", "letters", "batches", "parks",
-    "log",
+    "log", "exits",
 )  # fmt: skip
 OF_REQUESTS: Final = ("request", "requests", "commits", "log")
 """Faults that strike requests: one, all of a kind for a while, all commits for a while, with a log that raises at each line."""
@@ -168,10 +168,12 @@ UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
-CALM: Final = ("nothing", "stop", "cancel", "rebalance", "observer", "recorder", "gaps")
+CALM: Final = ("nothing", "stop", "cancel", "rebalance", "observer", "recorder", "gaps", "exits")
 """Faults under which all that is begun ends in the time to drain."""
 COMMITS_MAX: Final = 2 * 4
 """How many commits of a partition a member may send in a second, in vain: by its back-off 4, along with others and by itself."""
+EXITS: Final = 4
+"""At how many records user code exits."""
 OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial")
 """Faults that a partition may wait for until it comes to somebody else."""
 
@@ -318,6 +320,9 @@ class Member:
         """What hooks are at."""
         self.claimed: Hooked | None = None
         """What a hook has answered for that was another's to answer for."""
+        self.exit: BaseException | None = None
+        """With what it has exited, as its user code has told it to."""
+        self.has_exited = False
         self.stopped_s: float | None = None
         self.is_stopped_at_once = False
         kind, mine = run_.course.kind, name == run_.course.whom
@@ -361,9 +366,14 @@ class Member:
             **options,
         )
         run_.story.tell(name, "starts", StepKind.RESTART)
-        self.task = asyncio.get_running_loop().create_task(
-            self.worker.run(self._connect, lambda *_: Sends(self), self._transact), name=f"run of {name}"
-        )
+        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"run of {name}")
+
+    async def _run(self) -> None:
+        """As a process: whoever exits stops no loop but its own."""
+        try:
+            await self.worker.run(self._connect, lambda *_: Sends(self), self._transact)
+        except (SystemExit, KeyboardInterrupt) as error:
+            self.exit = error
 
     def _connect(self, _bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
         kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
@@ -422,6 +432,11 @@ class Member:
             story.parked[at] += 1
             story.tell(self.name, f"parks {at}", StepKind.SLEEP)
             raise Later(Duration(round(self.run.random.random() * SECOND)))
+        if told.kind == "exits" and self._exits(at):
+            story.struck.add(at)
+            story.tell(self.name, f"exits at {at}", StepKind.CALL)
+            self.has_exited = True
+            raise self.run.random.choice((SystemExit, KeyboardInterrupt))(3)
         if told.kind == "log" and at not in story.struck and sum(at) % 2:
             story.struck.add(at)
             story.tell(self.name, f"fails at {at}", StepKind.CALL)
@@ -439,6 +454,17 @@ class Member:
             self.run.finish(at)
         story.tell(self.name, f"has handled {at}", StepKind.CALL)
         return Send("out", b"%d %d" % at) if is_sent else None
+
+    def _exits(self, at: Record_) -> bool:
+        """Whether it does so here: at several records, in several partitions, as who calls the same function in each."""
+        story, (number, offset) = self.run.story, self.run.course.record
+        return (
+            self.name != LAST
+            and at not in story.struck
+            and at[0] in {number, 0}
+            and at[1] >= offset
+            and len(story.struck) < EXITS
+        )
 
     async def _handle_batch(self, records: list[Record]) -> list[Send | None]:
         return [await self._handle(record) for record in records]
@@ -571,6 +597,11 @@ class Member:
             return
         if self.client is not None and not self.client.is_closed:
             story.accuse("J11", f"{self.name} has ended, and its client has not")
+        if (self.exit is not None) != (self.run.course.kind == "exits" and self.has_exited):
+            story.accuse(
+                "J5",
+                f"run of {self.name} raised {self.exit!r}, and its user code has {'' if self.has_exited else 'not '}exited",
+            )
         if self.task.cancelled():
             if self.run.course.kind != "cancel":
                 story.accuse("J5", f"run of {self.name} was cancelled by nobody")

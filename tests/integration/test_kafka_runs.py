@@ -114,7 +114,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what outlives its partition does not count": Bug(
         ConsumerRules._stepped, "outliving = given_up(outliving, before, done.commands)", "pass", ("stubborn",)
     ),
-    "who is cancelled does not drain": Bug(Member.run, "self._end_with(error)", "raise", ("cancel",)),
+    "who is cancelled does not drain": Bug(Member.run, "self.stop()", "raise", ("cancel",)),
     "an error of the client comes out as it is": Bug(
         Member._start,
         "except ports.CONNECTION_ERROR as error:",
@@ -128,6 +128,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "who ends leaves questions behind": Bug(Member._finish, "await self._beginnings.close()", "pass", ("requests", "request")),
     "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("commits",)),
     "a commit that is refused is told as committed": Bug(Member._commit_reply, "return found.reply", "return None", ("requests", "request", "evicted")),
+    "whoever exits twice does not drain": Bug(Member._end_with, "not self._called_off.is_set()", "True", ("exits",)),
     "a log may raise": Bug(record_fields.say, "with suppress(BaseException)", "with suppress(KeyError)", ("log",)),
     "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),

@@ -221,7 +221,10 @@ class Member:
             while self._runtime.state.phase is not ShutdownPhase.GONE:
                 try:
                     await self._runtime.until(lambda state: state.phase is ShutdownPhase.GONE)
-                except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+                except asyncio.CancelledError as error:  # whoever runs it asks, and may ask twice
+                    self._owed = self._owed or error
+                    self.stop()
+                except (SystemExit, KeyboardInterrupt) as error:
                     self._end_with(error)
         finally:
             await self._finish()
@@ -230,8 +233,8 @@ class Member:
 
     def stop(self) -> None:
         """Drain, commit and leave; called once more, wait for nothing. Before the client has started there is nothing to leave."""
+        self._called_off.set()
         if not self._is_started:
-            self._called_off.set()
             if self._starting is not None:
                 self._starting.cancel()
             return
@@ -246,9 +249,10 @@ class Member:
             self._transactions.hurry(hurries=hurries)
 
     def _end_with(self, error: BaseException) -> None:
-        """Stop, and raise this in the end."""
+        """Stop, and raise this in the end; what else goes wrong meanwhile does not ask a second time."""
         self._owed = self._owed or error
-        self.stop()
+        if not self._called_off.is_set():
+            self.stop()
 
     async def _started(self) -> bool:
         """Start the client; tell whether it has not been called off."""
