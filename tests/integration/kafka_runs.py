@@ -32,6 +32,7 @@ Judges, after the laws of `tidegate.consumer`:
     J16 Where answers are committed together with positions (`--kinds once`), nobody sees those of a record twice (EO1), and in the end those of
         each record are seen (EO2).
     J17 And nobody fences who knows that it is no member.
+    J18 No more records fail than sends of their own: not what waits while another's failure closes the producer.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
 from tests.integration.transactional_runs import OUT, Reader, fence, place_of, places_in, producing, trouble
 
 from tidegate.consumer import laws
-from tidegate.consumer.commands import Committed, Event, Work
+from tidegate.consumer.commands import Committed, Event, RecordsHandled, Work, WorkReported
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported
-from tidegate.consumer.partition import Owned, PartitionRules
+from tidegate.consumer.partition import Owned, PartitionRules, Phase
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.documents import Document, Value
 from tidegate.model.errors import TidegateError
@@ -315,6 +316,7 @@ class Member:
         self.is_dead = False
         self.client: SimulatedConsumer | None = None
         self.producers: list[SimulatedProducer] = []
+        self.sends_failed = self.records_failed = 0
         self.in_work = 0
         self.hooked: set[Hooked] = set()
         """What hooks are at."""
@@ -535,10 +537,20 @@ class Member:
         claimed = [each[2:] for each in self.hooked if [*each[:3]] == of and each[3] <= numbers]
         return sum(each not in asked_of for each in claimed)
 
-    def _observed(self, event: Event, _: ConsumerState) -> None:
+    def _observed(self, event: Event, state: ConsumerState) -> None:
         if isinstance(event, Committed) and (event.partition.partition, event.position) not in self.run.story.taken:
             self.run.story.accuse("J15", f"{self.name} is told {event}")
+        if isinstance(event, WorkReported) and isinstance(event.what, RecordsHandled):
+            self._sends_failed(event, state)
         self._fail("observer")
+
+    def _sends_failed(self, event: WorkReported, state: ConsumerState) -> None:
+        """J18; who drains is interrupted, too."""
+        part = state[event.partition]
+        if self.run.course.kind == "sends" and isinstance(part, Owned) and part.phase is not Phase.DRAINING:
+            self.records_failed += len(event.what.failed) if isinstance(event.what, RecordsHandled) else 0
+            if self.records_failed > self.sends_failed:
+                self.run.story.accuse("J18", f"{event} of {self.name}, of which no send has")
 
     def _recorded(self, event: Any, commands: Any) -> None:
         if self.recorder is not None:
@@ -618,20 +630,27 @@ class Sends(Producer):
 
     def __init__(self, member: Member) -> None:
         self.member, self.run = member, member.run
+        self.is_closed = False
 
     async def start(self) -> None:
         await self._late()
 
     async def stop(self) -> None:
+        self.is_closed = True
         await self._late()
 
     async def _late(self) -> None:
         await self.member._alive(asyncio.sleep(self.run.random.random() / 5))  # noqa: SLF001  one process
         if self.run.random.random() < 0.1:
+            self.member.sends_failed += 1
             raise OSError("no reply")
 
     async def send(self, record: Send) -> Awaitable[None]:
         place = place_of(record.value, record.headers)
+        if self.run.random.random() < 0.5:  # the batch of its partition is full
+            await self.member._alive(asyncio.sleep(self.run.random.random() / 5))  # noqa: SLF001
+        if self.is_closed:
+            raise errors.ProducerClosed
 
         async def sent() -> None:
             await self._late()

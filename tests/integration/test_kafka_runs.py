@@ -94,6 +94,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what a handler answers with is not sent": Bug(UserCode._ended, "await self._sender.send(sends)", "pass", ("sends",)),
     "an acknowledgement is not waited for": Bug(Sender.send, "await asyncio.gather(*sent)", "asyncio.gather(*sent)", ("sends", "letters")),
     "a send that fails counts": Bug(Sender.send, "raise", "pass", ("sends",)),
+    "whoever waits while another's failure closes the producer has failed": Bug(Sender._queued_all, "if self._producer is producer:", "if True:", ("sends",)),
     "what a batch is answered with is not waited for": Bug(UserCode._run_batch, "await self._ended(work, attempt, given, await self._code.handle(given))", "asyncio.ensure_future(self._ended(work, attempt, given, await self._code.handle(given)))", ("batches",)),
     "what is parked is told as done": Bug(UserCode._handled_event, "parked.setdefault(reply.delay, []).append(offset)", "done.append(offset)", ("parks",)),
     "what is parked is not told": Bug(UserCode._handled_event, "self._tell(", "id(", ("parks",)),

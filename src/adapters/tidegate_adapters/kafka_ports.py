@@ -35,7 +35,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "GONE", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
+    "CONNECTION_ERROR", "GONE", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "PRODUCER_CLOSED", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
@@ -571,6 +571,7 @@ CONNECTION_ERROR = errors.KafkaConnectionError
 NOT_ASSIGNED = errors.IllegalStateError
 NOT_OF_ALL = _NotOfAllError
 TIMED_OUT = errors.KafkaTimeoutError
+PRODUCER_CLOSED = errors.ProducerClosed
 
 
 _FENCED: Final = (errors.ProducerFenced, errors.InvalidProducerEpoch)

@@ -11,7 +11,8 @@ its record. A dead letter that cannot be written is written again as
 `tidegate.sinks.letter_writing` says, or until its partition goes; the record is not done meanwhile, so nothing is lost.
 
 A producer is made when there is something to send, and another one when something could not be: aiokafka's counts what it has
-not sent among what it has, and is told from then on that it is out of order.
+not sent among what it has, and is told from then on that it is out of order. Whoever else was about to send by the old one
+sends by the new one, and has not failed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tidegate.model.instants import SECOND, WALL, Instant, seconds
 from tidegate.model.records import Record, Send
 from tidegate.sinks.dead_records import GivenUp, dead_record
 from tidegate.sinks.letter_writing import Attempt, Settled, after_attempt
+from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Producer
 from tidegate_adapters.record_fields import say
 from tidegate_adapters.worker_settings import letter_topic
@@ -62,14 +64,23 @@ class Sender:
         """
         if not records:
             return
-        producer = await self._started()
         async with asyncio.timeout(_LASTS_S):
-            sent = await self._queued(producer, records)
+            producer, sent = await self._queued_all(records)
             try:
                 await asyncio.gather(*sent)
             except BaseException:
                 self._replace(producer)
                 raise
+
+    async def _queued_all(self, records: Sequence[Send]) -> tuple[Producer, list[asyncio.Future[object]]]:
+        """With the producer; where another's failure closes it meanwhile, with the next one."""
+        while True:
+            producer = await self._started()
+            try:
+                return producer, await self._queued(producer, records)
+            except ports.PRODUCER_CLOSED:
+                if self._producer is producer:
+                    raise
 
     async def _queued(self, producer: Producer, records: Sequence[Send]) -> list[asyncio.Future[object]]:
         queued: list[asyncio.Future[object]] = []
