@@ -222,23 +222,36 @@ def test_how_long_a_record_may_take_is_asked_of_those_in_work_alone(kafka: str, 
     assert asked == [3]
 
 
-def test_a_drain_that_takes_longer_than_the_group_waits_is_refused() -> None:
-    """And says what would fit."""
+def test_times_that_do_not_fit_one_another_are_refused() -> None:
+    """And it is said what would fit; the group's clock starts at the rebalance, of which a member hears by its heartbeat."""
 
     async def handle(_: Record) -> None:
         pass
 
-    def worker(patience_ms: int) -> Worker:
+    def worker(**times_ms: Any) -> Worker:
         rules = ConsumerRules(partition=BRIEF)
-        return Worker(["t"], handle, bootstrap="x:1", group="g", consumer=rules, rebalance_timeout_ms=patience_ms)
+        return Worker(["t"], handle, bootstrap="x:1", group="g", consumer=rules, **times_ms)
 
     with pytest.raises(Misuse) as raised:
-        worker(2_999)
-    assert raised.value.todo == "set it to 3000 or more, leave it out, or shorten PartitionRules.drain"
-    worker(3_000)
+        worker(rebalance_timeout_ms=5_999)
+    assert raised.value.todo.startswith("set it to 6000 or more, leave it out, or shorten ")
+    worker(rebalance_timeout_ms=6_000)
+    worker(rebalance_timeout_ms=3_300, heartbeat_interval_ms=300)
+    with pytest.raises(Misuse):
+        worker(rebalance_timeout_ms=6_000, heartbeat_interval_ms=3_001)
+    for bad in (6_000.0, "6000", True, 0):
+        with pytest.raises(Misuse):
+            worker(rebalance_timeout_ms=bad)
+        with pytest.raises(Misuse):
+            worker(heartbeat_interval_ms=bad)
 
 
-def test_the_group_is_told_to_wait_for_as_long_as_a_drain_may_take(kafka: str, make_topic: Topics) -> None:
+@pytest.mark.parametrize(
+    "times_ms", [{}, {"rebalance_timeout_ms": None, "heartbeat_interval_ms": None}], ids=("left out", "None")
+)
+def test_the_group_is_told_to_wait_for_as_long_as_a_drain_may_take(
+    kafka: str, make_topic: Topics, times_ms: dict[str, Any]
+) -> None:
     topic, told = make_topic(1), list[Mapping[str, object]]()
 
     async def handle(_: Record) -> None:
@@ -249,12 +262,14 @@ def test_the_group_is_told_to_wait_for_as_long_as_a_drain_may_take(kafka: str, m
         return kafka_ports.client(bootstrap, group, options)
 
     async def scenario() -> None:
-        worker = Worker([topic], handle, bootstrap=kafka, group="g", consumer=ConsumerRules(partition=BRIEF))
+        worker = Worker(
+            [topic], handle, bootstrap=kafka, group="g", consumer=ConsumerRules(partition=BRIEF), **times_ms
+        )
         worker.stop()  # before it has begun: nothing is started
         await worker.run(connect)
 
     asyncio.run(scenario())
-    assert told == [{"rebalance_timeout_ms": 4_000}]
+    assert told == [{"heartbeat_interval_ms": 3_000, "rebalance_timeout_ms": 7_000}]
 
 
 def test_a_cancelled_run_drains_and_commits(kafka: str, make_topic: Topics) -> None:

@@ -13,8 +13,8 @@ record; after SystemExit and KeyboardInterrupt the worker drains, commits, leave
 recordings that raise are logged, and lose nothing.
 
 Times that fit one another: a revocation drains for as long as the rules say (`PartitionRules.drain`), and the group waits for
-`rebalance_timeout_ms`, which is set so that it does. A stop takes as long, and up to `leave` more to leave the group; both
-together are to be less than `grace`, after which whoever stops the worker kills it.
+`rebalance_timeout_ms`, which is set so that it does; its clock starts when the rebalance does, of which a member hears by its
+next heartbeat. A stop takes as long as a drain, and up to `leave` more to leave the group; both together are to be less than `grace`, after which whoever stops the worker kills it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from tidegate.consumer.worker import LEAVE
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
 from tidegate.model.records import Send, TopicPartition
-from tidegate.model.values import check_type
+from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Delays
 from tidegate_adapters import worker_monitor
 from tidegate_adapters.handlers import Called, Decode, Handlers, Later, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import (
+    HEARTBEAT_MS,
     Connect,
     Produce,
     Transact,
@@ -206,7 +207,7 @@ class Worker:
             observer_failures_max,
         )  # fmt: skip
         check_options(options)
-        _check_times(consumer.partition.drain, options.get("rebalance_timeout_ms"))
+        _times(consumer.partition.drain, options)
         if handlers is None:
             raise Misuse("nothing handles the records", todo="pass a function of one record, or one by topic")
         if hooks is None and batch is None and not consumer.partition.is_plain:
@@ -291,13 +292,13 @@ class Worker:
         if self._member is not None:
             raise Misuse(f"{self!r} runs already, or has run", todo="make another one with configured(worker.settings)")
         told = self.settings
-        patience = {"rebalance_timeout_ms": (told.consumer.partition.drain.total + 2 * _ON_THE_WAY) // MILLISECOND}
+        times = _times(told.consumer.partition.drain, told.options)
         isolation = {"isolation_level": "read_committed"} if told.exactly_once else {}
         sender = Sender(lambda: produce(told.bootstrap, told.options))
         monitor = Monitor(self._metrics, told.metrics_host, told.metrics_port)
         tallies = Tallies() if monitor.is_wanted else None
         self._member = Member(
-            connect(told.bootstrap, told.group, patience | isolation | told.options), told, self._code, sender, tallies,
+            connect(told.bootstrap, told.group, isolation | told.options | times), told, self._code, sender, tallies,
             (lambda each: transact(told.bootstrap, told.options, transactional_id(told.group, each))) if told.exactly_once else None,
         )  # fmt: skip
         for _ in range(self._stop_calls):
@@ -378,12 +379,28 @@ def _check_dead_letters(told: WorkerSettings, on_failure: OnFailure | None) -> N
         )
 
 
-def _check_times(drain: Budget, patience_ms: object) -> None:
-    """Raise Misuse unless the group waits until a revocation has drained."""
-    needed = drain.total + _ON_THE_WAY
-    if isinstance(patience_ms, int) and patience_ms * MILLISECOND < needed:
+def _times(drain: Budget, options: Mapping[str, object]) -> dict[str, object]:
+    """The options that say how long the group waits for a member, those that are left out or None included.
+
+    Raises:
+        Misuse: It does not wait until a revocation has drained, or one of them is no number.
+    """
+    heartbeat_ms = _told_ms(options, "heartbeat_interval_ms") or HEARTBEAT_MS
+    needed = heartbeat_ms * MILLISECOND + drain.total + _ON_THE_WAY
+    patience_ms = _told_ms(options, "rebalance_timeout_ms") or -((needed + _ON_THE_WAY) // -MILLISECOND)
+    if patience_ms * MILLISECOND < needed:
         raise Misuse(
             f"rebalance_timeout_ms={patience_ms} is less than a revocation may take",
-            why=f"it drains for {seconds(drain.total)}; whoever is late loses its partitions, and two work on one record",
-            todo=f"set it to {needed // MILLISECOND} or more, leave it out, or shorten PartitionRules.drain",
+            why=f"who hears of it by a heartbeat, after {seconds(heartbeat_ms * MILLISECOND)}, drains for {seconds(drain.total)};"
+            " whoever is late loses its partitions, and two work on one record",
+            todo=f"set it to {-(needed // -MILLISECOND)} or more, leave it out,"
+            " or shorten PartitionRules.drain or heartbeat_interval_ms",
         )
+    return {"heartbeat_interval_ms": heartbeat_ms, "rebalance_timeout_ms": patience_ms}
+
+
+def _told_ms(options: Mapping[str, object], name: str) -> int | None:
+    told = options.get(name)
+    if told is not None:
+        check_int(told, f"{name}, in milliseconds,", 1)
+    return cast("int | None", told)

@@ -35,7 +35,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "GONE", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "PRODUCER_CLOSED", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
+    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "PRODUCER_CLOSED", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
@@ -143,6 +143,8 @@ _OF_BOTH: Final = (
     & inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys()
 ) - _NOT_OPTIONS
 """The consumer's options that its producer has as well: how to reach the brokers, and how long to wait for them."""
+HEARTBEAT_MS: Final[int] = inspect.signature(aiokafka.AIOKafkaConsumer).parameters["heartbeat_interval_ms"].default
+"""How often a member hears of its group, where nobody says."""
 _OPTIONS: Final = (inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys() - _NOT_OPTIONS) | _OF_TLS.keys()
 
 
