@@ -11,8 +11,9 @@ from hypothesis import example, given
 
 from tidegate import strategies
 from tidegate.model.documents import Document, exactly, size_of
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate_adapters.bson_values import CODEC, loaded, stored
+from tidegate_adapters.bson_values import CODEC, loaded, stored, unreadable
 
 Load: TypeAlias = Callable[[dict[str, Any]], Document]
 Size: TypeAlias = Callable[[Document], int]
@@ -83,3 +84,23 @@ def in_long_integers(doc: Document) -> int:
 def test_a_planted_bug_breaks_d5(size: Size) -> None:
     with pytest.raises(AssertionError):
         check_d5(size)
+
+
+@pytest.mark.parametrize(
+    ("doc", "said"),
+    [
+        ({"_id": "x", "a": "bad??"}, "things, _id 'x': a text is no UTF-8 (a)"),
+        ({"_id": 7, "a": {"b": "bad??"}}, "things, _id 7: a text is no UTF-8 (b)"),
+        ({"_id": "secret??"}, "things, _id a str: a text is no UTF-8 (_id)"),
+        ({"_id": {"a": "secret", "b": "??"}}, "things, _id a dict: a text is no UTF-8 (b)"),
+        ({"_id": {"a": "secret"}, "c": "??"}, "things, _id a dict: a text is no UTF-8 (c)"),
+        ({"_id": 7, "k" * 900: "??"}, f"things, _id 7: a text is no UTF-8 ({'k' * 100})"),
+    ],
+    ids=["a text", "in an object", "the id", "in the id", "beside an id that is an object", "a long key"],
+)
+def test_what_cannot_be_read_is_named_and_not_shown(doc: dict[str, Any], said: str) -> None:
+    """Its id, where that is one plain value, says which it is."""
+    raw = bson.decode(bson.encode(doc).replace(b"??", b"\xff\xfe"), CODEC)
+    with pytest.raises(Misuse) as caught:
+        loaded(raw, "things")
+    assert unreadable(raw, "things", caught.value).reason == said

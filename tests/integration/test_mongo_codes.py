@@ -230,11 +230,11 @@ def test_what_could_not_be_asked_is_a_misuse(error: DriverError) -> None:
 
 
 def in_bulk(
-    *codes: int, matched: int = 0, inserted: int = 0, key: str = "_id", concern: int | None = None
+    *codes: int, matched: int = 0, inserted: int = 0, key: str | None = "_id", concern: int | None = None
 ) -> BulkWriteError:
     """What the driver raises of a bulk of which some updates were refused."""
     wrong: list[dict[str, Any]] = [
-        {"index": index, "code": code, "errmsg": "as the server says", "keyPattern": {key: 1}}
+        {"index": index, "code": code, "errmsg": "as the server says", **({"keyPattern": {key: 1}} if key else {})}
         for index, code in enumerate(codes)
     ]
     concerns = [] if concern is None else [{"code": concern, "errmsg": "as the server says"}]
@@ -250,11 +250,21 @@ def in_bulk(
         (in_bulk(11000, 11000), 0),
         (in_bulk(11000, 121, inserted=3), None),
         (in_bulk(11000, inserted=3, key="a"), None),
+        (in_bulk(11000, inserted=3, key=None), None),
         (in_bulk(11000, inserted=3, concern=64), None),
         (in_bulk(inserted=3, concern=64), None),
         (AutoReconnect("gone"), None),
     ],
-    ids=["one", "all", "another is invalid", "another index", "not durable", "none, not durable", "no reply"],
+    ids=[
+        "one",
+        "all",
+        "another is invalid",
+        "another index",
+        "nobody says which",
+        "not durable",
+        "none, not durable",
+        "no reply",
+    ],
 )
 def test_ids_that_were_taken_are_told_from_all_else(error: DriverError, inserted: int | None) -> None:
     """Of an insert of many."""

@@ -21,6 +21,7 @@ $id is read with those two, and $db, in front, for pymongo makes a DBRef of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, Final, TypeAlias, cast
@@ -140,7 +141,7 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
 
 
 def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
-    """What is answered for a document that `loaded` does not take.
+    """What is answered for a document that `loaded` does not take; of an id that is an object, or bad itself, the type is named.
 
     Args:
         document: As pymongo decoded it.
@@ -148,9 +149,18 @@ def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
         error: What is wrong with it.
     """
     key = document.get("_id") if isinstance(document, Mapping) else None
-    place = error.where.removeprefix(f"{where}: ")
+    named = f"a {type(key).__name__}"
+    if not isinstance(key, (Mapping, list)):
+        with suppress(Misuse):
+            _ = loaded({"_id": key}, where)
+            named = shown(key)
+    place = error.where.removeprefix(f"{where}: ")[:_PLACE_MAX]
     what = "a text is no UTF-8" if "UTF-8" in error.why else error.what
-    return Unreadable(f"{where}, _id {shown(key)}: {what}{f' ({place})' if place else ''}")
+    return Unreadable(f"{where}, _id {named}: {what}{f' ({place})' if place else ''}")
+
+
+_PLACE_MAX: Final = 100
+"""How many characters of a place are shown: keys may be as long as a document."""
 
 
 _Place: TypeAlias = "str | tuple[_Place, object]"

@@ -231,7 +231,9 @@ def inserted_beside(error: DriverError) -> int | None:
         return None
     wrong = error.details["writeErrors"]
     is_taken = all(
-        (said := meaning(each["code"], ())) and said.reason == DUPLICATE_KEY and [*each["keyPattern"]] == ["_id"]
+        (said := meaning(each["code"], ()))
+        and said.reason == DUPLICATE_KEY
+        and [*each.get("keyPattern", ())] == ["_id"]
         for each in wrong
     )
     inserted: int = error.details["nInserted"]
