@@ -918,6 +918,32 @@ def test_an_end_may_be_written_without_a_transaction(
     assert "last_error" not in record
 
 
+@pytest.mark.parametrize("store", STORES)
+def test_what_has_changed_before_a_run_was_completed_is_handled_at_once(
+    mongodb: str, database: str, store: str
+) -> None:
+    """Whoever has planned the change knew of a run under way, and no glance is soon."""
+    seen: list[int] = []
+
+    async def run() -> None:
+        async with shop_of(store, mongodb, database) as shop:
+            app = shop.app(polling=PollingBounds(least=7_200 * SECOND, most=7_200 * SECOND))
+
+            @app.task("orders", debounce=AT_ONCE, watch=["n"])
+            async def invoice(change: Change) -> None:
+                seen.append(change.values["n"])
+                if change.values["n"] == 1:
+                    await shop.put("a", "n", 2)
+                    await until(lambda: has_status(shop, "processing_dirty"), "it has changed")
+                    await change.complete()
+
+            async with served(app):
+                await shop.insert({"_id": "a", "n": 1})
+                await until(lambda: seen == [1, 2], "what has changed is handled")
+
+    in_loop(run())
+
+
 # --- what is told wrongly -----------------------------------------------------------------------------------------------
 
 

@@ -652,6 +652,9 @@ def test_what_has_changed_while_it_was_processed_is_looked_for_at_once() -> None
     assert again == EndsWritten(at(12), end, is_more=True)
     assert Take("bill", 3) in RULES.step(idle(), again).commands
     assert pool_event_for(end, (Why.SUCCEEDED,), at(12)) == EndsWritten(at(12), end)
+    # Its handler has ended it, or a request whose reply was lost: something may have changed before that.
+    assert pool_event_for(end, (WhyNot.ENDED,), at(12)) == EndsWritten(at(12), end, is_more=True)
+    assert pool_event_for(end, (WhyNot.ANOTHER_CLAIM,), at(12)) == EndsWritten(at(12), end)
 
 
 def test_a_step_compares_the_name_of_each_of_many_tasks_a_few_times() -> None:

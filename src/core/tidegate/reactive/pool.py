@@ -381,7 +381,7 @@ class EndsWritten:
     Attributes:
         at: When.
         command: The request.
-        is_more: Whether something has changed while it was processed, and is due again.
+        is_more: Whether something has changed while it was processed, and is due again; or may have.
     """
 
     at: Instant
@@ -500,7 +500,8 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
         case Renew():
             event = RunsRenewed(at, command, cast("tuple[Why | WhyNot | None, ...]", reply))
         case End():
-            is_more = isinstance(reply, tuple) and Why.RUNS_AGAIN in reply
+            # What had ended before has ended by its handler, or by a request without a reply: nobody has told then what follows.
+            is_more = isinstance(reply, tuple) and (Why.RUNS_AGAIN in reply or WhyNot.ENDED in reply)
             event = EndsWritten(at, command, is_more)
         case StartPoolTimer():
             event = PoolTimerFired(at)
