@@ -10,14 +10,17 @@ import pytest
 from bson import Decimal128, Int64, ObjectId
 from pymongo import MongoClient
 from pymongo.database import Database
+from tests.integration.mongo_loop import in_loop
 
 from tidegate.model.documents import ID, Field, Value
+from tidegate.model.errors import Misuse
 from tidegate.reactive.mongodash_records import GLOBALS, Imported, ImportedBefore, MongodashImport, StillWritten
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate_adapters.bson_values import CODEC, loaded
 from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.reactive import Change, Reactive
 
 Raw: TypeAlias = dict[str, Any]
 NOW: Final = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
@@ -123,3 +126,22 @@ def test_where_mongodash_leads_nothing_is_taken_over(database: Database[Raw]) ->
     assert run(importing.take_over(), handle) is StillWritten.LED
     database[GLOBALS].update_one({"_id": "_mongodash_planner_meta"}, {"$unset": {"lock": 1}})
     assert isinstance(run(importing.take_over(), handle), Imported)
+
+
+def test_an_app_on_records_of_mongodash_is_told_to_move_them(mongodb: str, database: Database[Raw]) -> None:
+    """Before it does anything; once they are moved, it begins."""
+
+    async def begun() -> None:
+        app = Reactive(mongodb, database.name)
+
+        @app.task("orders")
+        async def bill(_: Change) -> None:
+            app.stop()
+
+        await app.serve()
+
+    with pytest.raises(Misuse, match="rename theirs"):
+        in_loop(begun())
+    assert len(database.orders_tasks.index_information()) == 3
+    database.orders_tasks.rename("orders_tasks_of_mongodash")
+    in_loop(begun())

@@ -24,6 +24,7 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from tests.integration import orchestrator_children as children
 from tests.integration.mongo_loop import in_loop
+from tests.integration.servers import MongoServer
 
 from tidegate.invocations.asking import Command
 from tidegate.invocations.dispatch import Beat, Heeded, Held
@@ -836,6 +837,24 @@ async def stay(seconds: float) -> str:
 app.run()
 print("left", flush=True)
 """
+
+
+def test_who_is_to_stop_before_it_could_begin_ends(mongod: MongoServer, database: str) -> None:
+    async def run() -> None:
+        async with office_of("mongod", f"{mongod.uri}&appName={database}", database) as office:
+            app = office.app()
+
+            @app.task()
+            async def stay() -> None: ...
+
+            with mongod.fail("find", appName=database, blockConnection=True, blockTimeMS=3_000):
+                serving = asyncio.create_task(app.serve())
+                await asyncio.sleep(0.3)
+                app.stop()
+                async with asyncio.timeout(2):
+                    await serving
+
+    in_loop(run())
 
 
 def process(uri: str, database: str, drain: int) -> Popen[str]:

@@ -25,6 +25,7 @@ from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
 from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
+from tests.integration.servers import MongoServer
 from tests.integration.test_mongo_ids import IDS
 
 from tidegate.leases.lease import Terms
@@ -564,6 +565,29 @@ def test_a_second_stop_waits_for_no_handler(mongodb: str, database: str) -> None
 
     (record,) = in_loop(run())
     assert record["status"] == "pending"
+
+
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [("createIndexes", {"errorCode": 91}), ("find", {"blockConnection": True, "blockTimeMS": 3_000})],
+    ids=["no index can be made", "nobody answers"],
+)
+def test_who_is_to_stop_before_it_could_begin_ends(
+    mongod: MongoServer, database: str, command: str, fault: Raw
+) -> None:
+    async def run() -> None:
+        async with shop_of("mongod", f"{mongod.uri}&appName={database}", database) as shop:
+            app = shop.app()
+            _ = app.task("orders")(as_handler(lambda _: None, is_async=True))
+            with mongod.fail(command, appName=database, **fault):
+                serving = asyncio.create_task(app.serve())
+                await asyncio.sleep(0.3)
+                assert app.pool is None
+                app.stop()
+                async with asyncio.timeout(2):
+                    await serving
+
+    in_loop(run())
 
 
 def test_a_cancellation_drains_too_and_comes_out(mongodb: str, database: str) -> None:

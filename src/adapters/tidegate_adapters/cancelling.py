@@ -7,10 +7,12 @@ driver of MongoDB waits so for each byte that it sends. What was asked to end go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
 
-__all__ = ["ended"]
+__all__ = ["ended", "unless"]
+
+T = TypeVar("T")
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[asyncio.Task[Any]]:
@@ -30,3 +32,22 @@ async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[as
         if left:
             _, left = await asyncio.wait(left, timeout=patience_s)
     return left
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], patience_s: float) -> T | None:
+    """Do this, unless something is to stop before it has ended: then it is cancelled.
+
+    Args:
+        stop: Whether that is to stop.
+        work: What is done.
+        patience_s: As of `ended`.
+
+    Returns:
+        What it returns; None where it was cancelled.
+    """
+    doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await ended({doing, stopping}, patience_s)
+    return doing.result() if doing.done() and not doing.cancelled() else None

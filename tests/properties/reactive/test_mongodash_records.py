@@ -21,6 +21,7 @@ from tidegate.reactive.mongodash_records import (
     ImportedBefore,
     MongodashImport,
     StillWritten,
+    check_not_theirs,
     translated,
 )
 from tidegate.reactive.pausing import CONTROL
@@ -265,5 +266,8 @@ def test_what_is_written_in_between_is_noticed(name: str, when: str) -> None:
 
 def test_records_of_both_in_one_collection_are_refused() -> None:
     """With what to do about it."""
-    with pytest.raises(Misuse, match="orders_records"):
+    with pytest.raises(Misuse, match="rename theirs"):
         _ = MongodashImport(task=ReactiveTask(name="bill", source="orders"), theirs="orders_tasks")
+    with pytest.raises(Misuse, match="rename theirs"):
+        check_not_theirs("orders_tasks", ("email", "sourceDocId", "task"))
+    check_not_theirs("orders_tasks", ("email",))

@@ -51,7 +51,7 @@ from tidegate.services.service_runner import ServiceOutcome
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
-from tidegate_adapters.cancelling import ended
+from tidegate_adapters.cancelling import ended, unless
 from tidegate_adapters.connecting import AppStore, check_store, connected_sites, is_embedded, life_name
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
@@ -144,7 +144,7 @@ class Orchestrator:
         self._opening: asyncio.Lock | None = None
         self._workers: Workers | None = None
         self._sync: SyncStore | None = None
-        self._is_served, self._stop_calls = False, 0
+        self._is_served, self._stop_calls, self._is_stopping = False, 0, asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Orchestrator on {self.settings.database}: {', '.join(self._declared) or 'no tasks'}>"
@@ -629,7 +629,10 @@ class Orchestrator:
         if self._is_served:
             raise Misuse(f"{self!r} is served already, or was", todo="make another one")
         self._is_served = True
-        there = await self._opened()
+        there = await unless(self._is_stopping, self._opened(), _CLOSE_S)
+        if there is None or self._is_stopping.is_set():
+            await self.close()
+            return
         self._add_core_tasks(there, lambda: None if self._workers is None else self._workers.member)
         post = Post(
             site=there.site, collections=self.collections, uploads=there.uploads, queues=self.settings.queues, who=life_name(),
@@ -644,12 +647,11 @@ class Orchestrator:
             (*self._observers, *lookout.observers),
             spans=self._spans,
         )
-        calls, self._stop_calls = self._stop_calls, 0
-        for _ in range(calls):
-            self.stop()
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
-        await self._holding(there).look(workers.hold)
         try:
+            await unless(self._is_stopping, self._holding(there).look(workers.hold), _CLOSE_S)
+            if self._is_stopping.is_set():
+                return
             async with lookout.showing(post.who):
                 await self._work(workers, self._beside(there, workers, lookout))
         finally:
@@ -685,6 +687,7 @@ class Orchestrator:
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
         self._stop_calls += 1
+        self._is_stopping.set()
         if self._workers is not None:
             self._workers.stop()
 

@@ -18,7 +18,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
@@ -26,18 +26,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 import attrs
 
 from tidegate.model.documents import ID, Eq
-from tidegate.model.effects import Ambiguous, Failure, NotApplied
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, Refused
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import PPM, SECOND, Duration, duration, seconds
 from tidegate.model.operations import Index, Indexes, find_one
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import OnNewVersion
+from tidegate.reactive.mongodash_records import check_not_theirs
 from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.pool import PoolRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.pauses import PAUSES, pause
-from tidegate_adapters.cancelling import ended
+from tidegate_adapters.cancelling import ended, unless
 from tidegate_adapters.reactive.declared import CLEAN_UP, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
@@ -52,6 +53,7 @@ try:
     from pymongo import AsyncMongoClient
 
     from tidegate_adapters.connecting import check_store, connected_sites, is_embedded, life_name
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
 
@@ -64,6 +66,7 @@ H = TypeVar("H", bound=UserHandler)
 log: Final = logging.getLogger("tidegate_adapters.reactive")
 
 _CLOSE_S: Final = 1.0
+_ASKED_EVERY_S: Final = 1.0
 
 
 @final
@@ -117,7 +120,7 @@ class Reactive:
         self._declared: dict[str, Declared] = {}
         self._pool: Pool | None = None
         self._planners: tuple[Planner, ...] = ()
-        self._is_served, self._stop_calls = False, 0
+        self._is_served, self._stop_calls, self._is_stopping = False, 0, asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Reactive on {self.settings.database}: {', '.join(self._declared) or 'no tasks'}>"
@@ -248,10 +251,11 @@ class Reactive:
         if self._is_served:
             raise Misuse(f"{self!r} is served already, or was", todo="make another one: app.configured(app.settings)")
         self._is_served = True
-        async with self.connected() as sites:
-            placed = [each.at(sites[each.database or self.settings.database]) for each in self._declared.values()]
-            for each in placed:
-                await each.site.run(_prepared(each.task.records))
+        async with AsyncExitStack() as stack:
+            begun = await unless(self._is_stopping, self._begun(stack), _CLOSE_S)
+            if begun is None or self._is_stopping.is_set():
+                return
+            sites, placed = begun
             me, lookout = life_name(), Lookout(self, self._metrics, Office(placed, self.settings.application))
             self._pool = pool = Pool(placed, self._rules(placed), me, (*self._observers, *lookout.observers))
             self._planners = tuple(
@@ -259,17 +263,22 @@ class Reactive:
                 for site in sites.values()
                 if (found := [each for each in placed if each.site is site])
             )
-            calls, self._stop_calls = self._stop_calls, 0
-            for _ in range(calls):
-                self.stop()
             log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
             async with lookout.showing(me):
                 await self._work(pool, placed)
 
+    async def _begun(self, stack: AsyncExitStack) -> tuple[Mapping[str, Site], Sequence[Declared]]:
+        """Its databases, and its tasks where they are; all indexes are there."""
+        sites = await stack.enter_async_context(self.connected())
+        placed = [each.at(sites[each.database or self.settings.database]) for each in self._declared.values()]
+        for each in placed:
+            await _prepared(each.site, each.task.records)
+        return sites, placed
+
     async def _work(self, pool: Pool, placed: Sequence[Declared]) -> None:
         """Handle, and plan beside that; whoever plans and fails for good ends both."""
         pausing = _Paused(pool, placed)
-        await pausing.look()
+        await unless(self._is_stopping, pausing.look(), _CLOSE_S)
         heeding = asyncio.create_task(pausing.heed(self.settings.paused_every))
         planning = [asyncio.create_task(each.run()) for each in self._planners]
         for each in planning:
@@ -292,6 +301,7 @@ class Reactive:
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
         self._stop_calls += 1
+        self._is_stopping.set()
         if self._pool is not None:
             self._pool.stop()
         for each in self._planners:  # so that another process leads meanwhile
@@ -360,7 +370,24 @@ class _Paused:
         self._pool.pause(frozenset().union(*self._known.values()))
 
 
-async def _prepared(records: str) -> None:
+async def _prepared(site: Site, records: str) -> None:
+    """The indexes of these records are there, and none of mongodash's is; it asks again until that is known."""
+    while site.client is not None:
+        try:
+            found = await site.client[site.name][records].index_information()
+        except DRIVER_ERRORS as error:
+            said = failure(error, Before.NOTHING)
+            if isinstance(said, Refused):
+                raise said from error
+            await asyncio.sleep(_ASKED_EVERY_S)
+            continue
+        unique = (name for each in found.values() if each.get("unique") for name, _ in each["key"])
+        check_not_theirs(records, (*unique,))
+        break
+    await site.run(_indexed(records))
+
+
+async def _indexed(records: str) -> None:
     """The indexes of these records are there: a program. It asks again until that is known."""
     attempt = 0
     while True:

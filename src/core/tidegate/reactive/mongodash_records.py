@@ -59,14 +59,14 @@ from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, check_collection, find_all, find_one, insert_many
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed, one_of
-from tidegate.model.values import check_int, check_name, check_type
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.pausing import CONTROL
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Kept, NotComputed, remembered, snapshot
 from tidegate.reactive.task_documents import record_id, stored
 from tidegate.reactive.task_records import FINISHED, Ended, RunEnd, TaskRecord, TaskStatus
 
-__all__ = ["GLOBALS", "Imported", "ImportedBefore", "MongodashImport", "StillWritten", "translated"]
+__all__ = ["GLOBALS", "Imported", "ImportedBefore", "MongodashImport", "StillWritten", "check_not_theirs", "translated"]
 
 GLOBALS: Final = "_mongodash_globals"
 """The collection in which mongodash keeps the lease of its leader."""
@@ -127,6 +127,30 @@ class StillWritten(Enum):
     LED = "the lease of a leader lasts"
     RUN = "a worker runs one of the records"
     CHANGED = "something was written in between"
+
+
+# --- one collection ---------------------------------------------------------------------------------------------------------
+
+
+def check_not_theirs(records: str, unique: tuple[str, ...]) -> None:
+    """Raise Misuse unless records of ours can stand in a collection.
+
+    Args:
+        records: The collection.
+        unique: The fields of its unique indexes.
+    """
+    check_collection(records)
+    check_tuple(unique, str, "a field of an index")
+    if _SOURCE_ID.name in unique:
+        raise _shared(records)
+
+
+def _shared(records: str) -> Misuse:
+    return Misuse(
+        f"records of mongodash's and of ours in {records}",
+        why="their unique index refuses the second record of each task of ours, and theirs are to stay as they are",
+        todo=f"stop mongodash, rename theirs, and take them over: tidegate reactive import APP TASK --from {records}_of_mongodash",
+    )
 
 
 # --- one record ---------------------------------------------------------------------------------------------------------
@@ -264,11 +288,7 @@ class MongodashImport:
         check_int(self.quiet, "a time in microseconds", 0)
         check_int(self.batch, "a number of records", 1, FOUND_MAX)
         if self.theirs == self.task.records:
-            raise Misuse(
-                f"records of mongodash's and of ours in {self.theirs}",
-                why="their unique index refuses the second record of each task of ours, and theirs are to stay as they are",
-                todo=f'give the task another collection: ReactiveTask(records="{self.task.source}_records", ...)',
-            )
+            raise _shared(self.theirs)
 
     async def take_over(self, *, is_dry: bool = False) -> Imported | ImportedBefore | StillWritten:
         """Take the records over, once. Whoever gets no answer asks again, which goes on where it was.
