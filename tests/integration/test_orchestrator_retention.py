@@ -10,12 +10,15 @@ from tests.integration.mongo_loop import in_loop
 from tests.integration.test_orchestrator_app import STORES, office_of, served, until
 from tests.integration.test_orchestrator_triggers import TURNS
 
+from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND
+from tidegate.model.instants import MILLISECOND, MINUTE
+from tidegate.model.programs import insert_new
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.orchestrator import InvocationAbsent, InvocationFailed, Orchestrator, Unique
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 
+HOUR = 60 * MINUTE
 EACH_SECOND = attrs.evolve(TURNS, purge="* * * * * *")
 
 
@@ -69,6 +72,34 @@ def test_what_has_ended_goes_once_it_was_kept_for_long_enough(mongodb: str, data
                     }
 
                 await until(are_marked, "uploads that nobody names are marked, and no others")
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_the_record_of_a_process_goes_some_time_after_it_is_gone(mongodb: str, database: str, store: str) -> None:
+    """Whether it has left or fell silent; one that was there lately stays."""
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(services=EACH_SECOND)
+
+            @app.task()
+            async def idle() -> None: ...
+
+            now, members = await app.now(), app.collections.members
+            old, late = now + -2 * HOUR, now + -HOUR
+            for who, seen, left in (("silent", old, None), ("left", old, old), ("late", late, late)):
+                times = dict.fromkeys(("created", "joined", "seen"), seen)
+                await app.asked(insert_new(members, Document.of({"_id": who, "left": left, **times})))
+
+            async def are_gone() -> bool:
+                found = {each["_id"] for each in await office.records(members)}
+                assert "late" in found
+                return not found & {"silent", "left"}
+
+            async with served(app):
+                await until(are_gone, "who is gone is forgotten")
 
     in_loop(run())
 

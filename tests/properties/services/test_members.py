@@ -14,7 +14,7 @@ from tidegate.model.effects import Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import FOUND_MAX, insert_one
-from tidegate.services.members import beat, begin, everybody, join, leave, member_of, membership_of, new_member
+from tidegate.services.members import beat, begin, everybody, forget, join, leave, member_of, membership_of, new_member
 from tidegate.services.membership import Departed, Joined, Member, RunnerNotAlive, Taken, runners
 from tidegate.sim.world import CLOCK, Plain, document, perform, world_with
 
@@ -146,6 +146,38 @@ def test_everybody_is_read_however_many_there_are() -> None:
     assert records == docs
     _, taken = ran(world, join(MEMBERS, "z", DEAD_AFTER, runner=docs[-1][ID]))
     assert isinstance(taken, Joined)
+
+
+def test_who_has_been_gone_for_long_is_forgotten() -> None:
+    """Law MP5: workers first, then lives in their order; who was seen since, or is the runner of one who was, stays."""
+    world, _ = ran(world_with({}), join(MEMBERS, "a-1", DEAD_AFTER, name="a"))
+    world, _ = ran(world, join(MEMBERS, "a-2", DEAD_AFTER, name="a"))
+    world, _ = ran(world, join(MEMBERS, "w", DEAD_AFTER, runner="a-2"))
+    world, _ = ran(world, join(MEMBERS, "b", DEAD_AFTER))
+    world, _ = ran(world, join(MEMBERS, "x", DEAD_AFTER, runner="b"))
+    world = done(world.write(CLOCK, Instant(DEAD_AFTER)), beat(MEMBERS, "x"))
+    early, none = ran(world.write(CLOCK, Instant(2 * DEAD_AFTER - 1)), forget(MEMBERS, DEAD_AFTER, 2 * DEAD_AFTER))
+    assert (none, early) == (0, world.write(CLOCK, Instant(2 * DEAD_AFTER - 1)))
+    after, three = ran(world.write(CLOCK, Instant(2 * DEAD_AFTER)), forget(MEMBERS, DEAD_AFTER, 2 * DEAD_AFTER))
+    assert three == 3
+    _, records = ran(after, everybody(MEMBERS))
+    assert {each[ID] for each in records} == {"b", "x"}
+
+
+def test_who_comes_to_life_while_others_are_forgotten_stays() -> None:
+    """Law MP5: the delete is refused, and so are those that come after it, for they may be its runner or its name's."""
+    world, _ = ran(world_with({}), join(MEMBERS, "a", DEAD_AFTER))
+    world, _ = ran(world, join(MEMBERS, "w", DEAD_AFTER, runner="a"))
+    late = world.write(CLOCK, Instant(9 * DEAD_AFTER))
+    program, reply = forget(MEMBERS, DEAD_AFTER, DEAD_AFTER), None
+    for _ in range(2):  # who is there, and when
+        ((_, reply),) = perform(program.send(reply), late, "a")
+    revived = done(late, beat(MEMBERS, "w"))
+    delete = program.send(reply)
+    ((after, refused),) = perform(delete, revived, "a")
+    with pytest.raises(StopIteration) as stopped:
+        program.send(refused)
+    assert (stopped.value.value, after) == (0, revived)
 
 
 @pytest.mark.parametrize("stops", range(1, 6))

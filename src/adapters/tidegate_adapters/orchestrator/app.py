@@ -47,6 +47,7 @@ from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes, St
 from tidegate.model.record_counts import RecordCount
 from tidegate.model.values import check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
+from tidegate.services.members import forget
 from tidegate.services.service_runner import ServiceOutcome
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
@@ -432,6 +433,7 @@ class Orchestrator:
 
         async def purge() -> None:
             await self._services(there).purge()
+            await there.site.run(forget(self.collections.members, self.settings.dead_after, self.settings.forget_after))
             purging = self._purging()
             if not (await there.site.run(purging.purge())).is_done:
                 log.info("more has ended than is removed at a time: the next purge goes on")

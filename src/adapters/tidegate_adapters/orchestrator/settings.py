@@ -26,8 +26,8 @@ The settings of pynenc and pynenc-mongo, and what they are here; where a default
     warn of large values (data store)     warn_bytes         10 MiB
     cron window, min interval, strict     late, missed       of `on_cron`: instants are the schedule's, and not those of who looks, so
                                                              none is missed between two windows, and none is late unless it says so
-    claim of a run of a trigger           -                  has no 60 s after which it is anybody's: who claims it settles it first
-                                                             (`tidegate.triggers.firing`), so that no crash fires twice, or never
+    claim of a run of a trigger           -                  60 s, too, and then another pass makes it happen: its invocation has the
+                                                             id of the run (`tidegate.triggers.firing`), so that made twice it is one
     caps of events and runs of triggers   -                  0 there, for any number, and so here
     enable_scheduler                      -                  always: without crons nothing is recovered, and nothing goes. Leave a
                                                              trigger out at its task, or pause the task
@@ -65,6 +65,7 @@ __all__ = ["OrchestratorSettings"]
 _LOOPBACK: Final = "127.0.0.1"
 _POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=2 * SECOND, jitter=100 * MILLISECOND)
 _KIB: Final = 1024
+_HOUR: Final = 60 * MINUTE
 _BEATS_MISSED: Final = 6
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_]*")
 
@@ -183,3 +184,10 @@ class OrchestratorSettings:
         token that has passed.
         """
         return min(self.dead_after, _BEATS_MISSED * self.beat_every)
+
+    @property
+    def forget_after(self) -> Duration:
+        """After how much silence the record of a process is removed, in microseconds: nobody asks of that time any more who was
+        alive, and whoever looks sees for an hour which processes are gone.
+        """
+        return self.dead_after + self.services.interval + _HOUR

@@ -7,6 +7,7 @@ replies what the store's clock showed: so a process knows the time that judges f
             nothing. Under a lasting name, or as a worker, first read who is there (`join`)
     beat    the store writes `seen`, unless the member has left, or was silent for so long that it is presumed dead
     leave   the store writes `left`, once
+    forget  delete those who have been gone for long, one by one, in the order of `forgettable`, each if it is still so
 
 What matches nothing was done before, or is of one that has left, and to do it again changes nothing either: a beat replies
 None then, and `join` reads the member back.
@@ -16,9 +17,11 @@ Laws
     MP2  Who has left, or was silent for so long that it is presumed dead, is not a member again, however late its beats come.
     MP3  What these commands have written is a member, also where the store's clock was set back in between.
     MP4  Who joins under a name is the next life of it, in the place of one that is alive; a worker joins a runner that is.
+    MP5  Whose record is deleted has been silent for so long when it is, and nobody comes to life by it, wherever a pass stops.
 
 Known not to work: see `tidegate.services.membership`. Of two that join at once under a name, the one with the greater id
-counts, and the other learns it when it reads who is there; a beat of it is taken.
+counts, and the other learns it when it reads who is there; a beat of it is taken. A join that broke off for good before the store
+wrote its instants leaves a record that is of no member, and stays.
 """
 
 from __future__ import annotations
@@ -31,16 +34,17 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
     FindOneAndUpdate,
     StoreTime,
+    delete_one,
     find_one,
     find_one_and_update,
 )
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple, check_type
-from tidegate.services.membership import Alive, Joined, Member, Membership, RunnerNotAlive, Taken, liveness
+from tidegate.services.membership import Alive, Joined, Member, Membership, RunnerNotAlive, Taken, forgettable, liveness
 from tidegate.services.membership import join as joining
 
-__all__ = ["SEEN", "beat", "begin", "everybody", "join", "leave", "member_of", "membership_of", "new_member"]
+__all__ = ["SEEN", "beat", "begin", "everybody", "forget", "join", "leave", "member_of", "membership_of", "new_member"]
 
 _CREATED: Final = Field[Instant]("created")
 _NAME: Final = Field[str]("name")
@@ -171,3 +175,28 @@ def leave(collection: str, who: str) -> FindOneAndUpdate:
 def everybody(collection: str) -> Program[tuple[Document, ...]]:
     """All records of members, however many."""
     return find_every(collection)
+
+
+async def forget(collection: str, dead_after: Duration, retention: Duration) -> int:
+    """Delete the records of those who have been gone for long: a program. It stops where one has come to life again, or somebody
+    else deletes: the next pass goes on.
+
+    Args:
+        collection: Where the members are.
+        dead_after: After how much silence one is presumed dead, in microseconds; the same for all who ask.
+        retention: For how long they must have been silent; from `dead_after` on, and a cycle of the atomic service more.
+
+    Returns:
+        How many were deleted.
+
+    Raises:
+        Misuse: The retention is too short, or a record is not of a member.
+        Failure: There was no answer, or the store refused.
+    """
+    known = membership_of(await everybody(collection), dead_after)
+    forgotten = 0
+    for who in forgettable(known, await StoreTime(), retention):
+        if not await delete_one(collection, Eq(ID, who), OlderThan(SEEN, retention)):
+            break
+        forgotten += 1
+    return forgotten
