@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tests.properties.on_documents import is_read_or_misuse, run
+from tests.properties.triggers.test_turn import passing
 
 from tidegate.leases.leader import fenced
 from tidegate.model.documents import ID, Document, Field, Put
-from tidegate.model.effects import Ambiguous
+from tidegate.model.effects import Ambiguous, Effect, Failure, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import FOUND_MAX
+from tidegate.model.operations import FOUND_MAX, StoreTime
 from tidegate.services.atomic_service import AtomicService, AtomicServiceRun
 from tidegate.services.executions import Execution, Gate
 from tidegate.services.retention import Retention, Row
@@ -126,6 +127,29 @@ def test_work_that_raises_leaves_the_gate_first() -> None:
     """Law AP4: its row says what it raised, and then it is raised again."""
     rows = [("a.0", "abandoned", "failed: ValueError"), ROW]
     assert left_behind(raises, Retention()) == (Returned(("a.0", 1)), rows)
+
+
+@pytest.mark.parametrize("answers", [3 * SECOND, -SECOND, None, "raised", "no reply"])
+def test_a_row_tells_how_long_the_work_took(answers: int | str | None) -> None:
+    """By the store's clock, which the work has read, or is asked where that has failed; where nobody knows it, or the clock was
+    set back, it ends as it starts.
+    """
+
+    async def works(run: AtomicServiceRun, token: int) -> bool | Instant:
+        del run, token
+        await Sleep(2 * SECOND)
+        if isinstance(answers, str):
+            raise ValueError(answers)  # noqa: TRY004  it is the work that fails
+        return Instant(answers) if isinstance(answers, int) else True
+
+    def fails(effect: Effect[object]) -> Failure | None:
+        return Ambiguous("?") if isinstance(effect, StoreTime) and answers == "no reply" else None
+
+    runner = ServiceRunner(me="a", service=AtomicService(), key=KEY, work=works, polls=1)
+    _, world = run(seen_from_outside(runner), world_with({"gates": (new_gate(KEY),)}), fails, passing)
+    (row,) = map(execution_of, contents(world, "executions"))
+
+    assert row.duration == {"raised": 2 * SECOND, 3 * SECOND: 3 * SECOND}.get(answers or "", 0)
 
 
 def test_a_run_cuts_the_history() -> None:

@@ -52,7 +52,7 @@ def test_rounds_follow_each_other_until_the_window_is_over() -> None:
 
     answer, world = run(made.work(RUN, 7), world_with({}), means=passing)
 
-    assert answer is True
+    assert answer == Instant(4 * SECOND)
     assert rounds(world) == [*(f"{n}:{name}:a.0:7" for n in range(3) for name in "xy")]
     assert world.read(CLOCK) == Instant(4 * SECOND)
 
@@ -106,8 +106,9 @@ def test_where_nobody_says_the_time_the_turn_is_over() -> None:
     def fails(effect: Effect[object]) -> Failure | None:
         return Ambiguous("?") if isinstance(effect, StoreTime) else None
 
-    _, world = run(made.work(RUN, 1), world_with({}), fails, passing)
+    answer, world = run(made.work(RUN, 1), world_with({}), fails, passing)
 
+    assert answer is True
     assert rounds(world) == ["0:x:a.0:1"]
 
 

@@ -1,7 +1,7 @@
 """How the processes of an app share what runs on one of them at a time: settings, which need no driver.
 
 What differs from the settings of pynenc, and why: a cycle is a minute and not five, with a margin of a second and not of a minute,
-for one clock judges, and what is due is looked at once a second and not once a cycle; so 8 processes have windows, and 20 do.
+for one clock judges, and what is due is looked at once a second and not once a cycle; so there is room for 18 processes.
 """
 
 from __future__ import annotations

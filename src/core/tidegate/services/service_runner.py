@@ -66,6 +66,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
     FindOneAndUpdate,
+    StoreTime,
     check_collection,
     delete_one,
     find_one,
@@ -208,9 +209,9 @@ class NoMember:
 ServiceOutcome: TypeAlias = Completed | Abandoned | Skipped | Unanswered | NoMember
 
 
-Work: TypeAlias = Callable[[AtomicServiceRun, int], Program[bool]]
-"""What a run does, under its token: a program. False if it was refused, because a greater token has written there; what
-it raises ends the run as abandoned, and is raised again AFTER the gate was left, but for a missing reply."""
+Work: TypeAlias = Callable[[AtomicServiceRun, int], Program[bool | Instant]]
+"""What a run does, under its token: a program. False if it was refused, because a greater token has written there; true, or when
+it was over, by the store's clock, if it has read that: else its row ends as it starts. What it raises ends the run as abandoned, and is raised again AFTER the gate was left, but for a missing reply."""
 
 
 @final
@@ -371,21 +372,28 @@ class ServiceRunner:
         left = margin(run, self.least, entered)
         outcome: ServiceOutcome
         failure: Exception | None = None
+        end = entered
         if isinstance(left, NoMargin):
-            outcome, row = Abandoned(run.run_id, str(left)), _row(run, entered, ExecutionStatus.ABANDONED, str(left))
+            outcome, row = (
+                Abandoned(run.run_id, str(left)),
+                _row(run, entered, end, ExecutionStatus.ABANDONED, str(left)),
+            )
         else:
             await Note(_WORKS, run.run_id)
             try:
-                why = "" if await self.work(run, token) else "fenced"
+                answer = await self.work(run, token)
+                why = "" if answer else "fenced"
+                end = _no_earlier(entered, answer) if isinstance(answer, Instant) else entered
             except (Ambiguous, NotApplied, NotDurable):
                 why = "no reply"
             except Exception as failed:  # noqa: BLE001  the gate is left in every case; the failure is raised again
                 why = f"failed: {type(failed).__name__}"
                 failure = failed.fresh() if isinstance(failed, Failure) else failed
+                end = await _now(entered)
             await Note(_WORKS, None)
             status = ExecutionStatus.ABANDONED if why else ExecutionStatus.COMPLETED
             outcome = Abandoned(run.run_id, why) if why else Completed(run.run_id)
-            row = _row(run, entered, status, why)
+            row = _row(run, entered, end, status, why)
         try:
             await self.parts.insist(self, row, token)
         except _NoAnswerError:
@@ -518,8 +526,21 @@ PARTS: Final[ServiceRunnerParts] = ServiceRunnerParts()
 # --- rows of the history ------------------------------------------------------------------------------------------------
 
 
-def _row(run: AtomicServiceRun, entered: Instant, status: ExecutionStatus, reason: str) -> Execution:
-    return Execution(id=run.run_id, runner_id=run.runner_id, start=entered, status=status, end=entered, reason=reason)
+def _row(run: AtomicServiceRun, start: Instant, end: Instant, status: ExecutionStatus, reason: str) -> Execution:
+    return Execution(id=run.run_id, runner_id=run.runner_id, start=start, status=status, end=end, reason=reason)
+
+
+def _no_earlier(than: Instant, found: Instant) -> Instant:
+    """The store's clock may have been set back meanwhile."""
+    return found if found - than > 0 else than
+
+
+async def _now(entered: Instant) -> Instant:
+    """The store's time; where nobody says it, that at which the gate was entered."""
+    try:
+        return _no_earlier(entered, await StoreTime())
+    except (Ambiguous, NotApplied, NotDurable):
+        return entered
 
 
 async def _end(runner: ServiceRunner, row: Execution) -> None:

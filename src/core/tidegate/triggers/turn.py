@@ -88,8 +88,11 @@ class Turn:
         check_tuple(self.duties, Duty, "a duty")
         check_int(self.every, "a time between rounds in microseconds", 1)
 
-    async def work(self, run: AtomicServiceRun, token: int) -> bool:
+    async def work(self, run: AtomicServiceRun, token: int) -> bool | Instant:
         """Do all of it: the work of a `ServiceRunner`.
+
+        Returns:
+            When it was over; true where nobody says what time it is.
 
         Raises:
             DutyFailedError: Something has failed, other than for want of an answer; all else was done.
@@ -98,11 +101,12 @@ class Turn:
         failed: tuple[str, ...] = ()
         number = 0
         began = run.started
+        over: Instant | None = None
         while True:
             failed += await _done(self.duties, run, token, number)
             number += 1
             try:
-                now = await StoreTime()
+                now = over = await StoreTime()
             except (Ambiguous, NotApplied, NotDurable):
                 break  # nobody knows whether the window is over
             if not _has_time(run, began, now, self.every):
@@ -111,7 +115,7 @@ class Turn:
             began = now + self.every
         if failed:
             raise DutyFailedError("; ".join(dict.fromkeys(failed)))
-        return True
+        return True if over is None else over
 
 
 def duties(
