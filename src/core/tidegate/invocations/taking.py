@@ -313,8 +313,9 @@ class Taker:
         tenants = tuple(_tenant(each) for each in found)
         keys = tuple(str(each.held(ID)) for each in found)
         some = tuple(found[at] for at in spread.drawn(keys, most, draw, tenants))
-        good = tuple(each for each in some if _trouble(each) is None)
-        unreadable = await self._set_aside(tuple(each for each in some if _trouble(each) is not None))
+        judged = tuple((each, _trouble(each)) for each in some)
+        good = tuple(each for each, trouble in judged if trouble is None)
+        unreadable = await self._set_aside(tuple((each, trouble) for each, trouble in judged if trouble is not None))
         good, postponed, due_in = await self._within_rates(good)
         placed = await self._placed(good)
         moves = tuple(self._move(each) for each in good if each.get(LIMITED_BY) is None or each[ID] in placed.has)
@@ -363,14 +364,14 @@ class Taker:
         due = None if first is None else first.get(DUE)
         return None if due is None else max(due - await StoreTime(), 0)
 
-    async def _set_aside(self, docs: _Found) -> tuple[str, ...]:
-        """Take what is no record out of the queue, so that nothing waits behind it."""
+    async def _set_aside(self, docs: tuple[tuple[Document, str], ...]) -> tuple[str, ...]:
+        """Take what is no record out of the queue, so that nothing waits behind it; and say why."""
         aside: tuple[str, ...] = ()
-        for doc in docs:
+        for doc, trouble in docs:
             key = doc.held(ID)
             where = AllOf((Eq(Field[object](ID.name), key), Exists(DUE)))
             try:
-                await update_one(self.records, where, Remove(DUE), Put(_UNREADABLE, str(_trouble(doc))[:_TEXT_MAX]))
+                await update_one(self.records, where, Remove(DUE), Put(_UNREADABLE, trouble[:_TEXT_MAX]))
             except (Ambiguous, NotApplied, NotDurable):
                 continue  # the next look finds it
             aside = (*aside, str(key))

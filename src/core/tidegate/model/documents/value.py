@@ -31,6 +31,7 @@ Value: TypeAlias = "bool | int | float | str | bytes | Instant | Foreign | tuple
 
 _HALF: Final = 2**63
 INT64: Final = range(-_HALF, _HALF)
+_FEW: Final = 6
 DEPTH_MAX: Final = 100
 """How many levels of values lie in a document at most. MongoDB names this number; 6.0.5 refuses from about 180 on, so that
 what can be asked for here is never refused there."""
@@ -91,6 +92,8 @@ class Document:
     _exact: tuple[tuple[str, object], ...] | None = attrs.field(init=False, default=None)
     """What is compared and hashed in the place of `items`: the same with the stand-ins of `exactly`, once that is asked for."""
     _hash: int | None = attrs.field(init=False, default=None)
+    _fields: dict[str, Value] | None = attrs.field(init=False, default=None)
+    """What `items` say by key, where they are more than FEW: of few ones, looking through them is as fast."""
 
     def __attrs_post_init__(self) -> None:
         check_type(self.items, tuple, "a tuple of keys and values")
@@ -109,8 +112,11 @@ class Document:
                 height = height or 1  # most values: nothing lies in them
             else:
                 height = max(height, _lowest(value, key, 1))
-        if len(dict(self.items)) != len(self.items):
+        fields = dict(self.items)
+        if len(fields) != len(self.items):
             raise Misuse(f"a document has a key twice: {shown([key for key, _ in self.items])}")
+        if len(fields) > _FEW:
+            object.__setattr__(self, "_fields", fields)
         object.__setattr__(self, "height", height)
 
     def __eq__(self, other: object) -> bool:
@@ -143,6 +149,8 @@ class Document:
 
     def __getitem__(self, field: Field[V]) -> V:
         name = _name_of(field)
+        if self._fields is not None:
+            return cast("V", self._fields[name])
         for key, value in self.items:
             if key == name:
                 return cast("V", value)
@@ -151,6 +159,8 @@ class Document:
     def get(self, field: Field[V]) -> V | None:
         """The field's value, or None where there is none."""
         name = _name_of(field)
+        if self._fields is not None:
+            return cast("V | None", self._fields.get(name))
         for key, value in self.items:
             if key == name:
                 return cast("V", value)
