@@ -46,12 +46,13 @@ def played(
     handle: Callable[[Record], Awaitable[object]],
     strike: Callable[[Request], Any] = lambda _: None,
     transact: Transact = transactional_producer,
+    fetched_max: int = 500,
     **told: Any,
 ) -> float:
     """A worker begins, this happens, and it is asked to stop; how long that takes, in seconds."""
 
     async def main(random: Random) -> float:
-        broker, loop = SimulatedBroker({"t": 1, OUT: 1, DEAD: 1}), asyncio.get_running_loop()
+        broker, loop = SimulatedBroker({"t": 1, OUT: 1, DEAD: 1}, fetched_max=fetched_max), asyncio.get_running_loop()
         network = Network(broker, random, strike=lambda _, request: strike(request))
 
         def connect(*_: object) -> Client:
@@ -98,6 +99,26 @@ def test_what_is_held_up_is_measured() -> None:
     assert ages.keys() == {0, 12, 16, 4}
     assert ages[0] == 0
     assert ages[16] > SECOND // 2
+
+
+def test_the_gate_is_asked_before_more_is_taken_in() -> None:
+    """Law AS2: whatever the client has, what is taken in is a part of it beyond what may wait."""
+    begun = list[Record]()
+    seen = list[int]()
+
+    async def during(broker: SimulatedBroker) -> None:
+        broker.append("t", 0, *[b"key"] * 12_000)
+        await asyncio.sleep(5)
+
+    async def handle(record: Record) -> None:
+        begun.append(record)
+        await asyncio.sleep(1_000)
+
+    def observe(_: Event, state: ConsumerState) -> None:
+        seen.append(state.load)
+
+    played(during, handle, observe=observe, fetched_max=12_000)
+    assert 0 < max(seen) <= 5_000
 
 
 def test_commits_keep_their_pace_unless_partitions_are_given_back() -> None:

@@ -100,7 +100,11 @@ __all__ = ["Member"]
 _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
 _PARSED_AT_ONCE: Final = 5_000
-"""Records, which take some hundredths of a second; a megabyte of each partition may take longer than a session."""
+"""Records, which take some hundredths of a second; a megabyte of each partition may take longer than a session.
+
+More are not taken in before the gate was asked again (AS2): the client fetches on while it is emptied, so there is no end to
+what it has.
+"""
 _ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """How long it waits before it asks again what is committed."""
 _LONG: Final = 5
@@ -352,35 +356,19 @@ class Member:
             self._client.pause(*(theirs(each) for each in plan.pause if each in assigned))
             self._client.resume(*(theirs(each) for each in plan.resume if each in assigned))
         asked = plan.poll or tuple(map(ours, self._client.paused()))
-        lives, fetched = dict(self._generations), dict[TopicPartition, list[Received]]()
-        try:
-            await self._fetch(asked, _POLL_MS if plan.poll else 0, fetched)
-        except (UnicodeDecodeError, ports.KAFKA_ERROR) as error:
-            if is_undecodable(error):
-                await self._read_on(plan.poll, lives, error)
-                return
-            for partition, received in fetched.items():
-                self._hand_over(partition, received)
-            raise
-        for partition, received in fetched.items():
-            if self._generations.get(partition) == lives.get(partition):
-                self._hand_over(partition, received)
-                if len(received) >= _PARSED_AT_ONCE:
-                    await asyncio.sleep(0)
-
-    async def _fetch(
-        self, asked: Sequence[TopicPartition], timeout_ms: int, found: dict[TopicPartition, list[Received]]
-    ) -> None:
-        """Poll what the client has; nothing else goes on while it parses records, so it is asked for a part at a time."""
         most = None if "max_poll_records" in self._settings.options else _PARSED_AT_ONCE
-        while True:
-            some = await self._client.getmany(*map(theirs, asked), timeout_ms=timeout_ms, max_records=most)
-            for partition, received in some.items():
-                found.setdefault(ours(partition), []).extend(received)
-            if most is None or sum(map(len, some.values())) < most:
-                return
-            timeout_ms = 0
-            await asyncio.sleep(0)
+        lives = dict(self._generations)
+        try:
+            fetched = await self._client.getmany(
+                *map(theirs, asked), timeout_ms=_POLL_MS if plan.poll else 0, max_records=most
+            )
+        except (UnicodeDecodeError, ports.KAFKA_ERROR) as error:
+            if not is_undecodable(error):
+                raise
+            await self._read_on(plan.poll, lives, error)
+            return
+        for partition, received in fetched.items():  # of those that are its own now: the client looks when it hands out
+            self._hand_over(ours(partition), received)
 
     async def _read_on(
         self, polled: Sequence[TopicPartition], lives: Mapping[TopicPartition, int], error: Exception
