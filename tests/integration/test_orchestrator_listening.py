@@ -1,0 +1,76 @@
+"""What is enqueued is heard of, on a real MongoDB, whatever the deadlines of the client are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pymongo import AsyncMongoClient
+from tests.integration.mongo_loop import in_loop
+
+from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
+from tidegate_adapters.cancelling import ended
+from tidegate_adapters.mongo import AsyncMongo
+from tidegate_adapters.orchestrator import listening
+from tidegate_adapters.sites import Site
+
+
+def heard(uri: str, database: str, work: Callable[[Any, list[float]], Any]) -> None:
+    """Listen while that is done: it gets the collection, and when something was told."""
+
+    async def main() -> None:
+        async with AsyncMongoClient[dict[str, Any]](uri) as client:
+            told: list[float] = []
+            site = Site(database, AsyncMongo(client, database), client)
+            task = asyncio.create_task(
+                listening.listen(site, "records", ["q"], ["t"], lambda: told.append(time.monotonic()))
+            )
+            try:
+                async with asyncio.timeout(20):
+                    await work(client[database].records, told)
+            finally:
+                assert not await ended([task], 1)
+
+    in_loop(main())
+
+
+async def until(told: list[float], number: int) -> None:
+    while len(told) < number:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("limit", ["", "&timeoutMS=500", "&socketTimeoutMS=20000"])
+def test_it_is_heard_where_nothing_has_happened_for_long(
+    mongodb: str, database: str, limit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For longer than a client waits that waits for less than the server."""
+
+    async def work(records: Any, told: list[float]) -> None:
+        await until(told, 1)
+        await asyncio.sleep(1.2)
+        await records.insert_one({"_id": "a", "queue": "q", "task": "t"})
+        await until(told, 2)
+
+    caplog.set_level(logging.WARNING)
+    heard(mongodb + limit, database, work)
+    assert not caplog.records
+
+
+def test_nobody_listens_for_ever_to_a_server_that_does_not_answer(
+    make_proxy: Callable[..., BlackPipe], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a client that sets no limit; when it answers again it is listened to."""
+    monkeypatch.setattr(listening, "_PATIENCE_S", 1.3)
+    pipe = make_proxy()
+
+    async def work(_: Any, told: list[float]) -> None:
+        await until(told, 1)
+        pipe.obey(Rule("getMore", Action.HANG_REPLY, times=1))
+        await until(told, 2)  # it is open again
+
+    heard(pipe.uri, database, work)
+    assert pipe.count("getMore", Action.HANG_REPLY) == 1
