@@ -14,12 +14,15 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
 
-from tidegate.invocations.array_push_lock import INVOCATION_ID, STALE, ArrayPushLock, Written
+from tidegate.invocations.array_push_lock import INVOCATION_ID, STALE, TRANSITION_LOCK, ArrayPushLock, Written
 from tidegate.invocations.invocation import INVOCATION, PENDING
 from tidegate.model.documents import Document, Eq, Field, Put
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import find_one
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.pauses import Pauses
 from tidegate_adapters.array_push_lock import LockBusy, LockLost, array_push_lock, array_push_lock_async
 from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.embedded import Embedded
@@ -249,6 +252,85 @@ def test_a_cancellation_leaves_the_lock_and_goes_on_its_way(mongodb: str, databa
     with_tasks(mongodb, database, work)
 
 
+QUICK: Final = Pauses(Fixed(MILLISECOND))
+
+
+def claims_in(store: Embedded) -> tuple[str, ...]:
+    (record,) = store.contents(RECORDS)
+    claims: tuple[str, ...] = record[TRANSITION_LOCK]
+    return claims
+
+
+FREE: Final = Document.of({"_id": 1, "invocation_id": "x", "status": "registered"})
+
+
+@pytest.mark.parametrize(
+    "failure", [NotApplied("not the primary"), Ambiguous("no reply"), NotDurable("no majority")], ids=str
+)
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_one_failure_that_passes_is_not_noticed(at: int, is_done: bool, failure: Failure) -> None:
+    """Whichever command it strikes; and no claim remains."""
+    store, asked = Embedded({RECORDS: (FREE,)}), list[object]()
+
+    def fails_once(effect: Any) -> object:
+        asked.append(effect)
+        answer = store(effect) if is_done or len(asked) != at else None
+        return failure if len(asked) == at else answer
+
+    with array_push_lock(fails_once, RECORDS, "x", pauses=QUICK) as held:
+        assert set(claims_in(store)) == {held.claim}
+    assert claims_in(store) == ()
+
+
+@pytest.mark.parametrize("raised", [Refused("no"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("at", [1, 2])
+def test_who_is_ended_while_it_takes_the_lock_leaves_no_claim(at: int, raised: BaseException) -> None:
+    """By an error of the store or by Ctrl-C, after what was asked last is done."""
+    store, asked = Embedded({RECORDS: (FREE,)}), list[object]()
+
+    def ends(effect: Any) -> object:
+        asked.append(effect)
+        answer = store(effect)
+        if len(asked) == at:
+            raise raised
+        return answer
+
+    with pytest.raises(type(raised)), array_push_lock(ends, RECORDS, "x"):
+        raise AssertionError("it is held")
+    assert claims_in(store) == ()
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_who_is_cancelled_leaves_no_claim(at: int) -> None:
+    """While it takes the lock, wherever it stands; 3 is the pull of who holds it."""
+    store, asked = Embedded({RECORDS: (FREE,)}), list[object]()
+
+    async def work() -> None:
+        reached = asyncio.Event()
+
+        async def slow(effect: Any) -> object:
+            asked.append(effect)
+            answer = store(effect)
+            if len(asked) == at:
+                reached.set()
+            await asyncio.sleep(0.01)
+            return answer
+
+        async def hold() -> None:
+            async with array_push_lock_async(slow, RECORDS, "x"):
+                pass
+
+        task = asyncio.create_task(hold())
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+    assert claims_in(store) == ()
+
+
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
@@ -256,6 +338,7 @@ def test_a_cancellation_leaves_the_lock_and_goes_on_its_way(mongodb: str, databa
         ({"key": "none"}, "no record 'none' to lock"),
         ({"collection": "a..b"}, "not a name of a collection"),
         ({"attempts": 0}, "cannot be a number of attempts"),
+        ({"pauses": 1}, "what lies between attempts"),
         ({"stale": -1}, "cannot be a stale threshold"),
         ({"margin": STALE + 1}, "cannot be a margin"),
         ({"store": 7}, "not a store"),

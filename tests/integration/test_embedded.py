@@ -29,6 +29,8 @@ from tidegate.model.operations import (
     insert_one,
     update_one,
 )
+from tidegate.retries.backoff import Exponential
+from tidegate.retries.pauses import Pauses
 from tidegate.sim.world import Cell, Key, document, ids, perform
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.embedded import Embedded, _Changed, _Draft, _Order
@@ -166,8 +168,9 @@ def test_the_array_push_lock_gives_way(handle: Handle) -> None:
     made = doc(invocation_id="i", status=status.REGISTERED, status_runner_id=None, transition_lock=(claim,))
     run(asked(insert_one(COLLECTION, made)), handle)
 
+    pauses = Pauses(Exponential(10 * MILLISECOND), jitter_ppm=0)
     program = ArrayPushLock(
-        COLLECTION, INVOCATION, "i", status.PENDING, "ann", "q1", attempts=3, backoff=10 * MILLISECOND, stale=MINUTE
+        COLLECTION, INVOCATION, "i", status.PENDING, "ann", "q1", attempts=3, pauses=pauses, stale=MINUTE
     )
     started = time.monotonic()
     answer = run(program.run(), handle)

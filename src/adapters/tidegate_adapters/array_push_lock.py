@@ -16,12 +16,14 @@ So the block has a threshold less a margin, and then the lock is lost, whatever 
     what is written       with `held.guarded` is refused once the claim is gone (law AL5)
     a claim of another    whose time cannot be read is logged as an error, and cleared as a stale one
     the block has ended   its claim is pulled, and no other; where that was gone, `LockLost` says so
+    it is ended before    by an error, a cancellation or Ctrl-C: what it has pushed is pulled
 
 Known not to work
     - What the protocol does not do: `tidegate.invocations.array_push_lock` names it. Clocks that differ by more than the margin
       let two hold the lock.
     - Who has cleared the array before its time is not noticed but by a guarded write, and in the end.
-    - A store that answers nothing while the claim is pushed: it may stand until others find it stale.
+    - A store that answers nothing while the claim is pushed: it may stand until others find it stale. So may a push that was on
+      its way when the task was cancelled, and arrives after the claims were looked for.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from uuid import uuid4
 
 from tidegate.invocations.array_push_lock import (
     ATTEMPTS,
+    LOCK_PAUSES,
     STALE,
     UNREADABLE,
     ClaimedRecord,
@@ -49,6 +52,7 @@ from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne
 from tidegate.model.values import check_callable, check_int
+from tidegate.retries.pauses import Pauses
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 
 __all__ = ["HeldLock", "LockBusy", "LockLost", "array_push_lock", "array_push_lock_async"]
@@ -109,7 +113,8 @@ def array_push_lock(
     collection: str,
     key: str,
     *,
-    attempts: int = ATTEMPTS,
+    attempts: int | None = ATTEMPTS,
+    pauses: Pauses = LOCK_PAUSES,
     stale: Duration = STALE,
     margin: Duration = MARGIN,
 ) -> Generator[HeldLock, None, None]:
@@ -119,7 +124,8 @@ def array_push_lock(
         store: What carries operations out: a `Mongo`, or an `Embedded`.
         collection: Where the records are, found by their field `invocation_id`.
         key: The record's id.
-        attempts: How often to try.
+        attempts: How often to try, and to ask for what gets no answer; None for any number.
+        pauses: What lies in between; 50 ms by default, doubled up to 10 s, as others have it.
         stale: From which age on others clear a claim, in microseconds: the same for all.
         margin: How much sooner the block stops, in microseconds; more than clocks differ by.
 
@@ -129,9 +135,14 @@ def array_push_lock(
         Misuse: There is no such record, or an argument is of the wrong type or out of range.
         Failure: The store did not answer, or refused.
     """
-    lock = _checked(store, margin, ClaimedRecord(collection, key, uuid4().hex, attempts, stale=stale))
+    lock = _checked(store, margin, ClaimedRecord(collection, key, uuid4().hex, attempts, pauses, stale))
     handle = choosing(documents(store), local(), {Note: _noted})
-    held = HeldLock(lock, _claim(lock, run(lock.take(_first), handle)), margin)
+    try:
+        taken = run(lock.take(_first), handle)
+    except BaseException:
+        run(lock.leave(), handle)
+        raise
+    held = HeldLock(lock, _claim(lock, taken), margin)
     is_there = True
     try:
         yield held
@@ -146,7 +157,8 @@ async def array_push_lock_async(
     collection: str,
     key: str,
     *,
-    attempts: int = ATTEMPTS,
+    attempts: int | None = ATTEMPTS,
+    pauses: Pauses = LOCK_PAUSES,
     stale: Duration = STALE,
     margin: Duration = MARGIN,
 ) -> AsyncGenerator[HeldLock, None]:
@@ -156,7 +168,8 @@ async def array_push_lock_async(
         store: What carries operations out: an `AsyncMongo`, or `Embedded().awaited`.
         collection: Where the records are.
         key: The record's id.
-        attempts: How often to try.
+        attempts: How often to try, and to ask for what gets no answer; None for any number.
+        pauses: What lies in between; 50 ms by default, doubled up to 10 s, as others have it.
         stale: From which age on others clear a claim, in microseconds.
         margin: How much sooner the block stops, in microseconds.
 
@@ -166,9 +179,14 @@ async def array_push_lock_async(
         Misuse: There is no such record, or an argument is of the wrong type or out of range.
         Failure: The store did not answer, or refused.
     """
-    lock = _checked(store, margin, ClaimedRecord(collection, key, uuid4().hex, attempts, stale=stale))
+    lock = _checked(store, margin, ClaimedRecord(collection, key, uuid4().hex, attempts, pauses, stale))
     handle = choosing(documents(store), local_async(), {Note: _noted_async})
-    held = HeldLock(lock, _claim(lock, await run_async(lock.take(_first), handle)), margin)
+    try:
+        taken = await run_async(lock.take(_first), handle)
+    except BaseException:
+        await run_async(lock.leave(), handle)
+        raise
+    held = HeldLock(lock, _claim(lock, taken), margin)
     is_there = True
     time_is_over = asyncio.timeout(held.left / SECOND)
     try:

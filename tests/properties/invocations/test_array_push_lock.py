@@ -37,6 +37,8 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDu
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne, find_one, update_one
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.pauses import Pauses
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.world import CLOCK, Plain, document, notes, perform, world_with
@@ -253,26 +255,82 @@ def test_the_owner_is_read_from_the_record() -> None:
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_push_whose_reply_is_lost_is_sent_once_more() -> None:
-    """The same claim again, whether or not the first one arrived."""
-    turns = [(Now(), NOW), (pushed(mine()), LOST_REPLY), (pushed(mine()), 1), (FOUND, record(mine(), mine()))]
+AGAIN: Final = (NotApplied("no"), LOST_REPLY, NotDurable("no"))
+
+
+@pytest.mark.parametrize("failure", AGAIN[:2])
+def test_a_push_without_an_answer_is_sent_again(failure: Failure) -> None:
+    """The same claim, whether or not the first one arrived; as often as the lock is tried for."""
+    turns = [(Now(), NOW), (pushed(mine()), failure), waits(50), (pushed(mine()), 1), (FOUND, record(mine(), mine()))]
+    assert outcome(lock().run(), *turns, *WRITES) == Written("success", None)
+
+    with pytest.raises(type(failure)):
+        outcome(lock(attempts=2).run(), *turns[:3], (pushed(mine()), failure))
+
+
+def test_a_push_that_is_done_and_may_not_stay_is_not_sent_again() -> None:
+    """The read, of what a majority has, says whether it is there."""
+    turns = [(Now(), NOW), (pushed(mine()), NotDurable("no")), (FOUND, record(mine()))]
 
     assert outcome(lock().run(), *turns, *WRITES) == Written("success", None)
 
 
-def test_a_push_is_sent_twice_at_most() -> None:
-    """A second lost reply is passed on; what it left is for the stale threshold."""
-    with pytest.raises(Ambiguous):
-        outcome(lock().run(), (Now(), NOW), (pushed(mine()), LOST_REPLY), (pushed(mine()), LOST_REPLY))
+def test_a_refusal_is_passed_on_at_once() -> None:
+    """Nothing else would come of it."""
+    with pytest.raises(Refused, match="no"):
+        outcome(lock().run(), (Now(), NOW), (pushed(mine()), Refused("no")))
 
 
-@pytest.mark.parametrize("failure", [Refused("no"), NotApplied("no"), NotDurable("no")])
-def test_only_a_lost_reply_is_a_reason_to_push_again(failure: Failure) -> None:
-    """Any other reply to the push is passed on at once."""
-    with pytest.raises(type(failure)) as caught:
-        outcome(lock().run(), (Now(), NOW), (pushed(mine()), failure))
+@pytest.mark.parametrize("failure", AGAIN)
+@pytest.mark.parametrize("at", [2, 3, 9, 10, 12])
+def test_a_read_and_a_pull_without_an_answer_are_asked_for_again(at: int, failure: Failure) -> None:
+    """What stays in the array otherwise blocks the record until it is stale."""
+    first = [*tries(0, age("other", 6 * SECOND), mine()), (pulled(mine()), 1), (Now(), NOW), (CLEARED, 1)]
+    turns = [*first, waits(50), *tries(1, YOUNG), (pulled(mine(1)), 1), (Now(), NOW), (FOUND, record(YOUNG))]
+    turns[at:at] = [(turns[at][0], failure), waits(50)]
 
-    assert caught.value == failure
+    assert outcome(lock(attempts=2).run(), *turns) == RaceCondition(2, "running")
+
+
+@pytest.mark.parametrize("failure", AGAIN)
+def test_the_clearing_of_a_stale_claim_is_sent_again_only_where_it_was_not_done(failure: Failure) -> None:
+    """Else it might clear the claim of who has come since; the next attempt sees what became of it."""
+    again = [waits(50), (CLEARED, 1)] if isinstance(failure, NotApplied) else []
+    turns = [*loses(0, age("other", 6 * SECOND), mine()), (CLEARED, failure), *again, waits(50), *tries(1, mine(1))]
+    second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
+
+    assert outcome(lock().run(), *turns, *second) == Written("success", None)
+
+
+def test_who_was_ended_while_it_took_the_lock_pulls_what_it_has_pushed() -> None:
+    """Each of its claims once, and no other; without an answer it is left to the threshold."""
+    there = record(YOUNG, mine(), mine(), "me-like:1", mine(1))
+    pulls = [
+        (update_one(RECORDS, AllOf((ME, Contains(TRANSITION_LOCK, each))), Pull(TRANSITION_LOCK, each)), 1)
+        for each in (mine(), "me-like:1", mine(1))
+    ]
+
+    outcome(OWN.leave(), (FOUND, LOST_REPLY), waits(50), (FOUND, there), *pulls)
+    outcome(OWN.leave(), (FOUND, None))
+    outcome(OWN.leave(), (FOUND, record().without(TRANSITION_LOCK)))
+    for endless in (OWN, attrs.evolve(OWN, attempts=None)):
+        most = endless.attempts or 4
+        turns = [turn for wait in (50, 100, 200)[: most - 1] for turn in ((FOUND, LOST_REPLY), waits(wait))]
+        outcome(endless.leave(), *turns, (FOUND, LOST_REPLY))
+
+
+def test_a_lock_is_tried_for_without_end_or_for_as_long_as_it_may() -> None:
+    """By the pauses that it is given."""
+    limited = attrs.evolve(OWN, attempts=None, pauses=Pauses(Fixed(SECOND), jitter_ppm=0, elapsed_max=2 * SECOND))
+    begun: Turn = (Now(), NOW)
+    asked: list[Turn] = [(pushed(mine()), 1), (FOUND, record(YOUNG)), (pulled(mine()), 1)]
+    first = [begun, (Now(), NOW), *(turn for each in asked for turn in (begun, each)), (Now(), NOW)]
+    over = [(Now(), NOW + (SECOND + 1)), begun, (FOUND, record(YOUNG))]
+
+    async def nothing(claim: str) -> str:
+        return claim
+
+    assert outcome(limited.take(nothing), *first, *over) == RaceCondition(1, "running")
 
 
 FAILURES: Final = (Refused("no"), NotApplied("no"), LOST_REPLY, NotDurable("no"))
@@ -290,10 +348,12 @@ def test_the_lock_is_released_also_after_a_failure_which_is_raised_again(at: str
     assert caught.value == failure
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("failure", [each for each in FAILURES if not isinstance(each, NotApplied)])
 def test_a_release_that_fails_is_not_tried_again(failure: Failure) -> None:
-    """Its failure is what the caller hears; the claim is for the stale threshold."""
+    """Its failure is what the caller hears; the claim is for the stale threshold. Only what was not done is sent again."""
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, record(mine())), (SUCCEEDS, 1), (LEAVES, None)]
+    again = [(CLEARED, NotApplied("no")), waits(50), (CLEARED, 1)]
+    assert outcome(lock().run(), *turns, *again) == Written("success", None)
 
     with pytest.raises(type(failure)) as caught:
         outcome(lock().run(), *turns, (CLEARED, failure))
@@ -399,8 +459,8 @@ def test_every_text_has_a_time(claim: str) -> None:
         {"attempts": 0},
         {"attempts": True},
         {"attempts": 1.0},
-        {"backoff": -1},
-        {"backoff": 0.05},
+        {"pauses": 0.05},
+        {"attempts": None, "pauses": Pauses(Fixed(0))},
         {"stale": -1},
         {"stale": 5.0},
     ],
@@ -616,7 +676,7 @@ def test_a_holder_stops_a_margin_before_others_think_it_dead(stale: Duration, ol
         lambda: ClaimedRecord(RECORDS, "", "me"),
         lambda: ClaimedRecord(RECORDS, "x", ""),
         lambda: ClaimedRecord(RECORDS, "x", "me", 0),
-        lambda: ClaimedRecord(RECORDS, "x", "me", backoff=-1),
+        lambda: ClaimedRecord(RECORDS, "x", "me", None, Pauses(Fixed(0))),
         lambda: ClaimedRecord(RECORDS, "x", "me", stale=-1),
         lambda: OWN.guarded(""),
         lambda: OWN.guarded(mine()),

@@ -13,7 +13,12 @@ can move the same records. The claims stand in the array `transition_lock` of th
 
 That a write of the protocol matches nothing is not looked at: the record is gone, or the claim was pulled by others.
 Whoever does work of its own under this lock takes it (`ClaimedRecord.take`), writes with its claim in the filter (`guarded`),
-and pulls nothing but its claim in the end (`release`): others, who follow the protocol, see no difference.
+and pulls nothing but its claim in the end (`release`): others, who follow the protocol, see no difference. Who is ended while it
+takes the lock pulls what it has pushed (`leave`).
+
+What gets no answer is asked again, as often as the lock is tried for, where that does no harm: a push (twice is a claim that
+stands twice, and one pull takes both), a read, the pull of one's own claim. The clearing of all is sent again only where it was
+not done: by the next time another may hold the lock.
 
 What it promises holds as long as nobody stalls beyond the threshold, no request is late and all clocks agree. Nobody:
 that holders are quick is not enough, for a waiter that stalls judges a claim by an old reading.
@@ -47,14 +52,34 @@ import attrs
 
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
 from tidegate.model.documents import AllOf, Contains, Eq, Field, Filter, Pull, Push, Put, PutServerTime, Update
-from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Note, Now, Program, Sleep
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Note, Now, Program
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne, check_collection, find_one, update_one
 from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.backoff import Exponential
+from tidegate.retries.pauses import Pauses, begins, check_attempts, goes_on
 
 __all__ = [
-    "ATTEMPTS", "HOLDS", "INVOCATION_ID", "RUNNER", "STALE", "STATUS", "TIMESTAMP", "TRANSITION_LOCK", "UNREADABLE",
-    "ArrayPushLock", "ClaimedRecord", "LockedOutcome", "NoRecord", "RaceCondition", "Written", "claim_time", "claimed", "is_stale", "left_of",
+    "ATTEMPTS",
+    "HOLDS",
+    "INVOCATION_ID",
+    "LOCK_PAUSES",
+    "RUNNER",
+    "STALE",
+    "STATUS",
+    "TIMESTAMP",
+    "TRANSITION_LOCK",
+    "UNREADABLE",
+    "ArrayPushLock",
+    "ClaimedRecord",
+    "LockedOutcome",
+    "NoRecord",
+    "RaceCondition",
+    "Written",
+    "claim_time",
+    "claimed",
+    "is_stale",
+    "left_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -66,7 +91,7 @@ TIMESTAMP: Final = Field[Instant]("status_timestamp")
 INVOCATION_ID: Final = Field[str]("invocation_id")
 
 ATTEMPTS: Final = 4
-_BACKOFF: Final[Duration] = 50 * MILLISECOND
+LOCK_PAUSES: Final = Pauses(Exponential(50 * MILLISECOND, cap=10 * SECOND), jitter_ppm=0)
 STALE: Final[Duration] = 5 * SECOND
 HOLDS: Final = "holds the lock"
 UNREADABLE: Final = "a claim without a time"
@@ -104,30 +129,29 @@ LockedOutcome: TypeAlias = Written | Denied | NoRecord | RaceCondition
 @final
 @attrs.frozen
 class ClaimedRecord:
-    """The lock of one record. Invariants: the request id is used once; 1 <= attempts; 0 <= backoff, stale.
+    """The lock of one record. Invariants: the request id is used once; 1 <= attempts; 0 <= stale.
 
     Attributes:
         collection: Where the records are; they are found by their field `invocation_id`.
         key: The record's id.
         request: The id that the claims are made of.
-        attempts: How often to try.
-        backoff: How long to wait after the first attempt, in microseconds; twice as long after each further one.
+        attempts: How often to try, and to ask for what gets no answer; None for any number.
+        pauses: How long to wait in between; of all who use the protocol, 50 ms, doubled.
         stale: From which age on a claim is thought to be a dead one's, in microseconds.
     """
 
     collection: str
     key: str
     request: str
-    attempts: int = ATTEMPTS
-    backoff: Duration = _BACKOFF
+    attempts: int | None = ATTEMPTS
+    pauses: Pauses = LOCK_PAUSES
     stale: Duration = STALE
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
         check_name(self.key, "a record")
         check_name(self.request, "a request")
-        check_int(self.attempts, "a number of attempts", 1)
-        check_int(self.backoff, "a backoff", 0)
+        check_attempts(self.attempts, self.pauses)
         check_int(self.stale, "a stale threshold", 0)
 
     async def take(self, then: Callable[[str], Program[T]]) -> T | NoRecord | RaceCondition:
@@ -136,22 +160,27 @@ class ClaimedRecord:
         Args:
             then: What follows, given the claim; it leaves the lock in the end.
         """
-        for attempt in range(self.attempts):
+        attempt, since = 0, await begins(self.pauses)
+        while True:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
+                break
             claim = claimed(f"{self.request}-{attempt}", await Now())
+            attempt += 1
             await self._push(claim)
-            record = await find_one(self.collection, self.me)
+            record = await self._insist(find_one(self.collection, self.me))
             if record is None:
                 return NoRecord()
             claims = record.get(TRANSITION_LOCK) or ()
             if claims and claims[0] == claim:
                 return await then(claim)
-            await update_one(self.collection, self.me, Pull(TRANSITION_LOCK, claim))
+            await self._insist(update_one(self.collection, self.me, Pull(TRANSITION_LOCK, claim)))
             if claims and await self._is_stale(claims[0]):
-                await self.clear()
-            if attempt + 1 < self.attempts:
-                await Sleep(self.backoff << attempt)  # twice as long each time
-        record = await find_one(self.collection, self.me)
-        return NoRecord() if record is None else RaceCondition(self.attempts, record.get(STATUS) or "")
+                try:  # noqa: SIM105  an await in a `with` would not be merged
+                    await self.clear()
+                except (Ambiguous, NotDurable):
+                    pass  # the next attempt reads what became of it
+        record = await self._insist(find_one(self.collection, self.me))
+        return NoRecord() if record is None else RaceCondition(attempt, record.get(STATUS) or "")
 
     @property
     def me(self) -> Filter:
@@ -174,29 +203,58 @@ class ClaimedRecord:
         Returns:
             False if it was gone: somebody has taken the lock. Without an answer it is left to the threshold.
         """
-        is_asked = False
-        for attempt in range(self.attempts):
+        is_asked, attempt, since = False, 0, await begins(self.pauses)
+        while True:
+            if not await goes_on(self.pauses, self.attempts or ATTEMPTS, attempt, since):
+                return True
+            attempt += 1
             try:
                 return await self.guarded(claim, Pull(TRANSITION_LOCK, claim)) > 0 or is_asked
             except (Ambiguous, NotApplied, NotDurable):
                 is_asked = True  # and may have been done
-            if attempt + 1 < self.attempts:
-                await Sleep(self.backoff << attempt)
-        return True
 
-    def clear(self) -> UpdateOne:
-        """Clear the whole array, whoever is in it."""
-        return update_one(self.collection, self.me, Put(TRANSITION_LOCK, ()))
+    async def leave(self) -> None:
+        """Pull whatever claim of this request stands, for who was ended while it took the lock: a program.
+
+        Without an answer it is left to the threshold.
+        """
+        lock = attrs.evolve(self, attempts=self.attempts or ATTEMPTS)
+        try:
+            record = await lock._insist(find_one(self.collection, self.me))  # noqa: SLF001  it is itself
+            claims = () if record is None else record.get(TRANSITION_LOCK) or ()
+            for claim in dict.fromkeys(claims):
+                if str(claim).startswith(f"{self.request}-"):
+                    await lock.release(claim)
+        except (Ambiguous, NotApplied, NotDurable):
+            pass
+
+    async def clear(self) -> None:
+        """Clear the whole array, whoever is in it; again only where it was not done: a program."""
+        await self._insist(update_one(self.collection, self.me, Put(TRANSITION_LOCK, ())), (NotApplied,))
 
     async def _push(self, claim: str) -> None:
-        """Push the claim; once more if the reply is lost."""
-        try:
-            await update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim))
-        except Ambiguous:
-            pass
-        else:
-            return
-        await update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim))
+        try:  # noqa: SIM105  an await in a `with` would not be merged
+            await self._insist(
+                update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim)), (Ambiguous, NotApplied)
+            )
+        except NotDurable:
+            pass  # it is done; whether it stays, the read says
+
+    async def _insist(
+        self, effect: Effect[T], again: tuple[type[Failure], ...] = (Ambiguous, NotApplied, NotDurable)
+    ) -> T:
+        """What it is answered; after one of these failures it is asked for again."""
+        attempt, since = 0, await begins(self.pauses)
+        failure: Failure | None = None
+        while True:
+            if not await goes_on(self.pauses, self.attempts, attempt, since):
+                assert failure is not None
+                raise failure
+            attempt += 1
+            try:
+                return await effect
+            except again as failed:
+                failure = failed.fresh()
 
     async def _is_stale(self, claim: str) -> bool:
         if claim_time(claim) is None:
@@ -209,7 +267,7 @@ class ClaimedRecord:
 class ArrayPushLock:
     """One command: `runner` wants the record `key` to be in the status `target`.
 
-    Invariants: the request id is used for this command only; 1 <= attempts; 0 <= backoff, stale.
+    Invariants: the request id is used for this command only; 1 <= attempts; 0 <= stale.
 
     Attributes:
         collection: Where the records are; they are found by their field `invocation_id`.
@@ -218,8 +276,8 @@ class ArrayPushLock:
         target: The status to enter.
         runner: Who asks.
         request: The id that the claims are made of.
-        attempts: How often to try.
-        backoff: How long to wait after the first attempt, in microseconds; twice as long after each further one.
+        attempts: How often to try, and to ask for what gets no answer; None for any number.
+        pauses: How long to wait in between; of all who use the protocol, 50 ms, doubled.
         stale: From which age on a claim is thought to be a dead one's, in microseconds.
     """
 
@@ -229,8 +287,8 @@ class ArrayPushLock:
     target: str
     runner: str | None
     request: str
-    attempts: int = ATTEMPTS
-    backoff: Duration = _BACKOFF
+    attempts: int | None = ATTEMPTS
+    pauses: Pauses = LOCK_PAUSES
     stale: Duration = STALE
 
     def __attrs_post_init__(self) -> None:
@@ -239,7 +297,7 @@ class ArrayPushLock:
 
     @property
     def _lock(self) -> ClaimedRecord:
-        return ClaimedRecord(self.collection, self.key, self.request, self.attempts, self.backoff, self.stale)
+        return ClaimedRecord(self.collection, self.key, self.request, self.attempts, self.pauses, self.stale)
 
     async def run(self) -> LockedOutcome:
         """The program."""

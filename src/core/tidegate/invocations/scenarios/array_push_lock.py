@@ -32,11 +32,11 @@ from tidegate.invocations.array_push_lock import (
 )
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.model.documents import Document, Eq, Field, Push, Put
-from tidegate.model.effects import Now, Sleep
+from tidegate.model.effects import Ambiguous, NotApplied, Now, Sleep
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.model.operations import UpdateOne, find_one, update_one
 from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Returned
+from tidegate.sim.automaton import Cancelled, Crashed, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
@@ -199,16 +199,21 @@ def under_the_claim(lock: ClaimedRecord, claim: str, counted: int) -> UpdateOne:
     return lock.guarded(claim, Put(COUNT, counted))
 
 
-async def counts(lock: ClaimedRecord, write: Writes) -> bool:
-    """Whether one more was counted, by a read and a write under the lock."""
+async def counts(lock: ClaimedRecord, write: Writes) -> bool | None:
+    """Whether one more was counted, by a read and a write under the lock; None where nobody knows."""
 
-    async def work(claim: str) -> bool:
-        found = await find_one(RECORDS, HERE)
-        is_counted = found is not None and await write(lock, claim, found[COUNT] + 1) > 0
+    async def work(claim: str) -> bool | None:
+        is_counted: bool | None = None
+        try:
+            found = await find_one(RECORDS, HERE)
+            is_counted = found is not None and await write(lock, claim, found[COUNT] + 1) > 0
+        except (Ambiguous, NotApplied):
+            pass  # and it is left all the same
         await lock.release(claim)
         return is_counted
 
-    return await lock.take(work) is True
+    taken = await lock.take(work)
+    return taken if isinstance(taken, bool) else None
 
 
 def guarded(write: Writes = under_the_claim, *, runners: int = 2, moves: int = 3) -> Scenario:
@@ -234,6 +239,11 @@ def guarded(write: Writes = under_the_claim, *, runners: int = 2, moves: int = 3
         budget=1,
         clock=Clock(quantum=3 * SECOND, moves=moves),
         always={COUNTED: counted},
+        eventually={
+            NONE_LEFT: lambda state: (
+                not claims(state) or any(isinstance(state.status(who), (Crashed, Cancelled)) for who in names)
+            )
+        },
         sometimes={
             "all count": lambda state: record(state)[COUNT] == runners,
             "one has lost the lock": lambda state: Returned(value=False) in map(state.status, names),
