@@ -269,12 +269,12 @@ def test_14_a_handler_that_goes_on_after_its_end_is_called_once(mongodb: str, da
     async def work(shop: Shop) -> None:
         app, calls, ended = shop.app(), list[Any](), asyncio.Event()
 
-        @app.task("orders", debounce=AT_ONCE, lease=timedelta(milliseconds=200))
+        @app.task("orders", debounce=AT_ONCE, lease=timedelta(seconds=1))
         async def invoice(change: Change) -> None:
             calls.append(change.id)
             await change.complete()
             try:
-                await asyncio.sleep(1)
+                await asyncio.sleep(2.5)
                 raise ValueError("too late")
             finally:
                 ended.set()

@@ -20,7 +20,7 @@ from tidegate_adapters.orchestrator import Concurrency, InvocationCancelled, Orc
 
 @pytest.mark.parametrize("store", STORES)
 def test_no_more_begin_in_a_time_than_may_and_all_do(mongodb: str, database: str, store: str) -> None:
-    """In two apps: ten at once, and then one each 20 ms; each is counted about once, and comes about twice."""
+    """In two apps: ten at once, and then one each 20 ms; each is counted about once, or again where the other app was faster with it."""
     began: list[float] = []
     began_s = time.monotonic()
 
@@ -40,7 +40,7 @@ def test_no_more_begin_in_a_time_than_may_and_all_do(mongodb: str, database: str
             async with served(apps[0]), served(apps[1]):
                 assert [await each.result() for each in handles] == [*range(60)]
             (meter,) = await office.records("orchestrator_meters")
-            assert 60 <= meter["admitted"] <= 75
+            assert 60 <= meter["admitted"] <= 120
             records = await office.records()
             assert {each["status"] for each in records} == {"success"}
 
