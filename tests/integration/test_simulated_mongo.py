@@ -14,6 +14,7 @@ import bson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pymongo import AsyncMongoClient
 from tests.integration.mongo_loop import in_loop
 from tests.integration.mongo_scripts import (
     ACTIONS,
@@ -533,6 +534,29 @@ def test_who_waits_for_a_transaction_that_nobody_ends_waits_a_minute(*, is_stepp
     seconds, answer, is_committed, history = run(main, 1)
     assert round(seconds) == (11 if is_stepped_down else 60)
     assert (answer, is_committed, len(history)) == (1, False, 1)
+
+
+def test_unique_indexes_are_listed_alike(mongodb: str, database: str) -> None:
+    """And none of a collection that is not there."""
+
+    async def listed(client: AsyncMongoClient[dict[str, Any]]) -> list[dict[str, Any]]:
+        held = client[database]["things"]
+        found = [dict(await held.index_information())]
+        await held.create_index([("n", 1), ("kind", 1)], unique=True)
+        await held.insert_one({"_id": 1})
+        return [*found, dict(await held.index_information())]
+
+    async def really() -> list[dict[str, Any]]:
+        async with AsyncMongoClient[dict[str, Any]](mongodb) as client:
+            return await listed(client)
+
+    async def simulated(random: Random) -> list[dict[str, Any]]:
+        client = Network(SimulatedReplicaSet(random, {}), random).client("a")
+        found = await listed(client)
+        await client.close()
+        return found
+
+    assert run(simulated, 1) == asyncio.run(really())
 
 
 def test_what_is_not_known_of_transactions_is_an_error() -> None:

@@ -4,7 +4,7 @@ Each statement of a write is an operation, and is remembered under its number if
 is told with MongoDB's code. A command that is struck (`Code`) is answered so before it is carried out or after it, or
 when a part of its documents is done.
 
-    hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, drop, renameCollection,
+    hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, listIndexes, drop, renameCollection,
     dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`) or for planners (`planning`), endSessions
     in a transaction: find, getMore, findAndModify, insert, update, delete; commitTransaction, abortTransaction
 
@@ -281,6 +281,19 @@ class Commands:
             self._set.write(probe)
         return {"numIndexesBefore": len(there) + 1, "numIndexesAfter": len(made) + 1, "ok": 1.0}
 
+    def _list_indexes(self, command: _Command, _: str) -> _Reply:
+        """Those that are unique: of others nothing is known here."""
+        if not self._set.is_primary:
+            raise ServerError(10107, "not primary")
+        database, name = command["$db"], command["listIndexes"]
+        ns, world = namespace(database, name), self._set.state.world
+        if not contents(world, ns) and not world.read(uniques(ns)):
+            raise ServerError(26, f"ns does not exist: {database}.{name}")
+        keys = [[each.name for each in index] for index in world.read(uniques(ns))]
+        made = [{"v": 2, "key": dict.fromkeys(key, 1), "name": "_1_".join(key) + "_1", "unique": True} for key in keys]
+        there = [{"v": 2, "key": {"_id": 1}, "name": "_id_"}, *made]
+        return {"cursor": {"id": 0, "ns": f"{database}.{name}", "firstBatch": there}, "ok": 1.0}
+
     def _drop(self, command: _Command, client: str) -> _Reply:
         if not contents(self._set.state.world, namespace(command["$db"], command["drop"])):
             raise ServerError(26, "ns not found")
@@ -314,6 +327,7 @@ _OTHERS: Final[Mapping[str, Callable[[Commands, _Command, str], _Reply]]] = {
     "aggregate": Commands._aggregate,  # noqa: SLF001
     "killCursors": lambda self, command, _client: self.cursors.kill(command["cursors"]),
     "createIndexes": Commands._create_indexes,  # noqa: SLF001
+    "listIndexes": Commands._list_indexes,  # noqa: SLF001
     "drop": Commands._drop,  # noqa: SLF001
     "renameCollection": Commands._rename,  # noqa: SLF001
     "dropDatabase": Commands._drop_database,  # noqa: SLF001
