@@ -37,10 +37,9 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.sim.recording import Same, read
 from tidegate.sim.trace import Breach, Lane, Mover, Truth
-from tidegate_adapters import kafka_ports, record_fields
+from tidegate_adapters import kafka, kafka_ports, record_fields
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
-from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.runtime import Runtime
 from tidegate_adapters.sending import DeadLetters, Sender
@@ -110,7 +109,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what is polled along with what cannot be decoded is lost": Bug(Member._read_on, "self._client.seek(theirs(partition), self._stands[partition])", "pass", ("poison",)),
     "what cannot be decoded is left out": Bug(Member._read_on, "self._hand_over(partition, found.records)", "pass", ("poison",)),
     "the group does not wait for the drain": Bug(
-        Worker.run, "(told.consumer.partition.drain.total + 2 * _ON_THE_WAY)", "(10 * _ON_THE_WAY)", ("slow", "hangs", "stubborn")
+        kafka._times, "heartbeat_ms * MILLISECOND + drain.total + _ON_THE_WAY", "5 * _ON_THE_WAY", ("slow", "hangs", "stubborn")
     ),
     "what outlives its partition does not count": Bug(
         ConsumerRules._stepped, "outliving = given_up(outliving, before, done.commands)", "pass", ("stubborn",)
