@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from signal import SIGTERM
+from signal import SIGCONT, SIGSTOP, SIGTERM
 from subprocess import PIPE, Popen
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias, final
@@ -855,6 +855,30 @@ def test_who_is_to_stop_before_it_could_begin_ends(mongod: MongoServer, database
                     await serving
 
     in_loop(run())
+
+
+def test_where_nobody_answers_it_is_gone_when_its_time_is_over(disposable_mongod: MongoServer, database: str) -> None:
+    """All of it: the ends of runs that cannot be written, what goes on beside them, the connection."""
+    told = OrchestratorSettings(**{"database": database, **QUICK, "drain": SECOND // 2, "leave": 2 * SECOND})
+    app, stopped_at = Orchestrator(disposable_mongod.uri, settings=told), list[float]()
+
+    @app.task()
+    async def stay() -> None:
+        disposable_mongod.signal(0, SIGSTOP)
+        stopped_at.append(time.monotonic())
+        app.stop()
+        await asyncio.sleep(0.2)
+
+    async def run() -> None:
+        _ = await stay.enqueue()
+        await app.serve()
+
+    try:
+        in_loop(run())
+        took_s = time.monotonic() - stopped_at[0]
+    finally:
+        disposable_mongod.signal(0, SIGCONT)
+    assert took_s * SECOND < told.drain + told.leave + SECOND // 2
 
 
 def process(uri: str, database: str, drain: int) -> Popen[str]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from inspect import signature
 from itertools import pairwise
 from pathlib import Path
-from signal import SIGTERM
+from signal import SIGCONT, SIGSTOP, SIGTERM
 from subprocess import PIPE, Popen
 from typing import Any, Final, TypeAlias, final
 
@@ -588,6 +588,28 @@ def test_who_is_to_stop_before_it_could_begin_ends(
                     await serving
 
     in_loop(run())
+
+
+def test_where_nobody_answers_it_is_gone_when_its_time_is_over(disposable_mongod: MongoServer, database: str) -> None:
+    """All of it: the ends of runs that cannot be written, the plans, the lease, the connection."""
+    told = ReactiveSettings(**{"database": database, **QUICK, "drain": SECOND // 2, "leave": 2 * SECOND})
+    app, stopped_at = Reactive(disposable_mongod.uri, settings=told), list[float]()
+
+    @app.task("orders", debounce=AT_ONCE)
+    async def invoice(_: Change) -> None:
+        disposable_mongod.signal(0, SIGSTOP)
+        stopped_at.append(time.monotonic())
+        app.stop()
+        await asyncio.sleep(0.2)
+
+    with MongoClient[Raw](disposable_mongod.uri) as client:
+        _ = client[database]["orders"].insert_one({"_id": 1})
+    try:
+        in_loop(app.serve())
+        took_s = time.monotonic() - stopped_at[0]
+    finally:
+        disposable_mongod.signal(0, SIGCONT)
+    assert took_s * SECOND < told.drain + told.leave + SECOND // 2
 
 
 def test_a_cancellation_drains_too_and_comes_out(mongodb: str, database: str) -> None:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-__all__ = ["ended", "unless"]
+from tidegate.model.instants import SECOND, Duration
+
+__all__ = ["CLOSE_S", "ended", "told_within", "unless"]
 
 T = TypeVar("T")
+
+CLOSE_S: Final = 0.1
+"""How long an application that is over waits for what it has cancelled, each time."""
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[asyncio.Task[Any]]:
@@ -32,6 +37,11 @@ async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[as
         if left:
             _, left = await asyncio.wait(left, timeout=patience_s)
     return left
+
+
+def told_within(leave: Duration) -> Duration:
+    """How much of the time to leave is for what is written: the last second of it, at most half, is to let go of all else."""
+    return leave - min(SECOND, leave // 2)
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], patience_s: float) -> T | None:

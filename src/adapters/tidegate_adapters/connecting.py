@@ -26,7 +26,7 @@ __all__ = ["AppStore", "check_store", "connected_sites", "is_embedded", "life_na
 AppStore: TypeAlias = str | AsyncMongoClient[Any] | object
 """The URI of a replica set; or a client, which stays open; or an `Embedded` store."""
 
-_CLOSE_S: Final = 1.0
+_CLOSE_S: Final = 0.25
 
 
 def check_store(store: AppStore) -> None:

@@ -342,8 +342,12 @@ class Runtime(Generic[S, E, C]):
             if runner.work is not None
         ]
 
-    async def close(self) -> None:
-        """Cancel whatever is left; code that will not be cancelled is logged, and left behind."""
+    async def close(self, patience_s: float = _PATIENCE_S) -> None:
+        """Cancel whatever is left; code that will not be cancelled is logged, and left behind.
+
+        Args:
+            patience_s: How long to wait for it, twice, in seconds.
+        """
         self._is_closed = True
         self._wake()
         self._drop_all()
@@ -351,7 +355,7 @@ class Runtime(Generic[S, E, C]):
             for runner in self._runners:
                 self._cancel(runner)
             if tasks := {runner.task for runner in self._runners}:
-                await asyncio.wait(tasks, timeout=_PATIENCE_S)
+                await asyncio.wait(tasks, timeout=patience_s)
         for each in self.working():
             self._say_of(each.command, each.given, logging.WARNING, "%s will not be cancelled, and is left behind")
 

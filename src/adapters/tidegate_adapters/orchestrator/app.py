@@ -52,7 +52,7 @@ from tidegate.services.service_runner import ServiceOutcome
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
-from tidegate_adapters.cancelling import ended, unless
+from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.connecting import AppStore, check_store, connected_sites, is_embedded, life_name
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
@@ -86,7 +86,6 @@ __all__ = ["Orchestrator"]
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 T = TypeVar("T")
-_CLOSE_S: Final = 1.0
 
 
 @final
@@ -631,10 +630,11 @@ class Orchestrator:
         if self._is_served:
             raise Misuse(f"{self!r} is served already, or was", todo="make another one")
         self._is_served = True
-        there = await unless(self._is_stopping, self._opened(), _CLOSE_S)
-        if there is None or self._is_stopping.is_set():
+        begun = await unless(self._is_stopping, self._begun(), CLOSE_S)
+        if begun is None or self._is_stopping.is_set():
             await self.close()
             return
+        there, held = begun
         self._add_core_tasks(there, lambda: None if self._workers is None else self._workers.member)
         post = Post(
             site=there.site, collections=self.collections, uploads=there.uploads, queues=self.settings.queues, who=life_name(),
@@ -651,14 +651,19 @@ class Orchestrator:
         )
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
         try:
-            await unless(self._is_stopping, self._holding(there).look(workers.hold), _CLOSE_S)
-            if self._is_stopping.is_set():
-                return
+            for each in held:
+                workers.hold(each)
             async with lookout.showing(post.who):
                 await self._work(workers, self._beside(there, workers, lookout))
         finally:
             self._workers = None
             await self.close()
+
+    async def _begun(self) -> tuple[_Open, Sequence[Held]]:
+        """Where it has connected, and what is paused, if anybody tells."""
+        there, held = await self._opened(), list[Held]()
+        await self._holding(there).look(held.append)
+        return there, held
 
     async def _work(self, workers: Workers, others: Iterable[Coroutine[Any, Any, None]]) -> None:
         """Run what is due, and others beside that; what fails for good among these ends both."""
@@ -668,7 +673,7 @@ class Orchestrator:
         try:
             await workers.run()
         finally:
-            late = await ended(beside, _CLOSE_S)
+            late = await ended(beside, CLOSE_S)
         for each in beside:
             if each not in late and not each.cancelled():
                 each.result()
@@ -715,7 +720,7 @@ class Orchestrator:
     def _rules(self) -> DispatchRules:
         told = self.settings
         return DispatchRules(
-            slots=told.concurrency, batch=told.batch, drain=told.drain, leave=told.leave, beat_every=told.beat_every,
+            slots=told.concurrency, batch=told.batch, drain=told.drain, leave=told_within(told.leave), beat_every=told.beat_every,
             dead_after=told.dead_after, polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
         )  # fmt: skip
 

@@ -89,7 +89,7 @@ class OrchestratorSettings:
         concurrency: How many handlers are active at a time in this process.
         batch: How many invocations are taken in a request, at most.
         drain: How long handlers may go on once the app is to stop, in microseconds.
-        leave: How long it may take after that to write their ends down, in microseconds.
+        leave: How long it may take after that to write their ends down and let go of MongoDB, in microseconds.
         polling: How often it is looked for what is due, where nothing has told of it.
         beat_every: How often a process says that it is alive, and hears what was asked of what it runs, in microseconds; the same in
             all processes.

@@ -63,6 +63,7 @@ from tidegate.model.instants import SECOND, ClockName, Duration, Instant, second
 from tidegate.retries.backoff import Policy, Retry, decide, draw_of
 from tidegate.services.members import beat, join, leave
 from tidegate.services.membership import Joined
+from tidegate_adapters.cancelling import CLOSE_S
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.handlers import threaded
 from tidegate_adapters.orchestrator.children import ChildCall, Children
@@ -146,7 +147,7 @@ class Workers:
         *,
         spans: Spans | None = None,
     ) -> None:
-        self._spans = spans
+        self._spans, self._rules = spans, rules
         self._post, self._loop, self._tell_ended = post, asyncio.get_running_loop(), ended
         self._threads, self._children = DaemonThreads("tidegate-handler"), Children()
         self._declared: Final = {each.name: each for each in declared}
@@ -171,6 +172,12 @@ class Workers:
     def state(self) -> DispatchState:
         """Where they stand."""
         return self._runtime.state
+
+    @property
+    def left_s(self) -> float:
+        """How many seconds are left to write down what handlers have come to, if it is to stop at the latest now."""
+        now = self._now()
+        return max((self.state.stop_at or now) + self._rules.leave - now, 0) / SECOND
 
     async def run(self) -> None:
         """Work until `stop`, a cancellation, or an exit of user code; then let handlers end, and write down their ends.
@@ -462,7 +469,7 @@ class Workers:
     async def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self._runtime.close()
+        await self._runtime.close(min(max(self.left_s / 2, CLOSE_S), 1.0))
         self._threads.close()
         self._children.close()
 

@@ -38,7 +38,7 @@ from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.pool import PoolRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.pauses import PAUSES, pause
-from tidegate_adapters.cancelling import ended, unless
+from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.reactive.declared import CLEAN_UP, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
@@ -65,7 +65,6 @@ __all__ = ["Reactive"]
 H = TypeVar("H", bound=UserHandler)
 log: Final = logging.getLogger("tidegate_adapters.reactive")
 
-_CLOSE_S: Final = 1.0
 _ASKED_EVERY_S: Final = 1.0
 
 
@@ -252,7 +251,7 @@ class Reactive:
             raise Misuse(f"{self!r} is served already, or was", todo="make another one: app.configured(app.settings)")
         self._is_served = True
         async with AsyncExitStack() as stack:
-            begun = await unless(self._is_stopping, self._begun(stack), _CLOSE_S)
+            begun = await unless(self._is_stopping, self._begun(stack), CLOSE_S)
             if begun is None or self._is_stopping.is_set():
                 return
             sites, placed = begun
@@ -278,7 +277,7 @@ class Reactive:
     async def _work(self, pool: Pool, placed: Sequence[Declared]) -> None:
         """Handle, and plan beside that; whoever plans and fails for good ends both."""
         pausing = _Paused(pool, placed)
-        await unless(self._is_stopping, pausing.look(), _CLOSE_S)
+        await unless(self._is_stopping, pausing.look(), CLOSE_S)
         heeding = asyncio.create_task(pausing.heed(self.settings.paused_every))
         planning = [asyncio.create_task(each.run()) for each in self._planners]
         for each in planning:
@@ -288,8 +287,8 @@ class Reactive:
         finally:
             for planner in self._planners:
                 planner.stop()
-            _, late = await asyncio.wait(planning, timeout=self.settings.leave / SECOND)
-            await ended({heeding, *late}, _CLOSE_S)  # the leases of those who plan end with their time
+            _, late = await asyncio.wait(planning, timeout=pool.left_s)
+            await ended({heeding, *late}, CLOSE_S)  # the leases of those who plan end with their time
         for each in planning:
             if each not in late:
                 each.result()
@@ -339,7 +338,7 @@ class Reactive:
         told = self.settings
         return PoolRules(
             tasks=tuple(each.pooled(told.polling) for each in placed), executors=told.concurrency, batch=told.batch,
-            drain=told.drain, leave=told.leave, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
+            drain=told.drain, leave=told_within(told.leave), draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
         )  # fmt: skip
 
 

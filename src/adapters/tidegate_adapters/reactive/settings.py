@@ -44,7 +44,7 @@ class ReactiveSettings:
         concurrency: How many handlers run at a time in this process.
         batch: How many runs are taken in a request, at most.
         drain: How long handlers may go on once the app is to stop, in microseconds.
-        leave: How long it may take after that to write their ends down, in microseconds.
+        leave: How long it may take after that to write their ends down and let go of MongoDB, in microseconds.
         polling: How often it is looked for what is due, where nobody in this process has planned it.
         paused_every: How often it is looked which tasks are paused, in microseconds.
         planner: How one of the processes plans for all.

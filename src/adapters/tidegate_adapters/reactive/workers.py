@@ -42,6 +42,7 @@ from tidegate.reactive.pool import (
     pool_event_for,
 )
 from tidegate.reactive.reactive_task import HandlerAnswer, Run, answered, dues
+from tidegate_adapters.cancelling import CLOSE_S
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.handlers import threaded
 from tidegate_adapters.printable import redacted
@@ -78,7 +79,7 @@ class Pool:
     def __init__(
         self, declared: Sequence[Declared], rules: PoolRules, worker: str, observers: Iterable[PoolObserver] = ()
     ) -> None:
-        self._worker, self._loop = worker, asyncio.get_running_loop()
+        self._worker, self._rules, self._loop = worker, rules, asyncio.get_running_loop()
         self._threads = DaemonThreads("tidegate-handler")
         self._declared: Final = {each.name: each for each in declared}
         self._handlers: Final = {each.name: self._handler(each) for each in declared}
@@ -93,6 +94,12 @@ class Pool:
     def state(self) -> PoolState:
         """Where it stands."""
         return self._runtime.state
+
+    @property
+    def left_s(self) -> float:
+        """How many seconds are left to write down what handlers have come to, if it is to stop at the latest now."""
+        now = self._now()
+        return max((self.state.stop_at or now) + self._rules.leave - now, 0) / SECOND
 
     async def run(self) -> None:
         """Work until `stop`, a cancellation, or an exit of user code; then let handlers end, and write down their ends.
@@ -238,7 +245,7 @@ class Pool:
     async def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self._runtime.close()
+        await self._runtime.close(min(max(self.left_s / 2, CLOSE_S), 1.0))
         self._is_closed = True
         for request in tuple(self._asking):
             self._answer_room(request, 0)
