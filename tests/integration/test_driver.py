@@ -256,6 +256,21 @@ def test_neither_a_refusal_nor_an_interruption_is_logged_as_giving_up(
     assert [level for level, _ in logged(caplog)] == ["DEBUG"]
 
 
+@both
+def test_a_failure_that_is_returned_is_not_given_up(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever asked for it decides what comes of it, as a candidate for a lease, who asks again."""
+    caplog.set_level("DEBUG", driver.__name__)
+
+    async def tells() -> object:
+        try:
+            return await Call("it")
+        except Ambiguous as failure:
+            return failure.fresh()
+
+    assert drive(tells(), lambda _: Ambiguous("no reply")) == Ambiguous("no reply")
+    assert logged(caplog) == [("DEBUG", "tells: Call has failed (1): Ambiguous(no reply)")]
+
+
 # What does not reach the program
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import textwrap
@@ -36,6 +37,45 @@ TERMS: Final = Terms(ttl=6 * SECOND, heartbeat=2 * SECOND, margin=SECOND // 2)
 QUICK: Final = Terms(ttl=1_500 * MILLISECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)
 COUNT: Final = Field[int]("count")
 SEEDS: Final = 60
+
+
+# --- what is logged -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [1, 3, None])
+def test_a_request_without_an_answer_is_logged_by_how_many_there_were(
+    lost: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is given up while the lease is held; that it is lost is the one error."""
+    caplog.set_level(logging.DEBUG, "tidegate_adapters")
+    store, unanswered = Embedded(), 0
+
+    async def main(_: Random) -> None:
+        is_out = False
+
+        async def asked(effect: Any) -> object:
+            nonlocal unanswered
+            if is_out and (lost is None or unanswered < lost):
+                unanswered += 1
+                return Ambiguous("no reply")
+            return await store.awaited(effect)
+
+        async with lease_async(asked, "l", terms=TERMS):
+            is_out = True
+            await asyncio.sleep(20)
+
+    if lost is None:
+        with pytest.raises(LeaseLost):
+            testing.run(main, 0)
+    else:
+        testing.run(main, 0)
+    told = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == leases.__name__]
+    levels = [level for level, _ in told]
+    assert {each.levelname for each in caplog.records if each.name != leases.__name__} <= {"DEBUG"}
+    assert told[0] == ("DEBUG", "the lease 'l': no answer (1): Ambiguous(no reply)")
+    assert told.count(("ERROR", "the lease 'l' is lost")) == levels.count("ERROR") == (lost is None)
+    assert levels.count("DEBUG") == 1
+    assert levels.count("WARNING") == unanswered - 1
 
 
 # --- by seeds -----------------------------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ that is for the next life to find out, as after a crash.
 A transaction that a run has begun, and has heard of no end of, is aborted when the run ends, however it ends.
 
 Of each run, the first attempt that fails is logged at the level debug, later ones as warnings, each with how long the program
-waited before it went on, and a run that ends after an attempt that has failed as an error, for it has given up. What is refused is an answer, and is not logged. A line names the
-program, the kind of effect and what the handler said of it, and shows no values.
+waited before it went on, and a run that ends after an attempt that has failed as an error, for it has given up; one that
+returns the failure has not, for whoever asked decides what comes of it. What is refused is an answer, and is not logged. A line
+names the program, the kind of effect and what the handler said of it, and shows no values.
 
 Handlers are chosen by the type of the effect:
 
@@ -103,13 +104,14 @@ def run(program: Program[T], handle: Handle) -> T:
             asked = _resumed(program, reply)
     except BaseException as error:
         _close(program)
-        attempts.end(error)
+        if isinstance(error, Failure):
+            attempts.end(None)
         raise
     finally:
         for transaction in tuple(begun.values()):
             with suppress(Exception):  # the store ends it in its time
                 handle(AbortTransaction(transaction))
-    attempts.end()
+    attempts.end(asked[0])
     return asked[0]
 
 
@@ -145,14 +147,15 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
             asked = _resumed(program, reply)
     except BaseException as error:
         _close(program)
-        attempts.end(error)
+        if isinstance(error, Failure):
+            attempts.end(None)
         raise
     finally:
         for transaction in tuple(begun.values()):
             with suppress(Exception):
                 async with asyncio.timeout(ABORT_SECONDS):
                     await handle(AbortTransaction(transaction))
-    attempts.end()
+    attempts.end(asked[0])
     return asked[0]
 
 
@@ -199,9 +202,9 @@ class _Attempts:
     def _level(self) -> int:
         return logging.DEBUG if self._failed == 1 else logging.WARNING
 
-    def end(self, error: BaseException | None = None) -> None:
-        """Logs that a run has given up: not where it was stopped, as by a cancellation."""
-        if self.is_last and (error is None or isinstance(error, Failure)):
+    def end(self, result: object) -> None:
+        """Logs that a run has given up: not where it returns the failure, or was stopped, as by a cancellation."""
+        if self.is_last and not isinstance(result, Failure):
             _LOG.error("%s: given up; %d attempts have failed", self._program, self._failed)
 
 

@@ -16,6 +16,9 @@ and releases it when the block has ended. `tidegate_adapters.runtime` carries th
                                   `with`; in a sync one the next `held.check()` raises it
     the store is out of reach     the block goes on until its own time is over, then the lease is lost
 
+Of the requests that get no answer, the first is logged at the level debug, those that follow it as warnings, and a lease that is
+lost as an error: the candidate asks again until then.
+
 A stalled process acts late whatever it checks: what must not happen under an older epoch is written with `fenced`, or given the
 epoch to refuse by. The time that it has is counted on the monotonic clock of its machine, from before the request that took
 the lease, so it stops before anybody else may take it (laws LE6, EL1).
@@ -29,6 +32,7 @@ Known not to work
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -56,7 +60,7 @@ from tidegate.leases.election import (
 )
 from tidegate.leases.leader import ask, new_lease
 from tidegate.leases.lease import Terms
-from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant, seconds
 from tidegate.model.operations import check_collection
@@ -69,6 +73,7 @@ from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 __all__ = ["Held", "LeaseBusy", "LeaseLost", "lease", "lease_async"]
 
 _LOOP: Final = ClockName("loop")
+_LOG: Final = logging.getLogger(__name__)
 _AGAIN_S: Final = 1.0
 """How long a block that is cancelled may take to end, as to clean up, until it is cancelled again."""
 _RELEASE_S: Final = 10.0
@@ -233,7 +238,7 @@ class _Tenancy:
         check_collection(collection)
         if patience is not None:
             check_int(patience, "a patience in microseconds", 1)
-        self.is_lost = False
+        self.is_lost, self._unanswered = False, 0
         self._key, self._patience, self._collection = key, patience, collection
         self._candidate = Candidate(holder, uuid4().hex, terms)
         self._timer: asyncio.TimerHandle | None = None
@@ -306,16 +311,22 @@ class _Tenancy:
     async def _answer(self, request: Look | Swap) -> object:
         """What the store answers; what is wrong for good is raised to who waits for the lease."""
         try:
-            return await self._asked(ask(self._collection, self._key, request))
+            answer = await self._asked(ask(self._collection, self._key, request))
         except Exception as error:
             if not self._epoch.done():
                 self._epoch.set_exception(error)
             raise
+        self._unanswered = self._unanswered + 1 if isinstance(answer, Failure) else 0
+        if self._unanswered:
+            level = logging.DEBUG if self._unanswered == 1 else logging.WARNING
+            _LOG.log(level, "the lease %r: no answer (%d): %s", self._key, self._unanswered, answer)
+        return answer
 
     async def _work_ended(self) -> None:
         """The block is to end; nothing is taken anew before it has."""
         if not self._ended.is_set():
             self.is_lost = True
+            _LOG.error("the lease %r is lost", self._key)
             self._on_lost()
         await self._ended.wait()
 
