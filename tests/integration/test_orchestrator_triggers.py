@@ -127,6 +127,38 @@ def test_a_run_is_heard_of_as_it_begins(mongodb: str, database: str) -> None:
     in_loop(run())
 
 
+@pytest.mark.parametrize("store", STORES)
+def test_triggers_are_given_what_is_large(mongodb: str, database: str, store: str) -> None:
+    """Filters and providers alike, arguments and results, though neither is in the record."""
+    seen: list[tuple[str, int]] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(services=TURNS, inline_bytes=1024)
+
+            @app.task()
+            async def export(text: str) -> str:
+                return text * 2
+
+            @app.task(triggers=[on_result(export).calls_with(lambda w: {"what": w.result, "of": w.arguments["text"]})])
+            async def after(what: str, of: str) -> None:
+                seen.append(("given", len(what) + len(of)))
+
+            long = on_result(export, where=lambda w: len(w["text"]) > 4000, result=lambda text: len(text) > 4000)
+
+            @app.task(triggers=[long])
+            async def judged() -> None:
+                seen.append(("judged", 0))
+
+            async with served(app):
+                _ = await export.enqueue("x" * 5000)
+                _ = await export.enqueue("x")
+                await until(lambda: len(seen) >= 3, "triggers have fired")
+            assert sorted(seen) == [("given", 3), ("given", 15_000), ("judged", 0)]
+
+    in_loop(run())
+
+
 def test_an_event_commits_with_what_its_caller_writes_or_not_at_all(mongodb: str, database: str) -> None:
     """And one that is there already does not end the transaction."""
     seen: list[str] = []

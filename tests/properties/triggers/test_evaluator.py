@@ -20,6 +20,7 @@ from tidegate.invocations.registration import ORIGIN
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Filter, exactly
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused, Sleep
+from tidegate.model.effects import Call as Ask
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, find_all, insert_one
@@ -33,7 +34,7 @@ from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 from tidegate.strategies import documents
 from tidegate.triggers import evaluator as evaluators
 from tidegate.triggers import laws
-from tidegate.triggers.conditions import Judge, OnCron, OnEvent, condition_id
+from tidegate.triggers.conditions import Judge, OnCron, OnEvent, OnResult, condition_id
 from tidegate.triggers.contexts import (
     Context,
     CronContext,
@@ -45,7 +46,7 @@ from tidegate.triggers.contexts import (
 )
 from tidegate.triggers.evaluator import Evaluator, Noted, Skipped, TriggerPass, plain_job
 from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, TriggerRun
-from tidegate.triggers.trigger import FromContext, Occurrence, Trigger
+from tidegate.triggers.trigger import FromAll, FromContext, Occurrence, Static, Trigger
 from tidegate.triggers.trigger_documents import (
     STATE,
     TRIGGER,
@@ -162,7 +163,9 @@ CONTEXTS: Final[tuple[Context, ...]] = (
     EVENT,
     StatusContext("t", "i", 3, "failed", Document.of({"n": 1})),
     ResultContext("t", "i", 3, (1, "two", None)),
+    ResultContext("t", "i", 3, arguments_at="i#a", result_at="i@2"),
     ExceptionContext("t", "i", 3, "ValueError"),
+    ExceptionContext("t", "i", 3, "ValueError", arguments_at="i#a"),
     CronContext(Schedule("* * * * *"), Instant(MINUTE)),
     CronContext(Schedule("3 * * * *", Missed.EACH, 5), Instant(MINUTE)),
 )
@@ -360,6 +363,38 @@ def test_what_has_no_arguments_is_given_up_in_the_end() -> None:
     assert [(run.attempt, type(run.state)) for run in store.runs] == [(2, GivenUp)]
     assert store.invocations == ()
     assert contents(store.world, "occurrences") == ()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_provider_is_given_what_was_uploaded(*, is_there: bool, is_given: bool) -> None:
+    """Law NO6: where that cannot be read, the run fails with the reason; who is given nothing needs none of it."""
+    seen: list[Context] = []
+
+    def given(what: tuple[Context, ...]) -> dict[str, int]:
+        seen.extend(what)
+        return {"n": 1}
+
+    trigger = Trigger(task="t", conditions=(OnResult("s"),), provider=FromAll("all", given) if is_given else Static())
+    store = Store()
+    store.run(evaluator(trigger).notice(ResultContext("s", "i", 3, arguments_at="i#a", result_at="i@2")))
+    texts = {"i@2": "[1]", "i#a": """{"x": "[2]"}"""} if is_there else {}
+
+    def answered(store: Store, effect: Effect[object]) -> object:
+        if not isinstance(effect, Ask):
+            return Store.do(store, effect)
+        return texts.get(str(effect.arguments[0]), Refused("PayloadAbsent: i@2 is not there"))
+
+    store.trouble = dict.fromkeys(range(100), answered)
+    store.run(evaluator(trigger).evaluate("p"))
+    (made,) = store.runs
+
+    if is_there and is_given:
+        assert seen == [ResultContext("s", "i", 3, (1,), Document.of({"x": (2,)}))]
+    if is_there or not is_given:
+        assert isinstance(made.state, Fired)
+    else:
+        assert made.state == Failed(("what was uploaded cannot be read: PayloadAbsent: i@2 is not there",))
 
 
 def test_a_claim_that_expires_again_and_again_is_given_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 import pytest
@@ -16,20 +17,23 @@ from tidegate.invocations.record_documents import (
     ERROR,
     HISTORY,
     NOTICE,
+    PAYLOAD,
     RESULT,
+    RESULT_PAYLOAD,
     TASK,
     new_record,
 )
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, Document
-from tidegate.model.effects import Ambiguous, Effect, Failure, Refused
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import InsertMany, InsertOne
 from tidegate.retries.schedule import Schedule
-from tidegate.sim.world import contents, world_with
+from tidegate.sim.world import Outcomes, World, contents, perform, world_with
 from tidegate.triggers.conditions import (
     Composite,
+    Condition,
     Equal,
     Judge,
     Logic,
@@ -39,7 +43,7 @@ from tidegate.triggers.conditions import (
     OnResult,
     OnStatus,
 )
-from tidegate.triggers.contexts import ExceptionContext, ResultContext, StatusContext
+from tidegate.triggers.contexts import CronContext, EventContext, ExceptionContext, ResultContext, StatusContext
 from tidegate.triggers.noticing import NoticePass, Noticer, happened, listened
 from tidegate.triggers.trigger_documents import loaded_occurrence
 
@@ -112,6 +116,50 @@ def test_a_record_that_was_spoiled_keeps_no_other(spoiled: tuple[str, object]) -
     assert [each.key for each in found.skipped] == ["x"]
     assert len(contents(world, "occurrences")) == 1
     assert [each[ID] for each in contents(world, "invocations") if each.has(NOTICE)] == ["x"]
+
+
+LARGE: Final = Equal(Document.of({"n": 7}))
+JUDGES: Final[dict[str, Condition]] = {
+    "status": OnStatus("t", frozenset({"success"}), LARGE),
+    "result": OnResult("t", result=LARGE),
+    "arguments": OnResult("t", arguments=LARGE),
+    "composite": Composite(Logic.ANY, (OnResult("t", arguments=LARGE), OnException("t", arguments=LARGE))),
+}
+
+
+@pytest.mark.parametrize("name", [*JUDGES, "none", "of another task"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_filter_is_asked_about_what_was_uploaded(name: str, *, is_there: bool) -> None:
+    """Law NO6: which is read where there is a filter, and not kept twice; what cannot be read leaves the notice where it is."""
+    others = {"none": OnResult("t"), "of another task": OnResult("u", LARGE)}
+    condition = {**JUDGES, **others}[name]
+    plain = record("x", "registered", "running", "success").put(PAYLOAD, "x#a").put(RESULT_PAYLOAD, "x@2")
+    noticer = Noticer(conditions=(condition,))
+    asked: list[object] = []
+
+    def answering(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(effect, Call):
+            asked.append(effect.arguments)
+            yield world, json.dumps({"n": 7} if name == "result" and effect.arguments == ("x@2",) else {"n": "7"})
+        else:
+            yield from perform(effect, world, who)
+
+    def fails(effect: Effect[object]) -> Failure | None:
+        return Refused("PayloadAbsent") if isinstance(effect, Call) and not is_there else None
+
+    found, world = run(noticer.run(), world_with({"invocations": (plain,)}), fails, answering)
+
+    (left,) = contents(world, "invocations")
+    if name in JUDGES and not is_there:
+        assert [str(each) for each in found.skipped] == ["'x': what was uploaded of it cannot be read: PayloadAbsent"]
+        assert left.has(NOTICE)
+    else:
+        assert found.skipped == ()
+        assert bool(asked) == (name in JUDGES)
+        kept = [loaded_occurrence(each).context for each in contents(world, "occurrences")]
+        assert [each.arguments_at for each in kept if not isinstance(each, (CronContext, EventContext))] == (
+            [] if name == "of another task" else ["x#a"]
+        )
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 100])

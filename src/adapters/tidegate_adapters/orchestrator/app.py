@@ -404,7 +404,7 @@ class Orchestrator:
             make_job=self._triggered, make_call=lambda job: self._declared[job.task].call(job.arguments),
             registration={name: each.unique.rule for name, each in self._declared.items() if each.unique is not None},
             works=self._works, dead_after=self.settings.dead_after, absent_after=self.settings.absent_after,
-            owner=lambda: None if workers is None else workers.member, told=told,
+            owner=lambda: None if workers is None else workers.member, told=told, uploaded=there.uploads.text,
         )  # fmt: skip
 
     def _triggered(self, task: str, arguments: Document) -> Job:

@@ -39,7 +39,7 @@ from tidegate.services.service_runner import Completed, NoMember, ServiceOutcome
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definitions
 from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass, plain_call
-from tidegate.triggers.noticing import NoticePass, Noticer, listened
+from tidegate.triggers.noticing import UPLOADED, NoticePass, Noticer, listened
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
@@ -102,6 +102,7 @@ class Services:
         dead_after: After how much silence one is presumed dead, in microseconds.
         absent_after: After how much silence one has its turn no more.
         told: Called with what became of each check.
+        uploaded: Answers the text of an upload.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Services:
         registration: Mapping[str, Rule] | None = None,
         works: Mapping[str, Work] | None = None,
         told: Callable[[ServiceOutcome], object] = lambda _: None,
+        uploaded: Callable[[str], Awaitable[str]],
     ) -> None:
         self._site, self._rules, self._owner, self._dead_after, self._told = site, rules, owner, dead_after, told
         self._absent_after = absent_after
@@ -143,7 +145,9 @@ class Services:
         self._definitions = Definitions(
             triggers=self.triggers, definitions=collections.triggers, cells=collections.crons
         )
-        works_of = local_async({name: self._worked(name, work) for name, work in self._works.items()})
+        works_of = local_async(
+            {UPLOADED: uploaded, **{name: self._worked(name, work) for name, work in self._works.items()}}
+        )
         self._handle = choosing(documents(site.store), works_of)
 
     @property

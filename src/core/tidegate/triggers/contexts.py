@@ -71,6 +71,7 @@ class StatusContext:
         version: The version of its record that has this status.
         status: The status.
         arguments: What it was called with.
+        arguments_at: Where that is too large for a record, the upload that holds it; None else, and once it was read.
     """
 
     task: str
@@ -78,9 +79,11 @@ class StatusContext:
     version: int
     status: str
     arguments: Document = attrs.field(default=Document(), repr=False)
+    arguments_at: str | None = None
 
     def __attrs_post_init__(self) -> None:
         _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
+        _check_upload(self.arguments_at)
         check_name(self.status, "a status")
 
     @property
@@ -94,16 +97,20 @@ class StatusContext:
 @final
 @attrs.frozen
 class ResultContext:
-    """An invocation succeeded. As `StatusContext`, with its result."""
+    """An invocation succeeded. As `StatusContext`, with its result, or the upload that holds it."""
 
     task: str
     invocation_id: str
     version: int
     result: Value = attrs.field(default=None, repr=False)
     arguments: Document = attrs.field(default=Document(), repr=False)
+    arguments_at: str | None = None
+    result_at: str | None = None
 
     def __attrs_post_init__(self) -> None:
         _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
+        _check_upload(self.arguments_at)
+        _check_upload(self.result_at)
         _ = Document((("result", self.result),))
 
     @property
@@ -124,9 +131,11 @@ class ExceptionContext:
     version: int
     error: str
     arguments: Document = attrs.field(default=Document(), repr=False)
+    arguments_at: str | None = None
 
     def __attrs_post_init__(self) -> None:
         _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
+        _check_upload(self.arguments_at)
         check_name(self.error, "a type of errors")
 
     @property
@@ -209,6 +218,11 @@ def without_contents(context: Context) -> Context:
             return attrs.evolve(context, arguments=Document())
         case _:
             assert_never(context)
+
+
+def _check_upload(name: object) -> None:
+    if name is not None:
+        check_name(name, "an upload")
 
 
 def _check_invocation(task: object, invocation_id: object, version: object, arguments: object) -> None:

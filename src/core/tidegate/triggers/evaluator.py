@@ -119,7 +119,8 @@ from tidegate.triggers.firing import (
     purge,
     set_aside,
 )
-from tidegate.triggers.trigger import NotProvided, Occurrence, Trigger, noticed, provided, ticks
+from tidegate.triggers.noticing import whole
+from tidegate.triggers.trigger import NotProvided, Occurrence, Static, Trigger, noticed, provided, ticks
 from tidegate.triggers.trigger_documents import (
     FAILED,
     HELD,
@@ -456,7 +457,17 @@ class Evaluator:
         if run is None:
             return
         trigger = next(each for each in self.triggers if each.id == run.firing.trigger_id)
-        answer = provided(trigger.provider, tuple(each.context for each in run.firing.occurrences))
+        contexts: tuple[Context, ...] = ()
+        try:
+            for each in run.firing.occurrences:
+                contexts = (
+                    *contexts,
+                    each.context if isinstance(trigger.provider, Static) else await whole(each.context),
+                )
+        except Refused as refused:
+            await self.parts.settle(self, run, (f"what was uploaded cannot be read: {refused.reason}",))
+            return
+        answer = provided(trigger.provider, contexts)
         job = answer if isinstance(answer, NotProvided) else _job(self.make_job, trigger.task, answer.arguments)
         if isinstance(job, NotProvided):
             await self.parts.settle(self, run, job.reasons)

@@ -8,6 +8,9 @@ write (`listened` says of which tasks and statuses). That is an outbox in the re
     2  insert an occurrence of each condition that holds of each version (`happened`, `tidegate.triggers.trigger.noticed`)
     3  remove the notice, if it is still the one that was read; else the next pass finds what was pushed meanwhile
 
+Arguments and results that are too large for a record were uploaded, and are read where a filter is asked about them, and again
+where a provider is (`whole`, `tidegate.triggers.evaluator`); what is kept of what happened says where they are.
+
 A pass that is broken off, or done twice, makes the same occurrences, for their ids are made of what happened. One that has fired
 and is inserted again fires no more, as long as its run is kept (`tidegate.triggers.firing`).
 
@@ -17,13 +20,13 @@ Laws
     NO3  What happened has a status at each version, and a result or an error where that is how it ended, and nothing else.
     NO4  A pass looks at each record that has a notice, and what it can do nothing for it names, with the reason.
     NO5  Of a task that a trigger of another version of the application wants to hear of, the notice stays for it.
+    NO6  No filter is asked about, and no provider given, less than an invocation was called with and has returned.
 
 Known not to work
     - A record remembers its last 16 versions. Where more come to be than that before anybody looks, what became of an older one
       is not known: it is named, and leaves the notice. How it ended is known always.
     - Where each of two versions has a trigger on one task that the other does not know, notices of its runs stay until the last
       process of one of them has not declared its own for some minutes (`definitions`); each pass reads them again till then.
-    - Arguments and results that are too large for a record are not in the context: a filter on them fails, as on none.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ from tidegate.invocations.record_documents import (
     ERROR,
     HISTORY,
     NOTICE,
+    PAYLOAD,
     RESULT,
+    RESULT_PAYLOAD,
     TASK,
     history,
 )
@@ -60,7 +65,7 @@ from tidegate.model.documents import (
     Value,
     cursor,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, Call, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
@@ -78,18 +83,30 @@ from tidegate.model.patches import from_json
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_tuple, check_type, check_types
-from tidegate.triggers.conditions import CONDITIONS, Condition, OnStatus, condition_id, sources
+from tidegate.triggers.conditions import (
+    CONDITIONS,
+    Composite,
+    Condition,
+    Everything,
+    OnException,
+    OnResult,
+    OnStatus,
+    condition_id,
+    sources,
+)
 from tidegate.triggers.contexts import Context, ExceptionContext, Kind, ResultContext, StatusContext, without_contents
 from tidegate.triggers.definitions import definition_of
 from tidegate.triggers.trigger import Occurrence, noticed
 from tidegate.triggers.trigger_documents import stored_occurrence
 
-__all__ = ["PARTS", "NotNoticed", "NoticePass", "Noticer", "NoticerParts", "happened", "listened"]
+__all__ = ["PARTS", "UPLOADED", "NotNoticed", "NoticePass", "Noticer", "NoticerParts", "happened", "listened", "whole"]
 
 PAGE: Final = 100
 """How many records are looked at at once."""
 
-READ: Final[Fields] = (ID, TASK, ARGUMENTS, CHANGED_AT, HISTORY, RESULT, ERROR, NOTICE)
+READ: Final[Fields] = (ID, TASK, ARGUMENTS, PAYLOAD, CHANGED_AT, HISTORY, RESULT, RESULT_PAYLOAD, ERROR, NOTICE)
+UPLOADED: Final = "tidegate.uploaded"
+"""The user code that is given the name of an upload, and answers its text."""
 _KEY: Final = Field[Value](ID.name)
 _OLDEST_FIRST: Final[Sort] = (Ascending(CHANGED_AT),)
 _TYPE: Final = Field[str]("type")
@@ -135,25 +152,29 @@ def happened(record: Document) -> tuple[tuple[Context, ...], tuple[int, ...]]:
         Misuse: It is not the record of an invocation.
     """
     check_type(record, Document, "a record")
-    of, task, arguments = needed(record, ID), needed(record, TASK), _arguments(record)
+    of, task, arguments, at = needed(record, ID), needed(record, TASK), _arguments(record), record.get(PAYLOAD)
     statuses = {each.version: each.status for each in history(record)}
     versions = needed(record, NOTICE)
     check_tuple(versions, int, "a version")
     found: list[Context] = []
     for version in sorted({*versions} & statuses.keys()):
-        found.append(StatusContext(task, of, version, statuses[version], arguments))
+        found.append(StatusContext(task, of, version, statuses[version], arguments, at))
         if statuses[version] == SUCCESS:
-            found.append(ResultContext(task, of, version, _value(record.get(RESULT)), arguments))
+            result = _value(record.get(RESULT))
+            found.append(ResultContext(task, of, version, result, arguments, at, record.get(RESULT_PAYLOAD)))
         if statuses[version] == FAILED:
             error = record.get(ERROR)
             kind = _UNKNOWN_ERROR if error is None else error.get(_TYPE) or _UNKNOWN_ERROR
-            found.append(ExceptionContext(task, of, version, kind, arguments))
+            found.append(ExceptionContext(task, of, version, kind, arguments, at))
     return tuple(found), tuple(sorted({*versions} - statuses.keys()))
 
 
 def _arguments(record: Document) -> Document:
     """The arguments as values, where they stand in the record as JSON, as a result does."""
-    held = record.get(ARGUMENTS) or Document()
+    return _values(record.get(ARGUMENTS) or Document())
+
+
+def _values(held: Document) -> Document:
     return Document(tuple((name, _value(value)) for name, value in held.items))
 
 
@@ -164,6 +185,42 @@ def _value(held: Value) -> Value:
         return from_json(json.loads(held))
     except (ValueError, RecursionError, Misuse):
         return held
+
+
+async def whole(context: Context) -> Context:
+    """What happened, with what was uploaded of it in its place: a program.
+
+    Raises:
+        Refused: That cannot be read.
+    """
+    if not isinstance(context, (StatusContext, ResultContext, ExceptionContext)):
+        return context
+    if isinstance(context, ResultContext) and context.result_at is not None:
+        context = attrs.evolve(context, result=_value(await _text(context.result_at)), result_at=None)
+    if context.arguments_at is None:
+        return context
+    arguments = _value(await _text(context.arguments_at))
+    check_type(arguments, Document, "arguments that were uploaded")
+    return attrs.evolve(context, arguments=_values(arguments), arguments_at=None)  # type: ignore[arg-type]
+
+
+async def _text(upload: str) -> str:
+    text = await Call(UPLOADED, (upload,), catches=True)
+    check_type(text, str, "the text of an upload")
+    return text  # type: ignore[return-value]
+
+
+def _judges(condition: Condition, task: str) -> bool:
+    """Whether it has a filter on what invocations of a task were called with, or have returned."""
+    match condition:
+        case OnStatus(of, _, arguments) | OnException(of, _, arguments):
+            return of == task and not isinstance(arguments, Everything)
+        case OnResult(of, result, arguments):
+            return of == task and not (isinstance(result, Everything) and isinstance(arguments, Everything))
+        case Composite(_, conditions):
+            return any(_judges(each, task) for each in conditions)
+        case _:
+            return False
 
 
 # --- the program --------------------------------------------------------------------------------------------------------
@@ -265,8 +322,8 @@ class Noticer:
         theirs = tuple([each for each in map(definition_of, found) if not mine.issuperset(each.condition_ids)])
         return frozenset([task for each in theirs for task in each.tasks])
 
-    def seen(self, record: Document, now: Instant) -> tuple[tuple[Occurrence, ...], tuple[NotNoticed, ...]]:
-        """The occurrences of what happened to an invocation, and what cannot be told.
+    async def seen(self, record: Document, now: Instant) -> tuple[tuple[Occurrence, ...], tuple[NotNoticed, ...]]:
+        """The occurrences of what happened to an invocation, and what cannot be told: a program.
 
         Args:
             record: As it was read.
@@ -274,14 +331,16 @@ class Noticer:
 
         Raises:
             Misuse: It is not the record of an invocation.
+            Refused: A filter is asked about what was uploaded of it, and that cannot be read.
         """
         contexts, forgotten = happened(record)
         key = needed(record, _KEY)
         skipped = [NotNoticed(key, f"nothing tells any more what version {each} was") for each in forgotten]
         occurrences: tuple[Occurrence, ...] = ()
         for context in contexts:
-            answer = noticed(self.conditions, context, now)
-            occurrences += answer.occurrences
+            is_judged = any(_judges(each, context.source[1]) for each in self.conditions)
+            answer = noticed(self.conditions, await whole(context) if is_judged else context, now)
+            occurrences += tuple([attrs.evolve(each, context=context) for each in answer.occurrences])
             skipped += [NotNoticed(key, f"condition {which[:8]}: {why}") for which, why in answer.unknown]
         return occurrences, tuple(skipped)
 
@@ -293,7 +352,7 @@ async def _settle(
     noticer: Noticer, found: tuple[Document, ...], others: frozenset[str], now: Instant
 ) -> tuple[NotNoticed, ...]:
     """Insert the occurrences of a page, THEN remove its notices, but for those of tasks that others want to hear of."""
-    occurrences, read, skipped = _page(noticer, found, now)
+    occurrences, read, skipped = await _page(noticer, found, now)
     for start in range(0, len(occurrences), PAGE):
         await _kept(noticer.occurrences, occurrences[start : start + PAGE])
     await _forgotten(noticer, tuple([each for each in read if needed(each, TASK) not in others]))
@@ -303,16 +362,17 @@ async def _settle(
 _Page: TypeAlias = tuple[tuple[Occurrence, ...], tuple[Document, ...], tuple[NotNoticed, ...]]
 
 
-def _page(noticer: Noticer, found: tuple[Document, ...], now: Instant) -> _Page:
+async def _page(noticer: Noticer, found: tuple[Document, ...], now: Instant) -> _Page:
     """The occurrences of a page, each once; the records that could be read; and what could not be noticed."""
     occurrences: dict[str, Occurrence] = {}
     read: list[Document] = []
     skipped: list[NotNoticed] = []
     for record in found:
         try:
-            some, untold = noticer.seen(record, now)
-        except Misuse as misuse:  # one that was spoiled must not keep those behind it; its notice stays
-            skipped.append(NotNoticed(needed(record, _KEY), misuse.what))
+            some, untold = await noticer.seen(record, now)
+        except (Misuse, Refused) as wrong:  # one that was spoiled must not keep those behind it; its notice stays
+            why = wrong.what if isinstance(wrong, Misuse) else f"what was uploaded of it cannot be read: {wrong.reason}"
+            skipped.append(NotNoticed(needed(record, _KEY), why))
             continue
         occurrences.update((each.id, each) for each in some)
         read.append(record)

@@ -103,7 +103,8 @@ def _fields(context: Context) -> tuple[tuple[str, Value], ...]:
         case StatusContext(status=status):
             return (*_invocation(context), ("status", status))
         case ResultContext(result=result):
-            return (*_invocation(context), ("result", result))
+            result_at = () if context.result_at is None else (("result_at", context.result_at),)
+            return (*_invocation(context), ("result", result), *result_at)
         case ExceptionContext(error=error):
             return (*_invocation(context), ("error", error))
         case _:
@@ -116,6 +117,7 @@ def _invocation(context: StatusContext | ResultContext | ExceptionContext) -> tu
         ("invocation", context.invocation_id),
         ("of_version", context.version),
         ("arguments", context.arguments),
+        *(() if context.arguments_at is None else (("arguments_at", context.arguments_at),)),
     )
 
 
@@ -139,11 +141,13 @@ def _loaded_context(doc: Document) -> Context:
         case kind:
             of = field("task", str), field("invocation", str), field("of_version", int)
             arguments = field("arguments", Document)
+            at = field("arguments_at", str) if "arguments_at" in fields else None
             if kind is Kind.STATUS:
-                return StatusContext(*of, field("status", str), arguments)
+                return StatusContext(*of, field("status", str), arguments, at)
             if kind is Kind.EXCEPTION:
-                return ExceptionContext(*of, field("error", str), arguments)
-            return ResultContext(*of, fields.get("result"), arguments)
+                return ExceptionContext(*of, field("error", str), arguments, at)
+            result_at = field("result_at", str) if "result_at" in fields else None
+            return ResultContext(*of, fields.get("result"), arguments, at, result_at)
 
 
 # --- cells --------------------------------------------------------------------------------------------------------------
