@@ -27,6 +27,8 @@ from tidegate.model.effects import Ambiguous, NotApplied, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import InsertOne, find_one, insert_one
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.pauses import Pauses
 from tidegate_adapters import leases, testing
 from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Link, Rule, command_error, write_concern_error
 from tidegate_adapters.embedded import Embedded
@@ -76,6 +78,25 @@ def test_a_request_without_an_answer_is_logged_by_how_many_there_were(
     assert told.count(("ERROR", "the lease 'l' is lost")) == levels.count("ERROR") == (lost is None)
     assert levels.count("DEBUG") == 1
     assert levels.count("WARNING") == unanswered - 1
+
+
+def test_its_record_is_asked_for_as_long_as_it_may() -> None:
+    """By the pauses that it is given."""
+    asked = list[float]()
+
+    async def main(_: Random) -> None:
+        async def silent(effect: Any) -> object:
+            del effect
+            asked.append(asyncio.get_running_loop().time())
+            return NotApplied("no server")
+
+        pauses = Pauses(Fixed(SECOND), jitter_ppm=0, elapsed_max=5 * SECOND)
+        with pytest.raises(NotApplied):
+            async with lease_async(silent, "l", pauses=pauses):
+                raise AssertionError("it is held")
+
+    testing.run(main, 0)
+    assert [round(each - asked[0]) for each in asked] == [0, 1, 2, 3, 4, 5]
 
 
 # --- by seeds -----------------------------------------------------------------------------------------------------------

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from pymongo import MongoClient
+from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.servers import MongoServer
 from tests.length import PAYLOAD_FAULTS_STEP, PAYLOAD_MIB, PAYLOAD_RACES
 
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.pauses import Pauses
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.mongo import connect, connect_async
 from tidegate_adapters.payloads import (
@@ -161,6 +163,23 @@ def test_a_source_may_be_asynchronous(mongodb: str, database: str) -> None:
             return await payloads.get("k")
 
     assert asyncio.run(puts()) == OLD
+
+
+def test_how_often_it_is_tried_is_told() -> None:
+    """And what lies in between; by both."""
+    told: Any = {"attempts": 2, "pauses": Pauses(Fixed(1))}
+
+    async def work() -> None:
+        async with AsyncMongoClient[dict[str, Any]]("mongodb://127.0.0.1:1", serverSelectionTimeoutMS=5) as client:
+            with pytest.raises(PayloadUnsettled, match="others were faster, 2 times"):
+                await AsyncPayloads(client, "nowhere", **told).delete("k")
+
+    with MongoClient[dict[str, Any]]("mongodb://127.0.0.1:1", serverSelectionTimeoutMS=5) as client:
+        with pytest.raises(PayloadUnsettled, match="others were faster, 2 times"):
+            Payloads(client, "nowhere", **told).delete("k")
+        with pytest.raises(Misuse, match="a number of attempts"):
+            Payloads(client, "nowhere", attempts=0)
+    asyncio.run(work())
 
 
 def test_the_largest_record_and_the_largest_chunk_fit() -> None:

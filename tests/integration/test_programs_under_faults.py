@@ -358,6 +358,7 @@ def test_any_command_of_a_program_may_fail(
 ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.conformance.": "it runs on a real server in a test of its own",
     "tidegate.consumer.transactions.": "of Kafka",
+    "tidegate.invocations.array_push_lock.ClaimedRecord.leave": "of who is ended (`tests/integration/test_array_push_lock.py`)",
     "tidegate.invocations.enqueueing.Enqueue._beside": "in a body, as transfers.move (the row `enqueueing.beside`)",
     "tidegate.invocations.heeding._give_back": "where a process has taken what it was not told of, which a run may show or not",
     "tidegate.payloads.uploads._why_missing": "where a sweep overtakes a reader, which a run may show or not",

@@ -65,8 +65,8 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant, seconds
 from tidegate.model.operations import check_collection
 from tidegate.model.programs import insert_new
-from tidegate.model.values import check_callable, check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, pause
+from tidegate.model.values import check_callable, check_int, check_name
+from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 
@@ -138,6 +138,7 @@ def lease(
     patience: Duration | None = None,
     collection: str = "leases",
     holder: str = "holder",
+    pauses: Pauses = PAUSES,
 ) -> Generator[Held, None, None]:
     """Hold a lease around a block.
 
@@ -148,14 +149,16 @@ def lease(
         patience: How long to wait for it, in microseconds, what is asked of the store included; None for as long as it takes.
         collection: Where the leases are.
         holder: Who holds it, for people.
+        pauses: What lies between the attempts to make its record; the lease itself is asked for by its terms.
 
     Raises:
         LeaseBusy: It was not to be had in time.
         LeaseLost: It was lost before the block ended, which `held.check` has raised or would have.
         Misuse: An argument is of the wrong type or out of range.
+        Failure: Its record could not be made for as long as `pauses` allow, or the store refuses.
     """
     check_callable(store, "a store", "hand in Mongo(client, database)")
-    tenancy = _Tenancy(key, terms, patience, collection, holder)
+    tenancy = _Tenancy(key, Candidate(holder, uuid4().hex, terms), patience, collection, pauses)
     thread = _HoldingThread(tenancy, choosing(documents(store), local()))
     held = thread.begin()
     try:
@@ -175,6 +178,7 @@ async def lease_async(
     patience: Duration | None = None,
     collection: str = "leases",
     holder: str = "holder",
+    pauses: Pauses = PAUSES,
 ) -> AsyncGenerator[Held, None]:
     """The same for an event loop, where the block is cancelled when the lease is lost.
 
@@ -185,14 +189,16 @@ async def lease_async(
         patience: How long to wait for it, in microseconds, what is asked of the store included; None for as long as it takes.
         collection: Where the leases are.
         holder: Who holds it, for people.
+        pauses: What lies between the attempts to make its record; the lease itself is asked for by its terms.
 
     Raises:
         LeaseBusy: It was not to be had in time.
         LeaseLost: It was lost before the block ended.
         Misuse: An argument is of the wrong type or out of range.
+        Failure: Its record could not be made for as long as `pauses` allow, or the store refuses.
     """
     check_callable(store, "a store", "hand in AsyncMongo(client, database)")
-    tenancy = _Tenancy(key, terms, patience, collection, holder)
+    tenancy = _Tenancy(key, Candidate(holder, uuid4().hex, terms), patience, collection, pauses)
     handle = choosing(documents(store), local_async())
     task = asyncio.current_task()
     assert task is not None
@@ -232,15 +238,17 @@ class _Tenancy:
         is_lost: Whether the lease was lost while it ran.
     """
 
-    def __init__(self, key: str, terms: Terms, patience: Duration | None, collection: str, holder: str) -> None:
+    def __init__(
+        self, key: str, candidate: Candidate, patience: Duration | None, collection: str, pauses: Pauses
+    ) -> None:
         check_name(key, "a lease")
-        check_type(terms, Terms, "the terms of a lease")
         check_collection(collection)
+        check_attempts(None, pauses)
         if patience is not None:
             check_int(patience, "a patience in microseconds", 1)
         self.is_lost, self._unanswered = False, 0
-        self._key, self._patience, self._collection = key, patience, collection
-        self._candidate = Candidate(holder, uuid4().hex, terms)
+        self._key, self._patience, self._collection, self._pauses = key, patience, collection, pauses
+        self._candidate = candidate
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
@@ -265,7 +273,7 @@ class _Tenancy:
     async def _taken(self) -> int:
         try:
             async with asyncio.timeout(None if self._patience is None else self._patience / SECOND):
-                await self._asked(_prepared(self._collection, self._key))
+                await self._asked(_prepared(self._collection, self._key, self._pauses))
                 self._runtime.tell(TimerFired(self._now()))
                 return await self._epoch
         except TimeoutError:
@@ -331,15 +339,20 @@ class _Tenancy:
         await self._ended.wait()
 
 
-async def _prepared(collection: str, key: str) -> None:
-    """The record of the lease is there: a program. It asks again until that is known."""
-    attempt = 0
-    while True:
-        await pause(PAUSES, attempt)
+async def _prepared(collection: str, key: str, pauses: Pauses) -> None:
+    """The record of the lease is there: a program. It asks again until that is known, for as long as it may."""
+    attempt, since = 0, await begins(pauses)
+    failure: Failure | None = None
+    while await goes_on(pauses, None, attempt, since):
         attempt += 1
-        with suppress(Ambiguous, NotApplied, NotDurable):
+        try:
             await insert_new(collection, new_lease(key))
+        except (Ambiguous, NotApplied, NotDurable) as failed:
+            failure = failed.fresh()
+        else:
             return
+    assert failure is not None
+    raise failure
 
 
 @final

@@ -54,6 +54,7 @@ from tidegate.payloads.uploads import (
     read,
     sweep,
 )
+from tidegate.retries.pauses import PAUSES, Pauses
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 
 try:
@@ -367,6 +368,8 @@ class _Settings:
     threshold: int
     chunk_bytes: int
     codec: str
+    attempts: int | None
+    pauses: Pauses
     store: PayloadStore = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -376,7 +379,7 @@ class _Settings:
         if self.codec not in _CODECS:
             raise Misuse(f"{shown(self.codec)} makes nothing smaller", todo=f"there are: {', '.join(_CODECS)}")
         _CODECS[self.codec]()
-        object.__setattr__(self, "store", PayloadStore(self.records, self.chunks))
+        object.__setattr__(self, "store", PayloadStore(self.records, self.chunks, self.attempts, self.pauses))
 
 
 def _check_key(key: object) -> None:
@@ -410,6 +413,8 @@ class Payloads:
         chunk_bytes: How many bytes of a payload a chunk has, before they are made smaller; 15 MiB at most.
         codec: How chunks are made smaller: "zlib", "zstd" (`pip install 'tidegate[zstd]'`) or "none". What is stored says
             how it was, so it can be another one at any time.
+        attempts: How often to try each step before giving up; None for any number.
+        pauses: What lies in between.
 
     Raises:
         Misuse: An argument makes no sense.
@@ -426,9 +431,17 @@ class Payloads:
         threshold: int = THRESHOLD,
         chunk_bytes: int = CHUNK_BYTES,
         codec: str = "zlib",
+        attempts: int | None = 8,
+        pauses: Pauses = PAUSES,
     ) -> None:
         self._settings = _Settings(
-            records=records, chunks=chunks, threshold=threshold, chunk_bytes=chunk_bytes, codec=codec
+            records=records,
+            chunks=chunks,
+            threshold=threshold,
+            chunk_bytes=chunk_bytes,
+            codec=codec,
+            attempts=attempts,
+            pauses=pauses,
         )
         self._documents = documents(Mongo(client, database))
 
@@ -557,6 +570,8 @@ class AsyncPayloads:
         threshold: Up to how many bytes a payload is in its record.
         chunk_bytes: How many bytes of a payload a chunk has.
         codec: How chunks are made smaller.
+        attempts: How often to try each step.
+        pauses: What lies in between.
     """
 
     def __init__(
@@ -569,9 +584,17 @@ class AsyncPayloads:
         threshold: int = THRESHOLD,
         chunk_bytes: int = CHUNK_BYTES,
         codec: str = "zlib",
+        attempts: int | None = 8,
+        pauses: Pauses = PAUSES,
     ) -> None:
         self._settings = _Settings(
-            records=records, chunks=chunks, threshold=threshold, chunk_bytes=chunk_bytes, codec=codec
+            records=records,
+            chunks=chunks,
+            threshold=threshold,
+            chunk_bytes=chunk_bytes,
+            codec=codec,
+            attempts=attempts,
+            pauses=pauses,
         )
         self._documents = documents(AsyncMongo(client, database))
 
