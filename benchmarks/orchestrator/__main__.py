@@ -20,6 +20,8 @@ an invocation that the contender has enqueued, or of one that has ended, by its 
     bare       claims: `find_one_and_update` with a sort, an invocation at a time, on our records with our indexes. Ends: the
                commands that cannot be avoided, for a hundred at a time: a find of what is due, a bulk that takes them, a bulk that
                ends them. It renews nothing, counts no try, keeps no history
+    again      ends: all that our app has sent for as many, each command as it was, once more to the same queue, one after the other:
+               what cannot be avoided of what it does do: history, tries, owners and versions included
     taskiq     taskiq-mongodb 0.1.0 with taskiq 0.12.6, the last that it can be imported with: its broker's `listen`
     pynenc     pynenc 0.3.1 with pynenc-mongo 0.3.0: what its runners take by, and its runner whose workers never sleep. With
                pynenc 0.4.0, which is tried first, its broker cannot be made. Its queue has 10,000, for it takes some hundreds
@@ -35,6 +37,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -44,9 +47,10 @@ from statistics import median, quantiles
 from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 from uuid import uuid4
 
+import bson
 from benchmarks.environments import Environment
 from benchmarks.orchestrator.contenders.tally import Counted, say, window
-from pymongo import MongoClient, UpdateOne
+from pymongo import AsyncMongoClient, MongoClient, UpdateOne
 from pymongo.collection import Collection
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from pymongo.write_concern import WriteConcern
@@ -153,8 +157,58 @@ def serves_bare(uri: str, database: str, _seconds: float) -> None:
             _ = records.bulk_write([UpdateOne({"_id": key, "owner": me}, ended) for key in keys], ordered=False)
 
 
+@final
+class Sent(CommandListener):
+    """Keeps the commands that are sent, without what belongs to the session that sent them."""
+
+    def __init__(self) -> None:
+        self.commands: list[dict[str, Any]] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.command_name in ("find", "aggregate", "update", "insert", "delete", "findAndModify"):
+            told = {name: value for name, value in event.command.items() if name[0] != "$" and name not in OF_SESSIONS}
+            self.commands.append(bson.decode(bson.encode(told)))
+
+    def succeeded(self, event: object) -> None: ...
+
+    def failed(self, event: object) -> None: ...
+
+
+OF_SESSIONS: Final = ("lsid", "txnNumber", "maxTimeMS", "maxAwaitTimeMS")
+
+
+def serves_told(uri: str, database: str, _seconds: float) -> None:
+    """The app, and then what it has sent."""
+
+    async def serve() -> None:
+        sent = Sent()
+        async with AsyncMongoClient[dict[str, Any]](uri, event_listeners=[sent]) as client:
+            app, _ = app_of(cast("Any", client), database)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, app.stop)
+            await app.serve()
+        _ = commands_of(database).write_bytes(b"".join(map(bson.encode, sent.commands)))
+
+    asyncio.run(serve())
+
+
+def serves_again(uri: str, database: str, _seconds: float) -> None:
+    """All that the app has sent, one after the other, by the bare driver; streams are left out."""
+    commands = bson.decode_all(commands_of(database).read_bytes())
+    some = [each for each in commands if "$changeStream" not in str(each.get("pipeline", ""))]
+    with Client(uri) as client:
+        _ = window(0)
+        for each in some:
+            _ = client[database].command(each)
+        say(len(some), len(some))
+
+
+def commands_of(database: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"tidegate-{database}.commands"
+
+
 KINDS: Final[dict[str, Callable[[str, str, float], None]]] = {
     "enqueue": enqueues, "takes": takes, "serves": serves,
+    "told": serves_told, "again": serves_again,
     "bare enqueue": enqueues, "bare takes": takes_bare, "bare serves": serves_bare,
 }  # fmt: skip
 
@@ -369,6 +423,34 @@ def ends(client: Client, uri: str, some: Contender, processes: int, count: int) 
     )
 
 
+def again(client: Client, uri: str, count: int) -> Ends:
+    """What all commands of our app take that ends so many, where the bare driver sends them once more to the same queue."""
+    database = f"again_{uuid4().hex[:8]}"
+    filled(client, uri, OURS, count, database)
+    records = client[database][RECORDS]
+    there = records.find().to_list()
+    try:
+        with contenders(OURS, "told", uri, 1, database=database):
+            while records.count_documents({"status": "success"}) < count * 19 // 20:
+                time.sleep(0.2)
+        _ = records.delete_many({})
+        for start in range(0, len(there), 10_000):
+            _ = records.insert_many(there[start : start + 10_000])
+        with contenders(OURS, "again", uri, 1, database=database) as (process,):
+            told = cast("Any", process.stdout)
+            assert told.readline() == "ready\n"
+            began, cost = time.monotonic(), spent(client, [process])
+            cast("Any", process.stdin).write("\n")
+            cast("Any", process.stdin).flush()
+            _ = told.readline()
+            took, after = time.monotonic() - began, spent(client, [process])
+        ended = records.count_documents({"status": "success"})
+    finally:
+        client.drop_database(database)
+        commands_of(database).unlink(missing_ok=True)
+    return Ends(ended / took, (after.theirs - cost.theirs) / ended, (after.server - cost.server) / ended)
+
+
 def latency(client: Client, uri: str, a_second: float, count: int) -> tuple[float, float, float]:
     """p50 and p99 in ms, where so many are enqueued a second; and how many a second were run."""
     client.drop_database(DATABASE)
@@ -571,6 +653,14 @@ class Bench:
                     row = f"{name}, {processes} processes, ends, {field}"
                     yield row, median(getattr(turn[name], field) for turn in turns)
             yield from beside(f"ends, {processes} processes", turns)
+            if processes == 1:
+                for turn in turns:
+                    turn["again"] = again(self.client, self.uri, ENDS)
+                yield "again, ends, worker_us", median(turn["again"].worker_us for turn in turns)
+                yield "again, ends, server_us", median(turn["again"].server_us for turn in turns)
+                yield from beside(
+                    "ends, 1 process", [{who: turn[who] for who in (OURS.name, "again")} for turn in turns]
+                )
 
     def latency(self) -> Figures:
         full = median(latency(self.client, self.uri, math.inf, FLOOD)[2] for _ in self.turns)
