@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -48,7 +49,8 @@ from tidegate.model.operations import (
     insert_one,
     update_one,
 )
-from tidegate.model.transactions import InTransaction, Transaction
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate_adapters import mongo
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
@@ -65,6 +67,7 @@ SECRET: Final = "canary-7c1f"  # noqa: S105  that is the point
 
 FIND: Final = find_one(COLLECTION, Eq(ID, "x"))
 FOUND: Final = find_all(COLLECTION, limit=9)
+SOME: Final = Transaction("s", 1)
 UNIQUE: Final = {COLLECTION: ((NAME,),)}
 INCREMENT: Final = find_one_and_update(COLLECTION, Eq(ID, "x"), Add(COUNT, 1))
 COMMANDS: Final[Mapping[str, Operation]] = {
@@ -169,7 +172,7 @@ def test_not_the_primary_says_nothing_where_the_driver_may_have_tried_before(
 ) -> None:
     """With `retryWrites` the error of the second try would hide that the first one was done."""
     with mongod.fail("findAndModify", times=2, errorCode=code, errorLabels=["RetryableWriteError"]):
-        [reply] = ask(mongod.uri, database, INCREMENT)
+        [reply] = ask(mongod.uri, database, INCREMENT, socketTimeoutMS=5_000)
 
     assert type(reply) is Ambiguous, reply
 
@@ -694,7 +697,7 @@ def test_a_client_of_the_wrong_kind_is_refused(made: Callable[[Any, Any, Any], o
 @pytest.mark.mongo
 @pytest.mark.parametrize(
     "effect",
-    [FIND, INCREMENT, InTransaction(Transaction("s", 1), INCREMENT, begins=True)],
+    [FIND, INCREMENT, InTransaction(SOME, INCREMENT, begins=True)],
     ids=lambda effect: type(effect).__name__,
 )
 def test_a_standalone_server_is_refused_before_anything_is_asked(standalone: int, ask: Ask, effect: Any) -> None:
@@ -815,6 +818,54 @@ def test_there_is_a_deadline_unless_the_uri_sets_one(
     with connect(mongod.uri + option) as client:
         pool = client.options.pool_options
         assert (client.options.timeout, pool.socket_timeout, pool.wait_queue_timeout) == deadlines
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client without a deadline is given less than a second."""
+    monkeypatch.setattr(mongo, "REPLY_MS", 300)
+
+
+@pytest.mark.usefixtures("hasty")
+@both
+@pytest.mark.parametrize(
+    ("command", "effects"),
+    [
+        ("hello", [FIND]),
+        ("find", [FIND]),
+        ("findAndModify", [INCREMENT]),
+        ("find", [InTransaction(SOME, FIND, begins=True), AbortTransaction(SOME)]),
+        ("commitTransaction", [InTransaction(SOME, FIND, begins=True), CommitTransaction(SOME)]),
+    ],
+    ids=["hello", "a read", "a write", "a statement", "a commit"],
+)
+def test_a_client_that_would_wait_for_ever_is_given_a_deadline(
+    make_proxy: MakeProxy, database: str, ask: Ask, command: str, effects: list[Any]
+) -> None:
+    """Where nobody answers. It is longer than the client waits for a server."""
+    proxy = make_proxy(
+        Rule(command, Action.HANG_REPLY, where=lambda body: command != "hello" or body["$db"] == database)
+    )
+    began = time.monotonic()
+    replies = ask(proxy.uri, database, *effects, serverSelectionTimeoutMS=300)
+    [reply] = [each for each in replies if isinstance(each, Failure)]
+
+    assert isinstance(reply, NotApplied if command == "hello" else Ambiguous), reply
+    assert 0.3 < time.monotonic() - began < 5
+    assert proxy.count(command, Action.HANG_REPLY)
+
+
+@pytest.mark.usefixtures("hasty")
+@both
+def test_an_index_is_given_the_time_that_it_takes(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
+) -> None:
+    """A server drops what it has built for a request whose deadline is over, and would begin anew each time."""
+    with mongod.fail("createIndexes", times=1, blockConnection=True, blockTimeMS=1_000):
+        assert ask(mongod.uri, database, INCREMENT, unique=UNIQUE, serverSelectionTimeoutMS=300) == [
+            Document.of({"_id": "x", "count": 1})
+        ]
+    assert "name_1" in client[database][COLLECTION].index_information()
 
 
 def test_who_gets_no_connection_has_done_nothing(make_proxy: MakeProxy, database: str) -> None:

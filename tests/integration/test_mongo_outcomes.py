@@ -85,9 +85,13 @@ def done(things: Collection[Raw]) -> set[str]:
     return {key for key in WRITES if (now.get(key) == 1) is not (key in DELETED and key not in now)}
 
 
+PATIENT: Final = {"socketTimeoutMS": 20_000}
+"""Without it, the driver is given a deadline for all of its tries, which are more than two then."""
+
+
 def ask_sync(uri: str, database: str, options: Raw, operations: Operations = WRITES) -> list[object]:
     def ask(effect: Operation | StoreTime) -> object:
-        with MongoClient[Raw](uri, appname=database, **options) as client:
+        with MongoClient[Raw](uri, appname=database, **{**PATIENT, **options}) as client:
             return Mongo(client, of(effect, database), UNIQUE)(effect)
 
     with ThreadPoolExecutor(len(operations)) as threads:
@@ -96,7 +100,7 @@ def ask_sync(uri: str, database: str, options: Raw, operations: Operations = WRI
 
 def ask_async(uri: str, database: str, options: Raw, operations: Operations = WRITES) -> list[object]:
     async def ask(effect: Operation | StoreTime) -> object:
-        async with AsyncMongoClient[Raw](uri, appname=database, **options) as client:
+        async with AsyncMongoClient[Raw](uri, appname=database, **{**PATIENT, **options}) as client:
             return await AsyncMongo(client, of(effect, database), UNIQUE)(effect)
 
     async def ask_all() -> list[object]:

@@ -261,8 +261,12 @@ def made(session: str) -> Any:
     return transfer("accounts", "entries", MOVE, session, TWICE)
 
 
+TOLD: Final[dict[str, Any]] = {"event_listeners": [Attempts()], "socketTimeoutMS": 20_000}
+"""As `connect` has it: with a deadline for all tries the driver would ask for a commit until then."""
+
+
 def ask_sync(uri: str, database: str, options: dict[str, Any]) -> object:
-    with MongoClient[Any](uri, appname=database, event_listeners=[Attempts()], **options) as client:
+    with MongoClient[Any](uri, appname=database, **TOLD, **options) as client:
         store = Mongo(client, database)
         answer = run(made("s"), choosing(documents(store), local()))
         assert len(store.sessions) == 0
@@ -271,7 +275,7 @@ def ask_sync(uri: str, database: str, options: dict[str, Any]) -> object:
 
 def ask_async(uri: str, database: str, options: dict[str, Any]) -> object:
     async def ask() -> object:
-        async with AsyncMongoClient[Any](uri, appname=database, event_listeners=[Attempts()], **options) as client:
+        async with AsyncMongoClient[Any](uri, appname=database, **TOLD, **options) as client:
             store = AsyncMongo(client, database)
             answer = await run_async(made("s"), choosing(documents(store), local_async()))
             assert len(store.sessions) == 0

@@ -18,7 +18,9 @@ replica set for.
 
 Whatever the client's defaults are, reads go to the primary and see what a majority has, and writes are acknowledged by
 a majority, journaled. Less would lose acknowledged writes when a primary stands still and comes back. Otherwise a client
-is used as it is: its deadlines and its `retryWrites` are the caller's.
+is used as it is: its deadlines and its `retryWrites` are the caller's. One that would wait for ever, for it has neither
+`timeoutMS` nor `socketTimeoutMS`, is given `REPLY_MS` beyond its `serverSelectionTimeoutMS` for each call; as under a `timeoutMS`,
+the driver sends again what may be until then.
 
 With `retryWrites`, the driver sends a write again, and the first request may be carried out after the second one was
 answered with a no, or has matched nothing. A client of `connect` tells of each request, and both are `Ambiguous` then
@@ -49,7 +51,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeAlias, TypeVar, assert_never, cast, final, get_args
@@ -142,7 +144,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
 __all__ = [
-    "CHECK_SECONDS", "REPLY_MS", "AsyncMongo", "Mongo", "changes", "condition", "connect", "connect_async",
+    "CHECK_SECONDS", "INDEX_SECONDS", "REPLY_MS", "AsyncMongo", "Mongo", "changes", "condition", "connect", "connect_async",
     "make_unique", "make_unique_async", "masked",
 ]  # fmt: skip
 
@@ -158,6 +160,9 @@ REPLY_MS: Final = 20_000
 """How long a reply may take, and a connection of the pool be waited for, where the URI sets no deadline: the driver would wait
 for ever."""
 CHECK_SECONDS: Final = 5.0
+INDEX_SECONDS: Final = 3_600.0
+"""How long an index may be built for a client that sets no deadline: of a large collection it takes long, and a server drops what
+it has built for a request whose deadline is over."""
 
 
 @final
@@ -192,7 +197,7 @@ class Mongo:
         self._within = _within(session, ClientSession, unique, indexes)
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), Lock()
-        self._before = _before(client)
+        self._before, self._limit = _before(client), _limit(client)
 
     def __call__(self, effect: Asked | Transactional) -> object:
         """Carry one operation out, alone or in a transaction, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
@@ -211,7 +216,8 @@ class Mongo:
         requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
-            answer = send()
+            with _in_time(self._limit):
+                answer = send()
         except DRIVER_ERRORS as error:
             return _failed(error, effect, self._before(requests, error), self._within)
         finally:
@@ -223,11 +229,13 @@ class Mongo:
         """The same of what is asked of a transaction."""
         _check_alone(self._within, effect)
         if not isinstance(effect, InTransaction):
-            return carried_out(self.sessions.ended(effect))
+            with _in_time(self._limit):
+                return carried_out(self.sessions.ended(effect))
         operation = cast("Operation", effect.operation)
         if (self._unmade or not self._is_replicated) and (missing := self._unready(operation)) is not None:
             return missing
-        return carried_out(self.sessions.stated(effect, _carrying(operation, self._handles)))
+        with _in_time(self._limit):
+            return carried_out(self.sessions.stated(effect, _carrying(operation, self._handles)))
 
     def _unready(self, effect: Asked) -> Failure | None:
         """What is to be there before anything is asked: a replica set, and the indexes of the collection.
@@ -237,7 +245,8 @@ class Mongo:
         """
         if not self._is_replicated:
             try:
-                _check_replicated(self._handles.hello())
+                with _in_time(self._limit):
+                    _check_replicated(self._handles.hello())
             except DRIVER_ERRORS as error:
                 return failure(error, Before.NEVER)
             self._is_replicated = True
@@ -246,7 +255,7 @@ class Mongo:
             return None  # and it waits for no index of another one
         with self._making:
             try:
-                with _made_clearly():
+                with _made_clearly(self._limit):
                     for index in self._unmade.get(collection, ()):
                         _made(self._handles[collection], index)
             except _NotYetError as error:
@@ -273,7 +282,7 @@ class AsyncMongo:
         self._within = _within(session, AsyncClientSession, unique, indexes)
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), asyncio.Lock()
-        self._before = _before(client)
+        self._before, self._limit = _before(client), _limit(client)
         self._indexes = (unique, indexes)
 
     def make_again(self) -> None:
@@ -292,7 +301,8 @@ class AsyncMongo:
         requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
         try:
-            answer = await send()
+            with _in_time(self._limit):
+                answer = await send()
         except DRIVER_ERRORS as error:
             return _failed(error, effect, self._before(requests, error), self._within)
         finally:
@@ -303,16 +313,19 @@ class AsyncMongo:
     async def _transacted(self, effect: Transactional) -> object:
         _check_alone(self._within, effect)
         if not isinstance(effect, InTransaction):
-            return await carried_out_async(self.sessions.ended(effect))
+            with _in_time(self._limit):
+                return await carried_out_async(self.sessions.ended(effect))
         operation = cast("Operation", effect.operation)
         if (self._unmade or not self._is_replicated) and (missing := await self._unready(operation)) is not None:
             return missing
-        return await carried_out_async(self.sessions.stated(effect, _carrying(operation, self._handles)))
+        with _in_time(self._limit):
+            return await carried_out_async(self.sessions.stated(effect, _carrying(operation, self._handles)))
 
     async def _unready(self, effect: Asked) -> Failure | None:
         if not self._is_replicated:
             try:
-                _check_replicated(await self._handles.hello())
+                with _in_time(self._limit):
+                    _check_replicated(await self._handles.hello())
             except DRIVER_ERRORS as error:
                 return failure(error, Before.NEVER)
             self._is_replicated = True
@@ -322,7 +335,7 @@ class AsyncMongo:
         async with self._making:
             unmade = self._unmade  # `make_again` puts another one in its place
             try:
-                with _made_clearly():
+                with _made_clearly(self._limit):
                     for index in unmade.get(collection, ()):
                         await _made(self._handles[collection], index)
             except _NotYetError as error:
@@ -362,6 +375,22 @@ def _before(
     return lambda *_: known
 
 
+def _limit(client: MongoClient[Any] | AsyncMongoClient[Any]) -> float | None:
+    """How long a call may take, in seconds; None where the client sets a deadline itself."""
+    options = client.options
+    if options.timeout or options.pool_options.socket_timeout:
+        return None
+    return options.server_selection_timeout + REPLY_MS / 1_000
+
+
+_ITS_OWN: Final = nullcontext()
+
+
+def _in_time(limit: float | None) -> AbstractContextManager[object]:
+    """The driver ends what it does in the block in this time, as under a `timeoutMS`."""
+    return _ITS_OWN if limit is None else pymongo.timeout(limit)
+
+
 _MANY: Final = (UpdateMany, DeleteMany, BulkUpdate, InsertMany)
 
 
@@ -396,7 +425,7 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
         TidegateError: An index cannot be made: documents break it, another one has its name, or no server answers now.
     """
     handle = _opened(client, database, MongoClient)
-    with _made_clearly():
+    with _made_clearly(_limit(client)):
         for collection, indexes in _unmade(unique, NO_INDEXES).items():
             for index in indexes:
                 _made(handle[collection], index)
@@ -405,7 +434,7 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
 async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique: Unique) -> None:
     """The same for an event loop."""
     handle = _opened(client, database, AsyncMongoClient)
-    with _made_clearly():
+    with _made_clearly(_limit(client)):
         for collection, indexes in _unmade(unique, NO_INDEXES).items():
             for index in indexes:
                 await _made(handle[collection], index)
@@ -443,8 +472,11 @@ class _NotYetError(TidegateError):
 
 
 @contextmanager
-def _made_clearly() -> Generator[None, None, None]:
+def _made_clearly(limit: float | None) -> Generator[None, None, None]:
     """What comes of making an index, as an error of ours, without the values that the server quotes.
+
+    Args:
+        limit: Of other calls of the client; what is built for as long as that would be given up, and begun anew each time.
 
     Raises:
         _NotYetError: It may be made when it is asked for again.
@@ -452,7 +484,8 @@ def _made_clearly() -> Generator[None, None, None]:
         TidegateError: The server refuses it for good.
     """
     try:
-        yield
+        with _in_time(None if limit is None else INDEX_SECONDS):
+            yield
     except DRIVER_ERRORS as error:
         if not isinstance(failure(error, Before.NOTHING), Refused):
             raise _NotYetError("an index is not made yet", why=type(error).__name__, todo="ask again") from None
