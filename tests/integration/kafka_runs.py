@@ -26,7 +26,7 @@ Judges, after the laws of `tidegate.consumer`:
     J10 What ends in the time to drain is not interrupted (DR3).
     J11 Whoever ends has stopped its client, whatever has failed, and leaves nothing running.
     J12 Whoever goes on keeps no records of partitions that are not its own, and nothing that has ended, but for this instant.
-    J13 Commits that fail are sent again ever more slowly, and not at once (P12).
+    J13 Commits that fail are sent again ever more slowly, and not at once (P12), but for those that are too long.
     J14 The record that cannot be decoded is handed over in its place.
     J15 What is told as committed is.
     J16 Where answers are committed together with positions (`--kinds once`), nobody sees those of a record twice (EO1), and in the end those of
@@ -175,6 +175,8 @@ COMMITS_MAX: Final = 2 * 4
 """How many commits of a partition a member may send in a second, in vain: by its back-off 4, along with others and by itself."""
 EXITS: Final = 4
 """At how many records user code exits."""
+OF_TEXT: Final = (errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)
+"""After which a commit is sent at once, with less."""
 OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial")
 """Faults that a partition may wait for until it comes to somebody else."""
 
@@ -687,8 +689,8 @@ class Run:
         self._sent = self._count = 0
         """How many requests of the kind that is struck."""
         self.begun_s = 0.0
-        self._failed_commits: dict[Partition, list[float]] = {}
-        """When commits were sent of which nobody knows what became."""
+        self._failed_commits: dict[tuple[Partition, int], list[float]] = {}
+        """When commits of an assignment were sent of which nobody knows what became."""
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
         """The offsets that have a record."""
 
@@ -722,10 +724,14 @@ class Run:
             return self._drawn(request) if self._sent == told.number + 1 else None
         is_struck = self._sent > told.number and now - self.begun_s <= told.lasts_s
         drawn = self._drawn(request) if is_struck else None
-        if isinstance(request, OffsetCommit) and isinstance(drawn, type) and issubclass(drawn, errors.UnknownError):
+        if isinstance(request, OffsetCommit) and isinstance(drawn, type) and drawn not in OF_TEXT:
             for each in request.offsets:
-                self._failed_commits[each] = [*(at for at in self._failed_commits.get(each, ()) if now - at < 1.0), now]
-                if len(self._failed_commits[each]) == COMMITS_MAX + 1:
+                at = each, request.generation
+                self._failed_commits[at] = [
+                    *(before for before in self._failed_commits.get(at, ()) if now - before < 1.0),
+                    now,
+                ]
+                if len(self._failed_commits[at]) == COMMITS_MAX + 1:
                     self.story.accuse(
                         "J13", f"{client} has sent {COMMITS_MAX + 1} commits of {each} in a second, in vain"
                     )

@@ -128,6 +128,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "who ends leaves questions behind": Bug(Member._finish, "await self._beginnings.close()", "pass", ("requests", "request")),
     "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("commits",)),
     "a commit that is refused is told as committed": Bug(Member._commit_reply, "return found.reply", "return None", ("requests", "request", "evicted")),
+    "the client sends again what has failed": Bug(kafka_ports.commit, "if error.retriable:", "if False:", ("commits",)),
     "whoever exits twice does not drain": Bug(Member._end_with, "not self._called_off.is_set()", "True", ("exits",)),
     "a log may raise": Bug(record_fields.say, "with suppress(BaseException)", "with suppress(KeyError)", ("log",)),
     "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),

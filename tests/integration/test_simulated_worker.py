@@ -450,3 +450,33 @@ def test_an_observer_that_raises_is_counted_and_not_called_again_if_that_is_set(
     played(during, handle, observe=observe, metrics=registry, observer_failures_max=failures_max)
     assert handled == [0, 1, 2, 3, 4]
     assert len(calls) == 3 if failures_max else len(calls) > 3
+
+
+def test_a_commit_for_which_there_is_no_coordinator_is_told_as_unknown() -> None:
+    """Law P12: the client looks for one for ever, and says nothing."""
+    told: list[float] = []
+    is_away = False
+
+    async def during(broker: SimulatedBroker) -> None:
+        nonlocal is_away
+        await asyncio.sleep(4)
+        is_away = True
+        appends(broker, 1)
+        await asyncio.sleep(30)
+        is_away = False
+        await asyncio.sleep(3)
+        assert broker.positions.committed("g")[Partition("t", 0)].offset == 1
+
+    async def handle(_: Record) -> None: ...
+
+    def observe(event: Event, _: ConsumerState) -> None:
+        if isinstance(event, CommitUnknown):
+            told.append(asyncio.get_running_loop().time())
+
+    def strike(request: Request) -> object:
+        if not is_away or isinstance(request, Fetch | Metadata):
+            return None
+        return errors.GroupCoordinatorNotAvailableError
+
+    played(during, handle, strike, observe=observe)
+    assert [round(at) for at in told[:2]] == [4, 14]

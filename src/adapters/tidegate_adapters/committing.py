@@ -18,6 +18,8 @@ __all__ = [
 
 _GAP: Final[Duration] = SECOND // 10
 """How long it waits from one request to the next."""
+_LASTS_S: Final = 10.0
+"""How long a request may take until nobody knows what became of it: the client looks for a coordinator for ever."""
 _LOOP: Final = ClockName("loop")
 
 
@@ -81,7 +83,9 @@ class Committing:
         positions = {each.partition: (each.position, each.metadata) for each in request}
         error: BaseException | None = None
         try:
-            await ports.commit(self._client, positions, self._granted.get(request[0].generation, ports.NO_GENERATION))
+            async with asyncio.timeout(_LASTS_S):
+                generation = self._granted.get(request[0].generation, ports.NO_GENERATION)
+                await ports.commit(self._client, positions, generation)
         except ports.NOT_OF_ALL:
             for each in request:
                 self._spawn(self._sent((each,)))

@@ -357,6 +357,10 @@ class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # it has no type
     """A request for several partitions has failed, and it is not said for which."""
 
 
+class _NotNowError(errors.KafkaError):  # type: ignore[misc]  # it has no types
+    """A request has failed with what the client takes for a reason to send it again."""
+
+
 _OF_ALL: Final = (
     errors.GroupLoadInProgressError,
     errors.GroupCoordinatorNotAvailableError,
@@ -377,8 +381,9 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
     The client builds a request with the generation of then, and does so again when it sends again what was not answered. A
     group without members takes a request without a generation from anybody, and its position falls.
 
-    Of several partitions the client raises what one of them was answered, and does not say which; where that may come to be
-    answered otherwise, it asks again for all, for ever where the topic of one has gone.
+    What may come to be answered otherwise the client sends again, ten times a second and for ever, and tells nobody. Here it is
+    raised, for whoever asks to send it again as he sees fit. Of several partitions the client raises what one of them was
+    answered, and does not say which.
 
     Args:
         consumer: Whose partitions they are.
@@ -402,8 +407,8 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
             except errors.KafkaError as error:
                 if len(offsets) > 1 and not isinstance(error, _OF_ALL):
                     raise _NotOfAllError from error
-                if isinstance(error, errors.UnknownTopicOrPartitionError):  # which the client would send again for ever
-                    raise _NoPartitionError("there is no such partition") from error
+                if error.retriable:
+                    raise _NotNowError from error
                 raise
 
         sent.is_guarded = True  # type: ignore[attr-defined]
@@ -411,6 +416,8 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
     token = _COMMITTING.set(generation)
     try:
         await consumer.commit({theirs(partition): position for partition, position in positions.items()})
+    except _NotNowError as error:
+        raise error.__cause__ or error from None
     except errors.IllegalStateError as error:  # one of them is not assigned
         raise (_NotOfAllError() if len(positions) > 1 else error) from error
     finally:
@@ -545,12 +552,8 @@ def _instant(at: int | None, kind: int | None) -> Instant | None:
 _LOG_APPEND_TIME = 1
 
 
-class _NoPartitionError(errors.KafkaError):  # type: ignore[misc]  # it has no types
-    """There is no such partition, the broker says."""
-
-
 _FAILURES: Final = {
-    _NoPartitionError: CommitFailure.GONE,
+    errors.UnknownTopicOrPartitionError: CommitFailure.GONE,
     errors.GroupAuthorizationFailedError: CommitFailure.FORBIDDEN,
     errors.TopicAuthorizationFailedError: CommitFailure.FORBIDDEN,
     errors.CommitFailedError: CommitFailure.FENCED,
@@ -567,7 +570,7 @@ def commit_failure(error: BaseException) -> CommitFailure:
     return next(found, CommitFailure.UNKNOWN)
 
 
-GONE = _NoPartitionError
+GONE = errors.UnknownTopicOrPartitionError
 KAFKA_ERROR = errors.KafkaError
 CONNECTION_ERROR = errors.KafkaConnectionError
 NOT_ASSIGNED = errors.IllegalStateError
