@@ -88,8 +88,8 @@ _LAST_SUCCESS: Final = Field[Document]("last_success")
 _HISTORY: Final = Field[tuple[Document, ...]]("history")
 
 RESET: Final[tuple[Update, ...]] = (
-    Add(VERSION, 1), Put(STATUS, TaskStatus.PENDING.value), PutServerTime(NEXT_RUN_AT), PutServerTime(CHANGED_AT),
-    Put(_ATTEMPTS, 0), Remove(_FIRST_ERROR_AT),
+    Add(VERSION, 1), Put(STATUS, TaskStatus.PENDING.value), PutServerTime(NEXT_RUN_AT), PutServerTime(DUE_AT),
+    PutServerTime(CHANGED_AT), Put(_ATTEMPTS, 0), Remove(_FIRST_ERROR_AT),
 )  # fmt: skip
 """What makes a record that is finished run again, for a write of many."""
 

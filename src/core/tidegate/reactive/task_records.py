@@ -131,7 +131,7 @@ class TaskRecord:
         snapshot: What was last seen, or its digest; None if it was last seen not to match, or if a run found that it
             could not be computed.
         next_run_at: When it is due, or when its lease ends.
-        due_at: When its last change was to run; the lag is counted from here.
+        due_at: When its last change was to run, or it was reset after that had run; the lag is counted from here.
         changed_at: When that change was seen, or a reset was asked for.
         waiting_since: When the first change was seen that no run has begun with; None if there is none.
         created_at: When it was first seen.

@@ -356,7 +356,10 @@ def test_new_data_does_not_wait_for_a_deferral(rules: TaskRules, *, is_failing: 
 
 
 def test_a_reset_counts_anew() -> None:
-    """mongodash, 41: failed becomes pending, and the error stays to be read; processed becomes dirty; due_at is kept."""
+    """mongodash, 41: failed becomes pending, and the error stays to be read; processed becomes dirty.
+
+    There `dueAt` is kept, and the lag is that of a change that was handled long ago; here it is kept where one waits still.
+    """
     held, claim = taken(first(a=1), at(500))
     gave_up = over(held, claim, failed(None), at(600))
 
@@ -368,8 +371,11 @@ def test_a_reset_counts_anew() -> None:
         assert isinstance(verdict, UpdateRecord)
         after = verdict.record
         assert (after.status, after.next_run_at, after.attempts) == (status, due_then, 0)
-        assert (after.due_at, after.last_error) == (record.due_at, record.last_error)
+        assert (after.due_at, after.last_error) == (at(700), record.last_error)
         assert after.first_error_at is None
+        late = tasks.reset(after, now=at(900))
+        assert isinstance(late, UpdateRecord)
+        assert late.record.due_at == at(700)
     reset = tasks.reset(held, now=at(700))
     assert isinstance(reset, UpdateRecord)
     again = over(reset.record, claim, failed(9_000), at(800))

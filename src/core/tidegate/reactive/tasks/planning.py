@@ -121,11 +121,13 @@ def reset(record: TaskRecord, *, now: Instant) -> UpdateRecord:
     check_type(now, Instant, "the time")
     status = ONCE_MORE[record.status]
     is_dirty = status is TaskStatus.PROCESSING_DIRTY
+    is_late = record.status is status  # something waits already, and its lag is counted from there
     after = attrs.evolve(
         record,
         version=record.version + 1,
         status=status,
         next_run_at=record.next_run_at if is_dirty else rounded_down(now),
+        due_at=record.due_at if is_late else rounded_down(now),
         changed_at=rounded_down(now),
         waiting_since=rounded_down(now) if is_dirty and record.waiting_since is None else record.waiting_since,
         retry_at=None,
