@@ -1018,10 +1018,26 @@ WRONG: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a backoff of another kind": ({"backoff": 5}, r"write backoff=timedelta"),
     "no version": ({"version": 0}, "the version of a handler"),
     "a policy in words": ({"on_new_version": "reprocess_all"}, "a member of OnNewVersion"),
+    "a reset in words": ({"resets_on_change": "no"}, "whether a change resets"),
+    "a reconciliation in words": ({"reconciles": "no"}, "whether documents are looked at again"),
+    "a history before none": ({"history": -1}, "a number of runs"),
     "a clean-up in words": ({"cleanup": "never"}, "pass CleanUp"),
     "no name": ({"name": ""}, "a name is a string"),
     "no database": ({"database": ""}, "a database"),
 }
+
+
+def test_options_are_what_the_core_is_told() -> None:
+    """Those of mongodash, and its defaults: five runs are kept, a change resets attempts, another trigger reconciles."""
+    app = Reactive("mongodb://localhost", database="shop")
+    _ = app.task("orders", name="plain")(good)
+    _ = app.task("orders", name="told", resets_on_change=False, reconciles=False, history=2)(good)
+    made = [
+        (each.task.rules.resets_on_change, each.evolution.reconciles, each.task.rules.history_max)
+        for each in app.declared.values()
+    ]
+
+    assert made == [(True, True, 5), (False, False, 2)]
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -39,7 +39,7 @@ from tidegate.reactive.pool import PoolRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.pauses import PAUSES, pause
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
-from tidegate_adapters.reactive.declared import CLEAN_UP, LEASE, Declared, UserHandler, Watch, Where, declared
+from tidegate_adapters.reactive.declared import CLEAN_UP, HISTORY, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.planner import Planner
@@ -135,10 +135,13 @@ class Reactive:
         debounce: timedelta | Debounce = timedelta(seconds=1),
         retries: int | Policy | None = None,
         backoff: Backoff | timedelta | None = None,
+        resets_on_change: bool = True,
         lease: timedelta = LEASE,
         longest: timedelta | None = None,
         version: int = 1,
         on_new_version: OnNewVersion = OnNewVersion.NOTHING,
+        reconciles: bool = True,
+        history: int = HISTORY,
         cleanup: CleanUp = CLEAN_UP,
         database: str | None = None,
         name: str | None = None,
@@ -156,10 +159,13 @@ class Reactive:
             debounce: How long nothing may change before a run; ten times as long at most, or as a `Debounce` says.
             retries: How often a run that failed is tried again, or a whole `Policy`; 4 times unless it is set.
             backoff: The delays before that; 10 s, then twice as long each time, unless it is set.
+            resets_on_change: Whether what is watched, when it changes, begins to count attempts anew, and waits for no retry.
             lease: How long a run is this process's alone unless it is renewed: after a crash, so long nobody else begins.
             longest: How long an async handler may take; then it is cancelled, and has failed.
             version: Of the handler; raise it when it does something else.
             on_new_version: What a higher version does again.
+            reconciles: Whether every document is looked at where `where` or `watch` is another one than before.
+            history: How many ends of runs each record keeps.
             cleanup: When what is known of a document that is gone is removed.
             database: Where the collection is; None for that of the app.
             name: Of the task; that of the function unless it is set. What is known of documents is found by it.
@@ -174,8 +180,8 @@ class Reactive:
         def decorate(handler: H) -> H:
             made = declared(
                 handler, collection=collection, watch=watch, where=where, debounce=debounce, retries=retries, backoff=backoff,
-                lease=lease, longest=longest, version=version, on_new_version=on_new_version, cleanup=cleanup,
-                database=database, name=name,
+                resets_on_change=resets_on_change, lease=lease, longest=longest, version=version, on_new_version=on_new_version,
+                reconciles=reconciles, history=history, cleanup=cleanup, database=database, name=name,
             )  # fmt: skip
             self._add(made)
             return handler

@@ -30,7 +30,7 @@ from tidegate_adapters.declaring import is_async_handler, length_of, limit_of, p
 from tidegate_adapters.reactive.changes import Change, Later, SyncChange
 from tidegate_adapters.sites import Site
 
-__all__ = ["CLEAN_UP", "LEASE", "Declared", "UserHandler", "Watch", "Where", "declared"]
+__all__ = ["CLEAN_UP", "HISTORY", "LEASE", "Declared", "UserHandler", "Watch", "Where", "declared"]
 
 UserHandler: TypeAlias = Callable[[Change], Awaitable[Later | None]] | Callable[[SyncChange], Later | None]
 """Called with a `Change` where it is async, and otherwise, in a thread, with a `SyncChange`. It answers None, or `Later`."""
@@ -40,6 +40,7 @@ Where: TypeAlias = Filter | Mapping[str, object] | None
 """A filter, or one in MongoDB's words; None for all documents."""
 
 LEASE: Final = timedelta(minutes=1)
+HISTORY: Final = TaskRules().history_max
 CLEAN_UP: Final = CleanUp()
 _LEASE_LEAST: Final[Duration] = 100 * MILLISECOND
 
@@ -101,10 +102,13 @@ def declared(
     debounce: timedelta | Debounce = timedelta(seconds=1),
     retries: int | Policy | None = None,
     backoff: Backoff | timedelta | None = None,
+    resets_on_change: bool = True,
     lease: timedelta = LEASE,
     longest: timedelta | None = None,
     version: int = 1,
     on_new_version: OnNewVersion = OnNewVersion.NOTHING,
+    reconciles: bool = True,
+    history: int = HISTORY,
     cleanup: CleanUp = CLEAN_UP,
     database: str | None = None,
     name: str | None = None,
@@ -125,14 +129,17 @@ def declared(
         if database is not None:
             check_name(database, "a database")
         check_collection(collection)
-        rules = TaskRules(debounce=_debounce(debounce), lease=length_of(lease, "lease", _LEASE_LEAST))
+        rules = TaskRules(
+            debounce=_debounce(debounce), lease=length_of(lease, "lease", _LEASE_LEAST), resets_on_change=resets_on_change,
+            history_max=history,
+        )  # fmt: skip
         task = ReactiveTask(
             name=found, source=collection, watched=_watched(watch), where=_filter(where), rules=rules,
             policy=policy_of(retries, backoff), cleaning=cleanup,
         )  # fmt: skip
         _ = task.indexes
         return Declared(
-            task, handler, is_async, EvolutionPolicy(on_new_version=on_new_version), version,
+            task, handler, is_async, EvolutionPolicy(on_new_version=on_new_version, reconciles=reconciles), version,
             limit_of("longest", longest, is_async=is_async), database,
         )  # fmt: skip
     except TidegateError as error:
