@@ -64,13 +64,13 @@ AGAIN: Final = ("rebalance", "stop", "evicted", "kill")
 """Faults that make members rebalance."""
 BUGS: Final[Mapping[str, Bug]] = {
     "a commit goes out under whatever generation there is": Bug(
-        kafka_ports.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("requests",)
+        kafka_ports.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("stall",)
     ),
     "positions of a topic that has gone are committed of the next": Bug(
         Member._is_gone, "commit.generation <= self._gone.get(commit.partition.topic, 0)", "False", RECREATED
     ),
     "a generation is not asked for": Bug(
-        Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("requests",)
+        Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("stall",)
     ),
     "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
     "a commit is one too high": Bug(Committing._sent, "(each.position, each.metadata)", "(each.position + 1, each.metadata)"),
