@@ -4,8 +4,8 @@
 
 Each process is a whole `Orchestrator`, which takes what is due, runs it and writes its end; a third one enqueues, waits, and now
 and then cancels, kills, holds and repeats. One process may be killed: from then on nothing that it sends arrives, and another one
-begins in its place. Handlers succeed, fail, call others and wait for them, outlast their limit, will not be cancelled; of some no
-two may run at one time.
+begins in its place. Handlers succeed, fail, call others and wait for them, some for a time only, outlast their limit, will not be
+cancelled; of some no two may run at one time.
 
 Judges:
     O1  In the end each invocation that was made has ended (RP3), and whoever waits for it is told how: with the result or the
@@ -19,17 +19,20 @@ Judges:
     O5  Who is made once under an id is there once, and what was said to be made is there.
     O6  A process that is to stop ends in time, and gives back what it runs (DI7).
     O7  What was said to be cancelled has ended, and no run of it begins after that (AK2).
+    O8  In a process no more handlers are active than there are slots, those that wait not counted (DI1).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, ClassVar, Final, NamedTuple, final
 
+import attrs
 from tests.integration.mongo_runs import DATABASE, Run
 from tests.integration.mongo_workloads import Documents, Work
 
@@ -62,7 +65,6 @@ KEY: Final = Field[Value](ID.name)
 INVOCATIONS: Final = 5
 SETTINGS: Final = OrchestratorSettings(
     database=DATABASE,
-    concurrency=2,
     drain=2 * SECOND,
     leave=2 * SECOND,
     polling=PollingBounds(least=200 * MILLISECOND, most=4 * SECOND, jitter=10 * MILLISECOND),
@@ -87,6 +89,14 @@ FINAL: Final = frozenset(each.status for each in INVOCATION.definitions if each.
 AVAILABLE: Final = frozenset(each.status for each in INVOCATION.definitions if each.available)
 HEARD_S: Final = 2.5
 """Within so long a runner hears what is asked of it."""
+PATIENCE: Final[tuple[tuple[float | None, bool], ...]] = (
+    (None, True),
+    (0.1, True),
+    (0.7, True),
+    (0.7, False),
+    (2.0, False),
+)
+"""How long a handler waits for another one at a time, in seconds, and whether `result` is told so."""
 MANNERS: Final = ("well", "well", "well", "badly", "slowly", "too long", "for long", "stubbornly")
 
 
@@ -115,6 +125,8 @@ class Orchestrating(Work):
         self.apps: dict[str, Orchestrator] = {}
         self.tasks: dict[str, dict[str, Task[Any, Any]]] = {}
         self.killed_s: dict[str, float] = {}
+        self.slots: dict[str, set[str]] = defaultdict(set)
+        """By process, the runs whose handlers are active and do not wait."""
         self.made: set[str] = set()
         """What was said to be there."""
         self.cancelled: dict[str, float] = {}
@@ -160,7 +172,8 @@ class Orchestrating(Work):
         self.run.begin("c", self._live("c"))
 
     def _application(self, name: str) -> Orchestrator:
-        app = Orchestrator(self.run.client(name), settings=SETTINGS)
+        settings = attrs.evolve(SETTINGS, concurrency=self.random.choice((1, 2)))
+        app = Orchestrator(self.run.client(name), settings=settings)
         options: Any = {"retries": POLICY}
 
         async def plain(manner: str) -> str:
@@ -173,10 +186,15 @@ class Orchestrating(Work):
             return await self._handle(name, manner, of)
 
         async def parent(manner: str) -> str:
-            key = CURRENT.get().run.key
-            children = [await plain_task.enqueue(manner, key=f"{key}/{number}") for number in range(2)]
-            ended = [await self._heard(each) for each in children]
-            return f"{await self._handle(name, 'well')} {len(ended)}"
+            with self._handling(name) as run:
+                key = CURRENT.get().run.key
+                children = [await plain_task.enqueue(manner, key=f"{key}/{number}") for number in range(2)]
+                ended = [await self._patient(name, run, each) for each in children]
+                await self._work(name, "well")
+                return f"{run} {len(ended)}"
+
+        async def hasty(manner: str) -> str:
+            return await parent(manner)
 
         plain_task = app.task(**options)(plain)
         self.tasks[name] = {
@@ -184,45 +202,74 @@ class Orchestrating(Work):
             "limited": app.task(limit=timedelta(seconds=LIMIT_S), **options)(limited),
             "alone": app.task(concurrency=Concurrency.per(_of), **options)(alone),
             "parent": app.task(**options)(parent),
+            "hasty": app.task(limit=timedelta(seconds=LIMIT_S), **options)(hasty),
         }
         return app
 
     async def _handle(self, process: str, manner: str, alone: str = "") -> str:
         """A handler, as handlers are."""
-        began_s, current, is_done = self._now(), CURRENT.get(), False
-        is_stubborn = manner == "stubbornly"
+        with self._handling(process, alone, is_stubborn=manner == "stubbornly") as run:
+            await self._work(process, manner)
+            return run
+
+    @contextmanager
+    def _handling(self, process: str, alone: str = "", *, is_stubborn: bool = False) -> Generator[str, None, None]:
+        """While a handler is called; it has a slot."""
+        began_s, run, is_done = self._now(), CURRENT.get().run, False
+        named = f"{run.key}@{run.version}"
+        self._has_slot(process, named)
         try:
-            if self.run.course.fault == "cut" and process == self.run.course.whom and not self.run.cut_until_s:
-                self.story.tell("faults", f"{process} is cut off while it works", fault="cut")
-                self.run.cut_until_s = began_s + self.run.course.lasts_s
-                await asyncio.sleep(1.5 * self.run.course.lasts_s)
-            match manner:
-                case "badly":
-                    await asyncio.sleep(self.random.random() * 0.05)
-                    if self.random.random() < 0.7:
-                        raise ArithmeticError("a bad day")
-                case "slowly" | "too long" | "for long":
-                    await asyncio.sleep({"slowly": 0.3, "too long": 1.5, "for long": 5.0}[manner])
-                case "stubbornly" if not self.run.is_calm:
-                    await _stubbornly(3.0)
-                case _:
-                    await asyncio.sleep(0.01)
+            yield named
             is_done = True
-            return f"{current.run.key}@{current.run.version}"
         finally:
+            self.slots[process].discard(named)
             ended_s = min(self._now(), self.killed_s.get(process, self._now()))
             if ended_s >= began_s:  # or it was killed before
-                self.handled[current.run.key].append(
-                    Handled(
-                        began_s,
-                        ended_s,
-                        current.run.version,
-                        is_done and process not in self.killed_s,
-                        is_stubborn,
-                        alone,
-                        current.run.task,
-                    )
-                )
+                is_done &= process not in self.killed_s
+                call = Handled(began_s, ended_s, run.version, is_done, is_stubborn, alone, run.task)
+                self.handled[run.key].append(call)
+
+    def _has_slot(self, process: str, run: str) -> None:
+        """O8."""
+        slots, most = self.slots[process], self.apps[process].settings.concurrency
+        slots.add(run)
+        if len(slots) > most:
+            self.story.accuse("O8", f"{process} has {most} slots, and runs {sorted(slots)}")
+
+    async def _work(self, process: str, manner: str) -> None:
+        """What it does."""
+        if self.run.course.fault == "cut" and process == self.run.course.whom and not self.run.cut_until_s:
+            self.story.tell("faults", f"{process} is cut off while it works", fault="cut")
+            self.run.cut_until_s = self._now() + self.run.course.lasts_s
+            await asyncio.sleep(1.5 * self.run.course.lasts_s)
+        match manner:
+            case "badly":
+                await asyncio.sleep(self.random.random() * 0.05)
+                if self.random.random() < 0.7:
+                    raise ArithmeticError("a bad day")
+            case "slowly" | "too long" | "for long":
+                await asyncio.sleep({"slowly": 0.3, "too long": 1.5, "for long": 5.0}[manner])
+            case "stubbornly" if not self.run.is_calm:
+                await _stubbornly(3.0)
+            case _:
+                await asyncio.sleep(0.01)
+
+    async def _patient(self, process: str, run: str, handle: Handle[Any]) -> object:
+        """How an invocation has ended, as a handler is told that waits for it, as often as its patience ends."""
+        while True:
+            patience_s, is_told = self.random.choice(PATIENCE)
+            self.slots[process].discard(run)
+            try:
+                if is_told or patience_s is None:
+                    return await handle.result(None if patience_s is None else timedelta(seconds=patience_s))
+                return await asyncio.wait_for(handle.result(), patience_s)
+            except (InvocationFailed, InvocationCancelled) as ended:
+                return ended
+            except TimeoutError:
+                self._has_slot(process, run)
+            except (Refused, TidegateError):
+                self._has_slot(process, run)
+                await asyncio.sleep(0.5)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -244,7 +291,7 @@ class Orchestrating(Work):
     async def _one(self, key: str) -> None:
         """Make an invocation, ask something of it, and wait for it."""
         drawn, manner = self.random.random(), self.random.choice(MANNERS)
-        name = self.random.choice(("plain", "plain", "limited", "alone", "parent"))
+        name = self.random.choice(("plain", "plain", "limited", "alone", "parent", "hasty"))
         given = (manner, self.random.choice("xy")) if name == "alone" else (manner,)
         task = self.tasks["w"][name]
         handle: Handle[Any] | None = None
@@ -254,7 +301,7 @@ class Orchestrating(Work):
             except (Refused, TidegateError):
                 await asyncio.sleep(0.5)
         self.made.add(key)
-        if drawn > 0.7:
+        if drawn > 0.6:
             await self._ask(key)
         self.heard[key] = await self._heard(handle)
 
@@ -262,7 +309,7 @@ class Orchestrating(Work):
         """What an operator asks; what is held is released again."""
         await asyncio.sleep(self.random.random() * self.random.choice((0.1, 0.5, 2.0)))
         self.disturbed.add(key)
-        command = self.random.choice((Command.CANCEL, Command.KILL, Command.HOLD))
+        command = self.random.choice((Command.CANCEL, Command.CANCEL, Command.KILL, Command.HOLD))
         query = InvocationQuery(ids=(key,))
         asked = await self._asked(key, command, query)
         if command is Command.CANCEL and (asked.done or asked.told):
@@ -345,13 +392,14 @@ class Orchestrating(Work):
                 if len(calls) > TRIES:
                     self.story.accuse("O4", f"{key} was called {len(calls)} times")
             for each in calls:
-                if each.task == "limited" and each.ended_s - each.began_s > LIMIT_S + 0.1 and not each.is_stubborn:
-                    self.story.accuse("O4", f"{key} runs for longer than it may: {each}")
                 if (
-                    each.ended_s > self.told.get(key, each.ended_s) + HEARD_S
-                    and self.run.is_calm
+                    each.task in ("limited", "hasty")
+                    and each.ended_s - each.began_s > LIMIT_S + 0.1
                     and not each.is_stubborn
                 ):
+                    self.story.accuse("O4", f"{key} runs for longer than it may: {each}")
+                told_s = self.told.get(key, each.ended_s)
+                if each.began_s < told_s < each.ended_s - HEARD_S and self.run.is_calm and not each.is_stubborn:
                     self.story.accuse("O7", f"its runner was asked to cancel {key}, and goes on: {each}")
                 if each.alone:
                     alone[each.alone].append((each, key))

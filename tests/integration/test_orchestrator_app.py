@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from signal import SIGCONT, SIGSTOP, SIGTERM
@@ -57,6 +57,7 @@ Raw: TypeAlias = dict[str, Any]
 STORES: Final = ("mongod", "embedded")
 PATIENCE_S: Final = 60.0
 AT_ONCE: Final = timedelta(0)
+QUICKLY: Final = timedelta(milliseconds=100)
 QUICK: Final[Raw] = {
     "polling": PollingBounds(least=20 * MILLISECOND, most=100 * MILLISECOND, jitter=0),
     "beat_every": 50 * MILLISECOND,
@@ -252,6 +253,103 @@ def test_who_waits_for_others_gives_its_slot_away(mongodb: str, database: str, s
             assert len(found) == 15
             (root,) = [each for each in found.values() if "parent" not in each]
             assert {each["root"] for each in found.values() if "parent" in each} == {root["_id"]}
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["result", "wait_for"])
+def test_who_has_waited_for_so_long_goes_on_when_it_has_a_slot_and_gives_it_away_again(*, is_told: bool) -> None:
+    """Laws DI1 and DI13: its time is over while another one has the only slot."""
+
+    async def run() -> None:
+        app, at_work = Office(None, "embedded").app(concurrency=1), asyncio.Event()
+
+        @app.task()
+        async def child(number: int) -> int:
+            return number
+
+        @app.task(priority=1)
+        async def long() -> None:
+            at_work.set()
+            await asyncio.sleep(0.3)
+            at_work.clear()
+
+        @app.task()
+        async def parent() -> int:
+            first = await child.enqueue(1, delay=timedelta(days=1))
+            _ = await long.enqueue()
+            with pytest.raises(TimeoutError):
+                await (first.result(QUICKLY) if is_told else asyncio.wait_for(first.result(), QUICKLY.total_seconds()))
+            assert not at_work.is_set()
+            return await (await child.enqueue(2)).result()
+
+        async with served(app):
+            assert await (await parent.enqueue()).result(timedelta(seconds=PATIENCE_S)) == 2
+
+    in_loop(run())
+
+
+def test_a_task_of_a_handler_that_begins_to_wait_gives_away_the_slot_that_another_wants() -> None:
+    """Law DI13: the only slot is taken as the first one has waited, and free when the second one waits."""
+
+    async def run() -> None:
+        app = Office(None, "embedded").app(concurrency=1)
+
+        @app.task()
+        async def child() -> int:
+            return 1
+
+        @app.task()
+        async def long() -> None:
+            await asyncio.sleep(0.4)
+
+        @app.task()
+        async def parent() -> int:
+            async def later() -> int:
+                await asyncio.sleep(0.2)
+                return await (await child.enqueue()).result()
+
+            first = await child.enqueue(priority=50)
+            _ = await long.enqueue(priority=40)
+            return sum(await asyncio.gather(first.result(), later()))
+
+        async with served(app):
+            assert await (await parent.enqueue()).result(timedelta(seconds=PATIENCE_S)) == 2
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("how", ["cancel", "limit", "stop"])
+def test_who_waits_is_interrupted_while_no_slot_is_free(how: str) -> None:
+    """Law DI13: a handler that will not end has the only one, until the other has ended."""
+
+    async def run() -> None:
+        office, ends, at_work = Office(None, "embedded"), asyncio.Event(), asyncio.Event()
+        app = office.app(concurrency=1, drain=0)
+
+        @app.task()
+        async def long() -> None:
+            at_work.set()
+            while not ends.is_set():
+                with suppress(asyncio.CancelledError):
+                    await ends.wait()
+
+        @app.task(limit=timedelta(seconds=0.1) if how == "limit" else None)
+        async def parent() -> None:
+            await (await long.enqueue()).result()
+
+        async def ended() -> bool:
+            return await handle.status() in ({"rerouted"} if how == "stop" else {"cancelled", "failed"})
+
+        async with served(app):
+            handle = await parent.enqueue()
+            await at_work.wait()
+            if how == "cancel":
+                assert await handle.cancel()
+            elif how == "stop":
+                app.stop()
+            await until(ended, f"it has ended by {how}")
+            ends.set()
 
     in_loop(run())
 

@@ -86,7 +86,8 @@ class Course:
         self.random, self.stepping = random, stepping
         self.state, self.now = DispatchState(), 0
         self.asked: list[DispatchCommand] = []  # and not answered
-        self.handlers: dict[Run, str] = {}  # "runs", "waits", "wants", and of those that were interrupted "ends"
+        self.handlers: dict[Run, str] = {}  # "runs", "waits", "wants"
+        self.interrupted: set[Run] = set()
         self.commands: list[DispatchCommand] = []
         self.taken: list[Run] = []
         self.settled: set[Run] = set()
@@ -132,7 +133,7 @@ class Course:
                 case Resume(runs):
                     self.handlers |= {run: "runs" for run in runs if self.handlers.get(run) == "wants"}
                 case Interrupt(runs):
-                    self.handlers |= {run: "ends" for run in runs if run in self.handlers}
+                    self.interrupted |= {*runs} & self.handlers.keys()
                 case _:
                     self.sent_at = self.now if isinstance(each, Beat) else self.sent_at
                     self.asked.append(each)
@@ -154,6 +155,8 @@ class Course:
             if isinstance(each, Beat):
                 self.judge(laws.strays_are_given_back(each, self.found, told, is_known=self.is_known), "DI11")
         self.judge(laws.what_is_ahead_waits_not_for_long(self.state, now), "DI12")
+        waiting = {run for run, how in self.handlers.items() if how == "waits"}
+        self.judge(laws.who_waits_has_no_slot(self.state, waiting), "DI13")
 
     def judge(self, holds: bool, law: str) -> None:
         if not holds:
@@ -187,21 +190,23 @@ class Course:
         self.tell(DispatchTimerFired(at(self.now)))
 
     def wait_or_go_on(self) -> None:
+        """A handler waits, or waits no more; who wants its slot again may have another task that begins to wait."""
         run = self.random.choice([*self.handlers])
-        if self.handlers[run] == "runs":
-            self.handlers[run] = "waits"
-            self.tell(RunWaits(at(self.now), run))
-        elif self.handlers[run] == "waits":
+        if self.handlers[run] == "waits":
             self.handlers[run] = "wants"
             self.tell(RunGoesOn(at(self.now), run))
+        elif self.handlers[run] == "runs" or self.random.random() < 0.2:
+            self.handlers[run] = "waits"
+            self.tell(RunWaits(at(self.now), run))
 
     def end_some(self) -> None:
-        able = [run for run, how in self.handlers.items() if how in {"runs", "ends"}]
+        able = [run for run, how in self.handlers.items() if how == "runs"]
         some = self.random.sample(able, self.random.randint(0, len(able)))
         ended = []
         for run in some:
+            del self.handlers[run]
             answers: list[End | None] = [Succeeded(1), Failed(RunError("E"), POLICY)]
-            ended.append((run, self.random.choice([None, *answers] if self.handlers.pop(run) == "ends" else answers)))
+            ended.append((run, self.random.choice([None, *answers] if run in self.interrupted else answers)))
         self.tell(HandlersEnded(at(self.now), tuple(ended)))
 
     def answer(self, command: DispatchCommand) -> None:
@@ -272,8 +277,8 @@ class Course:
                 self.pass_time()
             elif self.asked:
                 self.answer(self.asked.pop())
-            elif self.handlers and all(how == "ends" for how in self.handlers.values()):
-                self.end_some()
+            elif self.handlers and self.handlers.keys() <= self.interrupted:
+                self.wait_or_go_on() if "waits" in self.handlers.values() else self.end_some()
             else:
                 self.pass_time()
         self.judge(self.state.is_stopped, "DI7")
@@ -288,7 +293,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws DI1 to DI11."""
+    """Laws DI1 to DI13."""
     assert Course(random).wrong == set()
 
 
@@ -310,10 +315,24 @@ def resumes_nobody(rules: DispatchRules, state: DispatchState, commands: list[Di
     return state
 
 
-def forgets_who_waits(state: DispatchState, run: Run, before: Slot, after: Slot) -> Any:
+def forgets_who_waits(state: DispatchState, run: Run, before: frozenset[Slot], after: Slot) -> Any:
     """A run that waits keeps its slot, and one that goes on takes another."""
     moved = RIGHT["_moved"](state, run, before, after)
-    return moved if after is Slot.AWAY else RIGHT["_moved"](moved, run, Slot.WANTS, Slot.HAS)
+    return moved if after is Slot.AWAY else RIGHT["_moved"](moved, run, frozenset({Slot.WANTS}), Slot.HAS)
+
+
+def holds_who_is_interrupted(
+    rules: DispatchRules, state: DispatchState, commands: list[DispatchCommand]
+) -> DispatchState:
+    """Who was interrupted waits for a slot as others do."""
+    whole: DispatchState = attrs.evolve(state, active=tuple(attrs.evolve(each, why=None) for each in state.active))
+    slots = {each.run: each.slot for each in RIGHT["_resuming"](rules, whole, commands).active}
+    return attrs.evolve(state, active=tuple(attrs.evolve(each, slot=slots[each.run]) for each in state.active))
+
+
+def holds_who_waits_again(state: DispatchState, run: Run, before: frozenset[Slot], after: Slot) -> Any:
+    """Of who wants its slot again it is not heard that it waits."""
+    return RIGHT["_moved"](state, run, before - {Slot.WANTS}, after)
 
 
 def drops_what_nobody_confirmed(state: DispatchState, event: EndsWritten) -> Any:
@@ -436,6 +455,8 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "what a look may tell of is given back": ("DI11", "_strayed", strays_at_sight),
     "what has ended is given back": ("DI11", "_strayed", whatever_is_in_its_name),
     "what is taken ahead waits for ever": ("DI12", "_reason", forgets(InterruptReason.LATE)),
+    "who was interrupted waits for a slot": ("DI13", "_resuming", holds_who_is_interrupted),
+    "who waits again is not heard": ("DI13", "_moved", holds_who_waits_again),
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, Generic, Protocol, TypeVar, cast, final
@@ -222,7 +223,8 @@ class Handle(Generic[R]):
         """Its result, once it has succeeded.
 
         Args:
-            timeout: How long to wait; None for as long as it takes.
+            timeout: How long to wait; None for as long as it takes. In a handler there comes to that the wait for a slot,
+                without which nothing goes on.
 
         Raises:
             InvocationFailed: It has failed, and is not tried again.
@@ -235,12 +237,9 @@ class Handle(Generic[R]):
         current = CURRENT.get(None)
         waiting = results.of(self.id)
         try:
-            async with asyncio.timeout(None if limit is None else limit / SECOND):
-                if current is None:
+            async with nullcontext() if current is None else current.waits():
+                async with asyncio.timeout(None if limit is None else limit / SECOND):
                     found = await waiting
-                else:
-                    async with current.waits():
-                        found = await waiting
         except TimeoutError:
             raise _unfinished(self.id, limit) from None
         upload = _upload_of(self.id, found)

@@ -394,35 +394,34 @@ class Workers:
         """The text of what a handler returns that is called in this process."""
         taken, bound = self._taken[run], declared.bound(arguments)
         root = taken.job.root or run.key
-        token = CURRENT.set(Current(run, root, taken.tries, lambda: self._waiting(run)))
+        waits = self._waits[run] = _Waits()
+        token = CURRENT.set(Current(run, root, taken.tries, lambda: self._waiting(run, waits)))
         try:
             result = await self._calls[run.task](bound)
         finally:
             CURRENT.reset(token)
+            self._waits.pop(run).end()
         return declared.result.text(result, f"what {run.task} returned")
 
     @asynccontextmanager
-    async def _waiting(self, run: Run) -> AsyncGenerator[None, None]:
-        """Its slot is given away until the block ends."""
-        waits = self._waits.setdefault(run, _Waits())
+    async def _waiting(self, run: Run, waits: _Waits) -> AsyncGenerator[None, None]:
+        """Its slot is given away until the block ends, and whatever ends that, it goes on when it is resumed."""
         waits.number += 1
-        if waits.number == 1:
+        if waits.number == 1 and not waits.is_over:
+            waits.resume()  # a task of the same handler that wants the slot: for as long as one waits, none needs it
             self._runtime.tell(RunWaits(self._now(), run))
         try:
             yield
         finally:
             waits.number -= 1
-            if waits.number == 0:
+            if waits.number == 0 and not waits.is_over:
                 resumed = waits.wants()
                 self._runtime.tell(RunGoesOn(self._now(), run))
-                await resumed
-                if waits.number == 0:
-                    self._waits.pop(run, None)
+                await _in_any_case(resumed)
 
     def _answer(self, ended: Ended) -> ending.End | None:
         """What a handler has come to."""
         run: Run = cast("Run", ended.given)
-        self._waits.pop(run, None)
         if run in self._lost:
             self._lost.discard(run)
             self._taken.pop(run, None)
@@ -469,6 +468,8 @@ class Workers:
     async def _close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        for waits in self._waits.values():
+            waits.end()
         await self._runtime.close(min(max(self.left_s / 2, CLOSE_S), 1.0))
         self._threads.close()
         self._children.close()
@@ -476,10 +477,13 @@ class Workers:
 
 @final
 class _Waits:
-    """How often a run waits at a time, and what wakes it when it has a slot again."""
+    """How often a run waits at a time, and what wakes it when it has a slot again; over when nobody will.
+
+    A task that a handler has left behind waits on when its run is over, and has no slot to give away.
+    """
 
     def __init__(self) -> None:
-        self.number = 0
+        self.number, self.is_over = 0, False
         self._resumed: asyncio.Future[None] | None = None
 
     def wants(self) -> asyncio.Future[None]:
@@ -488,9 +492,26 @@ class _Waits:
         return self._resumed
 
     def resume(self) -> None:
-        """It has a slot."""
+        """It goes on."""
         if self._resumed is not None and not self._resumed.done():
             self._resumed.set_result(None)
+
+    def end(self) -> None:
+        """It needs no slot any more."""
+        self.is_over = True
+        self.resume()
+
+
+async def _in_any_case(awaited: asyncio.Future[None]) -> None:
+    """Wait for it also where that is cancelled meanwhile, and only then end as cancelled."""
+    cancelled: asyncio.CancelledError | None = None
+    while not awaited.done():
+        try:
+            await asyncio.wait({awaited})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def _answered(reply: object) -> object:

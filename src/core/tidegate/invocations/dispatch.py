@@ -25,7 +25,8 @@ end within `AHEAD`, or while two looks last, at the rate of late; these wait for
 others. Of handlers that are long none is taken ahead.
 
 Waiting. A run that waits for others gives its slot away, and takes one again before it goes on: so no number of waiting
-runs keeps a process from running what they wait for.
+runs keeps a process from running what they wait for. Whatever ends its wait, a time-out of its own included, it goes on when it is
+resumed, and not before; and who was interrupted is resumed at once, without a slot.
 
 Strays. A look that failed may have taken what nobody was told of, and no one else looks after what a living process has. So with
 each beat it is told what is in its name and was not in its hands; what still is so at the next one is given back. A look under way
@@ -35,8 +36,8 @@ An end that nobody confirms is asked for again, for as long as it takes: the pro
 run. One that the store refuses is asked for alone, and then as a failure that says so.
 
 Laws
-    DI1  No more handlers are active than there are slots; those that wait are not active. Beside them no more is taken than
-         a batch.
+    DI1  No more handlers are active than there are slots; those that wait are not active, nor who was interrupted while it waited.
+         Beside them no more is taken than a batch.
     DI2  Each run that was taken is handled at most once, and no two requests under way write one end; it is written at last, unless the run
          was lost or the time to leave was over.
     DI3  Nothing is taken before a beat of that life is confirmed, nor after its silence; what was taken under a life that is over is
@@ -52,6 +53,7 @@ Laws
     DI11 What is found in its name, and neither is in its hands nor may be told by a look under way, is given back with the next
          beat of that life, if it is in its name then; nothing else is.
     DI12 What is taken ahead and has waited for a slot for `LATE` is called or given back.
+    DI13 Whoever waits for others, and nobody else, has given its slot away; and who was interrupted waits for none.
 
 Known not to work
     - A handler that will not be interrupted holds its slot. It is left behind when the time to leave is over.
@@ -342,7 +344,7 @@ class Handle(Effect["_Ended"]):
 @final
 @attrs.frozen(cache_hash=True)
 class Resume(Effect[None]):
-    """Let these go on, which have waited: they have slots again."""
+    """Let these go on, which have waited: they have slots again, or were interrupted."""
 
     runs: _Runs
 
@@ -534,7 +536,7 @@ class RunWaits:
 @final
 @attrs.frozen
 class RunGoesOn:
-    """What a handler has waited for is there: it needs a slot."""
+    """A handler waits for others no more, for whatever reason: it needs a slot."""
 
     at: Instant
     run: Run
@@ -606,6 +608,7 @@ class Slot(Enum):
     HAS = "it has a slot"
     AWAY = "it waits for others, and has given its slot away"
     WANTS = "it wants to go on, and waits for a slot"
+    WITHOUT = "it was interrupted while it waited, and goes on without a slot"
 
 
 @final
@@ -773,9 +776,9 @@ def _told(rules: DispatchRules, state: DispatchState, event: DispatchEvent) -> D
         case HeldChanged(_, held):
             return attrs.evolve(state, held=held)
         case RunWaits(_, run):
-            return _moved(state, run, Slot.HAS, Slot.AWAY)
+            return _moved(state, run, _ON, Slot.AWAY)
         case RunGoesOn(_, run):
-            return _moved(state, run, Slot.AWAY, Slot.WANTS)
+            return _moved(state, run, frozenset({Slot.AWAY}), Slot.WANTS)
         case DispatchStopRequested(at):
             until = at if state.stop_at else at + rules.drain
             is_later = state.stop_at is not None and at - state.stop_at >= 0
@@ -908,9 +911,13 @@ def _over(state: DispatchState) -> DispatchState:
     return attrs.evolve(state, life=state.life + 1, alive_until=None, beat_at=None, runs_at=None, doubted=(), strays=())
 
 
-def _moved(state: DispatchState, run: Run, before: Slot, after: Slot) -> DispatchState:
+_ON: Final = frozenset({Slot.HAS, Slot.WANTS, Slot.WITHOUT})
+"""Who may wait: also who wants its slot again, for of the tasks of one handler one begins to wait as the last one has waited."""
+
+
+def _moved(state: DispatchState, run: Run, before: frozenset[Slot], after: Slot) -> DispatchState:
     """Who wants a slot stands behind all others who do."""
-    moved = tuple(attrs.evolve(each, slot=after) for each in state.active if each.run == run and each.slot is before)
+    moved = tuple(attrs.evolve(each, slot=after) for each in state.active if each.run == run and each.slot in before)
     if not moved:
         return state
     return attrs.evolve(state, active=(*(each for each in state.active if each.run != run), *moved))
@@ -1007,13 +1014,16 @@ def _calling(rules: DispatchRules, state: DispatchState, at: Instant, commands: 
 
 def _resuming(rules: DispatchRules, state: DispatchState, commands: list[DispatchCommand]) -> DispatchState:
     """Slots for those who want to go on, in the order in which they wanted to. Who was interrupted goes on in any case."""
-    room = _room(rules, state)
-    wanting = [each.run for each in state.active if each.slot is Slot.WANTS]
-    if not room or not wanting:
+    wanting = [each for each in state.active if each.slot is Slot.WANTS]
+    if not wanting:
         return state
-    runs = tuple(wanting[:room])
-    commands.append(Resume(runs))
-    resumed = (attrs.evolve(each, slot=Slot.HAS) if each.run in runs else each for each in state.active)
+    whole = [each.run for each in wanting if each.why is None]
+    given = {each.run: Slot.WITHOUT for each in wanting if each.why is not None}
+    given |= dict.fromkeys(whole[: _room(rules, state)], Slot.HAS)
+    if not given:
+        return state
+    commands.append(Resume(tuple(given)))
+    resumed = (attrs.evolve(each, slot=given.get(each.run, each.slot)) for each in state.active)
     return attrs.evolve(state, active=tuple(resumed))
 
 

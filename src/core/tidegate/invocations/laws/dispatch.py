@@ -27,7 +27,7 @@ __all__ = [
     "Life", "a_life_that_is_over_interrupts", "an_end_is_written_at_last", "nothing_is_taken_by_the_silent", "nothing_is_taken_to_stop",
     "one_of_each_is_under_way", "one_who_waits_is_woken", "strays_are_given_back", "what_is_ahead_waits_not_for_long",
     "what_is_announced_is_looked_for", "what_is_asked_is_obeyed",
-    "who_is_active_has_a_slot", "who_wants_a_slot_comes_first",
+    "who_is_active_has_a_slot", "who_waits_has_no_slot", "who_wants_a_slot_comes_first",
 ]  # fmt: skip
 
 
@@ -173,6 +173,19 @@ def who_wants_a_slot_comes_first(
     is_held_up = len(state.ended) > rules.batch
     is_taking = any(isinstance(each, Take) for each in commands)
     return not is_taking and (used >= rules.slots or is_held_up or state.is_stopped)
+
+
+def who_waits_has_no_slot(state: DispatchState, waiting: Collection[Run]) -> bool:
+    """Law DI13: whoever waits for others, and nobody else, has given its slot away; and who was interrupted waits for none.
+
+    Args:
+        state: The state.
+        waiting: The runs that wait for others, by what was told last.
+    """
+    return state.is_stopped or all(
+        (each.slot is Slot.AWAY) == (each.run in waiting) and not (each.slot is Slot.WANTS and each.why)
+        for each in state.active
+    )
 
 
 def strays_are_given_back(beat: Beat, found: Iterable[Stray], told: Collection[str], *, is_known: bool) -> bool:
