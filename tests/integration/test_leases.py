@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from random import Random
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from tidegate.retries.pauses import Pauses
 from tidegate_adapters import leases, testing
 from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Link, Rule, command_error, write_concern_error
 from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, lease, lease_async
+from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, leader, leader_async, lease, lease_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo
 
 TERMS: Final = Terms(ttl=6 * SECOND, heartbeat=2 * SECOND, margin=SECOND // 2)
@@ -333,25 +334,73 @@ def test_a_block_of_an_event_loop_is_cancelled(mongodb: str, database: str) -> N
 
 
 def test_a_leader_that_has_lost_its_lease_leads_again_under_a_higher_epoch(mongodb: str, database: str) -> None:
-    """In a loop, as docs/leases.md has it; what it wrote under the older epoch is refused by then."""
+    """What it wrote under the older epoch is refused by then."""
 
     async def work(store: AsyncMongo) -> None:
         await store(insert_one("rows", Document.of({"_id": "r", "fence": 0})))
         epochs = list[int]()
-        while len(epochs) < 2:
-            try:
-                async with lease_async(store, "l", terms=QUICK) as held:
-                    epochs.append(held.epoch)
-                    assert await store(fenced("rows", "r", held.epoch, Add(COUNT, 1))) == 1
-                    if len(epochs) == 1:
-                        await asyncio.to_thread(taken_by_force, mongodb, database)
-                        await asyncio.sleep(30)
-            except LeaseLost:
-                assert len(epochs) == 1
+        for term in leader_async(store, "l", terms=QUICK):
+            async with term as held:
+                epochs.append(held.epoch)
+                assert await store(fenced("rows", "r", held.epoch, Add(COUNT, 1))) == 1
+                if len(epochs) == 1:
+                    await asyncio.to_thread(taken_by_force, mongodb, database)
+                    await asyncio.sleep(30)
         assert epochs == [1, 3]
         assert await store(fenced("rows", "r", 1, Add(COUNT, 1))) == 0
 
     with_tasks(mongodb, work, database)
+
+
+def test_a_leader_in_a_thread_leads_again_until_its_block_ends() -> None:
+    """It hears of the loss by its next check, or in the end of the `with`; either way another term follows."""
+    store, epochs = Embedded(), list[int]()
+    is_out = False
+
+    def asked(effect: Any) -> object:
+        return NotApplied("no server") if is_out else store(effect)
+
+    for term in leader(asked, "l", terms=QUICK):
+        with term as held:
+            epochs.append(held.epoch)
+            is_out = len(epochs) < 3
+            until = time.monotonic() + (20 if len(epochs) == 1 else 2 if is_out else 0)
+            try:
+                while time.monotonic() < until:
+                    time.sleep(0.01)
+                    if len(epochs) == 1:
+                        held.check()
+            finally:
+                is_out = False
+    assert epochs == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [KeyError("of the block"), LeaseLost("the lease 'other' is lost"), None], ids=repr)
+def test_what_else_ends_a_term_is_no_reason_for_another(error: Exception | None) -> None:
+    """An error of the block, that another lease was lost in it, or nothing; who enters no term leads none."""
+    store, begun = Embedded(), list[int]()
+
+    async def work() -> None:
+        for term in leader_async(store.awaited, "l"):
+            async with term as held:
+                begun.append(held.epoch)
+                if error:
+                    raise error
+
+    def in_thread() -> None:
+        for term in leader(store, "l"):
+            with term as held:
+                begun.append(held.epoch)
+                if error:
+                    raise error
+
+    for lead in (in_thread, lambda: asyncio.run(work())):
+        with pytest.raises(type(error)) if error else nullcontext():
+            lead()
+    assert begun == [1, 2]
+    assert len([*leader(store, "l")]) == len([*leader_async(store.awaited, "l")]) == 1
+    with pytest.raises(Misuse):
+        next(leader(store, "")).__enter__()
 
 
 def test_who_is_not_patient_goes_without(mongodb: str, database: str) -> None:

@@ -20,7 +20,7 @@ PARTS = re.compile(
 
 
 @pytest.mark.parametrize(
-    ("page", "asked"), [("tutorial", 6), ("recording", 3), ("time", 3), ("runtime", 3), ("worker", 8), ("leases", 2)]
+    ("page", "asked"), [("tutorial", 6), ("recording", 3), ("time", 3), ("runtime", 3), ("worker", 8), ("leases", 3)]
 )
 def test_whoever_types_it_along_sees_what_it_shows(page: str, asked: int, tmp_path: Path) -> None:
     type_along(page, asked, tmp_path)

@@ -8,6 +8,10 @@
     async with lease_async(AsyncMongo(client, "services"), "nightly report") as held:
         await work(held.epoch)                     # is cancelled when the lease is lost
 
+    for term in leader_async(AsyncMongo(client, "services"), "planner"):
+        async with term as held:                   # once more where the lease is lost
+            await plan(held.epoch)
+
 Who holds the lease is a candidate (`tidegate.leases.election`): it takes the lease when it may, renews it beside the block,
 and releases it when the block has ended. `tidegate_adapters.runtime` carries that out, for a sync block in a thread of its own.
 
@@ -35,7 +39,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from threading import Thread
 from typing import Any, Final, TypeAlias, final
 from uuid import uuid4
@@ -70,7 +80,7 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 
-__all__ = ["Held", "LeaseBusy", "LeaseLost", "lease", "lease_async"]
+__all__ = ["Held", "LeaseBusy", "LeaseLost", "leader", "leader_async", "lease", "lease_async"]
 
 _LOOP: Final = ClockName("loop")
 _LOG: Final = logging.getLogger(__name__)
@@ -225,6 +235,109 @@ async def lease_async(
                 task.uncancel()
     if tenancy.is_lost:
         raise _lost(key, held.epoch)
+
+
+# --- term after term ----------------------------------------------------------------------------------------------------
+
+
+def leader(
+    store: Callable[[Any], object],
+    key: str,
+    *,
+    terms: Terms = _TERMS,
+    collection: str = "leases",
+    holder: str = "holder",
+    pauses: Pauses = PAUSES,
+) -> Generator[AbstractContextManager[Held], None, None]:
+    """Lead term after term, each of which is entered by `with`, in a `for` over all of them.
+
+    A term waits for the lease for as long as it takes. Where its lease is lost, the block ends by the next `held.check()`, the
+    `with` raises nothing, and another term follows, under a higher epoch; where the block ends by itself, none does.
+
+    Args:
+        store: As for `lease`, and so is the rest.
+        key: The lease's id, which says what is led.
+        terms: For how long the lease is taken, and how often it is renewed.
+        collection: Where the leases are.
+        holder: Who leads, for people.
+        pauses: What lies between the attempts to make its record.
+
+    Yields:
+        The next term; to be entered once.
+
+    Raises:
+        Misuse: An argument is of the wrong type or out of range; raised where a term is entered.
+    """
+    campaign = _Campaign(key)
+    while campaign.goes_on():
+        yield campaign.term(lease(store, key, terms=terms, collection=collection, holder=holder, pauses=pauses))
+
+
+def leader_async(
+    store: Callable[[Any], Awaitable[object]],
+    key: str,
+    *,
+    terms: Terms = _TERMS,
+    collection: str = "leases",
+    holder: str = "holder",
+    pauses: Pauses = PAUSES,
+) -> Generator[AbstractAsyncContextManager[Held], None, None]:
+    """The same for an event loop, where the block is cancelled when the lease is lost: `async with term as held`.
+
+    Args:
+        store: As for `lease_async`, and so is the rest.
+        key: The lease's id, which says what is led.
+        terms: For how long the lease is taken, and how often it is renewed.
+        collection: Where the leases are.
+        holder: Who leads, for people.
+        pauses: What lies between the attempts to make its record.
+
+    Yields:
+        The next term; to be entered once.
+
+    Raises:
+        Misuse: An argument is of the wrong type or out of range; raised where a term is entered.
+    """
+    campaign = _Campaign(key)
+    while campaign.goes_on():
+        begin = lease_async(store, key, terms=terms, collection=collection, holder=holder, pauses=pauses)
+        yield campaign.term_async(begin)
+
+
+@final
+class _Campaign:
+    """Whether another term follows: where the lease of the last one was lost."""
+
+    def __init__(self, key: str) -> None:
+        self._key, self._is_on = key, True
+
+    def goes_on(self) -> bool:
+        is_on, self._is_on = self._is_on, False
+        return is_on
+
+    @contextmanager
+    def term(self, begin: AbstractContextManager[Held]) -> Generator[Held, None, None]:
+        held: Held | None = None
+        try:
+            with begin as held:
+                yield held
+        except LeaseLost as error:
+            self._lost(held, error)
+
+    @asynccontextmanager
+    async def term_async(self, begin: AbstractAsyncContextManager[Held]) -> AsyncGenerator[Held, None]:
+        held: Held | None = None
+        try:
+            async with begin as held:
+                yield held
+        except LeaseLost as error:
+            self._lost(held, error)
+
+    def _lost(self, held: Held | None, error: LeaseLost) -> None:
+        """Goes on; that another lease was lost in the block is raised again."""
+        if held is None or error.what != _lost(self._key, held.epoch).what:
+            raise error
+        self._is_on = True
 
 
 # --- behind both --------------------------------------------------------------------------------------------------------
