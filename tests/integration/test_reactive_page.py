@@ -172,6 +172,8 @@ def test_prometheus_is_told_what_has_happened_and_what_is(serve: Serve, shop: An
     text = served.got("/metrics")[1]
     assert "secret-id" not in text
     assert "hunter2" not in text
+    shop.orders_tasks.delete_many({"status": "failed"})
+    eventually(partial(is_shown, served, 'records{status="failed",task="bill"}', 0))
 
 
 def test_health_tells_who_leads_and_that_the_pool_moves(serve: Serve, shop: Any) -> None:

@@ -96,8 +96,8 @@ async def strike(app: Application, database: Any, server: MongoServer, chance: r
         app.check()
         version = 1 if number < REACTIVE_STORM.strikes // 2 else 2
         name = chance.choice(sorted(app.processes))
-        if number % 3 == 1 and (leading := await leader(app, database)):
-            name = leading
+        if number % 3 == 1:
+            name = await leading(app, database)
             told.append("the leader:")
         await app.kill(name)
         told.append(f"killed {name}, started {app.start(version)} of version {version}")
@@ -120,6 +120,15 @@ async def leader(app: Application, database: Any) -> str | None:
     lease = await database.tidegate_leases.find_one({"_id": "reactive"}) or {}
     pids = {str(pid): name for name, pid in app.processes.items()}
     return next((pids[part] for part in str(lease.get("holder", "")).split(":") if part in pids), None)
+
+
+async def leading(app: Application, database: Any) -> str:
+    """The process that leads, once one does: who was killed keeps the lease for its time."""
+    limit = time.monotonic() + PATIENCE_S
+    while (name := await leader(app, database)) is None:
+        assert time.monotonic() < limit, "nobody leads"
+        await asyncio.sleep(0.1)
+    return name
 
 
 async def calm(app: Application, database: Any, tasks: tuple[str, ...]) -> dict[str, int]:

@@ -15,18 +15,18 @@ REGISTER: Final = (TESTS.parent / "docs" / "weaknesses.md").read_text(encoding="
 NUMBERS: Final = {
     "Drakkar": [*range(1, 9), 10, 11, 12, *range(14, 17), *range(18, 22), 23, 24, 26, 27, 28, *range(30, 36)],
     "pynenc": [1, *range(3, 14), 15, 16, 18, 19, *range(21, 26), 27, 28, 29, *range(31, 35)],
-    "mongodash": [*range(1, 5), 6, 7, 8, 10, 11, *range(13, 17), 18, 19, *range(21, 25)],
+    "mongodash": [*range(1, 5), 6, 7, 8, 10, 11, *range(13, 17), 18, 19, *range(21, 25), *range(1, 7)],
 }
-"""Which numbers our notes on each system give; what is not a weakness of the system has been given none."""
+"""Which numbers our notes on each system give; what is not a weakness of the system has been given none. Those of mongodash's operation come last."""
 SECTIONS: Final = {
-    name: re.findall(r"^\| W?(\d+) \| [^|]+ \| ([^|]+) \|$", section, re.MULTILINE)
+    name: re.findall(r"^\| ([WO]?\d+) \| [^|]+ \| ([^|]+) \|$", section, re.MULTILINE)
     for name, section in re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", REGISTER, re.MULTILINE | re.DOTALL)
 }
 
 
 def test_no_weakness_is_missing_in_the_register() -> None:
     """Each number once, in order."""
-    assert {name: [int(number) for number, _ in rows] for name, rows in SECTIONS.items()} == NUMBERS
+    assert {name: [int(number.lstrip("WO")) for number, _ in rows] for name, rows in SECTIONS.items()} == NUMBERS
 
 
 @pytest.mark.parametrize("system", NUMBERS)
@@ -42,7 +42,7 @@ def test_each_weakness_has_a_name_that_is_there_or_a_reason(system: str) -> None
 def test_each_fault_of_mongodash_is_attempted_on_a_real_server() -> None:
     """Whatever else answers it."""
     for number, answer in SECTIONS["mongodash"]:
-        assert re.search(r"`integration/\w+\.py::", answer), number
+        assert number.startswith("O") or re.search(r"`integration/\w+\.py::", answer), number
 
 
 def is_test(name: str) -> bool:

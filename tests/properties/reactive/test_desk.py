@@ -96,14 +96,28 @@ def test_a_retry_resets_what_it_means_and_nothing_else() -> None:
     ("query", "reset"),
     [
         (Query(statuses=frozenset({TaskStatus.FAILED})), 2),
+        (Query(statuses=frozenset({TaskStatus.FAILED, TaskStatus.PENDING})), 3),
+        (Query(has_error=True), 4),
         (Query(tasks=("mail",)), 1),
         (Query(tasks=("bill",), documents=("failed", "none")), 1),
         (Query(error="BROKE"), 4),
         (Query(error="no such text"), 0),
+        (Query(error="it.broke"), 0),
         (Query(has_error=False, statuses=frozenset({TaskStatus.FAILED})), 0),
         (Query(due_before=Instant(60 * SECOND)), 1),
     ],
-    ids=["failed", "a task", "a document", "a text", "no text", "nothing", "due"],
+    ids=[
+        "failed",
+        "two statuses",
+        "an error",
+        "a task",
+        "a document",
+        "a text",
+        "no text",
+        "no expression",
+        "nothing",
+        "due",
+    ],
 )
 def test_a_retry_is_of_what_is_asked_for(query: Query, reset: int) -> None:
     """Where nothing is meant, nothing is done."""

@@ -265,7 +265,9 @@ class Desk:
         collections = self._collections(query)
         if query.error is not None:
             raise Misuse(
-                "a count by the text of an error", why="the store does not look for it", todo="count has_error, or list"
+                "a count by the text of an error",
+                why="the store does not look for it",
+                todo="list the records with that text",
             )
         at = await StoreTime()
         counts: tuple[RecordCount, ...] = ()
