@@ -33,6 +33,7 @@ Judges, after the laws of `tidegate.consumer`:
         each record are seen (EO2).
     J17 And nobody fences who knows that it is no member.
     J18 No more records fail than sends of their own: not what waits while another's failure closes the producer.
+    J19 Of a group that begins at the end of a log that grows (`latest`), J1 and J2 hold from the first record on that anybody was handed.
 """
 
 from __future__ import annotations
@@ -147,6 +148,8 @@ OF_REQUESTS: Final = ("request", "requests", "commits", "log")
 """Faults that strike requests: one, all of a kind for a while, all commits for a while, with a log that raises at each line."""
 ONCE: Final = ("once",)
 """Answers and positions in transactions; what strikes besides is one of the following. They have seeds of their own."""
+LATEST: Final = ("latest",)
+"""The group begins at the end of logs that grow; these have seeds of their own."""
 GROWS: Final = ("grows",)
 """The topic gets another partition, which the leader of the group comes to know of; they have seeds of their own, too."""
 OF_MEMBERS: Final = (
@@ -164,13 +167,23 @@ OF_MEMBERS: Final = (
 """Faults that strike a member, or the group, at an instant; others strike what comes along."""
 RECREATED: Final = ("recreated",)
 """The topic is deleted, and after a while there is one of its name with other records; they have seeds of their own, too."""
+LATEST_STRIKES: Final = ("evicted", "kill", "stall", "rebalance", "stop")
+"""What strikes a group that begins at the end of a log that grows."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
-UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, "stall", "evicted")
+UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *LATEST, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
 CALM: Final = ("nothing", "stop", "cancel", "rebalance", "observer", "recorder", "gaps", "exits")
 """Faults under which all that is begun ends in the time to drain."""
+MORE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "letters": {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"},
+    "once": {"exactly_once": True},
+    "grows": {"metadata_max_age_ms": 1_000},
+    "recreated": {"metadata_max_age_ms": 1_000},
+    "latest": {"auto_offset_reset": "latest"},
+}
+"""What workers are told besides."""
 COMMITS_MAX: Final = 2 * 4
 """How many commits of a partition a member may send in a second, in vain: by its back-off 4, along with others and by itself."""
 EXITS: Final = 4
@@ -256,6 +269,8 @@ class Story:
         self.begun: dict[Record_, dict[str, int]] = {}
         """Who works on each record, and how many of its handlers do."""
         self.finished: set[Record_] = set()
+        self.firsts: dict[int, int] = {}
+        """The first record of each partition that was handled."""
         self.committed: dict[int, tuple[int, str, int]] = {}
         """The position, and by whom and in which generation it was committed."""
         self.life = 0
@@ -331,7 +346,7 @@ class Member:
         self.is_stopped_at_once = False
         kind, mine = run_.course.kind, name == run_.course.whom
         self._once = {"observer": mine and kind == "observer", "recorder": mine and kind == "recorder"}
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {**MORE.get(kind, {})}
         rules = PartitionRules() if run_.course.default else PartitionRules(drain=DRAIN)
         if kind == "expected":
             rules = attrs.evolve(rules, window_max=3)
@@ -346,12 +361,6 @@ class Member:
             more |= {"retries": 100, "jitter_ppm": PPM // 2}
         if kind == "batches":
             more |= {"batch": 3}
-        if kind == "letters":
-            more |= {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"}
-        if kind == "once":
-            more |= {"exactly_once": True}
-        if kind in ("grows", "recreated"):
-            more |= {"metadata_max_age_ms": 1_000}
         more["observe"] = self._observed
         self.recorder = None if run_.folder is None else Recorder(run_.folder / f"{name}.jsonl", name, kind="reducer")
         if kind == "recorder":
@@ -416,6 +425,7 @@ class Member:
     def _begin(self, at: Record_) -> None:
         story = self.run.story
         working = story.begun.setdefault(at, {})
+        story.firsts[at[0]] = min(at[1], story.firsts.get(at[0], at[1]))
         others = [name for name in working if name != self.name]
         if others and story.course.kind not in (*UNHEARD, "stubborn"):
             story.accuse("J4", f"{self.name} begins {at}, on which {others[0]} works")
@@ -695,6 +705,8 @@ class Run:
         """The offsets that have a record."""
 
     def _filled(self, number: int) -> tuple[int, ...]:
+        if self.course.kind == "latest":
+            return tuple(range(RECORDS))  # which come later
         entries: list[LogEntry] = []
         for at in range(RECORDS):
             entries.append(b"%d.%d" % (self.story.life, at % 3))
@@ -761,8 +773,8 @@ class Run:
         story.committed[number] = (after, member, generation)
         story.tell(client, f"has committed {number}@{after} in generation {generation}", StepKind.COMMIT)
         processed = {offset for at, offset in story.finished if at == number}
-        if not laws.partition.committed_is_finished(after, self.records[number], processed):
-            left = [offset for offset in self.records[number] if offset < after and offset not in processed]
+        if not laws.partition.committed_is_finished(after, self.owed(number), processed):
+            left = [offset for offset in self.owed(number) if offset < after and offset not in processed]
             story.accuse("J2", f"{number}@{after} is committed, and {left} are unfinished")
         is_late = by == [member, generation] and member
         if not laws.partition.committed_never_falls(before, after) and not is_late:
@@ -781,6 +793,19 @@ class Run:
             self.finish(at)
         self.story.taken.update((each.partition, at.offset) for each, at in positions.items())
 
+    def owed(self, number: int) -> list[int]:
+        """The records of a partition that are to be finished: J19."""
+        first = self.story.firsts.get(number, RECORDS) if self.course.kind == "latest" else 0
+        return [offset for offset in self.records[number] if offset >= first]
+
+    async def _produce(self) -> None:
+        """Records come while members begin."""
+        for _ in range(PARTITIONS * RECORDS):
+            await asyncio.sleep(self.random.random() * self.course.pace_s / 5)
+            ends = [self.broker.logs[Partition("t", number)].end for number in range(PARTITIONS)]
+            number = self.random.choice([number for number, end in enumerate(ends) if end < RECORDS])
+            self.broker.append("t", number, b"0.%d" % (ends[number] % 3))
+
     def left(self) -> list[Record_]:
         """What is not committed."""
         return [
@@ -796,12 +821,15 @@ class Run:
         story.tell("run", f"is {told}")
         members = {"a": Member("a", self)}
         fault = asyncio.get_running_loop().create_task(self._fault(members), name="fault")
+        produces = asyncio.get_running_loop().create_task(self._produce()) if told.kind == "latest" else None
         await asyncio.sleep(told.joins_s)
         if "b" not in members:
             members["b"] = Member("b", self)
         await asyncio.wait({fault}, timeout=ENOUGH_S)
         if fault.done():
             fault.result()  # a fault that fails is one of the run
+        if produces is not None:
+            await produces
         await self._all_done(members.values())
         self._judge_the_rest(members.values())
         for member in members.values():
@@ -879,7 +907,7 @@ class Run:
                 self.story.accuse("J1", f"{self.left()} are not committed in the end")
             last.stop()
             await last.ended()
-        missing = {(number, at) for number, offsets in self.records.items() for at in offsets} - self.story.finished
+        missing = {(number, at) for number in self.records for at in self.owed(number)} - self.story.finished
         if missing:
             self.story.accuse("J1", f"{sorted(missing)} were never finished")
         if self.reader is not None:
@@ -900,7 +928,8 @@ class Run:
     async def _fault(self, members: dict[str, Member]) -> None:
         """What is done to a member, or to the group."""
         told, story = self.course, self.story
-        kind = STRIKES[int(told.outcome * len(STRIKES))] if told.kind == "once" else told.kind
+        strikes = {"once": STRIKES, "latest": LATEST_STRIKES}.get(told.kind, (told.kind,))
+        kind = strikes[int(told.outcome * len(strikes))]
         if kind not in OF_MEMBERS:
             return
         await asyncio.sleep(told.at_s)

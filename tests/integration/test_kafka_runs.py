@@ -19,6 +19,7 @@ import pytest
 from tests.integration.kafka_runs import (
     GROWS,
     KINDS,
+    LATEST,
     PARTITIONS,
     RECORDS,
     RECREATED,
@@ -38,6 +39,7 @@ from tidegate.model.instants import SECOND
 from tidegate.sim.recording import Same, read
 from tidegate.sim.trace import Breach, Lane, Mover, Truth
 from tidegate_adapters import kafka, kafka_ports, record_fields
+from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.kafka_member import Member
@@ -73,6 +75,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("stall",)
     ),
     "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
+    "where a group begins is found anew by the next owner": Bug(Beginnings._first, "return position, None", 'return position, ""', LATEST),
     "a commit is one too high": Bug(Committing._sent, "(each.position, each.metadata)", "(each.position + 1, each.metadata)"),
     "nothing is drained": Bug(Member._revoked, "await wait.wait()", "pass", (*AGAIN, "slow", "hangs")),
     "paused partitions stay so": Bug(Member._poll, "for each in plan.resume if", "for each in () if"),
@@ -161,7 +164,7 @@ AT_ONCE: Final = 200
 
 
 @pytest.mark.parametrize("first_seed", range(0, KAFKA_RUNS // len(KINDS), AT_ONCE))
-@pytest.mark.parametrize("kind", [*KINDS, *GROWS, *RECREATED])
+@pytest.mark.parametrize("kind", [*KINDS, *LATEST, *GROWS, *RECREATED])
 def test_no_run_is_wrong(kind: str, first_seed: int) -> None:
     """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
     kinds = (kind,)

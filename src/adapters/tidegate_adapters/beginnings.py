@@ -1,5 +1,8 @@
 """Where partitions begin: where their group has committed, else where the settings say.
 
+What the settings say is found anew by each owner: at the end of the log, say, which has moved on meanwhile. So a beginning that
+was found so comes without metadata, and is committed before anything is taken (P16 of `tidegate.consumer.partition`).
+
 What is asked for in one turn of the event loop is one question, however many partitions were assigned. Where it fails, each
 is asked for by itself: the topic of one may have gone, and the client does not say which.
 """
@@ -16,9 +19,11 @@ from tidegate_adapters.kafka_ports import Client, Committed, theirs
 from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = [
-    "Beginnings",
+    "Beginning", "Beginnings",
 ]  # fmt: skip
 
+Beginning: TypeAlias = tuple[int, str | None]
+"""A position, and what was committed along with it; None where nothing was, and another owner may find another one."""
 _Answer: TypeAlias = "asyncio.Future[Committed | BaseException | None]"
 
 
@@ -34,19 +39,19 @@ class Beginnings:
     def __init__(self, client: Client, settings: WorkerSettings) -> None:
         self._client, self._settings, self._loop = client, settings, asyncio.get_running_loop()
         self._waiting: dict[TopicPartition, _Answer] = {}
-        self._firsts: dict[TopicPartition, int] = {}
+        self._firsts: dict[TopicPartition, Beginning] = {}
         """Where partitions began that the group had committed nothing for."""
         self._question: asyncio.Task[None] | None = None
 
-    async def at(self, partition: TopicPartition) -> Committed:
-        """The position, and what was committed along with it.
+    async def at(self, partition: TopicPartition) -> Beginning:
+        """Where the partition begins.
 
         Raises:
             errors.KafkaError: Nobody says so.
         """
         return await self._committed(partition) or await self._first(partition)
 
-    async def known(self, partition: TopicPartition) -> Committed:
+    async def known(self, partition: TopicPartition) -> Beginning:
         """The same, which stays so until something is committed.
 
         Raises:
@@ -56,8 +61,8 @@ class Beginnings:
         if found is not None:
             return found
         if partition not in self._firsts:
-            self._firsts[partition], _ = await self._first(partition)
-        return self._firsts[partition], ""
+            self._firsts[partition] = await self._first(partition)
+        return self._firsts[partition]
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
         if partition not in self._waiting:
@@ -97,7 +102,7 @@ class Beginnings:
                 answer.set_result(found if isinstance(found, BaseException) else found.get(partition))
         return True
 
-    async def _first(self, partition: TopicPartition) -> Committed:
+    async def _first(self, partition: TopicPartition) -> Beginning:
         """Where nothing is committed: where the settings say, or where the client finds by itself."""
         time, position = self._settings.start_time, self._settings.start_offsets.get(partition)
         if position is None and time is not None:
@@ -107,4 +112,4 @@ class Beginnings:
         if position is None:
             return 0, ""
         self._client.seek(theirs(partition), position)
-        return position, ""
+        return position, None

@@ -40,6 +40,7 @@ from tidegate.model.errors import UnknownEffect
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant
 from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters import kafka_ports as ports
+from tidegate_adapters.beginnings import Beginning
 from tidegate_adapters.driver import run_async
 from tidegate_adapters.kafka_ports import TransactionalProducer
 from tidegate_adapters.record_fields import named
@@ -76,7 +77,7 @@ class Transactions:
         self,
         make: Callable[[TopicPartition], TransactionalProducer],
         group: str,
-        position_of: Callable[[TopicPartition], Awaitable[tuple[int, str]]],
+        position_of: Callable[[TopicPartition], Awaitable[Beginning]],
         is_current: Callable[[int], bool],
     ) -> None:
         self._make, self._group, self._position_of, self._is_current = make, group, position_of, is_current
@@ -87,7 +88,7 @@ class Transactions:
         self._ending: set[asyncio.Task[None]] = set()
         self._hurries = asyncio.Event()
 
-    async def take_over(self, partition: TopicPartition, generation: int) -> tuple[int, str]:
+    async def take_over(self, partition: TopicPartition, generation: int) -> Beginning:
         """Fence the former owner of a partition, and say where it begins.
 
         Raises:

@@ -80,7 +80,7 @@ from tidegate.model.instants import PPM, SECOND, ClockName, Instant, jittered
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
-from tidegate_adapters.beginnings import Beginnings
+from tidegate_adapters.beginnings import Beginning, Beginnings
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.handlers import is_pattern
@@ -543,7 +543,7 @@ class Member:
                 self._runtime.tell(Assigned(partition, generation, position, metadata, log_end))
             return
 
-    async def _begins_at(self, partition: TopicPartition, generation: int) -> tuple[int, str]:
+    async def _begins_at(self, partition: TopicPartition, generation: int) -> Beginning:
         """Where it begins; where positions are committed in transactions, once its former owner is fenced."""
         if self._transactions is None:
             return await self._beginnings.at(partition)

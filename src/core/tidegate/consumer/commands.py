@@ -314,13 +314,14 @@ class Assigned(_OfAssignment):
     Attributes:
         partition: Which one.
         generation: From this one on.
-        committed: The group's position; 0 if there is none.
-        metadata: What was committed along with it.
+        committed: The group's position; where there is none, where the partition begins.
+        metadata: What was committed along with it. None where nothing was, and another owner may find another beginning: at the
+            end of the log, say, or by a setting of its own.
         end: One past the last offset of the log, as far as it is known; metadata that speaks of more is not believed.
     """
 
     committed: int
-    metadata: str = attrs.field(default="", repr=False)
+    metadata: str | None = attrs.field(default="", repr=False)
     end: int = 0
 
     def __str__(self) -> str:
@@ -711,7 +712,7 @@ def check_event(event: Event) -> None:
             _check_request(request)
         case Assigned(_, _, committed, metadata, end):
             check_int(committed, "a position", 0, OFFSET_MAX + 1)
-            check_type(metadata, str, "the metadata of a commit")
+            check_type(metadata, (str, NoneType), "the metadata of a commit, or None")
             check_int(end, "the end of a log", 0)
         case Revoked(_, in_flight):
             check_tuple(in_flight, InFlight, "a record in flight")

@@ -2,11 +2,12 @@
 
 This is the fifth stage of a partition (`tidegate.consumer.partition`). It is told how many records were done, and what became
 of the commit in flight, and it makes the next one: one at a time, of the position that the tracker allows, with what is done
-beyond it as metadata (`tidegate.consumer.commit_metadata`). The metadata is made with a commit and not before; so its size,
+beyond it as metadata (`tidegate.consumer.commit_metadata`). Where nothing is committed yet, and another owner may find another
+beginning, the first is that of the beginning. The metadata is made with a commit and not before; so its size,
 for which the partition may be held, is known as of the last commit.
 
 What a step costs: the path to the head of the tracker; to make metadata, what has changed since it was last made. Its laws are
-P1, P2 and P12 of the partition.
+P1, P2, P12 and P16 of the partition.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Commits:
         unrecorded: How many offsets were completed since the last commit was made.
         length: How many units the metadata took when it was last made, whether or not the broker takes that many.
         survey: Of the tracker, for the metadata; it follows from the tracker.
+        begins: Whether the beginning is still to be committed.
     """
 
     alphabet: Alphabet | None = None
@@ -49,6 +51,7 @@ class Commits:
     unrecorded: int = 0
     length: int = 0
     survey: Survey | None = attrs.field(default=None, eq=False, repr=False)
+    begins: bool = False
 
     def done(self, count: int) -> Commits:
         """After so many records were completed."""
@@ -78,11 +81,13 @@ class Commits:
         return attrs.evolve(self, committing=None, failures=self.failures + 1, backs_off=True, unrecorded=unrecorded)
 
     def next_position(self, tracker: OffsetTracker, enough: int) -> int | None:
-        """The position to commit now: one at a time; the same once more where so many are done beyond it and in no commit."""
+        """The position to commit now: one at a time; the same once more where so many are done beyond it and in no commit, or where
+        it is the beginning.
+        """
         if self.committing is not None:
             return None
         position = committable(tracker)
-        if position is None and self.alphabet is not None and self.unrecorded >= enough:
+        if position is None and (self.begins or (self.alphabet is not None and self.unrecorded >= enough)):
             return tracker.floor
         return position
 
@@ -103,4 +108,4 @@ class Commits:
             survey = surveyed(tracker, survey)
             text = encoded(survey, limit=limit, alphabet=self.alphabet).text
             length = units(survey, self.alphabet)
-        return Commits(self.alphabet, position, self.failures, False, 0, length, survey), text
+        return Commits(self.alphabet, position, self.failures, False, 0, length, survey, self.begins), text

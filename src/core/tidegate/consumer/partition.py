@@ -58,6 +58,8 @@ Laws
     P14 Work that ends without an answer for all it was asked for has failed as far as that goes, and people are told.
     P15 What user code parks has neither failed nor is it done: it is handled again at the same attempt, once its time has come,
         and only what waits for it in the order of work waits. Where the partition is revoked, it is left to the next owner.
+    P16 Where nothing is committed, and another owner may find another beginning, nothing is fetched before the beginning is
+        committed: or what was begun and not committed would be before it.
 
 Known not to work
     - User code that neither ends nor can be interrupted goes on after the time to drain is over. The new owner then works
@@ -356,7 +358,7 @@ class PartitionRules:
             tracker,
             Lines() if self.ordering is Ordering.BY_KEY else Queue(event.committed, is_line=is_line),
             Handling() if self.is_plain else Windowed(),
-            commits=Commits(Alphabet.WIDE if self.metadata_max else None),
+            commits=Commits(Alphabet.WIDE if self.metadata_max else None, begins=event.metadata is None),
         )
 
     def _owned(self, part: Owned, event: Event) -> PartitionStep:
@@ -698,7 +700,7 @@ class PartitionRules:
                 holding = holding.at(None)
             if phase is Phase.DRAINING and work.is_idle and not commits.backs_off and commits.committing is None:
                 return Step(Unassigned(), (*commands, *self._let_go(part)))
-        elif holding.fetching is None and isinstance(holding.hold, Free):
+        elif holding.fetching is None and isinstance(holding.hold, Free) and not commits.begins:
             holding = holding.at(tracker.frontier)
             commands = (*commands, Fetch(part.partition, part.generation, tracker.frontier))
         after = Owned(

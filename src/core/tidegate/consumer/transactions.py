@@ -86,12 +86,12 @@ class Tenure:
     Attributes:
         epoch: Of its producer.
         position: What is committed.
-        metadata: What is committed along with it.
+        metadata: What is committed along with it; None where nothing is, and the position is where it begins.
     """
 
     epoch: int
     position: int
-    metadata: str = ""
+    metadata: str | None = ""
 
     def __str__(self) -> str:
         return f"{self.position}{' with metadata' if self.metadata else ''} (epoch {self.epoch})"
@@ -137,8 +137,10 @@ class Fence(Effect[int]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class ReadPosition(Effect["tuple[int, str]"]):
-    """Read the position that the group has committed, and its metadata."""
+class ReadPosition(Effect["tuple[int, str | None]"]):
+    """Read the position that the group has committed, and its metadata; where it begins, and None, where nothing is committed
+    and another owner may find another beginning.
+    """
 
     partition: TopicPartition
 

@@ -205,12 +205,14 @@ class Coordinator:
         lane: Which process gets the events of a consumer's partition.
         cooperative: Are its rebalances cooperative?
         evicts: May it put out members that are alive?
+        at_end: Does a partition begin at the end of its log where nothing is committed, which -1 stands for?
     """
 
     topic: str
     lane: Callable[[str, int], str]
     cooperative: bool = False
     evicts: bool = False
+    at_end: bool = False
     name: str = "coordinator"
     place: Cell[object] = GROUP  # type: ignore[assignment]
     blind: bool = False
@@ -287,7 +289,9 @@ class Coordinator:
             if owner and is_new and not world.read(dead(owner)):
                 position, text = world.read(committed(number)), world.read(_metadata(number))
                 last = world.read(end(number)) or len(world.read(log(number)))
-                assigned = Assigned(TopicPartition(self.topic, number), generation, position, text, last)
+                begins = self.at_end and position < 0
+                at = (last, None, last) if begins else (position, text, last)
+                assigned = Assigned(TopicPartition(self.topic, number), generation, *at)
                 world = tell(world, self.lane(owner, number), assigned)
         return world.write(GROUP, Group(generation, group.members, owners, since=since, away=group.away))
 

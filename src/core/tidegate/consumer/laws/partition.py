@@ -15,11 +15,11 @@ from tidegate.consumer.watermark import done_offsets
 from tidegate.model.effects import Effect
 
 __all__ = [
-    "all_is_processed", "batch_is_its_parts", "changes_nothing", "committed_is_finished", "committed_never_falls",
-    "failures_are_not_committed", "fetches_what_is_free", "has_backed_off", "has_not_failed", "has_nothing_to_start",
-    "is_committed_up_to_a_failure", "is_failed_and_told", "is_left_to_the_next_owner", "is_not_run", "is_put_off", "is_released", "nothing_else_waits", "one_commit_in_flight",
-    "only_the_owner_handles", "passes_nothing_unfinished", "starts_nothing", "takes_nothing_behind",
-    "tasks_are_bounded", "waits_its_turn",
+    "all_is_processed", "batch_is_its_parts", "changes_nothing", "commits_its_beginning", "committed_is_finished",
+    "committed_never_falls", "failures_are_not_committed", "fetches_what_is_free", "has_backed_off", "has_not_failed",
+    "has_nothing_to_start", "is_committed_up_to_a_failure", "is_failed_and_told", "is_left_to_the_next_owner",
+    "is_not_run", "is_put_off", "is_released", "nothing_else_waits", "one_commit_in_flight", "only_the_owner_handles",
+    "passes_nothing_unfinished", "starts_nothing", "takes_nothing_behind", "tasks_are_bounded", "waits_its_turn",
 ]  # fmt: skip
 
 
@@ -102,6 +102,13 @@ def tasks_are_bounded(commands: Iterable[Effect[object]], running_max: int) -> b
 def fetches_what_is_free(command: Effect[object], hold: PartitionHold) -> bool:
     """Law P6: nothing is fetched while the partition is held on its own account."""
     return not isinstance(command, Fetch) or isinstance(hold, Free)
+
+
+def commits_its_beginning(part: Owned, commands: Iterable[Effect[object]]) -> bool:
+    """Law P16: nothing is fetched or in work before a beginning that another owner may not find is committed."""
+    return not part.commits.begins or not any(
+        isinstance(command, Fetch | Work) and command.generation == part.generation for command in commands
+    )
 
 
 def all_is_processed(committed: int, processed: Collection[int], records: int) -> bool:

@@ -23,6 +23,7 @@ from tidegate.consumer.commands import (
     Fetched,
     Handle,
     Interrupt,
+    Records,
     RecordsHandled,
     RecordsParked,
     Release,
@@ -46,6 +47,7 @@ from tidegate.consumer.partition import (
 )
 from tidegate.consumer.scenarios.partition_states import (
     ALL,
+    BEGINS,
     BOUNDED,
     CONSUMERS,
     DRAINS,
@@ -87,14 +89,15 @@ from tidegate.consumer.scenarios.partition_states import (
     planned,
     runs_nothing_diverted,
     stands_still,
+    taken,
 )
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.sim.actors import Network
 from tidegate.sim.faults import Fault, Faults, Which
-from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, dead, end, processed
-from tidegate.sim.log import CONTROL, Compaction, Entries, Pause, Resume, begun, paused, perform_on_log
+from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
+from tidegate.sim.log import CONTROL, Append, Compaction, Entries, Pause, Resume, begun, log, paused, perform_on_log
 from tidegate.sim.reducers import Crash, EventFor, ReducerProcess, Stepping
 from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
@@ -102,7 +105,7 @@ from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
     "BATCHES", "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client", "group",
-    "in_batches", "is_commit", "is_delivery", "is_timer", "is_work", "moves", "one_by_one", "parks", "partition", "with_a_sink",
+    "hands_over", "in_batches", "is_commit", "is_delivery", "is_timer", "is_work", "moves", "one_by_one", "parks", "partition", "with_a_sink",
 ]  # fmt: skip
 
 _NOBODY: Final = ("",) * len(NUMBERS)
@@ -248,6 +251,20 @@ def parks(means: Meaning) -> Meaning:
     return meaning
 
 
+def hands_over(means: Meaning) -> Meaning:
+    """It is kept which records anybody was handed."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        for after, reply in means(effect, world, who):
+            match effect, reply:
+                case Fetch(TopicPartition(_, number)), Records((first, *_)):
+                    yield after.write(taken(number), min(first, after.read(taken(number)))), reply
+                case _:
+                    yield after, reply
+
+    return meaning
+
+
 def one_by_one(means: Meaning) -> Meaning:
     """Records come one by one."""
 
@@ -293,6 +310,10 @@ def _has_nothing_to_start(part: Owned, _: Commands) -> bool:
     return laws.partition.has_nothing_to_start(part)
 
 
+def _commits_its_beginning(part: Owned, commands: Commands) -> bool:
+    return laws.partition.commits_its_beginning(part, commands)
+
+
 def _fetches_what_is_free(part: Owned, commands: Commands) -> bool:
     return all(laws.partition.fetches_what_is_free(command, part.hold) for command in commands)
 
@@ -315,6 +336,7 @@ def partition(
     entries: Entries = (),
     batches: bool = False,
     answers: _Answers = verdict,
+    at_end: bool = False,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each.
 
@@ -335,6 +357,8 @@ def partition(
         entries: What each partition holds, where that is not one record after the other; compaction goes over it.
         batches: Whether records are handled in batches; otherwise each is a command of its own, and ends by itself.
         answers: What follows from a commit that has failed, or a faulty variant of that.
+        at_end: Whether the group begins at the end of logs that are empty and grow to that many records; of those that nobody
+            was handed, none is missed.
     """
     rules = rules if batches else attrs.evolve(rules, batch_max=1)
 
@@ -342,7 +366,7 @@ def partition(
         return f"{consumer}.{number}"
 
     means, event_of = (
-        user(broker(None if entries else records)),
+        user(broker(None if entries or at_end else records)),
         partial(_event_with_keys if rules.ordering is Ordering.BY_KEY else _event_of, answers),
     )
     parts = {
@@ -365,10 +389,16 @@ def partition(
         cooperative=cooperative,
         evicts=evicts,
         entries=entries,
+        at_end=at_end,
+    )
+    more: tuple[Actor, ...] = (
+        *((Network(means),) if late else ()),
+        *((Compaction(NUMBERS),) if entries else ()),
+        *((Producer(records),) if at_end else ()),
     )
     return attrs.evolve(
         scenario,
-        actors=(*scenario.actors, *((Network(means),) if late else ()), *((Compaction(NUMBERS),) if entries else ())),
+        actors=(*scenario.actors, *more),
         budgets=budgets,
         always={
             **scenario.always,
@@ -376,6 +406,7 @@ def partition(
             **({} if evicts else {OWNER: tuple(map(is_handled_by_owner, names))}),
             BOUNDED: tuple(is_bounded(name, rules.running_max) for name in names),
             DRAINS: tuple(of_owned(name, _has_nothing_to_start) for name in names),
+            **({BEGINS: tuple(of_owned(name, _commits_its_beginning) for name in names)} if at_end else {}),
             **({PARKED: tuple(of_owned(name, _has_not_failed) for name in names)} if user is parks else {}),
             **(
                 {}
@@ -473,12 +504,15 @@ def _consumed(
     cooperative: bool = False,
     evicts: bool = False,
     entries: Entries = (),
+    at_end: bool = False,
 ) -> Scenario:
     """What all scenarios of a group have in common."""
-    coordinator = Coordinator(TOPIC, lane, cooperative=cooperative, evicts=evicts)
+    coordinator = Coordinator(TOPIC, lane, cooperative=cooperative, evicts=evicts, at_end=at_end)
     logs = Plain().write(REBALANCES, rebalances)
-    for number in NUMBERS:
+    for number in NUMBERS if not at_end else ():
         logs = begun(number, *entries, world=logs) if entries else logs.write(end(number), records)
+    for number in NUMBERS if at_end else ():
+        logs = logs.write(committed(number), -1).write(taken(number), records)
     world = coordinator.assign(logs, Group(0, CONSUMERS, _NOBODY, target=_NOBODY))
     assert isinstance(world, Plain)
     crashes = tuple(
@@ -563,6 +597,24 @@ class Client:
         for effect in asked[:1]:
             for after, _ in perform_on_log(effect, world, self.of):
                 yield ActorStep(Label(effect), after)
+
+
+@final
+@attrs.frozen(eq=False)
+class Producer:
+    """Appends records to each partition, at any time, up to so many."""
+
+    records: int
+    name: str = "producer"
+    place: None = attrs.field(init=False, default=None)
+    blind: bool = attrs.field(init=False, default=False)
+
+    def steps(self, world: World) -> Iterator[ActorStep]:
+        for number in NUMBERS:
+            if len(world.read(log(number))) < self.records:
+                append = Append(TopicPartition(TOPIC, number))
+                for after, _ in perform_on_log(append, world, self.name):
+                    yield ActorStep(Label(append), after)
 
 
 FAILS: Final[Mapping[Fault, Which]] = {Fault.FAILED: is_work}
@@ -795,6 +847,20 @@ SCENARIOS: Final = (
         ),
         thorough=partial(partition, records=len(HOLES), rebalances=1, budget=1, entries=HOLES),
         large=partial(partition, records=len(HOLES), rebalances=3, budget=3, entries=HOLES),
+    ),
+    Shipped(
+        "partition.at_end",
+        partial(
+            partition,
+            summary="a group that begins at the end of a log that grows: what anybody was handed is not missed",
+            records=1,
+            rebalances=0,
+            budget=1,
+            user=hands_over,
+            at_end=True,
+        ),
+        thorough=partial(partition, records=2, rebalances=0, budget=1, user=hands_over, at_end=True),
+        large=partial(partition, records=3, rebalances=2, budget=2, user=hands_over, at_end=True),
     ),
     Shipped(
         "group",

@@ -19,9 +19,11 @@ from tidegate.sim.group import GROUP, committed, processed
 from tidegate.sim.log import Entries, Hole, log, paused
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Law, State
+from tidegate.sim.world import Cell
 
 __all__ = [
     "ALL",
+    "BEGINS",
     "BOUNDED",
     "CONSUMERS",
     "DRAINS",
@@ -63,6 +65,7 @@ __all__ = [
     "planned",
     "runs_nothing_diverted",
     "stands_still",
+    "taken",
 ]  # fmt: skip
 
 Commands: TypeAlias = tuple[Effect[object], ...]
@@ -84,7 +87,13 @@ NOT_RUN: Final = "what is diverted is not run"
 DRAINS: Final = "nothing is left to start once it is revoked"
 FREE: Final = "nothing is fetched while the partition is held"
 PARKED: Final = "what is parked has not failed"
+BEGINS: Final = "nothing is taken before its beginning is committed"
 ALL: Final = "at rest every record is processed and committed"
+
+
+def taken(partition: int) -> Cell[int]:
+    """The first offset of which anybody was handed the record, where the group does not begin at the beginning."""
+    return Cell(("taken", str(partition)), 0)
 
 
 def of_owned(name: str, holds: Callable[[Owned, Commands], bool]) -> Law:
@@ -103,7 +112,7 @@ def of_owned(name: str, holds: Callable[[Owned, Commands], bool]) -> Law:
 def is_finished(number: int) -> Law:
     def holds(state: State) -> bool:
         position, done = state.read(committed(number)), state.read(processed(number))
-        records = (offset for offset in range(position) if offset not in _holes(state, number))
+        records = (each for each in range(state.read(taken(number)), position) if each not in _holes(state, number))
         return laws.partition.committed_is_finished(position, records, done)
 
     return holds
@@ -210,6 +219,7 @@ def is_done(state: State, number: int, records: int) -> bool:
     none = _holes(state, number)
     if entries := _entries_of(state, number):
         records = 1 + max(at for at in range(len(entries)) if at not in none)
+    none = none.union(range(state.read(taken(number))))
     done = state.read(processed(number))
     position = state.read(committed(number))
     return not state.read(GROUP).members or laws.partition.all_is_processed(position, none.union(done), records)

@@ -1,4 +1,4 @@
-"""Twenty-three ways to get a partition wrong. Each differs from `tidegate.consumer.partition` in one place."""
+"""Twenty-five ways to get a partition wrong. Each differs from `tidegate.consumer.partition` in one place."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ from tidegate.consumer.scenarios.partition import (
     SINKS,
     SINKS_FAIL,
     group,
+    hands_over,
     in_batches,
     is_commit,
     is_timer,
@@ -63,6 +64,7 @@ from tidegate.consumer.scenarios.partition import (
 )
 from tidegate.consumer.scenarios.partition_states import (
     ALL,
+    BEGINS,
     BOUNDED,
     DRAINS,
     FINISHED,
@@ -225,6 +227,11 @@ def forgets_what_is_parked(rules: PartitionRules, state: PartitionState, event: 
     return Step(done.state, tuple(each for each in done.commands if not isinstance(each, StartRetryTimer)))
 
 
+def begins_anew(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """Where nothing is committed, nothing is until something is done, and the next owner looks for the beginning anew."""
+    return rules.step(state, attrs.evolve(event, metadata="") if isinstance(event, Assigned) else event)
+
+
 def takes_out_of_turn(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
     """Whatever is queued is taken, whether or not records before it are settled."""
     return attrs.evolve(rules, ordering=Ordering.UNORDERED).step(state, event)
@@ -239,6 +246,11 @@ def fetches_what_is_held(rules: PartitionRules, state: PartitionState, event: Ev
     again = Fetch(after.partition, after.generation, after.tracker.frontier)
     holding = attrs.evolve(after.holding, fetching=after.tracker.frontier)
     return Step(attrs.evolve(after, holding=holding), (*done.commands, again))
+
+
+def takes_before_its_beginning(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
+    """The beginning is committed, and nobody waits until it is."""
+    return fetches_what_is_held(rules, state, event)
 
 
 # --- plans --------------------------------------------------------------------------------------------------------------
@@ -568,6 +580,24 @@ SPECIMENS: Final = (
         FREE,
         "Drakkar 0.11.1: 600 of 600 records were delivered while its flag said that they were paused.",
         of="partition.held",
+    ),
+    planted(
+        "begins_anew",
+        begins_anew,
+        partial(partition, step=begins_anew, records=1, rebalances=0, budget=1, user=hands_over, at_end=True),
+        ALL,
+        "Our own worker, and any consumer with `auto.offset.reset=latest`: who dies before its first commit takes along what it was handed.",
+        of="partition.at_end",
+    ),
+    planted(
+        "takes_before_its_beginning",
+        takes_before_its_beginning,
+        partial(
+            partition, step=takes_before_its_beginning, records=1, rebalances=0, budget=0, user=hands_over, at_end=True
+        ),
+        BEGINS,
+        "Planted: the commit may be lost, and what was taken before it with whoever took it.",
+        of="partition.at_end",
     ),
     planted(
         "gate_is_ignored",
