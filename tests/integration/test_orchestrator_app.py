@@ -31,7 +31,7 @@ from tidegate.invocations.dispatch import Beat, Heeded, Held
 from tidegate.invocations.invocation_queries import InvocationQuery
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, moment
 from tidegate.model.operations import delete_one, find_all
 from tidegate.retries.polling import PollingBounds
@@ -350,6 +350,55 @@ def test_who_waits_is_interrupted_while_no_slot_is_free(how: str) -> None:
                 app.stop()
             await until(ended, f"it has ended by {how}")
             ends.set()
+
+    in_loop(run())
+
+
+def test_what_nobody_waits_for_any_more_is_looked_for_no_more_and_who_waits_hears_that_the_app_is_closed() -> None:
+    async def run() -> None:
+        app = Office(None, "embedded").app()
+
+        @app.task()
+        async def later() -> None: ...
+
+        async with served(app):
+            handles = [await later.enqueue(delay=timedelta(days=1)) for _ in range(2)]
+            results = await app.results()
+            waiting = asyncio.create_task(handles[0].result())
+            with pytest.raises(Unfinished):
+                await handles[1].result(QUICKLY)
+            assert [*results._waiting] == [handles[0].id]
+        with pytest.raises(TidegateError, match="the app was closed"):
+            await waiting
+
+    in_loop(run())
+
+
+def test_a_task_that_a_handler_has_left_behind_waits_without_a_slot() -> None:
+    """It inherits the run, which has ended by the time its result is there, or by the time it wants one."""
+
+    async def run() -> None:
+        app, left, ended = Office(None, "embedded").app(), list[asyncio.Task[int]](), asyncio.Event()
+
+        @app.task()
+        async def child() -> int:
+            await ended.wait()
+            return 7
+
+        @app.task()
+        async def parent() -> None:
+            async def later(handle: Handle[int]) -> int:
+                await ended.wait()
+                return await handle.result()
+
+            handle = await child.enqueue()
+            left[:] = [asyncio.create_task(handle.result()), asyncio.create_task(later(handle))]
+            await asyncio.sleep(0)
+
+        async with served(app):
+            await (await parent.enqueue()).result()
+            ended.set()
+            assert await asyncio.wait_for(asyncio.gather(*left), PATIENCE_S) == [7, 7]
 
     in_loop(run())
 

@@ -97,18 +97,25 @@ class Results:
 
     def __init__(self, site: Site, records: str, every: Duration) -> None:
         self._site, self._records, self._every = site, records, every
-        self._waiting: dict[str, asyncio.Future[Ended | Absent]] = {}
+        self._waiting: dict[str, _Awaited] = {}
         self._look: asyncio.Event = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
 
     async def of(self, key: str) -> Ended | Absent:
-        """How it has ended, once it has."""
+        """How it has ended, once it has; looked for as long as somebody waits for it."""
         if key not in self._waiting:
-            self._waiting[key] = asyncio.get_running_loop().create_future()
+            self._waiting[key] = _Awaited(asyncio.get_running_loop().create_future())
             self._look.set()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._watch())
-        return await asyncio.shield(self._waiting[key])
+        awaited = self._waiting[key]
+        awaited.by += 1
+        try:
+            return await asyncio.shield(awaited.end)
+        finally:
+            awaited.by -= 1
+            if not awaited.by and self._waiting.get(key) is awaited:
+                del self._waiting[key]
 
     def told(self, key: str) -> None:
         """It may have ended, as somebody knows in this process."""
@@ -116,12 +123,16 @@ class Results:
             self._look.set()
 
     async def close(self) -> None:
-        """Wait for nothing any more."""
+        """Wait for nothing any more; whoever does is told so."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
+        self._tell_all(TidegateError("nobody looks any more for what is waited for", why="the app was closed"))
+
+    def _tell_all(self, error: Exception) -> None:
         for each in self._waiting.values():
-            each.cancel()
+            each.end.set_exception(error)
+        self._waiting.clear()
 
     async def _watch(self) -> None:
         """Look as long as somebody waits; what goes wrong is told to all who do."""
@@ -135,17 +146,25 @@ class Results:
                 except TimeoutError:
                     pass
         except Exception as error:  # noqa: BLE001  whatever it is, nobody else tells those who wait
-            for each in self._waiting.values():
-                each.set_exception(error)
-            self._waiting.clear()
+            self._tell_all(error)
 
     async def _look_once(self) -> None:
-        keys = [*self._waiting]
+        waiting = {**self._waiting}
+        keys = [*waiting]
         for start in range(0, len(keys), FOUND_MAX):
             some = tuple(keys[start : start + FOUND_MAX])
             for found in await self._site.run(Waiting(keys=some, records=self._records, limit=0).run()):
-                if not isinstance(found, Open):
-                    self._waiting.pop(found.key).set_result(found)
+                if not isinstance(found, Open) and self._waiting.get(found.key) is waiting[found.key]:
+                    self._waiting.pop(found.key).end.set_result(found)
+
+
+@final
+@attrs.define(eq=False)
+class _Awaited:
+    """What is waited for: its end, and by how many."""
+
+    end: asyncio.Future[Ended | Absent]
+    by: int = 0
 
 
 # --- who runs -----------------------------------------------------------------------------------------------------------
