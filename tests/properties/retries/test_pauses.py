@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from inspect import isclass, iscoroutinefunction
 from itertools import count
+from pkgutil import walk_packages
 from typing import Protocol, get_args
 
 import attrs
@@ -9,12 +13,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import tidegate
 from tidegate.catalogue import shipped
 from tidegate.counters.increments import increment
+from tidegate.invocations import asking
 from tidegate.invocations.admission import Call as Called
-from tidegate.invocations.admission import Control, Rule
+from tidegate.invocations.admission import Control, Place, Rule
+from tidegate.invocations.array_push_lock import ClaimedRecord
+from tidegate.invocations.ending import Ending, Failed, RunEnd, RunError
+from tidegate.invocations.enqueueing import Enqueue, NewInvocation
 from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.invocation_queries import InvocationQuery
+from tidegate.invocations.jobs import Job
+from tidegate.invocations.metering import Metering
 from tidegate.invocations.picker import Picker
+from tidegate.invocations.placing import Placing, Wish, wake
+from tidegate.invocations.rates import Rate
 from tidegate.invocations.registration import Registrar
 from tidegate.invocations.settling import RecordMove, settle
 from tidegate.invocations.status import StatusRecord
@@ -24,10 +38,12 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import FindOneAndUpdate, Operation, StoreTime, UpdateOne
 from tidegate.payloads import uploads
+from tidegate.reactive.desk import Desk
 from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.record_queries import Query
 from tidegate.reactive.tasks import Claim
 from tidegate.retries import pauses as pausing
-from tidegate.retries.backoff import LONGEST, Cron, Exponential, Fixed, Series
+from tidegate.retries.backoff import LONGEST, Cron, Exponential, Fixed, Policy, Series
 from tidegate.retries.laws import pauses as laws
 from tidegate.retries.pauses import PAUSES, Pauses, check_attempts, goes_on, pause
 from tidegate.retries.strategies import pauses as drawn
@@ -269,6 +285,7 @@ def test_without_pauses_every_program_asks_again_at_once(
 MINUTE_LONG = Pauses(Exponential(100 * MILLISECOND, cap=10 * SECOND), elapsed_max=60 * SECOND)
 CALL = Called("t")
 MOVE = RecordMove("x", StatusRecord("pending", "r", 3), "running", "q")
+RUNNING = StatusRecord("running", "r", 3)
 CLAIM = Claim("t@x", "w", 1, None, 1, None)
 NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
     "increment": lambda pauses: increment("counters", "c", "t", attempts=None, pauses=pauses),
@@ -292,8 +309,53 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
     "plan": lambda pauses: task(pauses).plan_pass(("x",), "q"),
     "renew": lambda pauses: task(pauses).renew("x", CLAIM),
     "clean up": lambda pauses: task(pauses).clean_up(("x",)),
+    "list invocations": lambda pauses: asking.Asking(request="q", attempts=None, pauses=pauses).ask(
+        asking.Command.CANCEL, InvocationQuery()
+    ),
+    "list records": lambda pauses: desk(pauses).retry(Query()),
+    "pause": lambda pauses: desk(pauses).pause("t"),
+    "enqueue": lambda pauses: Enqueue(
+        wanted=(NewInvocation("x", Job(task="t"), 0),), request="q", attempts=None, pauses=pauses
+    ).run(),
+    "end": lambda pauses: Ending(
+        runs=(RunEnd(key="x", record=RUNNING, end=Failed(error=RunError(type="E"), policy=Policy())),),
+        attempts=None,
+        pauses=pauses,
+    ).run(),
+    "meter": lambda pauses: Metering(key="s", rate=Rate(1, SECOND), wanted=1, attempts=None, pauses=pauses).run(),
+    "place": lambda pauses: Placing(
+        wishes=(Wish(key="x", record=MOVE.expected, limited_by="s"),), attempts=None, pauses=pauses
+    ).place(),
+    "look who waits": lambda pauses: Placing(wishes=(), attempts=None, pauses=pauses).look((("s", (Place("x", 1),)),)),
+    "wake": lambda pauses: wake("jobs", (("s", 1),), None, pauses),
+    "lock": lambda pauses: ClaimedRecord("jobs", "x", "q", None, pauses).take(nothing),
+    "unlock": lambda pauses: ClaimedRecord("jobs", "x", "q", 10**6, pauses).release("q:1"),
 }
 """Every program that tries again until it knows, with any number of attempts."""
+AFTER: Mapping[str, str] = {
+    "counters.increments._send": "increment",
+    "invocations.asking.Asking._brought_about": "list invocations",
+    "invocations.taking.Taker._read": "what it has taken is asked for until it is known",
+    "payloads.uploads._announced": "put, where the payload is large",
+    "payloads.uploads._kept": "put",
+    "payloads.uploads.get": "find",
+    "payloads.uploads.read": "find",
+    "reactive.desk.Desk._reset": "list records",
+    "reactive.reactive_task.ReactiveTask._begun": "plan",
+    "services.service_runner.ServiceRunner._entered": "a beat, which is made once",
+    "services.service_runner._insist": "a beat, which is made once",
+    "triggers.evaluator.Evaluator._claimed": "notice",
+    "triggers.evaluator._settle": "notice",
+}
+"""What tries again after something else was answered, so that no row comes to it; and what that was, or why there is none."""
+
+
+async def nothing(claim: str) -> str:
+    return claim
+
+
+def desk(pauses: Pauses) -> Desk:
+    return Desk(tasks=(task(pauses),), attempts=None, pauses=pauses)
 
 
 def stored(pauses: Pauses) -> uploads.PayloadStore:
@@ -332,3 +394,31 @@ def test_every_program_tries_as_long_as_it_may(name: str) -> None:
     assert 8 < len(within) < 300
     assert 60 * SECOND - 11 * SECOND < within[-1] <= 60 * SECOND
     assert len(begun(NAMES[name](PAUSES), 300)) == 300
+
+
+def trying() -> dict[str, object]:
+    """Each coroutine function of the core that asks whether another attempt follows, and its code."""
+    found = dict[str, object]()
+    for module in walk_packages(tidegate.__path__, "tidegate."):
+        if {"sim", "scenarios", "specimens", "strategies", "laws", "__main__"} & {*module.name.split(".")}:
+            continue
+        names = vars(import_module(module.name))
+        spaces = [names, *(vars(each) for each in names.values() if isclass(each) and each.__module__ == module.name)]
+        for each in (each for space in spaces for each in space.values() if iscoroutinefunction(each)):
+            if each.__module__ == module.name and "goes_on" in each.__code__.co_names:
+                found[f"{each.__module__}.{each.__qualname__}".removeprefix("tidegate.")] = each.__code__
+    return found
+
+
+def test_every_program_that_tries_again_has_a_row() -> None:
+    """So whoever adds one says how long it tries."""
+    ran = set[object]()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, *_: ran.add(frame.f_code))
+    try:
+        for program in NAMES.values():
+            begun(program(MINUTE_LONG), 3)
+    finally:
+        sys.setprofile(before)
+
+    assert {name for name, code in trying().items() if code not in ran} == {*AFTER}
