@@ -48,6 +48,11 @@ from tidegate_adapters.mongo import Mongo, connect
 
 THREADS: Final = 6
 ELECTION_S: Final = 1.0
+ALLOWANCE_S: Final = 3.0
+"""For a busy machine, beyond the longest that was seen of the driver alone where the primary is cut off: 2 s where it refuses, and as
+long as the link hangs."""
+PAUSED_S: Final = 23.2 + 2 * ALLOWANCE_S
+"""The same where it is paused, and once more for the time-outs of connections and replies: 25.5 s were seen under load."""
 REPLY_MS: Final = 1_500
 TABLE: Final = StatusTable(
     frozenset({"free"}),
@@ -191,7 +196,7 @@ def survived(server: MongoServer, database: str, strike: Callable[[list[Mover]],
 
 @pytest.mark.parametrize(
     ("strike", "most_s"),
-    [(stepped_down, ELECTION_S + 3), (killed, ELECTION_S + 3), (stood_still, 40.0)],
+    [(stepped_down, ELECTION_S + 3), (killed, ELECTION_S + 3), (stood_still, PAUSED_S)],
     ids=["stepped down", "killed", "stood still"],
 )
 def test_no_grant_is_lost_and_none_is_doubled(three: MongoServer, strike: Any, most_s: float) -> None:
@@ -250,12 +255,12 @@ def cut(piped: Piped, movers: list[Mover], *, link: Link, both_ways: bool = Fals
 
 
 CUTS: Final = {
-    "refused": (partial(cut, link=Link.REFUSED, until_at_work=True), 12.0),
-    "hanging": (partial(cut, link=Link.HANGING, until_at_work=False), HOLE_S + 12.0),
-    "hanging both ways": (partial(cut, link=Link.HANGING, both_ways=True, until_at_work=True), 40.0),
+    "refused": (partial(cut, link=Link.REFUSED, until_at_work=True), 2.0 + ALLOWANCE_S),
+    "hanging": (partial(cut, link=Link.HANGING, until_at_work=False), HOLE_S + ALLOWANCE_S),
+    "hanging both ways": (partial(cut, link=Link.HANGING, both_ways=True, until_at_work=True), PAUSED_S),
 }
 """How, and how long it takes at most until all are at work again. With replies and connections waited for as long as
-`REPLY_MS`, it was 2 s, as long as the link hung, and 10 s, which is when the nodes give up a heartbeat."""
+`REPLY_MS`, it was 2 s, as long as the link hung, and 10 s, which is when the nodes give up a heartbeat, but also 22 s."""
 
 
 @pytest.mark.parametrize("name", CUTS_OFF)
