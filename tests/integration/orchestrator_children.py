@@ -25,6 +25,13 @@ async def fails(text: str) -> None:
 
 
 @app.task(processes=True)
+async def asks(one: int) -> str:
+    """Has another task called, some day."""
+    (handle,) = await add.enqueue_many([(one, one)], delay=timedelta(days=1))
+    return handle.id
+
+
+@app.task(processes=True)
 def dies() -> None:
     """Brings its process down."""
     os._exit(7)

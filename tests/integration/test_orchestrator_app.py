@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import threading
@@ -27,7 +28,7 @@ from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
 
 from tidegate.invocations.asking import Command
-from tidegate.invocations.dispatch import Beat, Heeded, Held
+from tidegate.invocations.dispatch import Beat, Heeded, Held, Run
 from tidegate.invocations.invocation_queries import InvocationQuery
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous
@@ -49,6 +50,7 @@ from tidegate_adapters.orchestrator import (
     Task,
     Unfinished,
 )
+from tidegate_adapters.orchestrator.children import ChildCall, _called
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.orchestrator.workers import Workers
@@ -758,6 +760,11 @@ def test_many_are_enqueued_at_once(mongodb: str, database: str, store: str) -> N
             assert ([each.is_new for each in more], again[0].is_new) == ([True, True], False)
             with pytest.raises(Misuse, match="the argument one of add is a str"):
                 _ = await add.enqueue_many([(1,), ("x",)])
+            with pytest.raises(Misuse, match="two invocations of one id"):
+                _ = await add.enqueue_many([(1,)] * 1_002, keys=[*(f"new {n}" for n in range(1_001)), "new 1000"])
+            with pytest.raises(Misuse, match="an invocation"):
+                _ = await add.enqueue_many([(1,)] * 1_001, keys=[*(f"new {n}" for n in range(1_000)), ""])
+            assert not [each for each in await office.records() if str(each["_id"]).startswith("new")]
             async with served(app):
                 assert sum(await asyncio.gather(*(each.result() for each in handles))) == sum(range(size)) + size
                 assert [await each.result() for each in (*more, *again)] == [14, 9, 14]
@@ -856,6 +863,32 @@ def test_plain_code_enqueues_in_its_own_transaction(mongodb: str, database: str,
 
 async def nothing() -> None:
     """A program that asks for nothing."""
+
+
+def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its app is disconnected after each call, which has an event loop of its own."""
+    closed: list[Orchestrator] = []
+    closes = Orchestrator.close
+
+    async def close(app: Orchestrator) -> None:
+        closed.append(app)
+        await closes(app)
+
+    async def shown(key: str) -> Any:
+        try:
+            return await children.app.show(key)
+        finally:
+            await children.app.close()
+
+    monkeypatch.setattr(Orchestrator, "close", close)
+    run = Run("parent", 1, children.asks.declared.name)
+    call = ChildCall("tests.integration.orchestrator_children", "asks", {"one": "1"}, run, "root", 1)
+
+    key = json.loads(str(_called(call)))
+
+    assert closed == [children.app]
+    row = asyncio.run(shown(key))
+    assert (row.job.parent, row.job.root) == ("parent", "root")
 
 
 def test_handlers_in_processes_of_their_own() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from pymongo import AsyncMongoClient
+from pymongo.errors import OperationFailure
 from tests.integration.mongo_loop import in_loop
 
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
@@ -74,3 +76,30 @@ def test_nobody_listens_for_ever_to_a_server_that_does_not_answer(
 
     heard(pipe.uri, database, work)
     assert pipe.count("getMore", Action.HANG_REPLY) == 1
+
+
+def test_who_may_not_listen_is_told_so_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not each second, for as long as nothing else is the matter."""
+    tried: list[int] = []
+
+    @asynccontextmanager
+    async def refused(collection: Any, pipeline: Any) -> AsyncGenerator[Any, None]:
+        del collection, pipeline
+        tried.append(1)
+        if tried:
+            raise OperationFailure("not authorized", 13)
+        yield None
+
+    async def main() -> None:
+        client: Any = AsyncMongoClient("mongodb://localhost:1/?replicaSet=x", connect=False)
+        site = Site("jobs", AsyncMongo(client, "jobs"), client)
+        task = asyncio.create_task(listening.listen(site, "records", ["q"], ["t"], lambda: None))
+        while len(tried) < 5:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert not await ended([task], 1)
+        await client.close()
+
+    monkeypatch.setattr(listening, "_stream", refused)
+    monkeypatch.setattr(listening, "_REST_S", 0.01)
+    asyncio.run(main())
+    assert len(caplog.records) == 1

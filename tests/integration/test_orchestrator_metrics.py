@@ -15,11 +15,14 @@ from prometheus_client import CollectorRegistry
 from tests.integration.mongo_loop import in_loop
 from tests.integration.test_monitor import free_port, got
 from tests.integration.test_orchestrator_app import AT_ONCE, QUICK, STORES, Office, office_of, served, until
+from tests.integration.test_orchestrator_triggers import TURNS
 
 from tidegate.invocations.dispatch import DispatchState, EndsWritten, Held, Outcome, Run, WriteEnds
 from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, ClockName, Instant
+from tidegate.services.atomic_service import AtomicServiceRun
+from tidegate.triggers.turn import DutyFailedError, Turn
 from tidegate_adapters.orchestrator import Orchestrator, Unfinished
 from tidegate_adapters.orchestrator.monitor import of_health
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
@@ -110,6 +113,39 @@ def test_a_registry_shows_what_has_happened_and_what_is(mongodb: str, database: 
     in_loop(run())
 
     assert list(registry.collect()) == []  # which another app may have now
+
+
+def test_a_turn_that_fails_is_counted_and_told_each_time_it_begins_to(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever watches for turns sees that it is none that was completed; what fails again after it went well is said again."""
+    registry, turns = CollectorRegistry(), list[int]()
+    goes_well = 3
+
+    async def work(turn: Turn, run: AtomicServiceRun, token: int) -> bool:
+        del turn, run
+        turns.append(token)
+        if len(turns) == goes_well:
+            return True
+        raise DutyFailedError("notice: Refused(not authorised)")
+
+    async def run() -> None:
+        async with office_of("embedded", "", "jobs") as office:
+            app = app_of(office, registry, services=TURNS)
+
+            @app.task()
+            async def idle() -> None: ...
+
+            async with served(app):
+                await until(lambda: len(turns) > goes_well, "turns fail, go well, and fail again")
+                await until(lambda: said() == 2, "which is told")
+                assert (shown(registry, "turns_total", outcome="abandoned") or 0) >= goes_well
+
+    def said() -> int:
+        return len([each for each in caplog.records if "not authorised" in each.getMessage()])
+
+    monkeypatch.setattr(Turn, "work", work)
+    in_loop(run())
 
 
 def test_an_end_counts_once_it_is_written() -> None:

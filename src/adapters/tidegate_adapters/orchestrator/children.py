@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import signal
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Mapping
+from contextlib import nullcontext, suppress
 from functools import reduce
 from inspect import iscoroutine
 from itertools import count
@@ -24,11 +24,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
+from tidegate.invocations.dispatch import Run
 from tidegate.invocations.ending import Failed, RunError
 from tidegate.model.documents import Document
 from tidegate.model.errors import TidegateError
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.orchestrator.failing import failed
+from tidegate_adapters.orchestrator.handles import CURRENT, Current
+from tidegate_adapters.orchestrator.tasks import Task, TaskApp
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -50,13 +53,17 @@ class ChildCall:
         module: Where the function is.
         name: What it is called there.
         arguments: By name, as text.
-        key: The invocation.
+        run: The run of the invocation.
+        root: The first of its callers.
+        attempt: Which try this is.
     """
 
     module: str
     name: str
     arguments: Mapping[str, str] = attrs.field(repr=False)
-    key: str
+    run: Run
+    root: str
+    attempt: int
 
 
 @final
@@ -161,24 +168,34 @@ def _live(there: Connection) -> None:
 
 
 def _called(wanted: ChildCall) -> str | Failed:
-    """What a handler has come to."""
+    """What a handler has come to; what it enqueues has its invocation for a parent."""
     declared: Declared | None = None
+    token = CURRENT.set(Current(wanted.run, wanted.root, wanted.attempt, nullcontext))
     try:
-        declared = _declared(wanted)
+        task = _task(wanted)
+        declared = task.declared
         bound = declared.bound(Document.of(wanted.arguments))
         found = declared.handler(*bound.args, **bound.kwargs)
         if iscoroutine(found):
-            found = asyncio.run(found)
+            found = asyncio.run(_awaited(found, task.app))
         return declared.result.text(found, f"what {declared.name} returned")
     except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
         return failed(error, *(((), None) if declared is None else (declared.retry_for, declared.policy)))
+    finally:
+        CURRENT.reset(token)
 
 
-def _declared(wanted: ChildCall) -> Declared:
+async def _awaited(handler: Awaitable[Any], app: TaskApp) -> Any:
+    """What it comes to; the app is disconnected then, for the next call has an event loop of its own."""
+    try:
+        return await handler
+    finally:
+        await app.close()
+
+
+def _task(wanted: ChildCall) -> Task[..., Any]:
     """The task of this function."""
     found: Any = reduce(getattr, wanted.name.split("."), importlib.import_module(wanted.module))
-    declared = getattr(found, "declared", None)
-    if declared is None:
+    if not isinstance(found, Task):
         raise TidegateError(f"{wanted.module}.{wanted.name} is no task", todo="leave it decorated under its own name")
-    made: Declared = declared
-    return made
+    return found

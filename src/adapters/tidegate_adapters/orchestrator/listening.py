@@ -48,13 +48,17 @@ async def listen(
     if site.client is None:
         return
     collection: Any = site.client.get_database(site.name, codec_options=CODEC)[records]
+    said = ""  # what was warned of since a stream was open last
     while True:
         try:
             async with _stream(collection, _pipeline(queues, tasks)) as stream:
+                said = ""
                 tell()  # what came before it was open
                 await _heard(stream, tell)
         except DRIVER_ERRORS as error:
-            log.warning("what is enqueued is not heard of, but looked for: %s", type(error).__name__)
+            if said != type(error).__name__:
+                said = type(error).__name__
+                log.warning("what is enqueued is not heard of, but looked for: %s", said)
         await asyncio.sleep(_REST_S)
 
 

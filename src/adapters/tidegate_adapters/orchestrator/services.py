@@ -35,7 +35,15 @@ from tidegate.model.programs import insert_new
 from tidegate.services.atomic_service import (
     AtomicServiceRun,
 )
-from tidegate.services.service_runner import Completed, NoMember, ServiceOutcome, ServiceRunner, Skipped, new_gate
+from tidegate.services.service_runner import (
+    Abandoned,
+    Completed,
+    NoMember,
+    ServiceOutcome,
+    ServiceRunner,
+    Skipped,
+    new_gate,
+)
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definitions
 from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass, plain_call
@@ -187,6 +195,7 @@ class Services:
                     is_declared = await self._site.run(self._definitions.declare())
                     declared_until = asyncio.get_running_loop().time() + (_DECLARE_S if is_declared else 0)
                 await self.check()
+                self._say("check", "")
             except (Failure, DutyFailedError, Misuse) as failure:
                 self._say("check", f"a check of whose turn it is has failed: {redacted(str(failure))}")
             await asyncio.sleep(self._rules.check_every / SECOND)
@@ -205,7 +214,12 @@ class Services:
         if me is None:
             return None
         self._checks += 1
-        outcome = await run_async(self._runner(me).attempt(f"{me}.{self._checks}"), self._handle)
+        run_id = f"{me}.{self._checks}"
+        try:
+            outcome = await run_async(self._runner(me).attempt(run_id), self._handle)
+        except DutyFailedError as failed:
+            self._told(Abandoned(run_id, f"failed: {type(failed).__name__}"))
+            raise
         if isinstance(outcome, Completed):
             log.debug("%s has had its turn", me)
         elif not isinstance(outcome, Skipped) or outcome.is_recorded:

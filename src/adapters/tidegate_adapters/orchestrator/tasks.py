@@ -21,6 +21,7 @@ from tidegate.invocations.registration import NotRegistered, Registered, Registr
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, Duration, Instant, instant
+from tidegate.model.values import check_name
 from tidegate_adapters.declaring import length_of
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.handles import CURRENT, ArgumentsDiffer, Handle, HandleApp
@@ -54,6 +55,9 @@ class TaskApp(HandleApp, Protocol):
     ) -> Handle[Any]:
         """The same for code that is not async."""
 
+    async def close(self) -> None:
+        """Disconnect."""
+
 
 @final
 class Task(Generic[P, R]):
@@ -63,6 +67,11 @@ class Task(Generic[P, R]):
         self._app, self.declared = app, declared
         self.__name__, self.__doc__ = declared.name, declared.handler.__doc__
         self.__wrapped__ = declared.handler
+
+    @property
+    def app(self) -> TaskApp:
+        """The app that it is of."""
+        return self._app
 
     def __repr__(self) -> str:
         return f"<task {self.declared.name}>"
@@ -143,6 +152,10 @@ class Task(Generic[P, R]):
         ids = [self._key(each, session) for each in ([None] * len(jobs) if keys is None else keys)]
         if len(ids) != len(jobs):
             raise Misuse(f"{len(ids)} keys for {len(jobs)} calls", todo="name one for each")
+        for each in ids:
+            check_name(each, "an invocation")
+        if len({*ids}) < len(ids):
+            raise Misuse("two invocations of one id", todo="give each its own, or leave one out")
         made = [*zip(ids, jobs, strict=True)]
         return await self._app.enqueue_jobs(self.declared, made, due=_due(delay, due), session=session)
 

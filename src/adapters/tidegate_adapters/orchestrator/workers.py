@@ -387,7 +387,15 @@ class Workers:
         """The text of what a handler returns that is called in a child."""
         handler = declared.handler
         return await self._children.call(
-            ChildCall(handler.__module__, handler.__qualname__, cast("Any", dict(arguments.items)), run.key), declared
+            ChildCall(
+                handler.__module__,
+                handler.__qualname__,
+                cast("Any", dict(arguments.items)),
+                run,
+                self._taken[run].job.root or run.key,
+                self._taken[run].tries,
+            ),
+            declared,
         )
 
     async def _in_here(self, run: Run, declared: Declared, arguments: Document) -> str:
