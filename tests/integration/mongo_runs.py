@@ -33,7 +33,7 @@ import contextlib
 import gc
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias, cast, final
@@ -75,7 +75,8 @@ FAULTS: Final = (
     "cursors", "forget",
 )  # fmt: skip
 REACTIVE_FAULTS: Final = (
-    "nothing", "kill", "kill", "stop", "forget", "cut", "command", "storm", "step_down", "die", "lost_and_die", "closed", "cursors",
+    "nothing", "kill", "kill", "stop", "forget", "cut", "robbed", "command", "storm", "step_down", "die", "lost_and_die", "closed",
+    "cursors",
 )  # fmt: skip
 """Those of applications of reactive tasks."""
 ORCHESTRATOR_FAULTS: Final = (
@@ -207,8 +208,9 @@ class Run:
     def __init__(self, told: Course, random: Random, story: Story, there: Mapping[str, tuple[Document, ...]]) -> None:
         self.course, self.random, self.story = told, random, story
         lag_s = (0.05, 1.0) if told.fault == "lost_and_die" else (0.000_5, 0.005)
+        late_s = (0.8, 1.6) if told.fault == "robbed" else (0.001, 3.0)
         self.set = SimulatedReplicaSet(random, there, lag_s=lag_s)
-        self.net = Network(self.set, random, strike=self._struck)
+        self.net = Network(self.set, random, strike=self._struck, late_s=late_s)
         self.clients: dict[str, AsyncMongoClient[dict[str, Any]]] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.cancelled: set[str] = set()
@@ -232,6 +234,8 @@ class Run:
 
     cut_until_s: float = 0.0
     """Until then the client that is struck reaches nobody, where it is cut off; the workload says when."""
+    rob: Callable[[], None] = staticmethod(lambda: None)
+    """Has the lease taken from whoever leads, where that is what strikes."""
     kept: int = 0
     """So many sessions are kept for transactions whose abort was cut off."""
     refuses: bool = False
@@ -272,6 +276,8 @@ class Run:
             return Outcome.DROPPED
         if client == told.whom and told.fault == "cut" and name in COMMANDS:
             return Outcome.UNSENT if self.set.loop.time() < self.cut_until_s else None
+        if client == told.whom and told.fault == "robbed":
+            return self._robbed(name, command)
         if client != told.whom or told.fault not in OF_COMMANDS or name not in COMMANDS:
             return None
         if told.fault == "unheard":
@@ -289,6 +295,16 @@ class Run:
         if self._began_s is None or now - self._began_s > told.lasts_s or self._ways.random() < 0.6:
             return None
         return self._way(name, command, self._ways.random())
+
+    def _robbed(self, name: str, command: Mapping[str, Any]) -> Way | None:
+        """A write that plans and claims is slow, and the lease is another's before it is done."""
+        sets = (*command.get("documents", ()), *(each["u"].get("$set", {}) for each in command.get("updates", ())))
+        self._sent += any({"changed_at", "owner"} <= each.keys() for each in sets)
+        if self._began_s is not None or self._sent <= self._number // 32:
+            return None
+        self._began_s = self.set.loop.time()
+        self.rob()
+        return self._told(name, Outcome.SLOW)
 
     def _unheard(self, name: str) -> Way | None:
         """An update is done, with no reply to it nor when it is sent again, and the find that is to tell is refused for good."""

@@ -13,13 +13,15 @@ Judges:
     R4  Where nothing strikes, what a document says is handled well once, and what has not changed is not (RT5).
     R5  What is stored of the stream is never written under an epoch that is over (SR1), nor with a position of another history (SR2).
     R6  A process that is to stop ends in time.
+    R7  Who is given up has had as many attempts as are allowed; and where no process is lost, nor what it sends, was called as often,
+        and no lease ends of a run that nobody was called for (RT5).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise
@@ -30,7 +32,7 @@ from tests.integration.mongo_runs import DATABASE, Run
 from tests.integration.mongo_workloads import Documents, Work
 
 from tidegate.leases.lease import Terms
-from tidegate.model.documents import ID, Document, Field, Value, show
+from tidegate.model.documents import ID, Document, Field, Value, exactly, show
 from tidegate.model.effects import Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND
@@ -38,13 +40,14 @@ from tidegate.reactive.change_stream import ChangeStreamConsumer
 from tidegate.reactive.reconciler import EPOCH, HISTORY
 from tidegate.reactive.stream_records import AFTER
 from tidegate.reactive.task_documents import DOCUMENT, STATUS, TASK, loaded, record_id
-from tidegate.reactive.task_records import PROCESSED, TaskRecord, TaskStatus
+from tidegate.reactive.task_records import PROCESSED, Ended, TaskRecord, TaskStatus
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.reactive import Change, Later, Reactive
 from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.sites import STREAMS
+from tidegate_adapters.reactive.sites import KEY as KEY_OF_LEASE
+from tidegate_adapters.reactive.sites import LEASES, STREAMS
 
 SOURCE: Final = "orders"
 RECORDS: Final = f"{SOURCE}_tasks"
@@ -67,7 +70,10 @@ SETTINGS: Final = ReactiveSettings(
 )
 LEASE_S: Final = 2.0
 SETTLED_S, STOPPED_S = 120.0, 15.0
-POLICY: Final = Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=None)
+POLICIES: Final = tuple(Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=most) for most in (None, None, 1, 2))
+LAPSED: Final = Ended.LOST.value
+HEARD: Final = ("nothing", "stop", "robbed", "cursors")
+"""Faults that take no run from whoever has claimed it."""
 
 
 class Handled(NamedTuple):
@@ -103,12 +109,17 @@ class Reactively(Work):
         """By the id of the record."""
         self.done: dict[tuple[str, Value], list[int]] = defaultdict(list)
         """What was handled well, by task and document."""
+        self.called: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        """The token, and what the document says, of each run that began, by the id of the record."""
         self.tasks = self.random.choice((("all",), ("all",), ("big",), ("all", "big")))
+        self.policy = self.random.choice(POLICIES)
+        self.quiet = timedelta(milliseconds=self.random.choice((0, 20)))
         self.apps: dict[str, Reactive] = {}
         self.killed_s: dict[str, float] = {}
         self._values = iter(range(1, 1_000))
 
     async def begin(self) -> None:
+        self.run.rob = self._rob
         for name in ("a", "b"):
             self.run.begin(name, self._live(name))
         self.run.begin("w", self._change())
@@ -126,6 +137,15 @@ class Reactively(Work):
         except (Refused, TidegateError):  # nothing is as it should be, so it does not begin
             if not self.run.refuses:
                 raise
+
+    def _rob(self) -> None:
+        """Another takes the lease, and lets it end."""
+        self.story.tell("faults", "the lease is another's", fault="robbed")
+        taken = {"$inc": {"version": 1, "token": 1}, "$set": {"holder": "thief", "request": "thief"}}
+        leases = self.run.client("w")[DATABASE][LEASES]
+        self.run.begin(
+            "thief", _done(leases.update_one({"_id": KEY_OF_LEASE}, {**taken, "$currentDate": {"stamp": True}}))
+        )
 
     async def _replace(self) -> None:
         """One process is gone: killed, so that what it sends is lost, or asked to stop; where the history is to be forgotten,
@@ -148,7 +168,7 @@ class Reactively(Work):
 
     def _application(self, name: str) -> Reactive:
         app = Reactive(self.run.client(name), settings=SETTINGS)
-        options: Any = {"debounce": timedelta(milliseconds=20), "retries": POLICY, "lease": timedelta(seconds=LEASE_S)}
+        options: Any = {"debounce": self.quiet, "retries": self.policy, "lease": timedelta(seconds=LEASE_S)}
 
         async def handle(change: Change) -> Later | None:
             return await self._handle(name, change)
@@ -162,6 +182,7 @@ class Reactively(Work):
         """A handler, as handlers are."""
         began_s, drawn = self._now(), self.random.random()
         id_, is_done = _value(change.id), False
+        self.called[record_id(change.task, id_)].append((change.token, change.values["n"]))
         is_stubborn = drawn > 0.97 and not self.run.is_calm
         try:
             if self.run.course.fault == "cut" and process == self.run.course.whom and not self.run.cut_until_s:
@@ -238,14 +259,22 @@ class Reactively(Work):
 
     def _left(self) -> Iterator[str]:
         """What is not handled, or not finished."""
-        docs = self.run.contents(SOURCE)
+        docs, records = self.run.contents(SOURCE), self.run.contents(RECORDS)
+        given_up = {
+            (doc[TASK], exactly(doc[DOCUMENT])): _said(loaded(doc)) for doc in records if self._is_given_up(doc)
+        }
         for task in self.tasks:
             for doc in docs:
-                if is_for(task, doc) and doc[N] not in self.done[task, doc[KEY]]:
+                is_given_up = given_up.get((task, exactly(doc[KEY]))) == doc[N]
+                if is_for(task, doc) and doc[N] not in self.done[task, doc[KEY]] and not is_given_up:
                     yield f"{show(doc)} by {task}, which has handled {self.done[task, doc[KEY]]}"
-        for doc in self.run.contents(RECORDS):
-            if doc[STATUS] != TaskStatus.COMPLETED.value:
+        for doc in records:
+            if doc[STATUS] != TaskStatus.COMPLETED.value and not self._is_given_up(doc):
                 yield show(doc)
+
+    def _is_given_up(self, doc: Document) -> bool:
+        most = self.policy.attempts_max
+        return most is not None and doc[STATUS] == TaskStatus.FAILED.value and loaded(doc).attempts == most
 
     async def end(self) -> None:
         for key, calls in self.handled.items():
@@ -277,19 +306,36 @@ class Reactively(Work):
         if record_id(held[TASK], held[DOCUMENT]) != key:
             self.story.accuse("R3", f"{key} is of {held[TASK]} and {show(held[DOCUMENT])}")
         if was is None:
-            is_right = (after.version, after.token, after.status) == (1, 0, TaskStatus.PENDING)
+            began = (0, TaskStatus.PENDING), (1, TaskStatus.PROCESSING)  # or claimed by who has planned it
+            is_right = after.version == 1 and (after.token, after.status) in began
         else:
             is_claim = after.token > was.token
             is_right = after.id == was.id and after.version == was.version + 1 and after.token <= was.token + 1
             if is_claim:
                 due = was.next_run_at
-                is_right &= due is not None and after.claimed_at is not None and after.claimed_at - due >= 0
+                is_due = due is not None and after.claimed_at is not None and after.claimed_at - due >= 0
+                is_news = (after.snapshot, after.changed_at) != (was.snapshot, was.changed_at)
+                is_right &= is_due or (was.owner is None and is_news)  # or claimed by who has planned it
             elif was.status in PROCESSED:
                 is_right &= after.owner in (None, was.owner)
             else:
                 is_right &= after.owner is None
         if not is_right:
             self.story.accuse("R3", f"{key}: {was} became {after}")
+        self._judge_calls_of(key, was, after)
+
+    def _judge_calls_of(self, key: str, was: TaskRecord | None, after: TaskRecord) -> None:
+        """R7."""
+        is_heard, calls = self.run.course.fault in HEARD, self.called[key]
+        has_lapsed = (
+            was is not None and was.owner is not None and (after.token > was.token or after.last_error == LAPSED)
+        )
+        if is_heard and was is not None and has_lapsed and was.token not in dict(calls):
+            self.story.accuse("R7", f"{key}: nobody was called under token {was.token}, and its lease ran out")
+        if after.status is TaskStatus.FAILED and (was is None or was.status is not TaskStatus.FAILED):
+            number = sum(n == _said(after) for _, n in calls)
+            if after.attempts != self.policy.attempts_max or (is_heard and number < after.attempts):
+                self.story.accuse("R7", f"{key} is given up after {number} calls: {after}")
 
     def _judge_stream(self) -> None:
         """R5."""
@@ -303,6 +349,16 @@ class Reactively(Work):
             if change.before is not None and at[1] > last[1] and change.after.has(AFTER):
                 self.story.accuse("R5", f"history {at[1]} begins with a position of {last[1]}")
             last = at
+
+
+def _said(record: TaskRecord) -> int:
+    """What the document says that a record is about."""
+    assert isinstance(record.snapshot, Document)
+    return record.snapshot[N]
+
+
+async def _done(asked: Awaitable[object]) -> None:
+    _ = await asked
 
 
 def _value(key: Any) -> Value:
