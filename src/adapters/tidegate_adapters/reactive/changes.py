@@ -113,7 +113,8 @@ class Change(_Changed):
 
     async def complete(self, session: AsyncClientSession | None = None) -> None:
         """Write down that the run has ended well, in the transaction of a session of yours: seen with what else it writes, or not
-        at all. Commit it, and return; what the handler comes to after that counts no more.
+        at all. Commit it, and return; what the handler comes to after that counts no more, though what it raises is logged, and
+        counted in the metrics.
 
         Args:
             session: One that has begun a transaction; None to write it at once.
