@@ -24,7 +24,7 @@ Judges, after the laws of `tidegate.consumer`:
         user code failed, or holds, and what their partitions hold back for them.
     J9  No member is put out because it has not let go in time (DR2), whatever user code does.
     J10 What ends in the time to drain is not interrupted (DR3).
-    J11 Whoever ends has stopped its client, whatever has failed, and leaves nothing running.
+    J11 Whoever ends has stopped its client and producers, whatever has failed, and leaves nothing running.
     J12 Whoever goes on keeps no records of partitions that are not its own, and nothing that has ended, but for this instant.
     J13 Commits that fail are sent again ever more slowly, and not at once (P12), but for those that are too long.
     J14 The record that cannot be decoded is handed over in its place.
@@ -113,8 +113,8 @@ AWAY_S: Final = 1.2
 """The shortest time for which a topic is away: each client has asked by then which topics there are."""
 QUIET_S: Final = 2.0
 """And if nothing is told for so long, and the time to drain, nothing will be."""
-_LATE_S: Final = 12.0
-"""What the client takes to leave, at most, beyond what the rules say: a poll, and a session that is lost meanwhile."""
+_LATE_S: Final = 1.0
+"""What it takes at most beyond what the rules say, for code that has been cancelled, and by 30 s it is killed."""
 _FATAL: Final = (
     "GroupAuthorizationFailedError",
     "TopicAuthorizationFailedError",
@@ -333,6 +333,7 @@ class Member:
         self.is_dead = False
         self.client: SimulatedConsumer | None = None
         self.producers: list[SimulatedProducer] = []
+        self.sends: list[Sends] = []
         self.sends_failed = self.records_failed = 0
         self.in_work = 0
         self.hooked: set[Hooked] = set()
@@ -621,6 +622,8 @@ class Member:
             return
         if self.client is not None and not self.client.is_closed:
             story.accuse("J11", f"{self.name} has ended, and its client has not")
+        if not all(each.is_closed for each in self.sends):
+            story.accuse("J11", f"{self.name} has ended, and a producer has not")
         if (self.exit is not None) != (self.run.course.kind == "exits" and self.has_exited):
             story.accuse(
                 "J5",
@@ -643,12 +646,16 @@ class Sends(Producer):
     def __init__(self, member: Member) -> None:
         self.member, self.run = member, member.run
         self.is_closed = False
+        member.sends.append(self)
 
     async def start(self) -> None:
         await self._late()
 
     async def stop(self) -> None:
         self.is_closed = True
+        if self.run.random.random() < 0.2:  # aiokafka's waits for what it has not sent
+            self.run.hangs = True
+            await self.member._alive(asyncio.get_running_loop().create_future())  # noqa: SLF001
         await self._late()
 
     async def _late(self) -> None:
@@ -699,6 +706,8 @@ class Run:
         self._sent = self._count = 0
         """How many requests of the kind that is struck."""
         self.begun_s = 0.0
+        self.hangs = False
+        """Does a producer not end?"""
         self._failed_commits: dict[tuple[Partition, int], list[float]] = {}
         """When commits of an assignment were sent of which nobody knows what became."""
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
@@ -888,7 +897,7 @@ class Run:
 
     def _judge_what_runs(self) -> None:
         """J11, but for code that will not be cancelled, and for what the client runs."""
-        if self.dead or self.course.kind == "stubborn":
+        if self.dead or self.hangs or self.course.kind == "stubborn":
             return
         codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
         ours = [

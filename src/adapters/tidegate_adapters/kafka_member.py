@@ -181,6 +181,9 @@ class Member:
         self._absent = frozenset[str]()
         """Topics that were not there at the last assignment."""
         self._is_started = False
+        self._leave_by_s: float | None = None
+        """When it is to have left, on the loop's clock, once it begins to."""
+        self._leaving: list[asyncio.Future[None]] = []
         self._owed: BaseException | None = None
         """What `run` raises in the end."""
         self._watch, self._looked_s = Watch(), self._loop.time()
@@ -298,10 +301,9 @@ class Member:
                 wait.set()
         await self._beginnings.close()
         await self._committing.close()
-        await self._runtime.close()
-        with suppress(ports.KAFKA_ERROR, TimeoutError):
-            async with asyncio.timeout(self._rules.leave / SECOND):
-                await self._left()
+        await self._runtime.close(min(max(self._left_s / 2, 0.1), 1.0))
+        with suppress(ports.KAFKA_ERROR):
+            await self._left()
 
     def _spawn(self, code: Awaitable[None]) -> None:
         """Do it beside the rest; an error of it ends the worker."""
@@ -677,10 +679,25 @@ class Member:
         await self._resumed(partition, generation)
 
     async def _left(self) -> None:
-        await self._client.stop()
-        await self._sender.stop()
-        if self._transactions is not None:
-            await self._transactions.stop()
+        """Leave the group and end what sends, side by side, in the time to leave, however often it is called.
+
+        What takes longer ends by itself: a client that is interrupted takes itself for closed, and its tasks stay.
+        """
+        if self._leave_by_s is None:
+            self._leave_by_s = self._loop.time() + self._rules.leave / SECOND
+            ends = [self._client.stop(), self._sender.stop()]
+            if self._transactions is not None:
+                ends.append(self._transactions.stop())
+            self._leaving = [*map(asyncio.ensure_future, ends)]
+        await asyncio.wait(self._leaving, timeout=max(self._left_s, 0))
+        for each in self._leaving:
+            if each.done() and not each.cancelled() and (error := each.exception()) is not None:
+                raise error
+
+    @property
+    def _left_s(self) -> float:
+        """How much of the time to leave is left, in seconds; all of it as long as nothing has begun to."""
+        return self._rules.leave / SECOND if self._leave_by_s is None else self._leave_by_s - self._loop.time()
 
     # --- observers ---
 
