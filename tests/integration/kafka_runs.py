@@ -45,6 +45,7 @@ import gc
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias, cast, final
@@ -142,7 +143,7 @@ class Boom(BaseException):
 KINDS: Final = (
     "nothing", "request", "requests", "commits", "stall", "stop", "stop_twice", "cancel", "kill", "evicted", "rebalance", "raises",
     "hangs", "slow", "stubborn", "observer", "recorder", "partial", "expected", "poison", "gaps", "sends", "letters", "batches", "parks",
-    "log", "exits",
+    "log", "exits", "asks",
 )  # fmt: skip
 OF_REQUESTS: Final = ("request", "requests", "commits", "log")
 """Faults that strike requests: one, all of a kind for a while, all commits for a while, with a log that raises at each line."""
@@ -393,7 +394,25 @@ class Member:
         kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
         kept = {name: value for name, value in kept.items() if value is not None}
         self.client = SimulatedConsumer(self.run.network, group_id=group, client_id=self.name, **cast("Any", kept))
+        if self.run.course.kind == "asks":
+            cast("Any", self.client).start = partial(self._started, self.client, self.client.start)
         return cast("Client", self.client)
+
+    async def _started(self, client: Any, start: Callable[[], Awaitable[None]]) -> None:
+        await start()
+        for of, name in ((client._coordinator, "fetch_committed_offsets"), (client, "end_offsets")):  # noqa: SLF001  it asks there
+            setattr(of, name, self._late_answers(getattr(of, name)))
+
+    def _late_answers(self, ask: Callable[[Any], Awaitable[object]]) -> Callable[[Any], Awaitable[object]]:
+        """The same call, of which one in two is not answered in time."""
+
+        async def asked(what: Any) -> object:
+            if self.run.random.random() < 0.5:
+                self.run.story.tell(self.name, f"is not answered in time by {ask.__name__}", fault="asks")
+                raise errors.KafkaTimeoutError
+            return await ask(what)
+
+        return asked
 
     def _transact(self, _bootstrap: str, _options: Mapping[str, object], name: str) -> TransactionalProducer:
         if generation_of(cast("Client", self.client)) == NO_GENERATION:

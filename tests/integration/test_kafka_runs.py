@@ -133,6 +133,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a commit that is refused is told as committed": Bug(Member._commit_reply, "return found.reply", "return None", ("requests", "request", "evicted")),
     "who has left leaves again": Bug(Member._left, "if self._leave_by_s is None:", "if True:", ("sends",)),
     "what sends is not ended": Bug(Member._left, "self._sender.stop()", "asyncio.sleep(0)", ("sends",)),
+    "a question that failed is not asked again": Bug(Member._resumed, "continue", "return", ("asks",)),
+    "a question that failed is never answered": Bug(Beginnings._is_answered, "found = error", "return True", ("asks",)),
     "the client sends again what has failed": Bug(kafka_ports.commit, "if error.retriable:", "if False:", ("commits",)),
     "whoever exits twice does not drain": Bug(Member._end_with, "not self._called_off.is_set()", "True", ("exits",)),
     "a log may raise": Bug(record_fields.say, "with suppress(BaseException)", "with suppress(KeyError)", ("log",)),
