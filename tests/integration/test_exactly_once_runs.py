@@ -7,11 +7,12 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from random import Random
 from typing import Final
 
 import pytest
-from tests.integration.kafka_runs import ONCE, found, judged, line
+from tests.integration.kafka_runs import ONCE, found, judged, line, page_of
 from tests.integration.planting import Bug, first
 from tests.integration.transactional_runs import OUT, Place, places_in, producing
 from tests.length import ONCE_RUNS
@@ -59,7 +60,9 @@ def _silent() -> Iterator[None]:
 def test_no_run_is_wrong() -> None:
     """Laws EO1 to EO5 over the real worker: members are put out, killed and stopped, and requests fail."""
     story = found(range(ONCE_RUNS), ONCE)
-    assert story is None, f"{story.wrong}\n    {line(story.course.seed, ONCE)}"
+    if story is not None:
+        page = page_of(story.course.seed, ONCE, Path(".tidegate/failures"))
+        pytest.fail(f"{story.wrong}\n    {line(story.course.seed, ONCE)}\n    {page}", pytrace=False)
 
 
 def test_somebody_is_fenced() -> None:

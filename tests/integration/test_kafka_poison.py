@@ -7,13 +7,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import LeaderNotAvailableError
 
+from tidegate.model.errors import TidegateError
 from tidegate.model.records import Record, Send
 from tidegate.model.records import TopicPartition as Partition
 from tidegate_adapters.handlers import undecoded
@@ -260,3 +261,9 @@ def test_of_what_can_be_decoded_nothing_is_found(kafka: str, make_topic: Topics)
 
     asyncio.run(scenario())
     assert not is_undecodable(ValueError())
+
+
+def test_a_client_that_cannot_read_what_cannot_be_decoded_is_told_what_it_lacks() -> None:
+    with pytest.raises(TidegateError) as raised:
+        asyncio.run(read(cast("Any", object()), Partition("t", 0), 0))
+    assert "neither read_raw nor" in str(raised.value)

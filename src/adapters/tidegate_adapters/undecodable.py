@@ -14,6 +14,7 @@ from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
 
+from tidegate.model.errors import TidegateError
 from tidegate.model.records import TopicPartition
 from tidegate_adapters.kafka_ports import Client, Received, theirs
 from tidegate_adapters.raw_records import RawBatches
@@ -52,9 +53,16 @@ async def read(consumer: Client, partition: TopicPartition, position: int) -> Fo
 
     Raises:
         errors.KafkaError: It cannot be read now.
+        TidegateError: The client has no way to read it.
     """
     if (own := getattr(consumer, "read_raw", None)) is not None:
         return cast("Found | None", await own(partition, position))
+    if not hasattr(consumer, "_fetcher"):
+        raise TidegateError(
+            f"what cannot be decoded in {partition} cannot be read otherwise",
+            why=f"a {type(consumer).__name__} has neither read_raw nor aiokafka's fetcher",
+            todo="give the client read_raw, as docs/worker.md says of another client",
+        )
     place, private = theirs(partition), cast("Any", consumer)
     fetcher, client = private._fetcher, private._client  # noqa: SLF001  there is no public way
     isolation, size = fetcher._isolation_level, fetcher._max_partition_fetch_bytes  # noqa: SLF001  likewise
