@@ -370,7 +370,13 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.reactive.sweeper.Sweeper.run": "turn, for ever",
     "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
     "tidegate.triggers.evaluator.Evaluator.notice_beside": "in a body, as transfers.move (the row `triggers.beside`)",
+    "tidegate.triggers.noticing.Noticer.seen": "where a filter asks for what was uploaded (`tests/properties/triggers/test_noticing.py`)",
+    "tidegate.triggers.noticing._page": "likewise",
+    "tidegate.triggers.noticing._text": "likewise",
+    "tidegate.triggers.noticing.whole": "likewise",
     "tidegate.transactions.transfers.move": "a body, which in_transaction resumes, and does not await",
+    "tidegate.services.members.forget": "of the purge (`tests/integration/test_orchestrator_retention.py`)",
+    "tidegate.services.service_runner._now": "where the work fails",
     "tidegate.services.service_runner._look": "where another is inside, which a run may show or not",
     "tidegate.services.service_runner._record": "likewise",
 }
