@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from signal import SIGCONT, SIGSTOP, SIGTERM
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from subprocess import PIPE, Popen
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias, final
@@ -50,7 +50,7 @@ from tidegate_adapters.orchestrator import (
     Task,
     Unfinished,
 )
-from tidegate_adapters.orchestrator.children import ChildCall, _called
+from tidegate_adapters.orchestrator.children import ChildCall, Children, _called
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.orchestrator.workers import Workers
@@ -912,6 +912,30 @@ def test_handlers_in_processes_of_their_own() -> None:
                 await (await children.dies.enqueue()).result()
             with pytest.raises(InvocationFailed, match="longer than 1 s"):
                 await (await children.stays.enqueue()).result()
+
+    asyncio.run(run())
+
+
+def test_a_child_is_killed_while_it_begins_and_another_one_comes_where_an_idle_one_has_died() -> None:
+    async def run() -> None:
+        there, module, of = Children(), children.__name__, (Run("i", 1, "task"), "root", 1)
+        try:
+            stays = ChildCall(module, "stays", {}, *of)
+            for wait_s in (0.0, 0.002):
+                asked = asyncio.create_task(there.call(stays, children.stays.declared))
+                await asyncio.sleep(wait_s)
+                asked.cancel()
+                async with asyncio.timeout(PATIENCE_S / 2):
+                    await asyncio.wait({asked})
+            adds = ChildCall(module, "add", {"one": "1", "other": "2"}, *of)
+            assert isinstance(await there.call(adds, children.add.declared), str)
+            (living,) = [pid for _, pid in there.there]
+            os.kill(living, SIGKILL)
+            await until(lambda: not there.there, "it has ended")
+            there._idle[0]._process.is_alive = lambda: True  # type: ignore[method-assign]  # it has not when it is asked
+            assert isinstance(await there.call(adds, children.add.declared), str)
+        finally:
+            there.close()
 
     asyncio.run(run())
 

@@ -81,19 +81,23 @@ class Children:
         Returns:
             The text of its result, or how it has failed.
         """
-        child = self._idle.pop() if self._idle else _Child(self._number())
+        child = self._idle_one()
+        is_new = child is None
+        child = child or _Child(self._number())
         self._all.add(child)
         asking = asyncio.wrap_future(self._threads.submit(child.ask, wanted))
         try:
             answer: str | Failed = await asyncio.shield(asking)
         except asyncio.CancelledError:
             self._drop(child)
-            with suppress(EOFError, OSError):
+            with suppress(_Died):
                 await asking
             raise
-        except (EOFError, OSError):
-            code = self._drop(child)
-            return Failed(RunError("ChildDied", f"the process that ran it has ended with {code}"), declared.policy)
+        except _Died as died:
+            self._drop(child)
+            if not (died.is_called or is_new):  # it has died since its last call
+                return await self.call(wanted, declared)
+            return Failed(RunError("ChildDied", f"the process that ran it has ended with {died.code}"), declared.policy)
         self._idle.append(child)
         return answer
 
@@ -101,6 +105,15 @@ class Children:
     def there(self) -> tuple[tuple[int, int], ...]:
         """Those that live: the number of each, which another one has after it, and its process id."""
         return tuple((each.number, each.pid) for each in self._all if each.pid is not None and each.is_alive)
+
+    def _idle_one(self) -> _Child | None:
+        """One that has nothing to do, and lives."""
+        while self._idle:
+            child = self._idle.pop()
+            if child.is_alive:
+                return child
+            self._drop(child)
+        return None
 
     def _number(self) -> int:
         taken = {each.number for each in self._all}
@@ -110,11 +123,26 @@ class Children:
         """End all of them."""
         for each in [*self._all]:
             self._drop(each)
+            self._threads.submit(each.join)
         self._threads.close()
 
-    def _drop(self, child: _Child) -> int | None:
+    def _drop(self, child: _Child) -> None:
         self._all.discard(child)
-        return child.kill()
+        child.kill()
+
+
+@final
+class _Died(Exception):  # noqa: N818  it says what is so
+    """The process of a child has ended.
+
+    Attributes:
+        code: How, where that is known.
+        is_called: Whether it may have called the handler.
+    """
+
+    def __init__(self, code: int | None, *, is_called: bool) -> None:
+        super().__init__(code)
+        self.code, self.is_called = code, is_called
 
 
 @final
@@ -126,15 +154,28 @@ class _Child:
         self._there, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_live, args=(theirs,), name="tidegate-child", daemon=True)
         self._theirs: Connection | None = theirs
+        self._is_killed = False
 
     def ask(self, wanted: ChildCall) -> str | Failed:
-        """In a thread: have a handler called, and wait for what it comes to."""
-        if self._theirs is not None:
-            self._process.start()
-            self._theirs.close()  # so that its end is heard of
-            self._theirs = None
-        self._there.send(wanted)
-        answer: str | Failed = self._there.recv()
+        """In a thread: have a handler called, and wait for what it comes to.
+
+        Raises:
+            _Died: Its process has ended before it came to anything.
+        """
+        is_called = False
+        try:
+            if self._theirs is not None:
+                self._process.start()
+                self._theirs.close()  # so that its end is heard of
+                self._theirs = None
+                if self._is_killed:  # while it began: before that there was nothing to kill
+                    self._process.kill()
+            self._there.send(wanted)
+            is_called = True
+            answer: str | Failed = self._there.recv()
+        except (EOFError, OSError):
+            self.kill()
+            raise _Died(self.join(), is_called=is_called) from None
         return answer
 
     @property
@@ -147,11 +188,16 @@ class _Child:
         """Whether its process is."""
         return self._process.is_alive()
 
-    def kill(self) -> int | None:
-        """End it; how it has ended, where that is known."""
+    def kill(self) -> None:
+        """End it, or as soon as it has begun."""
+        self._is_killed = True
+        if self._process.pid is not None:
+            self._process.kill()
+
+    def join(self) -> int | None:
+        """In a thread: wait until it has ended; how, where that is known."""
         if self._process.pid is None:
             return None
-        self._process.kill()
         self._process.join(_PATIENCE_S)
         return self._process.exitcode
 
