@@ -92,7 +92,7 @@ class Document:
     _exact: tuple[tuple[str, object], ...] | None = attrs.field(init=False, default=None)
     """What is compared and hashed in the place of `items`: the same with the stand-ins of `exactly`, once that is asked for."""
     _hash: int | None = attrs.field(init=False, default=None)
-    _fields: dict[str, Value] | None = attrs.field(init=False, default=None)
+    _of_names: dict[str, Value] | None = attrs.field(init=False, default=None)
     """What `items` say by key, where they are more than FEW: of few ones, looking through them is as fast."""
 
     def __attrs_post_init__(self) -> None:
@@ -116,7 +116,7 @@ class Document:
         if len(fields) != len(self.items):
             raise Misuse(f"a document has a key twice: {shown([key for key, _ in self.items])}")
         if len(fields) > _FEW:
-            object.__setattr__(self, "_fields", fields)
+            object.__setattr__(self, "_of_names", fields)
         object.__setattr__(self, "height", height)
 
     def __eq__(self, other: object) -> bool:
@@ -149,8 +149,8 @@ class Document:
 
     def __getitem__(self, field: Field[V]) -> V:
         name = _name_of(field)
-        if self._fields is not None:
-            return cast("V", self._fields[name])
+        if self._of_names is not None:
+            return cast("V", self._of_names[name])
         for key, value in self.items:
             if key == name:
                 return cast("V", value)
@@ -159,8 +159,8 @@ class Document:
     def get(self, field: Field[V]) -> V | None:
         """The field's value, or None where there is none."""
         name = _name_of(field)
-        if self._fields is not None:
-            return cast("V | None", self._fields.get(name))
+        if self._of_names is not None:
+            return cast("V | None", self._of_names.get(name))
         for key, value in self.items:
             if key == name:
                 return cast("V", value)
