@@ -1,8 +1,7 @@
 """A process of an orchestrator that a storm strikes: `orchestrator_member.py URI DATABASE NAME LOG VERSION SKEW_S`.
 
 Its clock is set apart by so many seconds. What of it is read at all, by what runs here:
-    driver.py, `Now`     by `Taker`, as a part of a draw: who chooses among what is due; and by `Waiting`, for how long
-                         `result_sync(timeout)` waits, which nobody calls here
+    driver.py, `Now`     by `Taker`, as a part of a draw: who chooses among what is due; and by nobody as a time
     workers.py           `_say_failed`, for how long it is until the next try, in a line of the log
     crons.py             `check_cron` asks for the next instant of an expression, to see that it can be read
     logging              the times of lines

@@ -541,6 +541,19 @@ def test_large_arguments_and_results_are_kept_beside_their_records(
     in_loop(run())
 
 
+def test_who_waits_for_so_long_does_so_whatever_the_clock_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is set back again and again: by it, the wait would never be over."""
+    app = Orchestrator(Embedded(), database="jobs")
+
+    @app.task()
+    def never() -> None: ...
+
+    handle = never.enqueue_sync()
+    monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000 * 10**9)
+    with pytest.raises(Unfinished):
+        handle.result_sync(timedelta(milliseconds=50))
+
+
 @pytest.mark.parametrize("how", ["async", "sync", "rolled back"])
 def test_who_asks_again_under_an_id_with_large_arguments_changes_nothing(mongodb: str, database: str, how: str) -> None:
     """Nor does who asks in a transaction that comes to nothing, of a plain client's session, too."""

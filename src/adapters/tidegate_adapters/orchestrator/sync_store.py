@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final, TypeVar, cast, final
 
 from tidegate.model.documents import Document
-from tidegate.model.effects import Failure, Program
+from tidegate.model.effects import Failure, Now, Program
 from tidegate.model.errors import Misuse
+from tidegate.model.instants import ClockName, Instant
 from tidegate.model.operations import Indexes
 from tidegate_adapters.connecting import AppStore, is_embedded
-from tidegate_adapters.driver import Handle, choosing, documents, local, run
+from tidegate_adapters.driver import Handle, Handlers, choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.mongo_clients import shared
 from tidegate_adapters.mongo_errors import retold
@@ -21,6 +23,8 @@ from tidegate_adapters.payloads import Payloads
 __all__ = ["SyncStore"]
 
 T = TypeVar("T")
+_MEASURED: Final[Handlers[object]] = {Now: lambda _: Instant(time.monotonic_ns() // 1_000, ClockName("monotonic"))}
+"""Programs measure how long they wait, also where somebody sets the clock of the machine."""
 
 
 @final
@@ -44,7 +48,7 @@ class SyncStore:
             return run(program, self._opened())
         within = Mongo(cast("Any", session).client, self._settings.database, session=cast("Any", session))
         try:
-            return run(program, choosing(documents(within), local()))
+            return run(program, choosing(documents(within), local(), _MEASURED))
         except Failure as failure:
             raise retold(failure) from failure
 
@@ -85,5 +89,5 @@ class SyncStore:
             store: Any = self._store
             if not self._is_embedded:
                 store = Mongo(self._client(), self._settings.database, indexes=self._indexes)
-            self._handle = choosing(documents(store), local())
+            self._handle = choosing(documents(store), local(), _MEASURED)
         return self._handle
