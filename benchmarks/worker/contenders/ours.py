@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -75,20 +76,28 @@ async def main() -> None:
         TemporaryDirectory() as folder,
         Recorder(Path(folder) / "recording.jsonl", "bench", kind="reducer") as recorder,
     ):
+        registry = CollectorRegistry() if told.variant in ("metrics", "stuck") else None
         worker = Worker(
             [told.topic],
             handle,
             bootstrap=told.bootstrap,
             group=told.group,
             consumer=RULES.get(told.variant, ConsumerRules()),
-            metrics=CollectorRegistry() if told.variant == "metrics" else None,
+            metrics=registry,
             batch=100 if told.variant == "windows" else None,
             retries=1 if told.variant == "retries" else None,
             backoff=Fixed(10 * MILLISECOND) if told.variant == "retries" else None,
             record=recorder.stepped if told.variant == "recorded" else None,
         )
         running = asyncio.create_task(worker.run())
-        say(await tally.told())
+        began = time.monotonic()
+        said = await tally.told()
+        if told.variant == "stuck" and registry is not None:
+            made = sum(
+                each.value for one in registry.collect() for each in one.samples if each.name.endswith("_commits_total")
+            )
+            said["commits"] = made / (time.monotonic() - began)
+        say(said)
         worker.stop()
         if told.variant == "stuck":
             worker.stop()
