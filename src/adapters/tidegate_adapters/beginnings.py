@@ -65,11 +65,12 @@ class Beginnings:
         return self._firsts[partition]
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
-        if partition not in self._waiting:
-            self._waiting[partition] = self._loop.create_future()
+        answer = self._waiting.get(partition)
+        if answer is None:
+            answer = self._waiting[partition] = self._loop.create_future()
             if self._question is None or self._question.done():
-                self._question = self._loop.create_task(self._ask())
-        found = await asyncio.shield(self._waiting[partition])
+                self._question = self._loop.create_task(self._ask())  # it may begin at once, and take what waits
+        found = await asyncio.shield(answer)
         if isinstance(found, BaseException):
             raise found
         return found

@@ -592,6 +592,8 @@ class Runtime(Generic[S, E, C]):
 
     async def _run(self, runner: _Runner[C]) -> None:
         """Call what waits, as long as the runner is as good as new."""
+        if not hasattr(runner, "task"):
+            await asyncio.sleep(0)  # tasks start eagerly here: it was not yet called in, and steps are being followed
         self._came(runner)
         context, clock = self._context, self._clock
         calls, now_s = 0, clock()

@@ -522,7 +522,7 @@ def test_a_step_says_what_it_did_and_which_line_asked_for_it() -> None:
     assert (late.kind, late.effects[0].on) == (StepKind.WRITE, ("documents", "invocations", "x"))
     assert late.effects[0].reply == "no reply: the request is still under way"
     file, function = late.src.split(" ")
-    assert (file.rpartition(":")[0], function) == ("tidegate/invocations/array_push_lock.py", "ClaimedRecord._push")
+    assert (file.rpartition(":")[0], function) == ("tidegate/invocations/array_push_lock.py", "ClaimedRecord._insist")
     arrives = next(step for step in trace.steps if step.process == "network")
     assert (arrives.kind, arrives.effects[0].on) == (StepKind.DELIVER, ("documents", "invocations", "x"))
     assert trace.steps.index(late) + 1 in arrives.causes
