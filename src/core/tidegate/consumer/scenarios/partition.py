@@ -858,8 +858,9 @@ SCENARIOS: Final = (
             budget=1,
             user=hands_over,
             at_end=True,
+            goals=_MOVES,
         ),
-        thorough=partial(partition, records=2, rebalances=0, budget=1, user=hands_over, at_end=True),
+        thorough=partial(partition, records=2, rebalances=0, budget=1, user=hands_over, at_end=True, goals=_MOVES),
         large=partial(partition, records=3, rebalances=2, budget=2, user=hands_over, at_end=True),
     ),
     Shipped(
