@@ -241,7 +241,7 @@ def test_a_request_that_got_no_connection_was_not_sent(mongod: MongoServer, data
     """The only connection is taken by a slow request of somebody else."""
 
     async def ask() -> list[object]:
-        options: Raw = {"maxPoolSize": 1, "waitQueueTimeoutMS": 50, "retryWrites": False}
+        options: Raw = {"maxPoolSize": 1, "waitQueueTimeoutMS": 50, "retryWrites": False, "socketTimeoutMS": 20_000}
         async with AsyncMongoClient[Raw](mongod.uri, **options) as client:
             store = AsyncMongo(client, database)
             return [*await asyncio.gather(store(FIND), store(INCREMENT))]
@@ -389,7 +389,7 @@ def test_what_was_done_and_not_confirmed_is_not_undone_by_a_no_to_the_second_req
     with ExitStack() as later, mongod.fail("findAndModify", times=1, writeConcernError={"code": code, "errmsg": ""}):
         next_one = mongod.fail("findAndModify", times=1, errorCode=10107, errorLabels=["RetryableWriteError"])
         listeners = [Attempts(), Meanwhile(lambda: later.enter_context(next_one))]
-        [reply] = ask(mongod.uri, database, INCREMENT, event_listeners=listeners)
+        [reply] = ask(mongod.uri, database, INCREMENT, event_listeners=listeners, socketTimeoutMS=20_000)
 
     assert count(client, database) == 1
     assert type(reply) is Ambiguous, reply
@@ -417,7 +417,7 @@ def test_the_label_says_that_nothing_was_written(mongod: MongoServer, database: 
     """By each of the two requests."""
     labels = ["RetryableWriteError", "NoWritesPerformed"]
     with mongod.fail("findAndModify", times=2, errorCode=91, errorLabels=labels):
-        [reply] = ask(mongod.uri, database, INCREMENT, event_listeners=[Attempts()])
+        [reply] = ask(mongod.uri, database, INCREMENT, event_listeners=[Attempts()], socketTimeoutMS=20_000)
 
     assert type(reply) is NotApplied, reply
 
