@@ -192,9 +192,9 @@ def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> No
             told = WorkerSettings(("t",), "simulated", "g", options=options)
             beginnings, partition = Beginnings(cast("Client", consumer), told), TopicPartition("t", 0)
             appends(broker, 3)
-            assert await beginnings.known(partition) == (3, "")
+            assert await beginnings.known(partition) == (3, None)
             appends(broker, 2)
-            assert await beginnings.known(partition) == (3, "")
+            assert await beginnings.known(partition) == (3, None)
             broker.positions.take(OffsetCommit("g", 1, "a", {Partition("t", 0): Position(4, "done")}))
             assert await beginnings.known(partition) == (4, "done")
         finally:
