@@ -183,7 +183,7 @@ KAFKA_RUNS: Final = _either(10_000, 1_000_000)
 what two slow cores make in a minute and a half, the second what they make in two and a half hours."""
 ONCE_RUNS: Final = _either(400, 10_000)
 """The same with answers in transactions: rarer moments at which one is cut off."""
-PLANTED_RUNS: Final = 400
+PLANTED_RUNS: Final = 600
 """Among so many seeds each bug that is planted in a worker is found."""
 
 # On a real broker.

@@ -221,6 +221,7 @@ class Run:
         self._began_s: float | None = None
         self._ways = Random(f"ways {told.seed}")
         self._number = told.number * (8 if told.workload in APPLICATIONS else 1)  # applications send more
+        self._number += told.workload == "transfers"  # behind the first `hello`, or commits are struck too rarely
 
     @property
     def is_calm(self) -> bool:
