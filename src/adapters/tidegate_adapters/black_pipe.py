@@ -232,7 +232,7 @@ class BlackPipe:
         self._random = random.Random(seed)  # noqa: S311  it draws faults
         self._counts: Counter[tuple[str, Action]] = Counter()
         self._errors: list[BaseException] = []
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self.obey(*rules)
 
@@ -302,8 +302,9 @@ class BlackPipe:
 
     async def _listening(self) -> asyncio.Server:
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._connections.add(task := asyncio.create_task(self._connection(reader, writer)))
-            task.add_done_callback(self._connections.discard)
+            task = asyncio.create_task(self._connection(reader, writer))
+            self._connections[task] = writer
+            task.add_done_callback(lambda task: self._connections.pop(task, None))
 
         return await asyncio.start_server(connected, _LOOPBACK, self.port, limit=_BUFFER_BYTES)
 
@@ -320,10 +321,12 @@ class BlackPipe:
 
     async def _cut(self) -> None:
         """Resets all connections."""
-        connections = tuple(self._connections)
+        connections = dict(self._connections)
         for task in connections:
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
+        for writer in connections.values():
+            writer.transport.abort()  # of a task that was cancelled before it began, nobody else does
 
     async def _connection(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         writers = [client_out]
