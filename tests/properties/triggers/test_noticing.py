@@ -31,6 +31,7 @@ from tidegate.model.instants import Instant
 from tidegate.model.operations import InsertMany, InsertOne
 from tidegate.retries.schedule import Schedule
 from tidegate.sim.world import Outcomes, World, contents, perform, world_with
+from tidegate.triggers import laws, noticing
 from tidegate.triggers.conditions import (
     Composite,
     Condition,
@@ -43,7 +44,14 @@ from tidegate.triggers.conditions import (
     OnResult,
     OnStatus,
 )
-from tidegate.triggers.contexts import CronContext, EventContext, ExceptionContext, ResultContext, StatusContext
+from tidegate.triggers.contexts import (
+    Context,
+    CronContext,
+    EventContext,
+    ExceptionContext,
+    ResultContext,
+    StatusContext,
+)
 from tidegate.triggers.noticing import NoticePass, Noticer, happened, listened
 from tidegate.triggers.trigger_documents import loaded_occurrence
 
@@ -160,6 +168,33 @@ def test_a_filter_is_asked_about_what_was_uploaded(name: str, *, is_there: bool)
         assert [each.arguments_at for each in kept if not isinstance(each, (CronContext, EventContext))] == (
             [] if name == "of another task" else ["x#a"]
         )
+
+
+def asks_about_all(condition: Condition, held: int) -> bool:
+    """Whether law NO6 holds where this was uploaded as arguments and as the result."""
+    plain = record("x", "registered", "running", "success").put(PAYLOAD, "x#a").put(RESULT_PAYLOAD, "x@2")
+
+    def answering(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(effect, Call):
+            yield world, json.dumps({"n": held if effect.arguments == ("x@2",) else str(held)})
+        else:
+            yield from perform(effect, world, who)
+
+    _, world = run(Noticer(conditions=(condition,)).run(), world_with({"invocations": (plain,)}), means=answering)
+    return laws.noticing.a_filter_is_asked_about_all(holds=held == 7, is_noticed=bool(contents(world, "occurrences")))
+
+
+@pytest.mark.parametrize("held", [7, 8])
+@pytest.mark.parametrize("name", [name for name in JUDGES if name != "composite"])
+def test_what_was_uploaded_is_asked_about(name: str, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law NO6, which breaks where it is not read: the filter is then asked about nothing."""
+
+    async def unread(context: Context) -> Context:
+        return context
+
+    assert asks_about_all(JUDGES[name], held)
+    monkeypatch.setattr(noticing, "whole", unread)
+    assert asks_about_all(JUDGES[name], held) == (held != 7)
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 100])

@@ -144,7 +144,7 @@ class Orchestrator:
         self._opening: asyncio.Lock | None = None
         self._workers: Workers | None = None
         self._sync: SyncStore | None = None
-        self._is_served, self._stop_calls, self._is_stopping = False, 0, asyncio.Event()
+        self._is_served, self._is_stopping = False, asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Orchestrator on {self.settings.database}: {', '.join(self._declared) or 'no tasks'}>"
@@ -680,7 +680,7 @@ class Orchestrator:
 
     def _stop_if_failed(self, beside: asyncio.Task[None]) -> None:
         """What goes on beside the workers and fails for good ends them."""
-        if not beside.cancelled() and beside.exception() is not None and not self._stop_calls:
+        if not beside.cancelled() and beside.exception() is not None and not self._is_stopping.is_set():
             self.stop()
 
     def _beside(self, there: _Open, workers: Workers, lookout: Lookout) -> tuple[Coroutine[Any, Any, None], ...]:
@@ -693,7 +693,6 @@ class Orchestrator:
 
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
-        self._stop_calls += 1
         self._is_stopping.set()
         if self._workers is not None:
             self._workers.stop()

@@ -119,7 +119,7 @@ class Reactive:
         self._declared: dict[str, Declared] = {}
         self._pool: Pool | None = None
         self._planners: tuple[Planner, ...] = ()
-        self._is_served, self._stop_calls, self._is_stopping = False, 0, asyncio.Event()
+        self._is_served, self._is_stopping = False, asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Reactive on {self.settings.database}: {', '.join(self._declared) or 'no tasks'}>"
@@ -300,12 +300,11 @@ class Reactive:
                 each.result()
 
     def _stop_if_failed(self, planning: asyncio.Task[None]) -> None:
-        if not planning.cancelled() and planning.exception() is not None and not self._stop_calls:
+        if not planning.cancelled() and planning.exception() is not None and not self._is_stopping.is_set():
             self.stop()
 
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
-        self._stop_calls += 1
         self._is_stopping.set()
         if self._pool is not None:
             self._pool.stop()

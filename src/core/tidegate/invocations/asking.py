@@ -8,8 +8,8 @@
     release   it need not wait            it is due again when it was
     repeat    run it (again)              what waits for its next try is due now; of what has ended a copy is made
 
-What is asked of a runner stands in the record (`asked`), and stays there: it looks at its next beat, and when it takes an
-invocation, and obeys (`order`). A kill is said of the run of one version: the run after it is left in peace. Nothing leaves a
+What is asked of a runner stands in the record (`asked`), and stays there: it looks at its next beat, and
+obeys (`order`). A kill is said of the run of one version: the run after it is left in peace. Nothing leaves a
 final status; so what is repeated has a new id, made of the old one (`copy_id`), and however often it is asked for, there is
 one copy.
 

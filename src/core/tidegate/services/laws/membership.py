@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from tidegate.model.instants import Instant
+from tidegate.model.instants import Duration, Instant
 from tidegate.services.atomic_service import Runner
 from tidegate.services.membership import Alive, Liveness, Member, Membership, Unseen
 
 __all__ = [
     "a_restart_moves_nobody", "an_instant_keeps_its_list", "deleted", "gone_is_gone", "nobody_overtakes",
-    "only_the_forgotten_go", "runners_are_the_living", "they_stand_by_creation", "who_beats_is_alive", "written",
+    "only_the_forgotten_go", "runners_are_the_living", "the_forgotten_were_silent", "they_stand_by_creation", "who_beats_is_alive", "written",
 ]  # fmt: skip
 
 
@@ -95,6 +95,11 @@ def only_the_forgotten_go(before: Mapping[str, Liveness], after: Mapping[str, Li
     """Law M6: what may be forgotten is gone, and while it is forgotten, nobody else comes or goes."""
     lived, lives = ({who for who, found in each.items() if isinstance(found, Alive)} for each in (before, after))
     return not isinstance(before[forgotten], Alive) and lived == lives and {*before} - {forgotten} == {*after}
+
+
+def the_forgotten_were_silent(before: Membership, after: Membership, now: Instant, retention: Duration) -> bool:
+    """Law MP5: whoever's record is deleted has been silent for so long by then; that nobody comes to life by it, is M6."""
+    return all(now - each.seen >= retention for each in before.members if each.id not in after.by_id)
 
 
 def an_instant_keeps_its_list(

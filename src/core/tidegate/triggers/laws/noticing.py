@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from tidegate.invocations.record_documents import NOTICE
 from tidegate.model.documents import Document
 
-__all__ = ["no_notice_is_left", "nothing_else_is_heard_of", "what_happened_is_heard_of"]
+__all__ = ["a_filter_is_asked_about_all", "no_notice_is_left", "nothing_else_is_heard_of", "what_happened_is_heard_of"]
 
 
 def what_happened_is_heard_of(happened: Iterable[str], noticed: Collection[str], pending: Collection[str]) -> bool:
@@ -29,3 +29,13 @@ def no_notice_is_left(records: Iterable[Document]) -> bool:
 def nothing_else_is_heard_of(noticed: Iterable[str], happened: Collection[str]) -> bool:
     """Law NO3: there is no occurrence of what did not happen."""
     return all(each in happened for each in noticed)
+
+
+def a_filter_is_asked_about_all(*, holds: bool, is_noticed: bool) -> bool:
+    """Law NO6: there is an occurrence exactly if the filter holds of all that an invocation was called with, or has returned.
+
+    Args:
+        holds: Whether it does.
+        is_noticed: Whether there is one.
+    """
+    return holds == is_noticed
