@@ -189,7 +189,7 @@ PLANTED_RUNS: Final = 600
 # On a real broker.
 STORM: Final = _either(Storm(30_000, 3, 8, 4, 1.0, (0.0, 4.0)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
 """A storm over a group: rarer strikes at rarer moments, and outages of the broker beyond all sessions."""
-BRIEF_SOAK: Final = Soak(20.0, 300, 0.25, 4.0)
+BRIEF_SOAK: Final = Soak(20.0, 300, 0.25, 0.5)
 SOAK: Final = _either(BRIEF_SOAK, Soak(1_200.0, 500, 2.0, 15.0))
 """What a worker takes: slower leaks."""
 

@@ -1,14 +1,16 @@
-"""A worker that writes down what it takes, as a process of its own: `soak_member.py BOOTSTRAP TOPIC EVERY_S LEAK...`.
+"""A worker that writes down what it takes, as a process of its own: `python -m tests.integration.soak_member BOOTSTRAP TOPIC EVERY_S LEAK...`.
 
 Its records fail now and then, are tried again, answered with others and dead-lettered, in the event loop and in threads, in the
 order of their keys. Every so many seconds it prints a line: how many records it has handled, then the `MEASURES`, once what is
-not referred to was collected. Each leak named is planted: a handler keeps what it should not.
+not referred to was collected, and at last what is kept of ours, by class. Each leak named is planted: a handler keeps what it should not; of objects of ours (`kept`), one a
+rebalance.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import signal
 import sys
@@ -17,8 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry
+from tests.integration.leftovers import kept
 
-from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.commands import Assigned, Event
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import Ordering, PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
@@ -26,6 +30,8 @@ from tidegate.retries.backoff import Fixed
 from tidegate_adapters.kafka import Later, OnFailure, Send, Worker
 
 MEASURES: Final = ("bytes", "blocks", "descriptors", "tasks", "threads")
+KEPT: Final = "kept"
+"""One more leak."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 EVERY: Final = 10
 """So many records leave behind a descriptor, a task and a thread, where these are to leak."""
@@ -46,7 +52,7 @@ class Handler:
 
     def __init__(self, topic: str, leaks: frozenset[str]) -> None:
         self.topic, self.leaks = topic, leaks
-        self.count = 0
+        self.count = self.generation = 0
         self.kept: list[object] = []
         self.is_over = threading.Event()
         self._failed: set[tuple[int, int]] = set()
@@ -55,6 +61,11 @@ class Handler:
         if "tasks" in self.leaks and self.count % EVERY == 0:
             self.kept.append(asyncio.create_task(asyncio.Event().wait()))
         return self.handle(record)
+
+    def observe(self, event: Event, _: ConsumerState) -> None:
+        if KEPT in self.leaks and isinstance(event, Assigned) and event.generation != self.generation:
+            self.generation = event.generation
+            self.kept.append(event)
 
     def handle(self, record: Record) -> Send | None:
         """Also in a thread."""
@@ -83,13 +94,13 @@ async def main() -> None:
     worker = Worker(
         {f"{topic}.a": handler, f"{topic}.b": handler.handle}, bootstrap=bootstrap, group=f"group-{topic}",
         consumer=ConsumerRules(executors=16, partition=partition), metrics=CollectorRegistry(), retries=1, backoff=Fixed(SECOND // 100),
-        on_failure=OnFailure.DEAD_LETTER, dead_letter=f"{topic}.out",
+        on_failure=OnFailure.DEAD_LETTER, dead_letter=f"{topic}.out", observe=handler.observe, heartbeat_interval_ms=500,
     )  # fmt: skip
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
 
     async def watch() -> None:
         while True:
-            print(handler.count, *measured(), flush=True)
+            print(handler.count, *measured(), json.dumps(kept(), separators=(",", ":")), flush=True)
             await asyncio.sleep(float(every_s))
 
     watching = asyncio.create_task(watch())

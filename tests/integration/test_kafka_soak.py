@@ -1,13 +1,16 @@
 """What a worker takes does not grow while it works: memory, descriptors, tasks and threads.
 
 Another member joins and leaves the group all the while, so that what a partition's life leaves behind is seen, too. What is
-taken is looked at in the second half, by its slope over the records that were handled; the same is done with a worker in which
-leaks are planted, each of which is to be seen.
+taken is looked at in the second half, by its slope over the records that were handled; and what is kept of tidegate's and
+aiokafka's, by class and over the visits of the other member, at the least that there was of it: there one object that a rebalance
+leaves behind shows. The same is done with a worker in which leaks are planted, each of which is to be seen.
+(`test_simulated_worker` counts what a rebalance leaves behind where nothing else happens: exactly nothing.)
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
@@ -20,16 +23,19 @@ from typing import Final, NamedTuple
 import pytest
 from aiokafka import AIOKafkaProducer
 from tests.integration.servers import create_topic
-from tests.integration.soak_member import MEASURES
+from tests.integration.soak_member import KEPT, MEASURES
 from tests.length import BRIEF_SOAK, SOAK, Soak
 
+from tidegate.consumer.commands import Assigned
 from tidegate.model.records import Record
 from tidegate_adapters.kafka import Worker
 
-MEMBER: Final = Path(__file__).with_name("soak_member.py")
+ROOT: Final = Path(__file__).parents[2]
 PARTITIONS: Final = 2
 MAY: Final = {"bytes": 4_000_000.0, "blocks": 5_000.0, "descriptors": 2.0, "tasks": 12.0, "threads": 2.0}
 """By how much each may be more at the end of the second half than at its beginning: what is in work comes and goes."""
+MAY_BY_VISIT: Final = 0.5
+"""And what is kept of a class, with each visit, which is two rebalances."""
 
 
 class Line(NamedTuple):
@@ -37,6 +43,8 @@ class Line(NamedTuple):
 
     handled: int
     taken: Mapping[str, int]
+    kept: Mapping[str, int]
+    visit: int
 
 
 def growth(lines: Sequence[Line]) -> Mapping[str, float]:
@@ -49,25 +57,40 @@ def growth(lines: Sequence[Line]) -> Mapping[str, float]:
     }
 
 
+def grown(lines: Sequence[Line]) -> Mapping[str, float]:
+    """By how much the least that is kept of a class grows with a visit, from the second third of the visits to the last."""
+    working = [line for line in lines if line.handled]
+    first, visits = working[0].visit, (working[-1].visit - working[0].visit) // 3
+    before, after = ([line.kept for line in working if (line.visit - first) // visits == nth] for nth in (1, 2))
+    names = {name for kept in (*before, *after) for name in kept}
+    least = {name: [min(kept.get(name, 0) for kept in looks) for looks in (before, after)] for name in names}
+    return {name: (now - then) / visits for name, (then, now) in least.items() if now - then > MAY_BY_VISIT * visits}
+
+
 async def soaked(bootstrap: str, soak: Soak, leaks: Sequence[str]) -> list[Line]:
     """What a worker with these leaks says in that time, once it has handled something."""
     topic = f"soak-{uuid.uuid4().hex}"
     for name in (f"{topic}.a", f"{topic}.b", f"{topic}.out"):
         await asyncio.to_thread(create_topic, bootstrap, name, PARTITIONS)
-    command = (sys.executable, MEMBER, bootstrap, topic, str(soak.sample_s), *leaks)
+    command = (sys.executable, "-m", "tests.integration.soak_member", bootstrap, topic, str(soak.sample_s), *leaks)
     process = await asyncio.create_subprocess_exec(
-        *map(str, command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT
     )
     assert process.stdout is not None
-    others = [asyncio.create_task(fed(bootstrap, topic, soak)), asyncio.create_task(visited(bootstrap, topic, soak))]
+    visits = list[int]()
+    others = [
+        asyncio.create_task(fed(bootstrap, topic, soak)),
+        asyncio.create_task(visited(bootstrap, topic, soak, visits)),
+    ]
     lines: list[Line] = []
     try:
         async with asyncio.timeout(None) as limit:
             while text := await process.stdout.readline():
-                handled, *taken = map(int, text.split())
+                *numbers, kept = text.split()
+                handled, *taken = map(int, numbers)
                 if handled and limit.when() is None:  # on a busy machine a worker takes as long to start
                     limit.reschedule(asyncio.get_running_loop().time() + soak.seconds)
-                lines.append(Line(handled, dict(zip(MEASURES, taken, strict=True))))
+                lines.append(Line(handled, dict(zip(MEASURES, taken, strict=True)), json.loads(kept), len(visits)))
             raise AssertionError("the worker has ended")
     except TimeoutError:
         pass
@@ -98,8 +121,8 @@ async def fed(bootstrap: str, topic: str, soak: Soak) -> None:
         await producer.stop()
 
 
-async def visited(bootstrap: str, topic: str, soak: Soak) -> None:
-    """Another member comes and goes."""
+async def visited(bootstrap: str, topic: str, soak: Soak, visits: list[int]) -> None:
+    """Another member comes and goes; each time that is noted."""
 
     async def handle(_: Record) -> None:
         pass
@@ -109,6 +132,7 @@ async def visited(bootstrap: str, topic: str, soak: Soak) -> None:
         topics = [f"{topic}.a", f"{topic}.b"]
         worker = Worker(topics, handle, bootstrap=bootstrap, group=f"group-{topic}", heartbeat_interval_ms=500)
         run = asyncio.create_task(worker.run())
+        visits.append(len(visits))
         try:
             await asyncio.sleep(soak.visits_s)
         finally:
@@ -122,11 +146,14 @@ def test_what_a_worker_takes_does_not_grow_and_leaks_are_seen(kafka: str) -> Non
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
     async def both() -> tuple[list[Line], list[Line]]:
-        return await asyncio.gather(soaked(kafka, SOAK, ()), soaked(kafka, BRIEF_SOAK, MEASURES))
+        return await asyncio.gather(soaked(kafka, SOAK, ()), soaked(kafka, BRIEF_SOAK, (*MEASURES, KEPT)))
 
     tight, leaking = asyncio.run(both())
     for lines in (tight, leaking):
-        told = ", ".join(f"{name} {now:+.0f}" for name, now in growth(lines).items())
+        told = ", ".join(f"{name} {now:+.1f}" for name, now in growth(lines).items())
         print(f"{lines[-1].handled} records, {len(lines)} looks: {told}; at the end {dict(lines[-1].taken)}")
+        print(f"by a visit, of {len({line.visit for line in lines})}: {grown(lines)}")
     assert not [name for name, now in growth(tight).items() if now > MAY[name]]
     assert [name for name, now in growth(leaking).items() if now > MAY[name]] == list(MEASURES)
+    assert Assigned.__name__ in grown(leaking)
+    assert SOAK is BRIEF_SOAK or not grown(tight), "tables have not their sizes in a short time"

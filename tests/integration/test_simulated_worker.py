@@ -1,16 +1,22 @@
 """One worker on the simulated Kafka: what it asks the broker, when, and what it is told of itself."""
 
+# ruff: noqa: SLF001  leaks are planted in private functions
+
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from itertools import pairwise
 from random import Random
+from statistics import linear_regression
 from typing import Any, Final, NamedTuple, cast
 
 import pytest
 from aiokafka import errors
 from prometheus_client import CollectorRegistry
+from tests.integration.leftovers import kept, no_others
+from tests.integration.planting import Bug, planted
 from tests.integration.transactional_runs import OUT, Reader, fence, producing
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
@@ -23,6 +29,7 @@ from tidegate.model.records import Record, Send, TopicPartition
 from tidegate_adapters import kafka_ports
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
+from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import Client, Producing, Transact, transactional_producer
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import (
@@ -74,6 +81,42 @@ def appends(broker: SimulatedBroker, count: int) -> None:
     """Each with a key of three bytes and a value of one."""
     for _ in range(count):
         broker.append("t", 0, b"key")
+
+
+LEAKS: Final = {
+    "none": None,
+    "an object": Bug(
+        Member._assigned,
+        "self._count += 1",
+        "self._count += 1; self._releases[TopicPartition('gone', self._count)] = []",
+    ),
+    "a task": Bug(Member._spawn, "self._tasks.discard(task)", "pass"),
+    "a number": Bug(Member._assigned, "del self._granted[over]", "pass"),
+}
+VISITS: Final = 12
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_rebalance_leaves_nothing_behind(leak: str) -> None:
+    """By the slope of what is kept over rebalances, once tables have their size: it is 0, or 1 and more with what is planted."""
+    seen = list[int]()
+
+    async def handle(_: Record) -> None: ...
+
+    async def during(broker: SimulatedBroker) -> None:
+        for _ in range(VISITS):
+            appends(broker, 3)
+            await asyncio.sleep(5)
+            broker.group("g").rebalance()
+            await asyncio.sleep(5)
+            seen.append(kept().total())
+
+    bug = LEAKS[leak]
+    with no_others(), nullcontext() if bug is None else planted(bug):
+        played(during, handle)
+    half = seen[VISITS // 2 :]
+    slope = linear_regression(range(len(half)), half).slope
+    assert slope == 0 if bug is None else slope >= 1, seen
 
 
 def test_what_is_held_up_is_measured() -> None:
