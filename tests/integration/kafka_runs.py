@@ -34,6 +34,9 @@ Judges, after the laws of `tidegate.consumer`:
     J17 And nobody fences who knows that it is no member.
     J18 No more records fail than sends of their own: not what waits while another's failure closes the producer.
     J19 Of a group that begins at the end of a log that grows (`latest`), J1 and J2 hold from the first record on that anybody was handed.
+    J20 Of two members with one name (`named`) one goes on, and the other ends with an error of ours that says so (SD8).
+    J21 Whoever has partitions revoked and knows that it is no member lets go at once: there is nothing to drain.
+    J22 What is to be tried again after a while is not tried before.
 """
 
 from __future__ import annotations
@@ -64,9 +67,10 @@ from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, Tasks
 from tidegate.consumer.partition import Owned, PartitionRules, Phase
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.documents import Document, Value
-from tidegate.model.errors import TidegateError
-from tidegate.model.instants import PPM, SECOND, Duration
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import PPM, SECOND, Duration, jittered
 from tidegate.model.records import Record, Send, TopicPartition
+from tidegate.retries.backoff import delay_after
 from tidegate.sim.log import CONTROL, LogEntry
 from tidegate.sim.trace import StepKind
 from tidegate_adapters import testing
@@ -112,6 +116,8 @@ OPEN_MAX_S: Final = 80
 """For how long a transaction is open at most: a minute, and a round of the broker's."""
 AWAY_S: Final = 1.2
 """The shortest time for which a topic is away: each client has asked by then which topics there are."""
+HEARD_S: Final = 1.0
+"""By when each member has sent a heartbeat, where these are as told here, and has asked what its answer means."""
 QUIET_S: Final = 2.0
 """And if nothing is told for so long, and the time to drain, nothing will be."""
 _LATE_S: Final = 1.0
@@ -153,7 +159,10 @@ LATEST: Final = ("latest",)
 """The group begins at the end of logs that grow; these have seeds of their own."""
 GROWS: Final = ("grows",)
 """The topic gets another partition, which the leader of the group comes to know of; they have seeds of their own, too."""
+NAMED: Final = ("named",)
+"""Members have names, and another comes under that of one; these have seeds of their own, too."""
 OF_MEMBERS: Final = (
+    "named",
     "stall",
     "fenced",
     "rebalance",
@@ -170,8 +179,10 @@ RECREATED: Final = ("recreated",)
 """The topic is deleted, and after a while there is one of its name with other records; they have seeds of their own, too."""
 LATEST_STRIKES: Final = ("evicted", "kill", "stall", "rebalance", "stop")
 """What strikes a group that begins at the end of a log that grows."""
+NAMED_STRIKES: Final = ("named", "named", "named", "evicted")
+"""What strikes members with names: another of one, or the loss of a session, which leaves a member its name."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
-UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *LATEST, "stall", "evicted")
+UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *LATEST, *NAMED, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
@@ -187,6 +198,10 @@ MORE: Final[Mapping[str, Mapping[str, Any]]] = {
 """What workers are told besides."""
 COMMITS_MAX: Final = 2 * 4
 """How many commits of a partition a member may send in a second, in vain: by its back-off 4, along with others and by itself."""
+JITTER: Final = PPM // 2
+"""Of retries."""
+TINY_S: Final = 0.000_01
+"""What is rounded away."""
 EXITS: Final = 4
 """At how many records user code exits."""
 OF_TEXT: Final = (errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)
@@ -346,6 +361,8 @@ class Member:
         self.has_exited = False
         self.stopped_s: float | None = None
         self.is_stopped_at_once = False
+        self.due_s: dict[Record_, float] = {}
+        """Before when it may not try a record again, in this life of its partition."""
         kind, mine = run_.course.kind, name == run_.course.whom
         self._once = {"observer": mine and kind == "observer", "recorder": mine and kind == "recorder"}
         more: dict[str, Any] = {**MORE.get(kind, {})}
@@ -360,7 +377,7 @@ class Member:
             rules = attrs.evolve(rules, hooks=True, window_max=2, fanout=plain)
             more["hooks"] = self._hooked
         if kind in ("sends", "batches", "log"):
-            more |= {"retries": 100, "jitter_ppm": PPM // 2}
+            more |= {"retries": 100, "jitter_ppm": JITTER}
         if kind == "batches":
             more |= {"batch": 3}
         more["observe"] = self._observed
@@ -371,6 +388,8 @@ class Member:
             more["record"] = self.recorder.stepped
         self.rules = ConsumerRules(run_.course.executors, partition=rules)
         options = {} if run_.course.default else CLIENT
+        if kind in NAMED:
+            options = {**options, "group_instance_id": run_.course.whom if name == "c" else name}
         self.worker = Worker(
             ["t"],
             self._handle_batch if kind == "batches" else self._handle,
@@ -394,9 +413,13 @@ class Member:
         kept = {"auto_offset_reset": "earliest"} | dict(options) | {"enable_auto_commit": False}
         kept = {name: value for name, value in kept.items() if value is not None}
         self.client = SimulatedConsumer(self.run.network, group_id=group, client_id=self.name, **cast("Any", kept))
+        cast("Any", self.client).subscribe = partial(self._subscribed, self.client.subscribe)
         if self.run.course.kind == "asks":
             cast("Any", self.client).start = partial(self._started, self.client, self.client.start)
         return cast("Client", self.client)
+
+    def _subscribed(self, subscribe: Callable[..., None], *topics: Any, listener: Any, **more: Any) -> None:
+        subscribe(*topics, listener=Heard(self, listener), **more)
 
     async def _started(self, client: Any, start: Callable[[], Awaitable[None]]) -> None:
         await start()
@@ -452,6 +475,12 @@ class Member:
         working[self.name] = working.get(self.name, 0) + 1
         self.in_work += 1
         story.tell(self.name, f"begins {at}", StepKind.CALL)
+        now_s = asyncio.get_running_loop().time()
+        if (early_s := self.due_s.pop(at, 0.0) - now_s) > TINY_S:
+            story.accuse("J22", f"{self.name} tries {at} again {early_s:.3f} s before it may")
+
+    def _put_off(self, at: Record_, delay: Duration) -> None:
+        self.due_s[at] = asyncio.get_running_loop().time() + delay / SECOND
 
     async def _work_on(self, record: Record, at: Record_) -> Send | None:
         story, told = self.run.story, self.run.course
@@ -465,7 +494,9 @@ class Member:
         if told.kind == "parks" and story.parked.setdefault(at, 0) < sum(at) % 3:
             story.parked[at] += 1
             story.tell(self.name, f"parks {at}", StepKind.SLEEP)
-            raise Later(Duration(round(self.run.random.random() * SECOND)))
+            later = Duration(round(self.run.random.random() * SECOND))
+            self._put_off(at, later)
+            raise Later(later)
         if told.kind == "exits" and self._exits(at):
             story.struck.add(at)
             story.tell(self.name, f"exits at {at}", StepKind.CALL)
@@ -474,6 +505,7 @@ class Member:
         if told.kind == "log" and at not in story.struck and sum(at) % 2:
             story.struck.add(at)
             story.tell(self.name, f"fails at {at}", StepKind.CALL)
+            self._put_off(at, jittered(delay_after(self.rules.partition.backoff, 1), JITTER, PPM))
             raise RuntimeError("to be tried again")
         if told.kind == "letters" and sum(at) % 2:
             story.tell(self.name, f"fails at {at}", StepKind.CALL)
@@ -656,6 +688,27 @@ class Member:
         cause = getattr(error, "__cause__", None)
         if not isinstance(error, TidegateError | None) or not isinstance(cause, errors.KafkaError | None):
             story.accuse("J5", f"run of {self.name} raised {error!r}, for {cause!r}")
+
+
+@final
+class Heard:
+    """A listener that is looked at: J21, and what is put off is put off for this life alone."""
+
+    def __init__(self, member: Member, listener: Any) -> None:
+        self.member, self.on_partitions_assigned = member, listener.on_partitions_assigned
+        self._listener = listener
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        member, loop = self.member, asyncio.get_running_loop()
+        is_lost, began_s = generation_of(cast("Client", member.client)) == NO_GENERATION, loop.time()
+        member.due_s.clear()
+        try:
+            await self._listener.on_partitions_revoked(revoked)
+        finally:
+            member.due_s.clear()
+        took_s = loop.time() - began_s
+        if is_lost and took_s > TINY_S and member.run.course.kind not in NAMED:  # who has a name asks whose it is
+            member.run.story.accuse("J21", f"{member.name} is no member, and lets go {took_s:.3f} s later")
 
 
 @final
@@ -859,6 +912,9 @@ class Run:
         if produces is not None:
             await produces
         await self._all_done(members.values())
+        if told.kind in NAMED:
+            await asyncio.sleep(HEARD_S * (4 if told.default else 1))
+            self._judge_names([members[name] for name in (told.whom, "c") if name in members])
         self._judge_the_rest(members.values())
         for member in members.values():
             if not member.is_dead:
@@ -893,6 +949,14 @@ class Run:
         drain = PartitionRules().drain if self.course.default else DRAIN
         return ENOUGH_FOR_USERS_S, QUIET_S + drain.total / SECOND
 
+    def _judge_names(self, alike: list[Member]) -> None:
+        """J20; who is alone goes on."""
+        ended = [each for each in alike if each.task.done()]
+        errors_ = [None if each.task.cancelled() else each.task.exception() for each in ended]
+        told = [error for error in errors_ if isinstance(error, Misuse) and "group_instance_id" in error.where]
+        if not len(told) == len(ended) == len(alike) - 1:
+            self.story.accuse("J20", f"of {len(alike)} with one name these end: {[each.name for each in ended]}")
+
     def _judge_the_rest(self, members: Iterable[Member]) -> None:
         """J6, J8, J9 and J12."""
         late = [each for each in self.broker.group("g").late if each.partition("-")[0] not in self.dead]
@@ -908,7 +972,7 @@ class Run:
             if (over := member.over()) > len(self.records):
                 self.story.accuse("J12", f"{member.name} keeps {over} questions that have been answered")
         ended = [member for member in members if not member.is_dead and member.task.done() and member.stopped_s is None]
-        excused = bool(ended) or not alive or self.course.kind == "cancel"
+        excused = (bool(ended) and self.course.kind not in NAMED) or not alive or self.course.kind == "cancel"
         held = {self.course.record[0]} if self.course.kind in OF_USERS else set()
         left = [at for at in self.left() if at[0] not in held]
         if left and not excused:
@@ -956,7 +1020,7 @@ class Run:
     async def _fault(self, members: dict[str, Member]) -> None:
         """What is done to a member, or to the group."""
         told, story = self.course, self.story
-        strikes = {"once": STRIKES, "latest": LATEST_STRIKES}.get(told.kind, (told.kind,))
+        strikes = {"once": STRIKES, "latest": LATEST_STRIKES, "named": NAMED_STRIKES}.get(told.kind, (told.kind,))
         kind = strikes[int(told.outcome * len(strikes))]
         if kind not in OF_MEMBERS:
             return
@@ -976,6 +1040,8 @@ class Run:
                     await fence(self.network, f"g:t:{number}")
             case "rebalance":
                 group.rebalance()
+            case "named":
+                members["c"] = Member("c", self)
             case "grows":
                 story.tell("faults", f"add partition {PARTITIONS}")
                 story.all_done.clear()

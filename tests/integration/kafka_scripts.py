@@ -25,6 +25,7 @@ from aiokafka.errors import KafkaConnectionError
 from tests.integration.servers.kafka import _create_topic as create_topic_in_loop
 
 from tidegate.sim.log import CONTROL
+from tidegate_adapters.namesakes import Seat, is_taken, seat_of
 from tidegate_adapters.simulated_kafka import (
     CODES,
     Network,
@@ -199,6 +200,12 @@ class Call(Step):
 
 @final
 @attrs.frozen
+class Ask(Step):
+    """Ask whether another has the name of this member, as whom the group knew it last."""
+
+
+@final
+@attrs.frozen
 class Seek(Step):
     """Go to an offset."""
 
@@ -293,6 +300,7 @@ class _Play:
         self.later: dict[str, list[tuple[str, asyncio.Task[Any]]]] = {}
         """Calls in tasks of their own, and what they are told as."""
         self._changes = 0
+        self._seats: dict[str, Seat] = {}
 
     def tell(self, member: str, what: str) -> None:
         self._changes += 1
@@ -364,6 +372,8 @@ class _Play:
                 await self.asked(member, call, self.transacted(step), step.way)
             case Call(member, call, number):
                 self.tell(member, f"{call} {number}: {await self.called(consumer, call, number)}")
+            case Ask(member):
+                self.tell(member, f"its name is taken: {await self.saw(self.taken(member))}")
             case Seek(member, number, offset):
                 consumer.seek(self.partition(number), offset)
             case Strike(member, request, outcome, times):
@@ -373,6 +383,13 @@ class _Play:
                     del self.kafka.struck[key]
             case _:
                 raise AssertionError(step)
+
+    async def taken(self, member: str) -> bool:
+        consumer = self.consumers[member]
+        now = seat_of(consumer, self.kafka.group, "i")
+        assert now is not None
+        seat = self._seats[member] = now if now.member_id else self._seats[member]
+        return await is_taken(consumer, seat)
 
     async def commit(self, step: Commit) -> None:
         consumer = self.consumers[step.member]

@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from tests.integration.kafka_scripts import (
     Account,
+    Ask,
     Begin,
     Call,
     Commit,
@@ -110,6 +111,11 @@ BY_HAND: Mapping[str, Script] = {
         *A_FEW, Start("a", {"group_instance_id": "i"}), Settle(), Poll("a"), Commit("a", 0, 1),
         Strike("a", "JoinGroup", "GroupLoadInProgressError", 1_000), Start("b", {"group_instance_id": "i"}), Wait(seconds=2.0), Commit("a", 0, 2),
         Poll("b"), Commit("b", 0, 3),
+    ),
+    "who asks whether its name was taken": (
+        *A_FEW, Start("a", {"group_instance_id": "i"}), Settle(), Ask("a"),
+        Strike("a", "JoinGroup", "GroupLoadInProgressError", 1_000), Start("b", {"group_instance_id": "i"}), Wait(seconds=2.0), Ask("a"), Ask("b"),
+        Kill("b"), Wait(seconds=6.0), Ask("a"),
     ),
     "a static member comes again": (
         *A_FEW, Start("b"), Settle(), Start("a", {"group_instance_id": "i"}), Settle(), Stop("a"), Wait(),

@@ -20,6 +20,7 @@ from tests.integration.kafka_runs import (
     GROWS,
     KINDS,
     LATEST,
+    NAMED,
     PARTITIONS,
     RECORDS,
     RECREATED,
@@ -38,11 +39,12 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.sim.recording import Same, read
 from tidegate.sim.trace import Breach, Lane, Mover, Truth
-from tidegate_adapters import kafka, kafka_ports, record_fields
+from tidegate_adapters import kafka, kafka_ports, namesakes
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.kafka_member import Member
+from tidegate_adapters.log_lines import Lines
 from tidegate_adapters.runtime import Runtime
 from tidegate_adapters.sending import DeadLetters, Sender
 from tidegate_adapters.store import read as read_trace
@@ -137,7 +139,15 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a question that failed is never answered": Bug(Beginnings._is_answered, "found = error", "return True", ("asks",)),
     "the client sends again what has failed": Bug(kafka_ports.commit, "if error.retriable:", "if False:", ("commits",)),
     "whoever exits twice does not drain": Bug(Member._end_with, "not self._called_off.is_set()", "True", ("exits",)),
-    "a log may raise": Bug(record_fields.say, "with suppress(BaseException)", "with suppress(KeyError)", ("log",)),
+    "a log may raise": Bug(Lines.__call__, "except BaseException:", "except KeyError:", ("log",)),
+    "a session that was lost is told as a revocation": Bug(Member._revoked, "is_lost = ports.generation_of(self._client) == ports.NO_GENERATION", "is_lost = False", ("evicted", "stall")),
+    "what is parked is tried again at once": Bug(UserCode._handled_event, "parked.setdefault(reply.delay, [])", "parked.setdefault(Duration(0), [])", ("parks",)),
+    "what has failed is tried again at once": Bug(Member._begin, "jittered(duration, jitter_ppm, draw) / SECOND", "0", ("log",)),
+    "whose name was taken joins again": Bug(Member._revoked, "raise asyncio.CancelledError", "return", NAMED),
+    "who has failed joins again while it asks why": Bug(Member._poll_on, "join_no_more(self._client)", "pass", NAMED),
+    "nobody asks whether a name was taken": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return False", NAMED),
+    "whoever is put out has lost its name": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return True", NAMED),
+    "whose name was taken is not told so": Bug(Member._has_namesake, "self._runtime.tell(NameTaken())", "pass", NAMED),
     "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
 }  # fmt: skip
@@ -167,7 +177,7 @@ AT_ONCE: Final = 200
 """So many runs are a test: few enough to be spread evenly over processes."""
 
 
-ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED)
+ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED)
 EACH: Final = -(-KAFKA_RUNS // len(KINDS) // AT_ONCE) * AT_ONCE
 """So many runs of each kind, with seeds of their own: a seed draws when and whom, whatever the kind."""
 

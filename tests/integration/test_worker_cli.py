@@ -170,6 +170,36 @@ def test_a_second_signal_waits_for_nothing(kafka: str, make_topic: Callable[[int
     assert committed(kafka, topic) in {None, 0}
 
 
+def test_of_two_with_one_name_the_older_ends_at_once_and_says_why(
+    kafka: str, make_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    """Law SD8: what it had in work is the other's already, which goes on undisturbed. The exit code is that of wrong settings."""
+    topic = make_topic(1)
+    filled(kafka, topic, 3)
+    named = ("--set", "options.group_instance_id=shipping-1", "--set", "options.heartbeat_interval_ms=300")
+    folders = older_folder, newer_folder = tmp_path / "older", tmp_path / "newer"
+    for folder in folders:
+        folder.mkdir()
+    with running(older_folder, kafka, topic, "worker", *named) as older:
+        older.until("begun", 3)
+        with running(newer_folder, kafka, topic, "worker", *named) as newer:
+            newer.until("begun", 3)
+
+            assert older.code() == ExitCode.USAGE
+            said = older.log.read_text()
+            assert f"error: another worker has the name 'shipping-1' in group {topic}" in said
+            assert f"where: group_instance_id of {topic}" in said
+            assert "help: give each worker a group_instance_id of its own" in said
+            assert "done" not in said
+
+            (newer_folder / "go").touch()
+            newer.until("done", 3)
+            newer.asked(signal.SIGTERM, "SIGTERM: draining")
+            assert newer.code() == ExitCode.TERMINATED
+            assert newer.log.read_text().count("begun") == 3
+    assert committed(kafka, topic) == 3
+
+
 def test_a_third_signal_ends_what_holds_up_the_event_loop(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:

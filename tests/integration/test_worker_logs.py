@@ -18,6 +18,7 @@ from tidegate.model.records import Record
 from tidegate.retries.backoff import Fixed
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
 from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
+from tidegate_adapters.log_lines import Lines
 
 RETRY_ONCE = Rules(1, 0, task_delivery=False, record_delivery=False, window_delivery=False)
 AT_ONCE = Budget(40 * MILLISECOND, cancel=20 * MILLISECOND, commit=10 * MILLISECOND)
@@ -56,6 +57,34 @@ def test_failures_and_what_is_skipped_are_told_with_their_attempt(caplog: pytest
         ("handler", "orders", 3, 1, 2),
         ("skipped", "orders", 3, 1, 2),
     ]
+
+
+def test_lines_that_are_lost_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    """By the next one that is written, once; those below the level of the log are none."""
+    log = logging.getLogger("a log that raises")
+    log.setLevel(logging.INFO)
+    say, full = Lines(log), [True]
+
+    def is_written(_: logging.LogRecord) -> bool:
+        if full[0]:
+            raise OSError("no space left on device")
+        return True
+
+    log.addFilter(is_written)
+    for number in range(3):
+        say(logging.WARNING, "line %s", number)
+    say(logging.DEBUG, "what nobody reads")
+    full[0] = False
+    say(logging.DEBUG, "what nobody reads")
+    say(logging.INFO, "line %s", 3, extra={"topic": "orders"})
+    say(logging.INFO, "line 4")
+
+    assert [each.getMessage() for each in caplog.records] == [
+        "line 3 (3 lines before this one were lost: the log raised)",
+        "line 4",
+    ]
+    first, second = map(vars, caplog.records)
+    assert (first["topic"], first["lines_lost"], second.get("lines_lost")) == ("orders", 3, None)
 
 
 def test_what_cannot_be_decoded_is_told(caplog: pytest.LogCaptureFixture) -> None:

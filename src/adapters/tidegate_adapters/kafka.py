@@ -284,7 +284,7 @@ class Worker:
 
         Raises:
             Misuse: an option has a value that the client does not take, the port of `metrics_port` is taken, its registry shows
-                another worker, or it is called twice.
+                another worker, it is called twice, or another worker has come under its `group_instance_id`.
             TidegateError: the broker cannot be reached at the start, or the client has failed for good.
             Exception: what `lifespan` raises.
             CancelledError, SystemExit, KeyboardInterrupt: as the task was cancelled or user code raised it, after the rest.

@@ -24,6 +24,9 @@ read once it has handed them out.
 A generation is counted from the client's own assignments. A commit names the client's generation of then, and is not sent
 under another one, nor under none; a revocation that comes without a generation finds the partitions lost. Nor is anything
 committed of an assignment during which the client has learned that the topic is not there.
+
+A member with a name (`group_instance_id`) that is none any more asks, before its client joins again, whether another has that
+name (`namesakes`): then it ends, and its client joins no more, or it would take the name back from the other one.
 """
 
 from __future__ import annotations
@@ -64,6 +67,7 @@ from tidegate.consumer.transactions import FENCED
 from tidegate.consumer.watermark import open_offsets
 from tidegate.consumer.worker import (
     Leave,
+    NameTaken,
     ShutdownCommand,
     ShutdownEvent,
     ShutdownPhase,
@@ -75,7 +79,7 @@ from tidegate.consumer.worker import (
     merged,
 )
 from tidegate.model.effects import Cancel, Failure
-from tidegate.model.errors import TidegateError
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import PPM, SECOND, ClockName, Instant, jittered
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
@@ -85,6 +89,7 @@ from tidegate_adapters.committing import Committing
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.handlers import is_pattern
 from tidegate_adapters.kafka_ports import Client, Received, TransactionalProducer, ours, theirs
+from tidegate_adapters.namesakes import Seat, is_taken, join_no_more, seat_of
 from tidegate_adapters.record_fields import attempt_of, fields_of, named, placed, say
 from tidegate_adapters.runtime import After, Call, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
@@ -167,6 +172,9 @@ class Member:
         self._user_code = UserCode(
             code, settings, self._records, sender, tallies, self._runtime.tell, self._transactions
         )
+        self._seat: Seat | None = None
+        """As whom the group knew it last, where it has a name."""
+        self._asks_for_its_name = asyncio.Lock()
         self._gone: dict[str, int] = {}
         """Topics that have gone, and the last assignment until then."""
         self._may_poll: asyncio.Event | None = None
@@ -219,6 +227,7 @@ class Member:
 
         Raises:
             TidegateError: The broker cannot be reached, or has failed it for good.
+            Misuse: Another has its name.
             CancelledError, SystemExit, KeyboardInterrupt: As it came, after what was owed.
         """
         try:
@@ -332,6 +341,10 @@ class Member:
                 await self._poll()
             except ports.KAFKA_ERROR as error:
                 if not error.retriable:
+                    if (seat := self._seat_now()) is not None:
+                        join_no_more(self._client)
+                        if await self._has_namesake(seat):
+                            return
                     raise TidegateError("the Kafka client has failed", why=named(error)) from error
                 say(logging.WARNING, "poll failed: %s", named(error))
                 await asyncio.sleep(_POLL_S)
@@ -438,7 +451,11 @@ class Member:
     # --- what the group says ---
 
     async def _revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Drain and commit, then let go; where the group has taken them already, only the latter."""
+        """Drain and commit, then let go; where the group has taken them already, only the latter.
+
+        Raises:
+            CancelledError: Another has its name: the client joins no more.
+        """
         self._hurry(hurries=True)
         waits = {partition: asyncio.Event() for partition in revoked}
         is_lost = ports.generation_of(self._client) == ports.NO_GENERATION
@@ -452,6 +469,32 @@ class Member:
         if not is_lost:
             for wait in waits.values():
                 await wait.wait()
+        is_none = ports.generation_of(self._client) == ports.NO_GENERATION  # it may have heard so while it drained
+        if is_none and self._seat is not None and await self._has_namesake(self._seat):
+            raise asyncio.CancelledError  # what else a listener raises is logged, and the client joins
+
+    def _seat_now(self) -> Seat | None:
+        return seat_of(self._client, self._settings.group, self._settings.options.get("group_instance_id"))
+
+    async def _has_namesake(self, seat: Seat) -> bool:
+        """Whether another has its name; then it is told, and ends with an error. The client is not stopped meanwhile."""
+        async with self._asks_for_its_name:
+            if not await is_taken(self._client, seat):
+                return False
+            error = Misuse(
+                f"another worker has the name {seat.name!r} in group {seat.group}",
+                where=f"group_instance_id of {', '.join(self._settings.topics)}",
+                why="it joined later under the same group_instance_id, and the group knows one member of a name:"
+                " this one is fenced",
+                todo="give each worker a group_instance_id of its own, or none; where the other is to take its place,"
+                " let this one end before it begins",
+            )
+            say(logging.ERROR, "%s; all is left to it", error.what)
+            if not self._called_off.is_set():  # who was asked to stop ends as it was asked to
+                self._owed = self._owed or error
+                self._called_off.set()
+            self._runtime.tell(NameTaken())
+            return True
 
     def _in_flight(self, partition: TopicPartition) -> tuple[InFlight, ...]:
         """What is known of the records in work."""
@@ -474,6 +517,7 @@ class Member:
         for over in self._granted.keys() - self._generations.values():
             del self._granted[over]
         self._granted[self._count] = ports.generation_of(self._client)
+        self._seat = self._seat_now()
         self._client.pause(*map(theirs, assigned))
         for partition in assigned:
             self._generations[partition] = self._count
@@ -685,7 +729,8 @@ class Member:
         """
         if self._leave_by_s is None:
             self._leave_by_s = self._loop.time() + self._rules.leave / SECOND
-            ends = [self._client.stop(), self._sender.stop()]
+            client_ends = self._client_stopped() if self._asks_for_its_name.locked() else self._client.stop()
+            ends = [client_ends, self._sender.stop()]
             if self._transactions is not None:
                 ends.append(self._transactions.stop())
             self._leaving = [*map(asyncio.ensure_future, ends)]
@@ -693,6 +738,11 @@ class Member:
         for each in self._leaving:
             if each.done() and not each.cancelled() and (error := each.exception()) is not None:
                 raise error
+
+    async def _client_stopped(self) -> None:
+        async with self._asks_for_its_name:  # whoever is told then ends what the client would wait for
+            pass
+        await self._client.stop()
 
     @property
     def _left_s(self) -> float:

@@ -1,5 +1,6 @@
 """The calls of aiokafka that are used here, typed: aiokafka ships no types, so this is the one module that knows it, but for
-`undecodable` and `raw_records`, which know what it does with records that it cannot decode.
+`undecodable` and `raw_records`, which know what it does with records that it cannot decode, and `namesakes`, which asks what it
+does not.
 """
 
 from __future__ import annotations

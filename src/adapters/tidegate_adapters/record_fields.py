@@ -6,35 +6,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 from tidegate.consumer.commands import Handle, Request, Work
 from tidegate.consumer.fanout import Judge, Start
 from tidegate.consumer.worker import ShutdownCommand
 from tidegate.model.records import Record, TopicPartition
+from tidegate_adapters.log_lines import Lines
 
 __all__ = [
     "attempt_of", "fields_of", "named", "placed", "say",
 ]  # fmt: skip
 
-_log: Final = logging.getLogger("tidegate_adapters.kafka")
-
-
-def say(
-    level: int, text: str, *about: object, error: BaseException | None = None, extra: Mapping[str, object] | None = None
-) -> None:
-    """Log a line; a filter or a handler of the log that raises keeps nobody from going on (RT4).
-
-    Args:
-        level: Of `logging`.
-        text: With a place for each of the next.
-        about: What stands there.
-        error: Whose traceback follows, if any.
-        extra: The fields.
-    """
-    with suppress(BaseException):
-        _log.log(level, text, *about, exc_info=error, extra=extra)
+say: Final = Lines(logging.getLogger("tidegate_adapters.kafka"))
+"""Says a line about the worker."""
 
 
 def placed(

@@ -51,6 +51,7 @@ from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.reducer import Reducer, Step
 from tidegate.model.values import check_type
+from tidegate_adapters.log_lines import Lines
 
 __all__ = [
     "After",
@@ -68,6 +69,8 @@ __all__ = [
 
 log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
+_say: Final = Lines(log)
+"""A log that raises loses no command."""
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -382,7 +385,7 @@ class Runtime(Generic[S, E, C]):
                         self._step(*found)
         except Exception as failure:  # noqa: BLE001  the reducer's; whoever waits gets it
             self._failure = failure
-            self._say(logging.CRITICAL, "the reducer has failed, and nothing more is done", error=failure)
+            _say(logging.CRITICAL, "the reducer has failed, and nothing more is done", error=failure)
             self._drop_all()
         self._wake()
 
@@ -426,7 +429,7 @@ class Runtime(Generic[S, E, C]):
                 steps.append((event, self._rules.step(state, event)))
                 state = steps[-1][1].state
         except Exception as error:  # noqa: BLE001  one by one it shows whose fault it is
-            self._say(logging.DEBUG, "stepping one by one", error=error)
+            _say(logging.DEBUG, "stepping one by one", error=error)
             for pair in found:
                 self._step(*pair)
             return
@@ -463,10 +466,10 @@ class Runtime(Generic[S, E, C]):
             self.observer_failures += 1
             observing.failures += 1
             self._note(error)
-            self._say(logging.ERROR, "an observer failed: %s", observing.observer, error=error)
+            _say(logging.ERROR, "an observer failed: %s", observing.observer, error=error)
             if observing.failures == self._observer_failures_max:
                 self._observers = [each for each in self._observers if each is not observing]
-                self._say(logging.ERROR, "it is not called again: %s", observing.observer)
+                _say(logging.ERROR, "it is not called again: %s", observing.observer)
 
     # --- commands ---
 
@@ -651,14 +654,11 @@ class Runtime(Generic[S, E, C]):
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._exits.append(error)
 
-    def _say(self, level: int, text: str, *about: object, error: BaseException | None = None) -> None:
-        with suppress(BaseException):  # a log that raises loses no command
-            log.log(level, text, *about, exc_info=error)
-
     def _say_of(
         self, command: object, given: object, level: int, text: str, error: BaseException | None = None
     ) -> None:
         """The same of a command, with the fields that are known of it."""
+        fields: Mapping[str, object] | None = None
         with suppress(BaseException):
             fields = None if self._fields is None else self._fields(command, given)
-            log.log(level, text, command, exc_info=error, extra=fields)
+        _say(level, text, command, error=error, extra=fields)

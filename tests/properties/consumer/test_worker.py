@@ -29,6 +29,7 @@ from tidegate.consumer.worker import (
     Leave,
     LeaveAnswered,
     LeaveTimerFired,
+    NameTaken,
     ShutdownEvent,
     ShutdownPhase,
     StartLeaveTimer,
@@ -80,6 +81,7 @@ class Life:
         assert laws.begins_nothing(before, self.worker, begun)
         assert laws.leaves_nothing_behind(self.worker, self.in_flight)
         assert laws.releases_what_is_wanted(self.wanted, owned, ())
+        assert not isinstance(event, NameTaken) or laws.fenced_lets_go(self.worker, done.commands)
 
     def is_answered(self, command: Effect[object], reply: object) -> None:
         self.in_flight.pop(command, None)
@@ -122,7 +124,7 @@ def events() -> st.SearchStrategy[ShutdownEvent]:
         st.builds(Assigned, partitions, st.integers(1, 3), st.integers(0, 3)),
         st.builds(Revoked, partitions),
         st.builds(Lost, partitions),
-        st.sampled_from((StopRequested(), LeaveAnswered(), LeaveTimerFired())),
+        st.sampled_from((StopRequested(), NameTaken(), LeaveAnswered(), LeaveTimerFired())),
     )
 
 

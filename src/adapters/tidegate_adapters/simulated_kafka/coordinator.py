@@ -20,11 +20,13 @@ import copy
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import cycle
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast, final
 
 from aiokafka import errors
 
 from tidegate.sim.group import NO_GENERATION
+from tidegate_adapters.namesakes import NamedHeartbeat
 from tidegate_adapters.simulated_kafka.connection import Connection
 from tidegate_adapters.simulated_kafka.requests import (
     Code,
@@ -107,7 +109,7 @@ class Coordinator:
         """Done when the user has taken the error."""
         self.waiters: set[asyncio.Future[bool]] = set()
         """Polls that wait, and hear of errors."""
-        self._task = self._loop.create_task(self._run(), name=f"coordination of {member.client_id}")
+        self._coordination_task = self._loop.create_task(self._run(), name=f"coordination of {member.client_id}")
 
     @property
     def is_settled(self) -> bool:
@@ -121,8 +123,8 @@ class Coordinator:
             errors.KafkaError: The broker said so.
             BaseException: What ended the task.
         """
-        if self._task.done():
-            self._task.result()
+        if self._coordination_task.done():
+            self._coordination_task.result()
         if self._told is not None:
             self._told.set_result(None)
             self._told = None
@@ -133,15 +135,15 @@ class Coordinator:
     async def close(self) -> None:
         """Wait for what the task is at, the listener included, and leave."""
         self._closing.set_result(None)
-        if not self._task.done():
-            await self._task
+        if not self._coordination_task.done():
+            await self._coordination_task
         await self._stop_heartbeat()
         await _stopped(self._refresh)
         await self._leave()
 
     def abandon(self) -> None:
         """End as a process that is killed: nothing is sent any more."""
-        for task in (self._task, self._heartbeat, self._refresh):
+        for task in (self._coordination_task, self._heartbeat, self._refresh):
             if task is not None:
                 task.cancel()
 
@@ -242,6 +244,15 @@ class Coordinator:
             self._lose()
             raise
 
+    async def ensure_coordinator_known(self) -> None:
+        """Under aiokafka's name, as the next, for `namesakes` asks by them."""
+        await self._find()
+
+    async def _send_req(self, request: NamedHeartbeat) -> SimpleNamespace:
+        seat = request.seat
+        code: Any = await self._send(Heartbeat(seat.group, seat.generation, seat.member_id, seat.name))
+        return SimpleNamespace(error_code=code.errno)
+
     def _lose(self) -> None:
         """Who coordinates the group is not known any more."""
         if self._is_known:
@@ -330,7 +341,9 @@ class Coordinator:
         self._rejoin = self._loop.create_future()
         generation, member_id = self.generation, self.member_id
         try:
-            reply: Any = await self._send(SyncGroup(self._member.group, generation, member_id, assignments))
+            reply: Any = await self._send(
+                SyncGroup(self._member.group, generation, member_id, assignments, self._member.instance)
+            )
         except errors.KafkaError:
             self.request_rejoin()
             return None

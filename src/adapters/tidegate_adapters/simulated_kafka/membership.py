@@ -14,7 +14,8 @@ What a client meets here that it may not expect:
     Between two generations (COMPLETING) a commit is answered RebalanceInProgress.
     Whoever has not joined again in time is put out, also if it is heard of; nobody tells it.
     A follower that joins a stable group again gets the same generation; if the leader does, all begin anew.
-    A static member that comes again under no id takes the place of the one that has its name, and nobody rebalances.
+    A static member that comes again under no id takes the place of the one that has its name, and nobody rebalances. The one
+    that was there is told that it is fenced where it says its name, and otherwise that it is no member.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from enum import Enum, unique
 from functools import partial
-from typing import Final, TypeAlias, final
+from typing import TypeAlias, final
 
 import attrs
 from aiokafka import errors
@@ -32,6 +33,7 @@ from aiokafka import errors
 from tidegate.sim.group import NO_GENERATION
 from tidegate_adapters.simulated_kafka.requests import (
     Code,
+    FencedInstanceIdError,
     Heartbeat,
     Joined,
     JoinGroup,
@@ -45,8 +47,6 @@ __all__ = ["BrokerClock", "GroupPhase", "Membership", "Reply"]
 
 Reply: TypeAlias = Callable[[object], None]
 """Takes the answer to a request: a value, or a code."""
-_FENCED: Final[Code] = errors.UnknownError
-"""FENCED_INSTANCE_ID, for which aiokafka 0.14 has no class."""
 
 
 @final
@@ -114,9 +114,8 @@ class Membership:
             self._pending.pop(request.member_id).cancel()
             self._add(request, request.member_id, reply)
             return
-        holder = self._holder(request.instance)
-        if holder is not None and holder.id != request.member_id:
-            reply(_FENCED)
+        if self._is_fenced(request.instance, request.member_id):
+            reply(FencedInstanceIdError)
             return
         member = self.members.get(request.member_id)
         if member is None:
@@ -133,6 +132,9 @@ class Membership:
 
     def sync(self, request: SyncGroup, reply: Reply) -> None:
         """Answered when the leader has said who gets what."""
+        if self._is_fenced(request.instance, request.member_id):
+            reply(FencedInstanceIdError)
+            return
         if (code := self._judged(request.member_id, request.generation)) is not errors.NoError:
             reply(code)
             return
@@ -148,6 +150,8 @@ class Membership:
                 self._assign(request.assignments)
 
     def heartbeat(self, request: Heartbeat) -> Code:
+        if self._is_fenced(request.instance, request.member_id):
+            return FencedInstanceIdError
         code = self._judged(request.member_id, request.generation)
         if code is errors.NoError:
             self._touch(self.members[request.member_id])
@@ -197,6 +201,11 @@ class Membership:
             return None
         return next((member for member in self.members.values() if member.instance == instance), None)
 
+    def _is_fenced(self, instance: str | None, member_id: str) -> bool:
+        """Whether another has the name."""
+        holder = self._holder(instance)
+        return holder is not None and holder.id != member_id
+
     def _join_anew(self, request: JoinGroup, reply: Reply) -> None:
         self._count += 1
         member_id = f"{request.instance or request.client_id}-{self._count:06}"
@@ -210,7 +219,7 @@ class Membership:
 
     def _replace(self, holder: _Member, member_id: str, request: JoinGroup, reply: Reply) -> None:
         """A static member comes again: what the one of its name had is its own."""
-        self._answer(holder, _FENCED)
+        self._answer(holder, FencedInstanceIdError)
         leader = self.leader
         self.members = {(member_id if key == holder.id else key): each for key, each in self.members.items()}
         if self.leader == holder.id:

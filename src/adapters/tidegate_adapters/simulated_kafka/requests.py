@@ -14,7 +14,7 @@ from aiokafka import errors
 
 __all__ = [
     "BEGINNING", "CODES", "END", "NOWHERE", "OF_ONE", "OF_PRODUCERS", "AddOffsetsToTxn", "AddPartitionsToTxn", "Batch", "Code", "EndTxn",
-    "Fetch", "FindCoordinator", "Heartbeat", "InitProducerId", "JoinGroup", "Joined", "LeaveGroup", "ListOffsets", "Metadata",
+    "FencedInstanceIdError", "Fetch", "FindCoordinator", "Heartbeat", "InitProducerId", "JoinGroup", "Joined", "LeaveGroup", "ListOffsets", "Metadata",
     "OffsetCommit", "OffsetFetch", "Partition", "Position", "Produce", "ProducerEpoch", "Read", "Request", "SyncGroup", "TxnOffsetCommit",
     "Written", "refusal",
 ]  # fmt: skip
@@ -26,6 +26,15 @@ BEGINNING: Final = -2
 END: Final = -1
 NOWHERE: Final = 0
 """To begin nowhere, but to fail: what aiokafka calls the strategy "none"."""
+
+
+class FencedInstanceIdError(errors.UnknownError):  # type: ignore[misc]  # it has no types
+    """Another member has the name, for which aiokafka 0.14 has no class: it takes it for what it does not know."""
+
+    errno = 82
+
+    def __repr__(self) -> str:
+        return repr(errors.UnknownError())
 
 
 class Partition(NamedTuple):
@@ -70,14 +79,16 @@ class SyncGroup(NamedTuple):
     generation: int
     member_id: str
     assignments: Mapping[str, tuple[Partition, ...]]
+    instance: str | None = None
 
 
 class Heartbeat(NamedTuple):
-    """Stay a member."""
+    """Stay a member; perhaps by name."""
 
     group: str
     generation: int
     member_id: str
+    instance: str | None = None
 
 
 class LeaveGroup(NamedTuple):

@@ -13,12 +13,17 @@ A partition drains as it does when the group wants it back (`tidegate.consumer.d
 worker is gone within the budget of a drain and the time to leave, whatever user code, sinks and the broker do. Whoever is
 asked a second time waits for nothing any more: what runs is given up, and the group is informed.
 
+A member may have a name of its own that outlives its process (Kafka's group.instance.id, KIP-345). Who comes under a name that
+another has takes the place of that one, with all that it owns, and nobody rebalances: the older one is fenced, for two with
+one name would take it from each other for ever. What it owned is another's already, so it drains nothing.
+
 What may come in between, and what follows:
     a rebalance     the partition is drained once, and let go once, for both
     an assignment   is not taken; whoever leaves gives it back with the rest
     a refusal       the group has moved on: there is nothing to commit any more, and the partition is given up
     no answer       the commit is sent again while there is time
     no time         what runs is cancelled and left to the next owner; what was finished before is committed all the same
+    a namesake      all is given up and left to it, and the worker leaves
     a failure       what fails while it drains is neither judged nor answered for, but left to the next owner
 
 Laws
@@ -31,6 +36,7 @@ Laws
     SD6  The next owner begins exactly at what was committed.
     SD7  What is `merged` comes to the same as one event after the other, where executors are given out after the last
          of a run of reports and fetches; no event changes its place but for reports among themselves.
+    SD8  Who is fenced owns nothing from then on, begins and commits nothing, and leaves at once.
 
 Known not to work
     User code that cannot be cancelled goes on until the process ends. What it writes must bear repetition, or be fenced.
@@ -76,7 +82,7 @@ from tidegate.model.values import check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
 __all__ = [
-    "LEAVE", "Leave", "LeaveAnswered", "LeaveTimerFired", "ShutdownCommand", "ShutdownEvent", "ShutdownPhase", "ShutdownStep",
+    "LEAVE", "Leave", "LeaveAnswered", "LeaveTimerFired", "NameTaken", "ShutdownCommand", "ShutdownEvent", "ShutdownPhase", "ShutdownStep",
     "StartLeaveTimer", "StopRequested", "WorkerRules", "WorkerState", "event_for", "merged",
 ]  # fmt: skip
 
@@ -142,7 +148,16 @@ class LeaveTimerFired:
         return "time to leave is over"
 
 
-ShutdownEvent: TypeAlias = commands.ConsumerEvent | StopRequested | LeaveAnswered | LeaveTimerFired
+@final
+@attrs.frozen
+class NameTaken:
+    """Another member has come under the name of this one, and the group knows one of a name."""
+
+    def __str__(self) -> str:
+        return "its name was taken"
+
+
+ShutdownEvent: TypeAlias = commands.ConsumerEvent | StopRequested | NameTaken | LeaveAnswered | LeaveTimerFired
 
 
 def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
@@ -301,6 +316,11 @@ class WorkerRules:
                 for each in known:
                     commands.check_event(each)
                 return self._asked(state, known)
+            case NameTaken() if state.phase in (ShutdownPhase.WORKING, ShutdownPhase.DRAINING):
+                given_up = tuple(Lost(part.partition) for part in state.consumer.partitions)
+                return self._let_go(attrs.evolve(state, phase=ShutdownPhase.DRAINING), given_up)
+            case NameTaken():
+                return Step(state)  # it leaves already
             case LeaveAnswered() if state.phase is ShutdownPhase.LEAVING:
                 return Step(attrs.evolve(state, phase=ShutdownPhase.GONE), (Cancel(self._wait),))
             case LeaveTimerFired() if state.phase is ShutdownPhase.LEAVING:

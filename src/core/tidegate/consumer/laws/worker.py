@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidegate.consumer.commands import Release
+from tidegate.consumer.commands import Commit, Release
 from tidegate.consumer.laws.partition import starts_nothing
 from tidegate.consumer.worker import Leave, ShutdownPhase, StartLeaveTimer, WorkerRules, WorkerState
 from tidegate.model.effects import Effect
@@ -12,8 +12,8 @@ from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition
 
 __all__ = [
-    "begins_at_the_committed", "begins_nothing", "finished_is_committed", "is_gone_in_time", "leaves_nothing_behind",
-    "releases_what_is_wanted",
+    "begins_at_the_committed", "begins_nothing", "fenced_lets_go", "finished_is_committed", "is_gone_in_time",
+    "leaves_nothing_behind", "releases_what_is_wanted",
 ]  # fmt: skip
 
 
@@ -77,3 +77,20 @@ def releases_what_is_wanted(
 def begins_at_the_committed(position: int, committed: int) -> bool:
     """Law SD6: whoever comes to own a partition begins where the group has committed."""
     return position == committed
+
+
+def fenced_lets_go(after: WorkerState, asked: Iterable[Effect[object]]) -> bool:
+    """Law SD8: whose name was taken owns nothing, begins and commits nothing, and leaves.
+
+    Args:
+        after: The worker, once it has heard of it.
+        asked: What it has commanded then.
+    """
+    is_leaving = after.phase in (ShutdownPhase.LEAVING, ShutdownPhase.GONE)
+    commanded = [*asked]
+    return (
+        is_leaving
+        and not after.consumer.partitions
+        and all(map(starts_nothing, commanded))
+        and not any(isinstance(command, Commit) for command in commanded)
+    )

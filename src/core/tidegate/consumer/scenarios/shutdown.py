@@ -22,6 +22,7 @@ from tidegate.consumer.scenarios.partition import is_commit, is_delivery, is_wor
 from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FALLS
 from tidegate.consumer.worker import (
     Leave,
+    NameTaken,
     ShutdownEvent,
     ShutdownPhase,
     ShutdownStep,
@@ -43,7 +44,7 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
 
 __all__ = [
-    "ANEW", "BEGINS", "BEHIND", "FAULTS", "GONE", "RELEASED", "SAVED", "SCENARIOS", "SINKS", "ShutdownStepping",
+    "ANEW", "BEGINS", "BEHIND", "FAULTS", "FENCED", "GONE", "RELEASED", "SAVED", "SCENARIOS", "SINKS", "ShutdownStepping",
     "Signals", "finished", "phase", "shutdown",
 ]  # fmt: skip
 
@@ -57,11 +58,13 @@ SAVED: Final = "what is finished is committed before it leaves"
 GONE: Final = "whoever was asked to stop is gone in the end"
 RELEASED: Final = "what the group wants back is released"
 ANEW: Final = "the next owner begins exactly at what was committed"
+FENCED: Final = "whose name was taken owns and commits nothing from then on, and leaves"
 
 _ASKED: Final = Cell[int](("asked to stop",), 0)
 """How often."""
 _EXCUSED: Final = Cell(("no time is left",), empty=False)
 """The time to drain is over, or somebody has asked twice; then what is finished may be left uncommitted."""
+_TAKEN: Final = Cell(("its name was taken",), empty=False)
 
 
 def finished(generation: int) -> Cell[tuple[int, ...]]:
@@ -157,6 +160,35 @@ class Signals:
 
 @final
 @attrs.frozen(eq=False)
+class Namesake:
+    """Another process comes under the name of a worker, once, at any time, and has all that this one owned.
+
+    It goes on as the other worker, which is all that the group knows of it; the one whose name it was hears of it later.
+
+    Attributes:
+        worker: Whose name it is.
+        coordinator: Of the group.
+    """
+
+    worker: str
+    coordinator: Coordinator
+    name: str = "namesake"
+    place: Cell[object] = _TAKEN  # type: ignore[assignment]
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[ActorStep]:
+        group = world.read(GROUP)
+        if not world.read(_TAKEN) and not world.read(dead(self.worker)) and self.worker in group.members:
+            members = tuple(member for member in group.members if member != self.worker)
+            owners = tuple("" if owner == self.worker else owner for owner in group.owners)
+            after = self.coordinator.revoke(world, attrs.evolve(group, members=members, owners=owners))
+            heard = (*after.read(inbox(self.worker)), NameTaken())
+            after = after.write(inbox(self.worker), heard).write(_TAKEN, value=True).write(_EXCUSED, value=True)
+            yield ActorStep(Label(f"takes the name of {self.worker}"), after, must=True)
+
+
+@final
+@attrs.frozen(eq=False)
 class _Exit:
     """The process of a worker ends when that is gone. If the group did not learn of its leaving, it finds out.
 
@@ -195,6 +227,7 @@ def shutdown(
     budget: int = 1,
     signals: int = 2,
     merge: Merge | None = None,
+    namesake: bool = False,
 ) -> Scenario:
     """Two workers and one partition, which is at first that of the one who is asked to stop.
 
@@ -207,6 +240,7 @@ def shutdown(
         budget: How many faults may strike the one who stops.
         signals: How often it is asked, at most.
         merge: What is told of the events of a turn, where the one who stops receives several in one.
+        namesake: Whether another takes the name of the one who stops.
     """
     coordinator = Coordinator(_TOPIC, lambda consumer, _: consumer)
     means = _in_a_group(broker(records), coordinator)
@@ -233,7 +267,8 @@ def shutdown(
         stays,
         stops,
         coordinator,
-        Signals(_STOPS, signals),
+        *([Signals(_STOPS, signals)] if signals else []),
+        *([Namesake(_STOPS, coordinator)] if namesake else []),
         _Exit(_STOPS),
         Crash(f"{_STOPS}'s host", (stops,), dead(_STOPS)),
     )
@@ -244,9 +279,12 @@ def shutdown(
         actors=actors,
         budget=budget,
         always={FINISHED: _is_finished, BEHIND: _leaves_nothing, RELEASED: _releases_what_is_wanted},
-        step={NEVER_FALLS: _never_falls, BEGINS: _begins_nothing, SAVED: _saves_what_is_finished, ANEW: _begins_anew},
+        step={NEVER_FALLS: _never_falls, BEGINS: _begins_nothing, SAVED: _saves_what_is_finished, ANEW: _begins_anew}
+        | ({FENCED: _lets_go_as_fenced} if namesake else {}),
         eventually={GONE: _is_gone, ALL: partial(_is_done, records=records)},
-        sometimes={
+        sometimes=_FENCED_GOALS
+        if namesake
+        else {
             "it drains whole": partial(_drains_whole, records=records),
             "its time is over": _is_cut,
             "a commit is refused while it drains": _is_refused_while_draining,
@@ -329,16 +367,35 @@ def _saves_what_is_finished(before: State, after: State) -> bool:
             return True
 
 
+def _lets_go_as_fenced(before: State, after: State) -> bool:
+    """In the step in which it hears that its name was taken."""
+    if not _has_heard(before, after):
+        return True
+    match before.status(_STOPS), after.status(_STOPS):
+        case Machine(WorkerState(), commands), Machine(WorkerState() as then, now) if not after.read(dead(_STOPS)):
+            return laws.worker.fenced_lets_go(then, [command for command in now if command not in commands])
+        case _:
+            return True
+
+
+def _has_heard(before: State, after: State) -> bool:
+    had, has = (sum(isinstance(each, NameTaken) for each in of.read(inbox(_STOPS))) for of in (before, after))
+    return had > has
+
+
 def _is_refusal(event: object) -> bool:
     return isinstance(event, CommitRefused)
 
 
 def _begins_anew(before: State, after: State) -> bool:
+    """Whoever hears of an assignment that is over already, for its name was taken, owns nothing."""
     for name in (_STAYS, _STOPS):
         worker, then = _worker_of(before.status(name)), _worker_of(after.status(name))
         if worker is None or then is None or worker.consumer.partitions:
             continue
         for part in then.consumer.partitions:
+            if before.read(_TAKEN) and part.generation < before.read(GROUP).generation:
+                continue
             if not laws.worker.begins_at_the_committed(part.tracker.floor, before.read(committed(0))):
                 return False
     return True
@@ -387,6 +444,17 @@ def _is_refused_while_draining(state: State) -> bool:
             return False
 
 
+def _is_taken(state: State, *, at: ShutdownPhase) -> bool:
+    return state.read(_TAKEN) and phase(state, _STOPS) is at
+
+
+_FENCED_GOALS: Final = {
+    "its name is taken while it works": partial(_is_taken, at=ShutdownPhase.WORKING),
+    "its name is taken while it drains": partial(_is_taken, at=ShutdownPhase.DRAINING),
+    "it is gone": partial(_is_taken, at=ShutdownPhase.GONE),
+}
+
+
 SCENARIOS: Final = (
     Shipped(
         "shutdown",
@@ -416,5 +484,18 @@ SCENARIOS: Final = (
         ),
         thorough=partial(shutdown, records=1, rebalances=2, budget=2),
         large=partial(shutdown, records=3, rebalances=3, budget=4),
+    ),
+    Shipped(
+        "shutdown.namesake",
+        partial(
+            shutdown,
+            summary="another comes under the name of a worker, before or after that is asked to stop: it gives up and leaves",
+            records=1,
+            rebalances=0,
+            signals=1,
+            namesake=True,
+        ),
+        thorough=partial(shutdown, rebalances=0, signals=1, namesake=True),
+        large=partial(shutdown, records=3, rebalances=1, budget=2, namesake=True),
     ),
 )

@@ -1,4 +1,4 @@
-"""Eleven ways to get a shutdown wrong. Each differs from `tidegate.consumer.worker`, or from the partition in it, in one place."""
+"""Twelve ways to get a shutdown wrong. Each differs from `tidegate.consumer.worker`, or from the partition in it, in one place."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tidegate.consumer.scenarios.shutdown import (
     ANEW,
     BEGINS,
     BEHIND,
+    FENCED,
     GONE,
     RELEASED,
     SAVED,
@@ -28,10 +29,12 @@ from tidegate.consumer.watermark import OffsetTracker, committable, completed
 from tidegate.consumer.worker import (
     Leave,
     LeaveTimerFired,
+    NameTaken,
     ShutdownEvent,
     ShutdownPhase,
     ShutdownStep,
     StartLeaveTimer,
+    StopRequested,
     WorkerRules,
     WorkerState,
     merged,
@@ -123,6 +126,11 @@ def drains_for_itself(rules: WorkerRules, state: WorkerState, event: ShutdownEve
     return Step(done.state, tuple(command for command in done.commands if not isinstance(command, Release)))
 
 
+def drains_as_if_asked(rules: WorkerRules, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
+    """Whose name was taken ends as if somebody had asked it to: it goes on with what is another's, and commits it."""
+    return rules.step(state, StopRequested() if isinstance(event, NameTaken) else event)
+
+
 def tells_the_first_of_a_turn(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
     """Of the events that come in one turn only the first is told."""
     return merged(events[:1])
@@ -142,6 +150,7 @@ def planted(
     signals: int = 1,
     alone: bool = False,
     merge: Merge | None = None,
+    namesake: bool = False,
 ) -> Specimen:
     """The scenario with the bug in its place."""
     make = partial(
@@ -154,8 +163,17 @@ def planted(
         budget=budget,
         signals=signals,
         merge=merge,
+        namesake=namesake,
     )
-    of = "shutdown.turns" if merge else "shutdown.rebalance" if rebalances else "shutdown"
+    of = (
+        "shutdown.namesake"
+        if namesake
+        else "shutdown.turns"
+        if merge
+        else "shutdown.rebalance"
+        if rebalances
+        else "shutdown"
+    )
     return Specimen(f"shutdown.{name}", make, law, source, of, alone)
 
 
@@ -245,5 +263,15 @@ SPECIMENS: Final = (
         GONE,
         "Planted: whoever gathers events for a turn keeps one place for them.",
         merge=tells_the_first_of_a_turn,
+    ),
+    planted(
+        "drains_as_if_asked",
+        drains_as_if_asked,
+        FENCED,
+        "Planted: a client that takes FENCED_INSTANCE_ID for a lost session works on beside the one that has its partitions.",
+        step=drains_as_if_asked,
+        records=1,
+        signals=0,
+        namesake=True,
     ),
 )

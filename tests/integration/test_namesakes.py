@@ -1,0 +1,92 @@
+"""Who was put out asks whether another has its name: what it makes of each answer, and of none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka import errors
+
+from tidegate_adapters.kafka_ports import Client
+from tidegate_adapters.namesakes import FENCED_INSTANCE_ID, NamedHeartbeat, Seat, is_taken, join_no_more, seat_of
+from tidegate_adapters.testing import run
+
+SEAT = Seat("g", "shipping-1", 3, "shipping-1-abc")
+
+
+def asked(answer: Callable[[int], int]) -> tuple[bool, int, float]:
+    """Whether it is taken, by what each question in turn is answered; how many there were, and how long that took."""
+
+    async def main(_: Random) -> tuple[bool, int, float]:
+        sent: list[NamedHeartbeat] = []
+
+        async def known() -> None: ...
+
+        async def send(request: NamedHeartbeat) -> Any:
+            sent.append(request)
+            return SimpleNamespace(error_code=answer(len(sent)))
+
+        coordinator = SimpleNamespace(ensure_coordinator_known=known, _send_req=send)
+        began_s = asyncio.get_running_loop().time()
+        found = await is_taken(cast("Client", SimpleNamespace(_coordinator=coordinator)), SEAT)
+        assert {each.seat for each in sent} == {SEAT}
+        return found, len(sent), asyncio.get_running_loop().time() - began_s
+
+    return run(main, 1)
+
+
+@pytest.mark.parametrize("code", [0, 25, 22, 27, FENCED_INSTANCE_ID])
+def test_only_who_is_told_so_is_fenced(code: int) -> None:
+    """NONE, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and REBALANCE_IN_PROGRESS are no word of another."""
+    assert asked(lambda _: code)[:2] == (code == FENCED_INSTANCE_ID, 1)
+
+
+@pytest.mark.parametrize("code", [14, 15, 16])
+def test_a_coordinator_that_cannot_say_is_asked_again(code: int) -> None:
+    """While the group is loaded, or is coordinated elsewhere."""
+    assert asked(lambda nth: code if nth < 4 else FENCED_INSTANCE_ID)[:2] == (True, 4)
+
+
+def test_what_is_not_answered_is_asked_again_for_a_while() -> None:
+    """And then it may go on: the group is not to wait for it for ever."""
+
+    def lost(_: int) -> int:
+        raise errors.KafkaConnectionError
+
+    found, _, took_s = asked(lost)
+    assert not found
+    assert took_s == pytest.approx(5)
+
+
+@pytest.mark.parametrize("error", [NotImplementedError("v0"), errors.GroupAuthorizationFailedError("g")])
+def test_who_cannot_ask_is_not_fenced(error: Exception) -> None:
+    """By a broker that is older than names, or that does not take the question."""
+
+    def refused(_: int) -> int:
+        raise error
+
+    assert asked(refused)[:2] == (False, 1)
+
+
+def test_a_heartbeat_says_the_name() -> None:
+    """In the third version, to a broker that knows more of them."""
+    made = NamedHeartbeat(SEAT).prepare({12: (0, 4)})
+    assert (made.API_KEY, made.API_VERSION, made.FLEXIBLE_VERSION) == (12, 3, False)
+    assert made.encode() == b"\x00\x01g\x00\x00\x00\x03\x00\x0eshipping-1-abc\x00\x0ashipping-1"
+    with pytest.raises(NotImplementedError):
+        NamedHeartbeat(SEAT).prepare({12: (0, 2)})
+
+
+def test_who_has_no_name_or_no_word_of_it_has_no_seat() -> None:
+    """Nor can a client of another kind be asked, or kept from anything."""
+    told = cast("Client", SimpleNamespace(_coordinator=SimpleNamespace(generation=3, member_id="shipping-1-abc")))
+    other = cast("Client", SimpleNamespace())
+    assert seat_of(told, "g", "shipping-1") == SEAT
+    assert seat_of(told, "g", None) is None
+    assert seat_of(other, "g", "shipping-1") is None
+    join_no_more(other)
+    assert not asyncio.run(is_taken(other, SEAT))
