@@ -24,7 +24,7 @@ GOLDEN := tests/properties/test_public.py tests/properties/test_specimens.py tes
 	tests/properties/sim/test_trace.py tests/properties/sim/test_type_names.py
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test check thorough coverage golden bench clean
+.PHONY: run test check thorough mutants coverage golden bench clean
 
 run: .venv/run.stamp
 	@echo "== exploring every shipped scenario"
@@ -44,6 +44,10 @@ check: .venv/test.stamp
 thorough: .venv/test.stamp
 	@echo "== running at full length what make test does in part (tests/length.py), every thorough scope included"
 	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup $(LONG)
+
+mutants: .venv/test.stamp
+	@echo "== judging a sample of mutants of the worker's adapter, for half an hour or more"
+	$(BIN)/python -m tests.integration.mutants
 
 coverage: .venv/test.stamp
 	@echo "== measuring which branches of the core the properties take"

@@ -1,0 +1,42 @@
+"""The sampler of mutants changes one place each time, the same for the same seed, and leaves alone what promises nothing."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.integration.mutants import MODULES, mutants, sample
+
+SOURCE = '''
+def told(at: int, most: int = 3) -> bool:
+    """Text."""
+    assert at > 0
+    if at < most and not at:
+        say("a line", at + 1)
+        stop(at)
+    return True
+'''
+
+
+def test_one_place_is_changed_and_neither_texts_nor_lines_of_the_log_nor_what_is_believed() -> None:
+    """Each is another program, and shows where."""
+    made = [*mutants("m", SOURCE)]
+    assert [str(each).partition(": ")[2] for each in made] == [
+        "if at < most and (not at): -> if not (at < most and (not at)):",
+        "at < most and (not at) -> at < most or not at",
+        "at < most -> at <= most",
+        "not at -> at",
+        "stop(at) -> pass",
+        "return True -> return None",
+        "True -> False",
+    ]
+    texts = [each.text for each in made]
+    assert len({ast.unparse(ast.parse(SOURCE)), *texts}) == len(made) + 1
+
+
+def test_a_seed_has_its_sample() -> None:
+    """Or none could be judged again; of the modules as they are now."""
+    shown = [str(each) for each in sample(3, 60)]
+    assert shown == [str(each) for each in sample(3, 60)] != [str(each) for each in sample(4, 60)]
+    assert len({each.partition(".")[0] for each in shown} & {*MODULES}) > 5
+    for each in sample(3, 3):
+        compile(each.text, each.module, "exec")
