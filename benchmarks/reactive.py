@@ -233,6 +233,14 @@ def backlog(client: MongoClient[dict[str, Any]], uri: str, processes: int, count
     return (most - least) / (ended - began), memory
 
 
+class Found(dict[str, float]):
+    """The figures; each is shown as soon as it is there."""
+
+    def __setitem__(self, name: str, figure: float) -> None:
+        super().__setitem__(name, figure)
+        print(f"{name:<38}{figure:10.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=10_000)
@@ -245,7 +253,7 @@ def main() -> None:
         kind, uri, documents_, expected = told.contender
         asyncio.run(KINDS[kind](uri, int(documents_), int(expected)))
         return
-    found: dict[str, Any] = {}
+    found = Found()
     with MongoServer() as server, MongoClient[dict[str, Any]](server.uri) as client:
         rates = [{kind: rate(client, server.uri, kind, told.documents) for kind in KINDS} for _ in range(told.rounds)]
         for kind in KINDS:
@@ -260,8 +268,6 @@ def main() -> None:
             turns = [backlog(client, server.uri, processes, told.backlog) for _ in range(told.rounds)]
             found[f"backlog, {processes} processes, a second"] = median(a_second for a_second, _ in turns)
             found[f"backlog, {processes} processes, MB"] = max(memory for _, memory in turns) / 1_000
-    for name, figure in found.items():
-        print(f"{name:<38}{figure:10.2f}")
     if told.json:
         told.json.parent.mkdir(parents=True, exist_ok=True)
         told.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

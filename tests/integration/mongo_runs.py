@@ -23,6 +23,7 @@ Judges:
     M11 Nothing is left: no session, no cursor, no task.
     M12 What a sweep leaves is what is used: no chunk of a payload and no token of a counter is left.
     M13 A transfer is done whole or not at all, once at most, and each answer is true; no transaction is left open (TF1 to TF4).
+    M14 What a transition is denied for was so while it was asked, also just after an election.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from tidegate.invocations.laws import transition as laws
 from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.record_documents import history, new_record, viewed
 from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.status import NotAllowed, StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.transition import Granted, Outdated, Transition
 from tidegate.leases.leader import FENCE, fenced
 from tidegate.leases.lease import Terms
@@ -156,6 +156,7 @@ class Transitions(Records):
             target = "held" if known is None or known.status == "free" else "free"
             expected = known if self.random.random() < 0.6 else None
             request = f"{name}.{turn}"
+            since = self.run.set.stable.changes
             try:
                 answer = await self.asked(
                     Transition(THINGS, TABLE, "one", target, None, request, expected=expected).run(), client
@@ -164,7 +165,18 @@ class Transitions(Records):
                 continue
             self.story.tell(name, f"{request} to {target}: {answer}")
             self.answered["one"].append(Answered(request, answer))
+            self._check_so(request, answer, since)
             known = _learned(answer, known)
+
+    def _check_so(self, request: str, answer: object, since: int) -> None:
+        """What is denied is denied for what the record was while it was asked."""
+        docs = [self.documents[THERE][0], *(each.after for each in self.changes() if each.number < since)][-1:]
+        docs += [each.after for each in self.changes() if each.number >= since]
+        records = [_version(doc).record for doc in docs if doc is not None]
+        if (isinstance(answer, NotAllowed) and answer.current not in {each.status for each in records}) or (
+            isinstance(answer, Outdated) and answer.actual not in records
+        ):
+            self.story.accuse("M14", f"{request} is told {answer}, and since it was asked there were {records}")
 
 
 def _learned(answer: object, known: StatusRecord | None) -> StatusRecord | None:

@@ -15,11 +15,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
+import sys
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -37,9 +39,9 @@ from tests.length import CUTS_OFF, FAILOVERS, REACTIVE_STORM
 from tidegate.invocations.record_documents import VERSION, history
 from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.transition import Granted, Transition
-from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.instants import MILLISECOND
-from tidegate.model.operations import find_one
+from tidegate.model.operations import FindAll, FindOne, find_all, find_one, insert_one, update_one
 from tidegate.retries.backoff import Exponential
 from tidegate.retries.pauses import Pauses
 from tidegate_adapters.black_pipe import Action, BlackPipe, Link, Rule
@@ -61,6 +63,7 @@ TABLE: Final = StatusTable(
         StatusDefinition("held", frozenset({"free"}), acquires_owner=True, requires_owner=True),
     ),
 )
+N: Final = Field[int]("n")
 OFTEN: Final = Pauses(Exponential(50 * MILLISECOND, cap=400 * MILLISECOND))
 
 
@@ -111,6 +114,23 @@ class Mover:
 
 def at_work(movers: list[Mover], since: float) -> bool:
     return all(mover.is_at_work(since) for mover in movers)
+
+
+@contextmanager
+def telling(movers: list[Mover], threads: list[threading.Thread]) -> Iterator[None]:
+    """What is waited for in vain comes with what each of them is about."""
+    try:
+        yield
+    except TimeoutError as error:
+        frames = sys._current_frames()  # noqa: SLF001  documented, for this
+        for mover, thread in zip(movers, threads, strict=True):
+            frame = frames.get(thread.ident or 0)
+            where = "ended" if frame is None else "".join(traceback.format_stack(frame))
+            at = [round(each, 1) for each in mover.granted[-3:]]
+            error.add_note(
+                f"{mover.key}: last granted at {at}, others {mover.others}, now {time.monotonic():.1f}\n{where}"
+            )
+        raise
 
 
 @pytest.fixture(scope="module")
@@ -169,11 +189,12 @@ def survived(server: MongoServer, database: str, strike: Callable[[list[Mover]],
     gaps = []
     try:
         for _ in range(FAILOVERS):
-            wait_until(partial(at_work, movers, 0.0), "work", 30)
-            began = time.monotonic()
-            strike(movers)
-            ended = time.monotonic()
-            wait_until(partial(at_work, movers, ended), "work after that", 60)
+            with telling(movers, threads):
+                wait_until(partial(at_work, movers, 0.0), "work", 30)
+                began = time.monotonic()
+                strike(movers)
+                ended = time.monotonic()
+                wait_until(partial(at_work, movers, ended), "work after that", 60)
             gaps.append(max(mover.gap(began) for mover in movers))
     finally:
         stops.set()
@@ -202,6 +223,43 @@ def survived(server: MongoServer, database: str, strike: Callable[[list[Mover]],
 def test_no_grant_is_lost_and_none_is_doubled(three: MongoServer, strike: Any, most_s: float) -> None:
     """And work goes on in time."""
     assert survived(three, f"failover-{strike.__name__}", lambda _: strike(three)) < most_s
+
+
+def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:
+    """Though it does not know yet what a majority has, and says so to clients that do not ask for more: mongod answers from before."""
+    database, key = "before", Eq(ID, "a")
+    old = three.primary()
+    others = [node for node in range(3) if node != old]
+
+    def unaware(mode: str) -> None:
+        for node in others:
+            with three.client(node) as client:
+                client.admin.command({"configureFailPoint": "disableSnapshotting", "mode": mode})
+
+    def told(client: MongoClient[Any], effect: FindOne | FindAll) -> object:
+        found = Mongo(client, database)(effect)
+        [doc] = found if isinstance(found, tuple) else (found,)
+        assert isinstance(doc, Document)
+        return doc[N]
+
+    asked = (find_one("things", key), find_all("things", key, limit=1))
+    with connect(three.uri) as client, MongoClient[dict[str, Any]](three.uri) as another:
+        store = Mongo(client, database)
+        assert store(insert_one("things", Document((("_id", "a"), ("n", 1))))) is None
+        unaware("alwaysOn")
+        try:
+            assert store(update_one("things", key, Put(N, 2))) == 1
+            stepped_down(three)
+            wait_until(lambda: three.primary() in others, "another primary")
+            assert [told(another, each) for each in asked] == [1, 1]
+            for each in asked:
+                unaware("alwaysOn")
+                knows = threading.Timer(1.0, unaware, ("off",))
+                knows.start()
+                assert told(client, each) == 2
+                knows.join()
+        finally:
+            unaware("off")
 
 
 # --- cut off ------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,16 @@ from tests.length import MONGO_RUNS, PLANTED_RUNS
 
 from tidegate.sim.trace import Breach, Truth
 from tidegate.transactions import transacting
-from tidegate_adapters import driver, leases, mongo, mongo_attempts, mongo_errors, mongo_transactions, resilience
+from tidegate_adapters import (
+    driver,
+    leases,
+    mongo,
+    mongo_attempts,
+    mongo_elections,
+    mongo_errors,
+    mongo_transactions,
+    resilience,
+)
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.payloads import AsyncPayloads
 from tidegate_adapters.store import read as read_trace
@@ -37,7 +46,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "earlier requests are forgotten": Bug(mongo_attempts.before, "others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests", "others = []", ("kit",)),
     "of two requests one is seen": Bug(mongo_attempts.Attempts.started, "requests.append({})", "requests[:] = [{}]", ("kit",)),
     "requests are not seen": Bug(mongo.AsyncMongo.__call__, "REQUESTS.set(requests)", "REQUESTS.set(None)", OF_RECORDS),
-    "reads see what no majority has": Bug(mongo._opened, "**_HANDLE", "**{**_HANDLE, 'read_concern': ReadConcern('local')}", ("increments", "lost_and_die")),
+    "reads see what no majority has": Bug(mongo_elections._of, "ReadConcern(level) if elections is None else _After(level, elections)", "ReadConcern('local')", ("counters", "lost_and_die")),
+    "reads of a new primary see what was before": Bug(mongo_elections._of, "if elections is None else _After(level, elections)", "", ("transitions", "step_down", "die")),
     "writes are acknowledged by one": Bug(mongo._opened, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", (*OF_RECORDS, "increments")),
     "the kit takes what one has for done": Bug(resilience.AsyncKit.__init__, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", ("kit",)),
     "the kit forgets that it has sent": Bug(resilience._failing, "before(requests, error) if listens(client) else Before.NOTHING", "Before.NOTHING", ("kit",)),

@@ -16,8 +16,8 @@ What is asked of a transaction (`tidegate.model.transactions`) goes through a se
 Several documents are found as they were at one time (read concern `snapshot`), which a server needs to be a member of a
 replica set for.
 
-Whatever the client's defaults are, reads go to the primary and see what a majority has, and writes are acknowledged by
-a majority, journaled. Less would lose acknowledged writes when a primary stands still and comes back. Otherwise a client
+Whatever the client's defaults are, reads go to the primary and see what a majority has, with a client of `connect` also just
+after an election (`tidegate_adapters.mongo_elections`), and writes are acknowledged by a majority, journaled. Less would lose acknowledged writes when a primary stands still and comes back. Otherwise a client
 is used as it is: its deadlines and its `retryWrites` are the caller's. One that would wait for ever, for it has neither
 `timeoutMS` nor `socketTimeoutMS`, is given `REPLY_MS` beyond its `serverSelectionTimeoutMS` for each call; as under a `timeoutMS`,
 the driver sends again what may be until then.
@@ -121,12 +121,12 @@ try:
     from pymongo.client_options import ClientOptions
     from pymongo.client_session import ClientSession
     from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
-    from pymongo.read_concern import ReadConcern
     from pymongo.results import BulkWriteResult, UpdateResult
 
     from tidegate_adapters.bson_values import CODEC, SAME, encoded, loaded, stored, unreadable
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
     from tidegate_adapters.mongo_codes import meaning
+    from tidegate_adapters.mongo_elections import Elections, at_one_time, settled
     from tidegate_adapters.mongo_errors import (
         DRIVER_ERRORS,
         Before,
@@ -154,8 +154,6 @@ Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned | CountRec
 Transactional: TypeAlias = InTransaction[Any] | CommitTransaction | AbortTransaction
 
 _DURABLE: Final = WriteConcern("majority", j=True)
-_SETTLED: Final = ReadConcern("majority")
-_AT_ONE_TIME: Final = ReadConcern("snapshot")
 REPLY_MS: Final = 20_000
 """How long a reply may take, and a connection of the pool be waited for, where the URI sets no deadline: the driver would wait
 for ever."""
@@ -501,7 +499,6 @@ _HANDLE: Final[Mapping[str, Any]] = {
     "codec_options": CODEC,
     "read_preference": ReadPreference.PRIMARY,
     "write_concern": _DURABLE,
-    "read_concern": _SETTLED,
 }
 
 
@@ -523,7 +520,7 @@ def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kin
         )
     try:
         if len(database.encode()) <= _DATABASE_BYTES_MAX:
-            return client.get_database(database, **_HANDLE)
+            return client.get_database(database, read_concern=settled(client), **_HANDLE)
     except (AttributeError, InvalidName, TypeError, UnicodeEncodeError):
         pass
     raise Misuse(
@@ -590,6 +587,7 @@ class _Handles(dict[str, Any]):
         self.database = database
         self.hello = partial(database.command, "hello", codec_options=CODEC)
         self.clock = _Clock(database.client)
+        self.at_one_time = at_one_time(database.client)
 
     def __missing__(self, collection: str) -> Any:
         self[collection] = handle = self.database[collection]
@@ -622,7 +620,7 @@ def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Re
     """The call that carries the effect out, and the reply that it makes."""
     if type(effect) in _OPERATIONS:
         operation = cast("Operation", effect)
-        return _on_collection(operation, handles[operation.collection], **within)
+        return _on_collection(operation, handles, **within)
     if isinstance(effect, StoreTime):
         return handles.clock.asking(handles.hello)
     if isinstance(effect, (FindChanged, FindOrphaned, CountRecords)):
@@ -630,7 +628,7 @@ def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Re
             "aggregate": effect.collection,
             "pipeline": pipeline(effect, condition),
             "cursor": {"batchSize": _BATCH},
-            "readConcern": _AT_ONE_TIME.document,
+            "readConcern": handles.at_one_time.document,
         }
         answered = counts_of if isinstance(effect, CountRecords) else page_of
         return partial(handles.database.command, query, codec_options=CODEC), answered
@@ -651,11 +649,12 @@ def _check_alone(within: Mapping[str, Any], effect: Transactional) -> None:
 
 def _carrying(operation: Operation, handles: _Handles) -> Carry:
     """The call and the reply of an operation, in a session of the driver's."""
-    return lambda session: _on_collection(operation, handles[operation.collection], session=session)
+    return lambda session: _on_collection(operation, handles, session=session)
 
 
-def _on_collection(effect: Operation, held: Any, **within: Any) -> _Request:
+def _on_collection(effect: Operation, handles: _Handles, **within: Any) -> _Request:
     """The call of the collection's handle, and the reply; `within` a session, if there is one."""
+    held = handles[effect.collection]
     match effect:
         case UpdateOne():  # what is asked each time is not taken apart by a pattern, which takes longer
             return partial(held.update_one, condition(effect.where), changes(effect.updates), **within), _matched
@@ -669,7 +668,7 @@ def _on_collection(effect: Operation, held: Any, **within: Any) -> _Request:
 
             def send() -> Any:
                 return (
-                    held.with_options(read_concern=_AT_ONE_TIME)
+                    held.with_options(read_concern=handles.at_one_time)
                     .find(asked, _projection(fields, where), **within)
                     .sort(ordered(sort))
                     .limit(limit)
@@ -926,7 +925,7 @@ def _strictly(kind: Callable[..., C], uri: str) -> C:
         settings["tlsCertificateKeyFilePassword"] = _NO_PASSWORD
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        return kind(uri, event_listeners=[Attempts()], **settings)
+        return kind(uri, event_listeners=[Attempts(), Elections()], **settings)
 
 
 _NO_PASSWORD: Final = "none"  # noqa: S105  of an encrypted key without one, TLS would ask whoever sits at the terminal

@@ -31,11 +31,11 @@ from typing import Any, Final, TypeAlias, final
 
 import attrs
 from pymongo import ReadPreference, WriteConcern
-from pymongo.read_concern import ReadConcern
 
 from tidegate.model.documents import ID
 from tidegate.model.effects import Ambiguous, NotApplied
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate_adapters.mongo_elections import at_one_time
 from tidegate_adapters.mongo_errors import DRIVER_ERRORS, failure_of_commit, failure_of_statement
 
 __all__ = ["SESSIONS_MAX", "Sessions", "carried_out", "carried_out_async"]
@@ -47,7 +47,6 @@ Carry: TypeAlias = Callable[[Any], tuple[Callable[[], Any], Callable[[Any], obje
 _Steps: TypeAlias = Generator[Callable[[], Any], Any, object]
 
 _OPTIONS: Final[dict[str, Any]] = {
-    "read_concern": ReadConcern("snapshot"),
     "write_concern": WriteConcern("majority", j=True),
     "read_preference": ReadPreference.PRIMARY,
 }
@@ -75,6 +74,7 @@ class Sessions:
 
     def __init__(self, client: Any, database: Any) -> None:
         self._client, self._database, self._lock = client, database, Lock()
+        self._options = {"read_concern": at_one_time(client), **_OPTIONS}
         self._open: dict[str, _Session] = {}
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class Sessions:
         if effect.begins:
             for former in self._begun(asked, session):
                 yield former.raw.end_session
-            yield lambda: session.raw.start_transaction(**_OPTIONS)
+            yield lambda: session.raw.start_transaction(**self._options)
         session.has_failed = True  # until it is known that it has not
         try:
             answer = yield send
@@ -130,7 +130,7 @@ class Sessions:
     def _superseded(self, raw: Any) -> Generator[Callable[[], Any], Any, None]:
         """Begin another transaction in the session."""
         with suppress(*DRIVER_ERRORS):
-            yield lambda: raw.start_transaction(**_OPTIONS)
+            yield lambda: raw.start_transaction(**self._options)
             yield lambda: self._database["transactions"].find_one({ID.name: None}, session=raw)
 
     def _of(self, asked: Transaction) -> _Session | None:

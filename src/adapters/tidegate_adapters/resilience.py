@@ -73,11 +73,11 @@ try:
     from bson import ObjectId
     from bson.raw_bson import RawBSONDocument
     from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
-    from pymongo.read_concern import ReadConcern
 
     from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
     from tidegate_adapters.mongo import AsyncMongo, Mongo
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
+    from tidegate_adapters.mongo_elections import settled
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_many
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.resilience", "mongo", missing) from missing
@@ -96,7 +96,6 @@ _DELETE: Final = Call("delete")
 _HANDLE: Final[Mapping[str, Any]] = {
     "read_preference": ReadPreference.PRIMARY,
     "write_concern": WriteConcern("majority", j=True),
-    "read_concern": ReadConcern("majority"),
 }
 
 
@@ -424,7 +423,7 @@ class Kit:
         self._store = Mongo(client, database)
         _checked(client, rules)
         self._client, self._rules, self._shared = client, rules, _Shared(rules)
-        self._database = client.get_database(database, **_HANDLE)
+        self._database = client.get_database(database, read_concern=settled(client), **_HANDLE)
 
     def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
         """Insert a document under an id of one's own.
@@ -548,7 +547,7 @@ class AsyncKit:
         self._store = AsyncMongo(client, database)
         _checked(client, rules)
         self._client, self._rules, self._shared = client, rules, _Shared(rules)
-        self._database = client.get_database(database, **_HANDLE)
+        self._database = client.get_database(database, read_concern=settled(client), **_HANDLE)
 
     async def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
         """As `Kit.insert`."""

@@ -23,7 +23,6 @@ import attrs
 import bson
 from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
-from bson.timestamp import Timestamp
 
 from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Fields, Remove, Value, matches
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Effect, NotApplied, Refused, duplicate_key
@@ -47,7 +46,6 @@ from tidegate_adapters.simulated_mongo import planning
 from tidegate_adapters.simulated_mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply
 from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, filter_of, query_of, sort_of, updates_of
 from tidegate_adapters.simulated_mongo.replica_set import Blocked, SimulatedReplicaSet, namespace
-from tidegate_adapters.testing import EPOCH_S
 
 __all__ = ["ADDRESS", "REPLICA_SET", "RETRYABLE", "Code", "Commands"]
 
@@ -147,6 +145,8 @@ class Commands:
                 self._write(name, command, client, struck, answer)
             elif name == "getMore":
                 self.cursors.more(command, answer)
+            elif name in _OTHERS and "afterClusterTime" in command.get("readConcern", {}):
+                self._read_after(name, command, client, answer)
             elif name in _OTHERS:
                 answer(_OTHERS[name](self, command, client))
             else:
@@ -157,7 +157,6 @@ class Commands:
     def hello(self) -> _Reply:
         """What the set says of itself."""
         replica_set, address = self._set, f"{ADDRESS[0]}:{ADDRESS[1]}"
-        last = replica_set.history[replica_set.stable.changes - 1].time if replica_set.stable.changes else _BEGUN
         return {
             "isWritablePrimary": replica_set.is_primary,
             "ismaster": replica_set.is_primary,
@@ -168,7 +167,10 @@ class Commands:
             "me": address,
             "setVersion": 1,
             "electionId": ObjectId(f"7fffffff{replica_set.term:016x}"),
-            "lastWrite": {"majorityOpTime": {"ts": last, "t": replica_set.term}},
+            "lastWrite": {
+                "opTime": {"ts": replica_set.time_of(replica_set.state), "t": replica_set.term},
+                "majorityOpTime": {"ts": replica_set.time_of(replica_set.known), "t": replica_set.term},
+            },
             "localTime": DatetimeMS(replica_set.now().at // MILLISECOND),
             "maxBsonObjectSize": SIZE_MAX,
             "maxMessageSizeBytes": 48_000_000,
@@ -217,6 +219,21 @@ class Commands:
 
     # --- the others ---
 
+    def _read_after(self, name: str, command: _Command, client: str, answer: Answer) -> None:
+        """A read of what was written until a time of the cluster, as soon as the primary knows that a majority has it."""
+        time = command["readConcern"]["afterClusterTime"]
+
+        def known(is_primary: bool) -> None:
+            try:
+                if not is_primary:
+                    raise ServerError(11602, "operation was interrupted")  # noqa: TRY301
+                answer(_OTHERS[name](self, command, client))
+            except ServerError as error:
+                answer(_failed(command, error))
+
+        self._check_read()
+        self._set.when_known(time, known)
+
     def _find(self, command: _Command, client: str) -> _Reply:
         self._check_read()
         ns = namespace(command["$db"], command["find"])
@@ -237,7 +254,7 @@ class Commands:
                 raise ServerError(2, found.reason)
             docs = cast("tuple[Document, ...]", found)
         else:
-            world = (self._set.stable if by_majority else self._set.state).world
+            world = (self._set.known if by_majority else self._set.state).world
             held = contents(world, ns)
             docs = tuple(doc for doc in held if matches(where, doc, self._set.now))[: limit or None]
         batch = command.get("batchSize", FIRST_BATCH)
@@ -251,7 +268,7 @@ class Commands:
         if pipeline and "$changeStream" in pipeline[0]:
             return self.cursors.streams(command["$db"], command["aggregate"], pipeline)
         query = planning.asked(command["aggregate"], pipeline)
-        found = planning.page(command["$db"], query, self._set.stable.world)
+        found = planning.page(command["$db"], query, self._set.known.world)
         return self.cursors.found(namespace(command["$db"], command["aggregate"]), found, FIRST_BATCH, is_single=True)
 
     def _check_read(self) -> None:
@@ -314,7 +331,6 @@ class Commands:
 
 
 _NO_FIELD: Final = Field[Any]("no document has it")
-_BEGUN: Final = Timestamp(EPOCH_S, 0)
 _FIND: Final = frozenset(
     {"find", "filter", "projection", "sort", "limit", "singleBatch", "batchSize", "readConcern", "maxTimeMS"}
 )

@@ -36,6 +36,7 @@ from pymongo.server_description import ServerDescription
 from tidegate_adapters.bson_values import CODEC
 from tidegate_adapters.mongo import REPLY_MS
 from tidegate_adapters.mongo_attempts import Attempts
+from tidegate_adapters.mongo_elections import Elections
 from tidegate_adapters.simulated_mongo.commands import ADDRESS, REPLICA_SET, Code, Commands
 from tidegate_adapters.simulated_mongo.replica_set import SimulatedReplicaSet
 
@@ -104,7 +105,7 @@ class Network:
             options: Of `AsyncMongoClient`.
         """
         options = {
-            "event_listeners": [Attempts()],
+            "event_listeners": [Attempts(), Elections()],
             "socketTimeoutMS": REPLY_MS,
             "waitQueueTimeoutMS": REPLY_MS,
             **options,
@@ -318,9 +319,10 @@ class _Monitor:
         server_description: Any,
         topology: Any,
         pool: Any,  # noqa: ARG002  it has no connection of its own
-        topology_settings: Any,  # noqa: ARG002  nor a pace
+        topology_settings: Any,
     ) -> None:
         self._network, self._topology, self._address = network, topology, server_description.address
+        self._listeners = topology_settings.pool_options._event_listeners  # noqa: SLF001  as those of the driver do
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_asked = False
 
@@ -344,7 +346,9 @@ class _Monitor:
         await asyncio.sleep(seconds)
         self._is_asked = False
         if self._network.is_open:
-            found = ServerDescription(self._address, Hello(self._network.commands.hello()), 0.0)
+            hello = Hello(self._network.commands.hello())
+            self._listeners.publish_server_heartbeat_succeeded(self._address, 0.0, hello, awaited=False)
+            found = ServerDescription(self._address, hello, 0.0)
         else:
             found = ServerDescription(self._address, error=ConnectionRefusedError("connection refused"))
         await self._topology.on_change(found, reset_pool=not self._network.is_open)

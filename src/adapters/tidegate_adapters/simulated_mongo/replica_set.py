@@ -7,7 +7,9 @@ What an operation does to documents is `tidegate.sim.world.perform`, the world t
 
     Clients know the set by one address, whichever member is primary: where it is, is no concern of theirs. While there is
     none, an election is under way (`election_s`). A member that is no primary any more says so, keeps its connections, and
-    interrupts whoever waits for a majority; one that dies breaks them.
+    interrupts whoever waits for a majority; one that dies breaks them. A new primary has all that a majority has, but learns
+    only a moment later which of it that is (`unaware_s`): until then it answers from before, confirms no write, and lets wait who
+    asks for what is later (`known`, `when_known`).
 
     A write that is sent a second time under its number is recognised if the first one has changed anything, and only then:
     what matched nothing, or was refused, is not remembered. What was remembered goes where its write goes.
@@ -51,10 +53,14 @@ from tidegate.sim.transactions import OPEN, aborted, interrupted, known, open_tr
 from tidegate.sim.world import CLOCK, DOCUMENTS, Plain, contents, perform, world_with
 from tidegate_adapters.testing import EPOCH_S
 
-__all__ = ["LIFETIME_S", "Blocked", "Change", "Executed", "SimulatedReplicaSet", "State", "namespace"]
+__all__ = ["BEGUN", "LIFETIME_S", "Blocked", "Change", "Executed", "SimulatedReplicaSet", "State", "namespace"]
 
 LIFETIME_S: Final = 60.0
 """How long a transaction may be open: transactionLifetimeLimitSeconds."""
+BEGUN: Final = Timestamp(EPOCH_S, 0)
+"""The time of the cluster before anything was written."""
+_EARLIER: Final = 8
+"""So many states that a majority had, at most, are known of by a new primary."""
 
 Waiting: TypeAlias = Callable[[bool], None]
 """Who waits for a majority; called with whether it has what was waited for, or the primary is none any more."""
@@ -137,10 +143,12 @@ class SimulatedReplicaSet:
         unique: Its unique indexes, likewise.
         lag_s: The shortest and the longest that a majority takes.
         election_s: The same for an election.
+        unaware_s: The same until a new primary knows what a majority has.
 
     Attributes:
         state: What the primary holds.
         stable: What a majority has.
+        known: What the primary knows of that.
         history: Every change that a member has made, and that was not taken back.
         taken_back: Those that were.
         term: Of the primary; a higher one after each election.
@@ -156,11 +164,13 @@ class SimulatedReplicaSet:
         *,
         lag_s: tuple[float, float] = (0.000_5, 0.005),
         election_s: tuple[float, float] = (0.2, 2.0),
+        unaware_s: tuple[float, float] = (0.001, 0.2),
     ) -> None:
         check_unique(unique)
         self.random, self.loop = random, asyncio.get_running_loop()
-        self._lag_s, self._election_s = lag_s, election_s
-        self.state = self.stable = State(world_with(documents or {}, unique))
+        self._lag_s, self._election_s, self._unaware_s = lag_s, election_s, unaware_s
+        self.state = self.stable = self.known = State(world_with(documents or {}, unique))
+        self._earlier = deque((self.stable,), _EARLIER)
         self.history: list[Change] = []
         self.taken_back: list[Change] = []
         self.term, self.is_primary, self.forgotten = 1, True, 0
@@ -184,7 +194,7 @@ class SimulatedReplicaSet:
 
     def seen(self, effect: Effect[Any], *, by_majority: bool) -> object:
         """What a read is answered."""
-        state = self.stable if by_majority else self.state
+        state = self.known if by_majority else self.state
         _, reply = next(perform(effect, state.world.write(CLOCK, self.now()), ""))
         return reply
 
@@ -260,11 +270,23 @@ class SimulatedReplicaSet:
         return executed if executed.number == number else None
 
     def when_stable(self, then: Waiting) -> None:
-        """Call it when a majority has all that was written until now."""
-        if self.stable.writes >= self.state.writes:
+        """Call it when the primary knows that a majority has all that was written until now."""
+        self._when_known(self.state.writes, then)
+
+    def when_known(self, time: Timestamp, then: Waiting) -> None:
+        """Call it when the primary knows that a majority has what was written at that time."""
+        is_behind = self.known.writes < self.state.writes and self.time_of(self.known) < time
+        self._when_known(self.known.writes + is_behind, then)
+
+    def time_of(self, state: State) -> Timestamp:
+        """The time of the cluster at which it was last written to."""
+        return self.history[state.changes - 1].time if state.changes else BEGUN
+
+    def _when_known(self, writes: int, then: Waiting) -> None:
+        if self.known.writes >= writes:
             then(True)
         else:
-            self._waiting.append((self.state.writes, then))
+            self._waiting.append((writes, then))
 
     def when_free(self, then: Waiting) -> None:
         """Call it when a transaction is over, soon after; with False when the primary is none any more."""
@@ -329,8 +351,15 @@ class SimulatedReplicaSet:
 
     def _elected(self) -> None:
         self.is_primary = True
+        self.known = self.random.choice(self._earlier)
+        self.loop.call_later(self._between(self._unaware_s), self._aware, self.term)
         for each in self.on_role:
             each()
+
+    def _aware(self, term: int) -> None:
+        """The primary of that term knows what a majority has."""
+        if self.is_primary and self.term == term:
+            self._learned()
 
     # --- within ---
 
@@ -389,13 +418,20 @@ class SimulatedReplicaSet:
             return  # a later one was quicker, or it was taken back
         while self._unstable[0] is not state:
             self._unstable.popleft()
+        knew = self.known is self.stable
         self.stable = self._unstable.popleft()
-        ready = [then for writes, then in self._waiting if writes <= state.writes]
-        self._waiting = [each for each in self._waiting if each[0] > state.writes]
-        for then in ready:
-            then(True)
+        self._earlier.append(self.stable)
+        if knew:
+            self._learned()
         for watcher in tuple(self.watchers):
             watcher()
+
+    def _learned(self) -> None:
+        self.known = self.stable
+        ready = [then for writes, then in self._waiting if writes <= self.known.writes]
+        self._waiting = [each for each in self._waiting if each[0] > self.known.writes]
+        for then in ready:
+            then(True)
 
     def _change(  # noqa: PLR0917  what a change holds
         self, ahead: int, kind: str, named: str, key: Value, before: Document | None, after: Document | None, by: str
