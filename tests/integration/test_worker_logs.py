@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +86,39 @@ def test_lines_that_are_lost_are_counted_and_told(caplog: pytest.LogCaptureFixtu
     ]
     first, second = map(vars, caplog.records)
     assert (first["topic"], first["lines_lost"], second.get("lines_lost")) == ("orders", 3, None)
+
+
+def test_a_failure_that_is_tried_again_is_a_warning_of_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """It says what was raised and where; the traceback stands with that of the last attempt, which is an error."""
+
+    async def handle(_: Record) -> None:
+        raise ValueError("out of stock")
+
+    run(handle, PartitionRules(fanout=RETRY_ONCE, backoff=Fixed(1)), b"a", on_failure=OnFailure.SKIP)
+
+    first, last = [each for each in caplog.records if "handler failed" in each.getMessage()]
+    assert (first.levelno, first.exc_info) == (logging.WARNING, None)
+    said, _, where = first.getMessage().partition(" (")
+    assert said == "handler failed at orders-3 @0, and is called again: ValueError: out of stock"
+    assert Path(where.partition(":")[0]).name == Path(__file__).name
+    assert last.levelno == logging.ERROR
+    assert last.exc_info is not None
+
+
+def test_where_it_failed_is_said_in_a_folder_that_is_gone(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the whole path; and the record is tried again all the same."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+
+    async def handle(_: Record) -> None:
+        raise ValueError
+
+    run(handle, PartitionRules(fanout=RETRY_ONCE, backoff=Fixed(1)), b"a", on_failure=OnFailure.SKIP)
+
+    assert [each[0] for each in told(caplog)] == ["handler", "handler", "skipped"]
+    assert f"({__file__}:" in caplog.text
 
 
 def test_what_cannot_be_decoded_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Final, final
@@ -118,12 +119,11 @@ def origin(error: BaseException) -> str:
     """`file:line` of the last line outside of tidegate that led to the error; "" if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{near(error.filename)}:{error.lineno}"
-    found, frame = "", error.__traceback__
+    found, frame = None, error.__traceback__
     while frame is not None:
-        if is_the_users(frame):
-            found = f"{near(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno}"
+        found = frame if is_the_users(frame) else found
         frame = frame.tb_next
-    return found
+    return "" if found is None else f"{near(found.tb_frame.f_code.co_filename)}:{found.tb_lineno}"
 
 
 def is_the_users(frame: TracebackType) -> bool:
@@ -132,6 +132,14 @@ def is_the_users(frame: TracebackType) -> bool:
 
 
 def near(file: str) -> str:
-    """The path as seen from here, if it lies beneath."""
-    here = Path.cwd()
+    """The path as seen from here, if it lies beneath, and here is anywhere."""
+    try:
+        here = os.getcwd()  # noqa: PTH109  a path is made once
+    except OSError:
+        return file
+    return _near(file, here)
+
+
+@lru_cache(maxsize=1_000)
+def _near(file: str, here: str) -> str:
     return str(Path(file).relative_to(here)) if Path(file).is_relative_to(here) else file

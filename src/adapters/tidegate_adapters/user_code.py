@@ -31,6 +31,7 @@ from tidegate.model.effects import Refused
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate_adapters.exactly_once import Transactions
+from tidegate_adapters.failures import message, origin
 from tidegate_adapters.handlers import Called, Later, Undecodable, Unread, undecoded, unread, unread_and_sends
 from tidegate_adapters.kafka_ports import record_of
 from tidegate_adapters.record_fields import attempt_of, placed, say
@@ -287,9 +288,14 @@ class UserCode:
     def _log_failure(
         self, work: Work, offset: int | tuple[int, ...], error: BaseException, attempt: int | None = None
     ) -> None:
+        """A line; with a traceback, which takes longer than all else that a failure costs, where it is not called again."""
         where = placed(work.partition, offset, attempt)
         if isinstance(error, Refused):
             say(logging.WARNING, "interrupted: %s", work, extra=where)
+            return
+        if attempt is not None and attempt <= self._rules.fanout.retries_max and not self._rules.hooks:
+            what = "handler failed at %s @%s, and is called again: %s (%s)"
+            say(logging.WARNING, what, work.partition, offset, message(error), origin(error), extra=where)
             return
         what = "handler failed at %s @%s" if isinstance(work.request, Handle | Start) else "hook failed for %s @%s"
         say(logging.ERROR, what, work.partition, offset, error=error, extra=where)

@@ -35,6 +35,7 @@ from tidegate.consumer.commands import (
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Arrange, Judge, Report, Rules, Tasks
+from tidegate.consumer.handling import Handling
 from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, Unassigned
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Refused
 from tidegate.model.errors import Misuse
@@ -45,6 +46,7 @@ P = tuple(TopicPartition("t", number) for number in range(3))
 BOUNDS = PartitionLimits(span=Thresholds(high=5, low=2), metadata=Thresholds(high=6, low=3))
 EACH = PartitionRules(limits=BOUNDS, replay_max=1)
 IN_ORDER = attrs.evolve(EACH, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
+RETRIED = attrs.evolve(EACH, fanout=Rules(2, 0, task_delivery=False, record_delivery=False, window_delivery=False))
 WINDOWS = attrs.evolve(
     EACH, window_max=2, hooks=True, fanout=Rules(1, 0, window_delivery=False), drain=Budget(3, cancel=1, commit=1)
 )
@@ -226,7 +228,7 @@ LAWS = {"AS1": as1, "AS2": as2, "AS3": as3, "AS4": as4, "AS5": as5, "AS6": as6, 
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("each", [EACH, IN_ORDER])
+@pytest.mark.parametrize("each", [EACH, IN_ORDER, RETRIED], ids=["each", "in order", "tried again"])
 def test_whatever_happens_the_laws_hold(law: str, each: PartitionRules) -> None:
     """Laws AS1 to AS6, AS8 and AS9, over random scripts of the group, of records and of user code."""
     holds(LAWS[law], Machine(attrs.evolve(RULES, partition=each)))
@@ -355,6 +357,38 @@ def test_a_partition_that_is_held_for_ever_breaks_the_law(monkeypatch: pytest.Mo
     monkeypatch.setattr(_one_record, "_stays_held", lambda *_: True)
     with pytest.raises(AssertionError):
         as9_while_held(range(6))
+
+
+def as9_while_one_backs_off() -> list[bool]:
+    """Law AS9 for records that end one by one, of which the second fails first; and for which of them the short way was taken."""
+    machine = Machine(attrs.evolve(RULES, executors=3, partition=RETRIED))
+    state = machine.rules.step(ConsumerState(), Assigned(P[0], 1, 0)).state
+    state = machine.rules.step(state, Fetched(P[0], 1, tuple(range(4)))).state
+    short = []
+    for what in (
+        RecordsHandled((0,)),
+        RecordsHandled((), (1,)),
+        RecordsHandled((2,)),
+        RecordsHandled((1,)),  # which was told before
+        RecordsHandled((3,)),
+    ):
+        event = WorkReported(P[0], 1, what)
+        short.append(machine.rules._shortly(state, event) is not None)  # noqa: SLF001  it has no other sign
+        assert as9(machine, state, state, event)
+        state = machine.rules.step(state, event).state
+    return short
+
+
+def test_while_one_backs_off_the_short_way_is_taken_for_others() -> None:
+    """Law AS9: what deviates costs others nothing."""
+    assert as9_while_one_backs_off() == [False, False, True, False, True]
+
+
+def test_one_that_backs_off_and_is_taken_for_running_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law AS9: planted."""
+    monkeypatch.setattr(Handling, "of", lambda *_: None)
+    with pytest.raises(AssertionError):
+        as9_while_one_backs_off()
 
 
 def test_a_consumer_has_a_hundred_executors_by_default() -> None:

@@ -23,6 +23,8 @@ from tidegate.consumer.commands import (
     Fetched,
     Handle,
     RecordsHandled,
+    RecordsParked,
+    RetryTimerFired,
     Revoked,
     SlotFreed,
     Work,
@@ -47,6 +49,7 @@ from tidegate.consumer.laws import partition as laws
 from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, PartitionState, PartitionStep
 from tidegate.consumer.specimens.partition import drops_failures_of_a_batch
 from tidegate.consumer.worker import ShutdownEvent, merged
+from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 
@@ -164,19 +167,22 @@ def test_executors_that_are_given_out_too_early_are_caught(planted: Batching) ->
 
 
 OTHER: Final = TopicPartition("t", 1)
-ROOM: Final = ConsumerRules(executors=9, thresholds=Thresholds(99, 1), partition=PartitionRules(metadata_max=0))
+ROOM: Final = ConsumerRules(executors=20, thresholds=Thresholds(99, 1), partition=PartitionRules(metadata_max=0))
 
 
 def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: Sequence[int]) -> None:
     """Law SD7, of a turn in which handlers of two partitions end, well or badly, more is fetched and committed, and partitions are revoked.
 
     A number below 12 is a record of one of the partitions, whose handler ends well if it is even; 12 and 13 revoke one,
-    14 and 15 fetch another record, and 16 and 17 commit the first.
+    14 and 15 fetch another record, 16 and 17 commit the one before those, and 18 lets one that was parked go on.
     """
     events: list[Event] = []
     for number in {each if each >= 12 else each // 2: each for each in turns}.values():  # each record ends once
-        partition, offset = (TP, OTHER)[number % 4 // 2], number // 4
+        partition, offset = (TP, OTHER)[number % 4 // 2], number // 4 + 1
         handled = RecordsHandled((offset,)) if number % 2 == 0 else RecordsHandled((), (offset,))
+        if number >= 18:
+            events.append(RetryTimerFired(TP, 1, Handle((6,))))
+            continue
         if number >= 16:
             events.append(Committed((TP, OTHER)[number - 16], 1, 1))
             continue
@@ -191,12 +197,17 @@ def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEve
             Assigned(OTHER, 1, 0),
             Fetched(TP, 1, tuple(range(7))),
             Fetched(OTHER, 1, tuple(range(7))),
+            WorkReported(TP, 1, RecordsHandled((0,))),
+            WorkReported(TP, 1, RecordsParked((6,), SECOND)),
+            WorkReported(OTHER, 1, RecordsHandled((0,))),
         ),
     ):
         state = ROOM.step(state, event).state
 
     parts = state
-    for are_together, run in groupby(events, key=lambda each: isinstance(each, WorkReported | Fetched | Committed)):
+    for are_together, run in groupby(
+        events, key=lambda each: isinstance(each, WorkReported | Fetched | Committed | RetryTimerFired)
+    ):
         for each in (Batch(tuple(run)),) if are_together else run:
             parts = ROOM.step(parts, each).state
     whole = state
@@ -226,11 +237,16 @@ def merged_without_commits(events: Sequence[ShutdownEvent]) -> Sequence[Shutdown
     return merged([event for event in events if not isinstance(event, Committed)])
 
 
+def merged_without_retries(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
+    """Planted: of what is tried again nothing is told."""
+    return merged([event for event in events if not isinstance(event, RetryTimerFired)])
+
+
 def has_failed(event: ShutdownEvent) -> bool:
     return isinstance(event, WorkReported) and isinstance(event.what, RecordsHandled) and bool(event.what.failed)
 
 
-@given(st.lists(st.integers(0, 17), max_size=9))
+@given(st.lists(st.integers(0, 18), max_size=9))
 def test_what_is_merged_comes_to_the_same(turns: list[int]) -> None:
     """Law SD7."""
     check_merged(merged, turns)
@@ -243,8 +259,9 @@ def test_what_is_merged_comes_to_the_same(turns: list[int]) -> None:
         (merged_without_failures, [1]),
         (merged_without_fetches, [0, 14]),
         (merged_without_commits, [0, 16]),
+        (merged_without_retries, [0, 18]),
     ],
-    ids=["past others", "without failures", "without fetches", "without commits"],
+    ids=["past others", "without failures", "without fetches", "without commits", "without retries"],
 )
 def test_a_wrong_merge_is_caught(
     merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: list[int]

@@ -2,8 +2,8 @@
 
 Handlers that wait end one by one, and each is told by itself. By the stages of a partition (`tidegate.consumer.partition`) that
 is a hundred calls; here it is a tenth of them, for whoever finds that none of the stages has anything to decide: the record
-was in work and nothing deviates, a commit is in flight already, a fetch, too, or the partition is held and stays so. Where
-more is to be decided there is no answer, and the stages give it.
+was in work and does not deviate, a commit is in flight already, a fetch, too, or the partition is held and stays so; and what
+has backed off is not next. Where more is to be decided there is no answer, and the stages give it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def one_done(part: Owned, offset: int, limits: PartitionLimits) -> Owned | None:
     if (
         part.phase is not Phase.FLOWING
         or type(work) is not Handling
-        or work.deviations
+        or (work.deviations and work.of(offset) is not None)
         or type(order) is not Queue
         or order.is_line
         or order.late
@@ -55,7 +55,7 @@ def one_done(part: Owned, offset: int, limits: PartitionLimits) -> Owned | None:
         )
     return Owned(
         part.partition, part.generation, Phase.FLOWING, OffsetTracker(tracker.floor, tracker.frontier, pages), order,
-        Handling(work.running - 1), part.failed, commits, holding, part.revocation,
+        work.begun(-1), part.failed, commits, holding, part.revocation,
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def one_begun(part: Owned) -> tuple[Owned, Work] | None:
     order, work = part.order, part.work
     if (
         type(work) is not Handling
-        or work.deviations
+        or work.ready
         or type(order) is not Queue
         or order.is_line
         or order.late
@@ -79,7 +79,7 @@ def one_begun(part: Owned) -> tuple[Owned, Work] | None:
     offset = order.cursor
     taken = Queue(offset + 1, order.waiting - 1, (), order.stop, False, order.busy + 1, order.is_closed, order.until)
     after = Owned(
-        part.partition, part.generation, part.phase, part.tracker, taken, Handling(work.running + 1), part.failed, part.commits,
+        part.partition, part.generation, part.phase, part.tracker, taken, work.begun(1), part.failed, part.commits,
         part.holding, part.revocation,
     )  # fmt: skip
     return after, Work(part.partition, part.generation, Handle((offset,), 1), (offset,))

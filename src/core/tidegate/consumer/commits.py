@@ -16,7 +16,7 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.consumer.commit_metadata import Alphabet, Survey, encoded, surveyed, units
+from tidegate.consumer.commit_metadata import Alphabet, Survey, Whole, encoded, surveyed, units
 from tidegate.consumer.watermark import OffsetTracker, committable, done_beyond
 from tidegate.model.sealed import sealed
 
@@ -106,6 +106,7 @@ class Commits:
         text, length, survey = "", 0, self.survey
         if self.alphabet is not None and done_beyond(tracker, position):
             survey = surveyed(tracker, survey)
-            text = encoded(survey, limit=limit, alphabet=self.alphabet).text
-            length = units(survey, self.alphabet)
+            found = encoded(survey, limit=limit, alphabet=self.alphabet)
+            text = found.text
+            length = len(text) if isinstance(found, Whole) else units(survey, self.alphabet)  # a letter is a unit
         return Commits(self.alphabet, position, self.failures, False, 0, length, survey, self.begins), text

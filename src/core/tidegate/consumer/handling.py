@@ -22,7 +22,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum, unique
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, final
 
 import attrs
@@ -137,28 +137,32 @@ class Handling:
             return self.running_of(order, tracker, offsets, attempt)
         if not self.deviations:
             return offsets
-        first = bisect_left(self.deviations, min(offsets), key=_OFFSET)
-        last = bisect_right(self.deviations, max(offsets), first, key=_OFFSET)
-        others = {each.offset for each in self.deviations[first:last] if not _runs_first(each)}
+        others = {each.offset for each in self._near(offsets) if not _runs_first(each)}
         return tuple([each for each in offsets if each not in others]) if others else offsets
+
+    def _near(self, offsets: Collection[int]) -> tuple[Deviation, ...]:
+        """The entries from the lowest of these to the highest."""
+        if not offsets:
+            return ()
+        first = bisect_left(self.deviations, min(offsets), key=_OFFSET)
+        return self.deviations[first : bisect_right(self.deviations, max(offsets), first, key=_OFFSET)]
 
     def changed(
         self, changes: Mapping[int, Deviation | None], *, running: int = 0, ready: Iterable[int] | None = None
     ) -> Handling:
         """With these entries in the place of theirs, and so many more handlers running."""
-        known = self.deviations
-        if changes:
-            kept: dict[int, Deviation | None] = {**{each.offset: each for each in known}, **changes}
-            known = tuple([each for _, each in sorted(kept.items()) if each is not None])
+        before, start, after = self.deviations, 0, list[Deviation]()
+        backing_off, answering = self.backing_off, self.answering
+        for offset, entry in sorted(changes.items(), key=_FIRST):
+            at = bisect_left(before, offset, start, key=_OFFSET)
+            is_known = at < len(before) and before[at].offset == offset
+            was, now = before[at].phase if is_known else None, None if entry is None else entry.phase
+            backing_off += (now is RecordPhase.BACKING_OFF) - (was is RecordPhase.BACKING_OFF)
+            answering += (now is RecordPhase.ANSWERED_FOR) - (was is RecordPhase.ANSWERED_FOR)
+            after += before[start:at] if entry is None else (*before[start:at], entry)
+            start = at + is_known
         queue = self.ready if ready is None else tuple(ready)
-        phases = [each.phase for each in known]
-        return Handling(
-            self.running + running,
-            known,
-            queue,
-            phases.count(RecordPhase.BACKING_OFF),
-            phases.count(RecordPhase.ANSWERED_FOR),
-        )
+        return Handling(self.running + running, (*after, *before[start:]), queue, backing_off, answering)
 
     def begun(self, count: int) -> Handling:
         """With so many first attempts running, too."""
@@ -168,7 +172,8 @@ class Handling:
         """Without these, so many, which ran."""
         if not self.deviations:
             return self.begun(-count)
-        return self.changed(dict.fromkeys(offsets), running=-count)
+        known = {each.offset: None for each in self._near(offsets)}
+        return self.changed({offset: None for offset in offsets if offset in known}, running=-count)
 
     def started(self, most: int) -> tuple[Handling, tuple[Deviation, ...]]:
         """What is ready runs, at most so many; which."""
@@ -203,3 +208,4 @@ def _runs_first(each: Deviation) -> bool:
 
 
 _OFFSET: Final = attrgetter("offset")
+_FIRST: Final = itemgetter(0)

@@ -472,14 +472,24 @@ class PartitionRules:
             if lost:
                 failed = (*failed, *lost)
                 notes = (WorkUnanswered(part.partition, part.generation, Handle(lost, what.attempt)),)
-        after, count = settled(tracker, done)
-        if failed:
-            part = attrs.evolve(part, tracker=after, order=order.settled(count, done), work=work.ended(count, done))
-            part, commands = self._failed(part, sorted(failed), what.attempt)
-            return self._moved(part, done=count, commands=(*notes, *commands))
-        if not count:
+        tracker, count = settled(tracker, done)
+        if not count and not failed:
             return Step(part)
-        return self._moved(part, after, order.settled(count, done), work.ended(count, done), count)
+        order, work = order.settled(count, done), work.ended(count, done)
+        if not failed:
+            return self._moved(part, tracker, order, work, count)
+        offsets = sorted(failed)
+        phase, following = self._after_failure(part.phase, what.attempt)
+        work = work.failed(dict.fromkeys(offsets, (phase, following)))
+        if phase in (RecordPhase.BACKING_OFF, RecordPhase.LEFT):
+            waits = [Handle((each,), following) for each in offsets] if phase is RecordPhase.BACKING_OFF else []
+            delay = delay_after(self.backoff, what.attempt)
+            timers = [self._wait(part, each, delay) for each in waits]
+            return self._moved(part, tracker, order, work, count, commands=(*notes, *timers))
+        part = attrs.evolve(part, tracker=tracker, order=order, work=work)
+        part, requests = self._judged(part, [DeliverRecords(each, (each,), (each,)) for each in offsets])
+        works = [_work(part, each) for each in requests]
+        return self._moved(part, done=count, commands=(*notes, *works))
 
     def _parked(self, part: Owned, work: Handling, what: RecordsParked, ended: Request | None) -> PartitionStep:
         """Handlers have ended, and are to be called again."""
@@ -498,26 +508,14 @@ class PartitionRules:
                 return Step(rest.state, (*commands, *rest.commands))
         return self._moved(part, commands=commands) if offsets else Step(part)
 
-    def _failed(self, part: Owned, offsets: Sequence[int], attempt: int) -> tuple[Owned, tuple[Command, ...]]:
-        """These records have failed at this attempt: they are tried again, or have failed for good."""
-        assert isinstance(part.work, Handling)
-        if part.phase is Phase.DRAINING:
-            phase, following = RecordPhase.LEFT, attempt
-        elif attempt <= self.fanout.retries_max:
-            phase, following = RecordPhase.BACKING_OFF, attempt + 1
-        elif self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY):
-            phase, following = RecordPhase.ANSWERED_FOR, attempt
-        else:
-            phase, following = RecordPhase.FAILED, attempt
-        part = attrs.evolve(part, work=part.work.failed(dict.fromkeys(offsets, (phase, following))))
-        match phase:
-            case RecordPhase.BACKING_OFF:
-                return part, tuple([self._retry_timer(part, Handle((each,), following)) for each in offsets])
-            case RecordPhase.LEFT:
-                return part, ()
-            case _:
-                part, requests = self._judged(part, [DeliverRecords(each, (each,), (each,)) for each in offsets])
-                return part, tuple([_work(part, request) for request in requests])
+    def _after_failure(self, phase: Phase, attempt: int) -> tuple[RecordPhase, int]:
+        """What becomes of records that have failed at this attempt, and which attempt is next."""
+        if phase is Phase.DRAINING:
+            return RecordPhase.LEFT, attempt
+        if attempt <= self.fanout.retries_max:
+            return RecordPhase.BACKING_OFF, attempt + 1
+        is_answered_for = self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)
+        return RecordPhase.ANSWERED_FOR if is_answered_for else RecordPhase.FAILED, attempt
 
     def _answered(self, part: Owned, work: Handling, offset: int) -> PartitionStep:
         """User code has answered for the record."""
@@ -833,7 +831,9 @@ class PartitionRules:
         else:
             assert isinstance(part.work, Windowed)
             failures = fanout.failures_before(part.work.windows, start)
-        delay = delay_after(self.backoff, failures)
+        return self._wait(part, start, delay_after(self.backoff, failures))
+
+    def _wait(self, part: Owned, start: Handle | Start, delay: Duration) -> StartRetryTimer:
         return StartRetryTimer(part.partition, part.generation, start, delay, self.jitter_ppm)
 
     def _commit_timer(self, part: Owned, commits: Commits) -> StartRetryTimer:

@@ -35,7 +35,7 @@ Laws
     SD5  Each partition that the group wants back is released, also by a worker that drains or leaves.
     SD6  The next owner begins exactly at what was committed.
     SD7  What is `merged` comes to the same as one event after the other, where executors are given out after the last
-         of a run of reports and fetches; no event changes its place but for reports among themselves.
+         of a run of reports, fetches, commits and retries; no event changes its place but for reports among themselves.
     SD8  Who is fenced owns nothing from then on, begins and commits nothing, and leaves at once.
 
 Known not to work
@@ -161,14 +161,14 @@ ShutdownEvent: TypeAlias = commands.ConsumerEvent | StopRequested | NameTaken | 
 
 
 def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
-    """Fewer events for those of one turn: what was fetched, committed, and what handlers have come to is a batch.
+    """Fewer events for those of one turn: what was fetched, committed, what handlers have come to, and what is tried again is a batch.
 
     Args:
         events: In the order in which they happened.
 
     Returns:
-        The others as they were and where they stood, and between them what was fetched and committed, and between that one
-        report a partition and attempt, together.
+        The others as they were and where they stood, and between them what was fetched, committed and is tried again, and between
+        that one report a partition and attempt, together.
 
     Raises:
         Misuse: No events are passed.
@@ -192,7 +192,7 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
         match event:
             case commands.WorkReported(what=commands.RecordsHandled(attempt=attempt), ended=None):
                 reports.setdefault((event.partition, event.generation, attempt), []).append(event)
-            case commands.Fetched() | Committed():
+            case commands.Fetched() | Committed() | commands.RetryTimerFired():
                 flush_reports()
                 batch.append(event)
             case _:
