@@ -147,6 +147,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "who has failed joins again while it asks why": Bug(Member._poll_on, "join_no_more(self._client)", "pass", NAMED),
     "nobody asks whether a name was taken": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return False", NAMED),
     "whoever is put out has lost its name": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return True", NAMED),
+    "whoever asks for its name joins no more": Bug(Member._has_namesake, "return False", "return True", NAMED),
     "whose name was taken is not told so": Bug(Member._has_namesake, "self._runtime.tell(NameTaken())", "pass", NAMED),
     "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),

@@ -81,6 +81,18 @@ def test_a_heartbeat_says_the_name() -> None:
         NamedHeartbeat(SEAT).prepare({12: (0, 2)})
 
 
+def test_who_is_not_to_join_again_is_ended() -> None:
+    """What joins is the client's own task, which is cancelled, and no other."""
+
+    async def main(_: Random) -> bool:
+        task = asyncio.ensure_future(asyncio.Event().wait())
+        join_no_more(cast("Client", SimpleNamespace(_coordinator=SimpleNamespace(_coordination_task=task))))
+        await asyncio.wait({task})
+        return task.cancelled()
+
+    assert run(main, 1)
+
+
 def test_who_has_no_name_or_no_word_of_it_has_no_seat() -> None:
     """Nor can a client of another kind be asked, or kept from anything."""
     told = cast("Client", SimpleNamespace(_coordinator=SimpleNamespace(generation=3, member_id="shipping-1-abc")))

@@ -31,9 +31,11 @@ from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import Client, Producing, Transact, transactional_producer
+from tidegate_adapters.namesakes import join_no_more
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import (
     Fetch,
+    JoinGroup,
     Metadata,
     OffsetCommit,
     Partition,
@@ -117,6 +119,68 @@ def test_a_rebalance_leaves_nothing_behind(leak: str) -> None:
     half = seen[VISITS // 2 :]
     slope = linear_regression(range(len(half)), half).slope
     assert slope == 0 if bug is None else slope >= 1, seen
+
+
+def test_a_client_that_ends_by_itself_ends_the_worker() -> None:
+    """It joins no more: a worker that went on without it would stand for ever."""
+
+    async def main(random: Random) -> None:
+        network = Network(SimulatedBroker({"t": 1}), random)
+        client = SimulatedConsumer(network, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False)
+
+        async def handle(_: Record) -> None: ...
+
+        worker = Worker(["t"], handle, bootstrap="simulated", group="g")
+        running = asyncio.get_running_loop().create_task(worker.run(lambda *_: cast("Client", client)))
+        await asyncio.sleep(5)
+        join_no_more(cast("Client", client))
+        await running
+
+    with pytest.raises(TidegateError, match="the Kafka client has ended"):
+        run(main, 1)
+
+
+def test_as_many_handlers_begin_as_may_though_none_has_ended() -> None:
+    """Of records that come together."""
+    ended = list[int]()
+
+    async def during(broker: SimulatedBroker) -> None:
+        meeting.append(asyncio.Barrier(9))
+        await asyncio.sleep(5)
+        appends(broker, 9)
+        await asyncio.sleep(1)
+        assert sorted(ended) == [*range(9)]
+
+    async def handle(record: Record) -> None:
+        await meeting[0].wait()
+        ended.append(record.offset)
+
+    meeting = list[asyncio.Barrier]()
+    played(during, handle, consumer=ConsumerRules(executors=9))
+
+
+def test_a_partition_that_is_there_no_more_is_given_back_at_once() -> None:
+    """Law CA4: its commit is refused, and the group does not wait until the drain is over."""
+    joined_s, asked_s = list[float](), list[float]()
+
+    def strike(request: Request) -> Any:
+        if isinstance(request, JoinGroup):
+            joined_s.append(asyncio.get_running_loop().time())
+        return errors.UnknownTopicOrPartitionError if isinstance(request, OffsetCommit) else None
+
+    async def handle(_: Record) -> None: ...
+
+    async def during(broker: SimulatedBroker) -> None:
+        await asyncio.sleep(5)
+        appends(broker, 1)
+        await asyncio.sleep(0.5)
+        asked_s.append(asyncio.get_running_loop().time())
+        broker.group("g").rebalance()
+        await asyncio.sleep(30)
+
+    played(during, handle, strike, heartbeat_interval_ms=1_000)
+    assert joined_s[-1] > asked_s[0]
+    assert min(at for at in joined_s if at > asked_s[0]) < asked_s[0] + 3
 
 
 def test_what_is_held_up_is_measured() -> None:

@@ -339,6 +339,13 @@ class Member:
             await asyncio.sleep(0)  # where nobody waits, others come to their turn
             try:
                 await self._poll()
+            except (
+                asyncio.CancelledError
+            ):  # a client whose own task was cancelled raises it at each call, and joins no more
+                me = asyncio.current_task()
+                if self._called_off.is_set() or me is None or me.cancelling():
+                    raise
+                raise TidegateError("the Kafka client has ended", why="its task was cancelled") from None
             except ports.KAFKA_ERROR as error:
                 if not error.retriable:
                     if (seat := self._seat_now()) is not None:
