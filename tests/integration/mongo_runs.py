@@ -76,7 +76,7 @@ FAULTS: Final = (
     "cursors", "forget",
 )  # fmt: skip
 REACTIVE_FAULTS: Final = (
-    "nothing", "kill", "kill", "stop", "forget", "cut", "robbed", "command", "storm", "step_down", "die", "lost_and_die", "closed",
+    "nothing", "kill", "kill", "stop", "forget", "cut", "robbed", "unheard", "command", "storm", "step_down", "die", "lost_and_die", "closed",
     "cursors",
 )  # fmt: skip
 """Those of applications of reactive tasks."""
@@ -209,7 +209,7 @@ class Run:
     def __init__(self, told: Course, random: Random, story: Story, there: Mapping[str, tuple[Document, ...]]) -> None:
         self.course, self.random, self.story = told, random, story
         lag_s = (0.05, 1.0) if told.fault == "lost_and_die" else (0.000_5, 0.005)
-        late_s = (0.8, 1.6) if told.fault == "robbed" else (0.001, 3.0)
+        late_s = {"robbed": (0.8, 1.6), "unheard": (0.005, 0.2)}.get(told.fault, (0.001, 3.0))
         self.set = SimulatedReplicaSet(random, there, lag_s=lag_s)
         self.net = Network(self.set, random, strike=self._struck, late_s=late_s)
         self.clients: dict[str, AsyncMongoClient[dict[str, Any]]] = {}
@@ -242,6 +242,8 @@ class Run:
     """So many sessions are kept for transactions whose abort was cut off."""
     refuses: bool = False
     """A command was answered by a no that lasts."""
+    lives: int = 2
+    """So many consumers there are in all, at most."""
 
     def client(self, name: str) -> AsyncMongoClient[dict[str, Any]]:
         """The client of that name: "a", "b", or another one, which nothing strikes but what strikes all."""
@@ -283,7 +285,7 @@ class Run:
         if client != told.whom or told.fault not in OF_COMMANDS or name not in COMMANDS:
             return None
         if told.fault == "unheard":
-            return self._unheard(name)
+            return self._unclaimed(name, command) if told.workload == "reactive" else self._unheard(name)
         if told.fault in OF_WRITES and (name not in WRITES or self._sent > self._number + 1):
             return None
         self._sent += 1
@@ -300,8 +302,7 @@ class Run:
 
     def _robbed(self, name: str, command: Mapping[str, Any]) -> Way | None:
         """A write that plans and claims is slow, and the lease is another's before it is done."""
-        sets = (*command.get("documents", ()), *(each["u"].get("$set", {}) for each in command.get("updates", ())))
-        self._sent += any({"changed_at", "owner"} <= each.keys() for each in sets)
+        self._sent += _sets(command, "changed_at", "owner")
         if self._began_s is not None or self._sent <= self._number // 32:
             return None
         self._began_s = self.set.loop.time()
@@ -316,6 +317,19 @@ class Run:
             return self._told(name, Outcome.LOST_REPLY)
         is_first = name == "find" and self._sent > number and not self.refuses
         return self._told(name, Code(REFUSED)) if is_first else None
+
+    def _unclaimed(self, name: str, command: Mapping[str, Any]) -> Way | None:
+        """A claim of reactive tasks is done without a reply, and the look that is to tell is refused for good; or it arrives late. So
+        is what the driver sends again.
+        """
+        number, is_claim = self._number // 32, _sets(command, "claimed_at", "owner")
+        self._sent += is_claim
+        is_late = self.course.way < 0.5
+        if is_claim and number < self._sent <= number + 2:
+            return self._told(name, Outcome.LATE if is_late else Outcome.LOST_REPLY)
+        is_look = name == "find" and "_id" in command.get("filter", {}) and command["find"].endswith("_tasks")
+        is_first = is_look and self._sent > number and not self.refuses
+        return self._told(name, Code(REFUSED)) if is_first and not is_late else None
 
     def _of_a_write(self, name: str) -> Way | None:
         """A write that is late, and the next one is told a no; or one whose reply is lost, and then the primary dies."""
@@ -428,7 +442,7 @@ class Run:
         left = [each for each in self._sessions if not each.has_ended]
         if len(left) > self.kept and not self.dead:
             self.story.accuse("M11", f"{len(left)} sessions are left")
-        if self.is_calm and len(self.net.commands.cursors.open) > 2 * (
+        if self.is_calm and len(self.net.commands.cursors.open) > self.lives * (
             self.course.workload in {"streams", *APPLICATIONS}
         ):
             self.story.accuse("M11", f"{len(self.net.commands.cursors.open)} cursors are left")
@@ -439,6 +453,12 @@ class Run:
 
 
 _ADAPTERS: Final = Path(testing.__file__).parent
+
+
+def _sets(command: Mapping[str, Any], *fields: str) -> bool:
+    """Whether it writes all of these fields of some document."""
+    sets = (*command.get("documents", ()), *(each["u"].get("$set", {}) for each in command.get("updates", ())))
+    return any({*fields} <= each.keys() for each in sets)
 
 
 def _is_of_many(command: Mapping[str, Any]) -> bool:

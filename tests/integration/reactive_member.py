@@ -1,11 +1,12 @@
-"""A process of an application of reactive tasks that a storm strikes: `reactive_member.py URI DATABASE NAME LOG VERSION`.
+"""A process of an application of reactive tasks that a storm strikes: `reactive_member.py URI DATABASE NAME LOG VERSION [limited]`.
 
 It writes a line a fact into LOG, each with one system call, so that a kill loses nothing that was done; instants are the
 machine's monotonic clock in nanoseconds, which all processes share:
 
     began TASK ID VALUE TOKEN INSTANT      ended TASK ID TOKEN INSTANT      failed TASK ID TOKEN INSTANT
 
-Version 2 of the application has another task, and another version of a handler.
+Version 2 of the application has another task, and another version of a handler. A limited application has a task that is given up
+after `ATTEMPTS_MAX` attempts, whose handler fails often.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
 
 LEASE = timedelta(seconds=5)
+ATTEMPTS_MAX = 2
 PLANNER = PlannerRules(terms=Terms(ttl=3 * SECOND, heartbeat=SECOND, margin=500 * MILLISECOND))
 
 
-def handler(name: str, path: str, pauses: random.Random) -> Callable[[Change], Awaitable[None]]:
+def handler(name: str, path: str, pauses: random.Random, failing: float = 0.01) -> Callable[[Change], Awaitable[None]]:
     """One that writes down what it does, takes a while, and fails at times."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -43,7 +45,7 @@ def handler(name: str, path: str, pauses: random.Random) -> Callable[[Change], A
         how = "failed"
         try:
             await asyncio.sleep(pauses.expovariate(1 / 0.004))
-            if pauses.random() < 0.01:
+            if pauses.random() < failing:
                 raise ArithmeticError(f"{change.id} was unlucky")
             how = "ended"
         finally:
@@ -52,7 +54,7 @@ def handler(name: str, path: str, pauses: random.Random) -> Callable[[Change], A
     return handle
 
 
-def application(uri: str, database: str, name: str, path: str, version: int) -> Reactive:
+def application(uri: str, database: str, name: str, path: str, version: int, *, is_limited: bool) -> Reactive:
     """The application in this version."""
     settings = ReactiveSettings(database=database, uri=uri, concurrency=20, planner=PLANNER)
     app = Reactive(uri, settings=settings)
@@ -67,10 +69,15 @@ def application(uri: str, database: str, name: str, path: str, version: int) -> 
         app.task("docs", watch=watch, debounce=debounce, retries=policy, lease=LEASE, name="second")(
             handler("second", path, pauses)
         )
+    if is_limited:
+        limited = Policy(backoff=Fixed(50 * MILLISECOND), attempts_max=ATTEMPTS_MAX)
+        app.task("docs", watch=watch, debounce=debounce, retries=limited, lease=LEASE, name="limited")(
+            handler("limited", path, pauses, 0.3)
+        )
     return app
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    uri, database, name, path, version = sys.argv[1:]
-    application(uri, database, name, path, int(version)).run()
+    uri, database, name, path, version, *more = sys.argv[1:]
+    application(uri, database, name, path, int(version), is_limited="limited" in more).run()

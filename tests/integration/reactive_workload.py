@@ -4,7 +4,9 @@
 
 Each process is a whole `Reactive`: it leads or waits to, plans, and handles. One may be killed: from then on nothing that it sends
 arrives, and another one begins in its place. Documents are changed, removed and made anew, in ways that are watched or not;
-handlers succeed, fail, ask for later, outlast their lease, will not be cancelled, throttle their task.
+handlers succeed, fail, ask for later, outlast their lease, will not be cancelled, throttle their task. In some runs a task is paused
+and resumed, whenever that is; in some one of the processes is of an older version of the application, which does not know a task, or has
+an older handler, and goes when another one has come.
 
 Judges:
     R1  In the end what each document says was handled by each task that it is for, and no record is left to be done (RT1).
@@ -14,33 +16,39 @@ Judges:
     R5  What is stored of the stream is never written under an epoch that is over (SR1), nor with a position of another history (SR2).
     R6  A process that is to stop ends in time.
     R7  Who is given up has had as many attempts as are allowed; and where no process is lost, nor what it sends, was called as often,
-        and no lease ends of a run that nobody was called for (RT5).
+        and no lease ends of a run that nobody was called for (RT5, RT8).
+    R8  What a new version of a handler does over, by its policy, is done over, once, and nothing else is (DEP1, DEP2).
+    R9  Where all are heard, no handler of a task begins that is paused, once its process has asked (PS1).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, ClassVar, Final, NamedTuple, final
 
+import attrs
 from bson import ObjectId
 from tests.integration.mongo_runs import DATABASE, Run
 from tests.integration.mongo_workloads import Documents, Work
 
 from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Field, Value, exactly, show
-from tidegate.model.effects import Refused
+from tidegate.model.effects import Failure, Program, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.reactive.change_stream import ChangeStreamConsumer
+from tidegate.reactive.deployments import DEFINITIONS, RESET_FOR
+from tidegate.reactive.evolution import STATUSES, OnNewVersion
+from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.reconciler import EPOCH, HISTORY
 from tidegate.reactive.stream_records import AFTER
-from tidegate.reactive.task_documents import DOCUMENT, STATUS, TASK, loaded, record_id
-from tidegate.reactive.task_records import PROCESSED, Ended, TaskRecord, TaskStatus
+from tidegate.reactive.task_documents import DOCUMENT, STATUS, TASK, VERSION, loaded, record_id
+from tidegate.reactive.task_records import FINISHED, PROCESSED, Ended, TaskRecord, TaskStatus
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.reactive import Change, Later, Reactive
@@ -72,8 +80,13 @@ LEASE_S: Final = 2.0
 SETTLED_S, STOPPED_S = 120.0, 15.0
 POLICIES: Final = tuple(Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=most) for most in (None, None, 1, 2))
 LAPSED: Final = Ended.LOST.value
-HEARD: Final = ("nothing", "stop", "robbed", "cursors")
+HEARD: Final = ("nothing", "stop", "robbed", "unheard", "cursors")
 """Faults that take no run from whoever has claimed it."""
+PAUSED_S: Final = 0.5
+"""How often it is asked what is paused, in runs where something is."""
+ASKED: Final = ("nothing", "stop", "kill", "forget")
+"""Faults that keep nobody who lives from hearing that, and are not slow."""
+REPROCESSING: Final = (OnNewVersion.REPROCESS_ALL, OnNewVersion.REPROCESS_FAILED)
 
 
 class Handled(NamedTuple):
@@ -114,22 +127,38 @@ class Reactively(Work):
         self.tasks = self.random.choice((("all",), ("all",), ("big",), ("all", "big")))
         self.policy = self.random.choice(POLICIES)
         self.quiet = timedelta(milliseconds=self.random.choice((0, 20)))
+        self.deploys = self.random.choice((*("",) * 6, "another task", "another version"))
+        """What the younger version of the application has; nothing where there is one version."""
+        self.older = self.random.choice("ab") if self.deploys else ""
+        self.again = self.random.choice(REPROCESSING)
+        if self.deploys == "another task":
+            self.tasks = ("all", "big")
+        self.pauses = self.random.choice((0, 0, 0, 0, 1, 2))
+        self.paused: list[tuple[str, float, float]] = []
+        """Which task, from when on whoever lives has heard of it, and until when."""
+        self.begun: list[tuple[str, str, float]] = []
+        """By which process a handler was called, of which task, and when."""
         self.apps: dict[str, Reactive] = {}
         self.killed_s: dict[str, float] = {}
         self._values = iter(range(1, 1_000))
 
     async def begin(self) -> None:
         self.run.rob = self._rob
+        self.run.lives += bool(self.deploys)
         for name in ("a", "b"):
-            self.run.begin(name, self._live(name))
+            is_young = self.deploys and name != self.older
+            self.run.begin(name, self._live(name, self.random.choice((0.0, 0.5, 2.0)) if is_young else 0.0))
         self.run.begin("w", self._change())
+        if self.pauses:
+            self.run.begin("o", self._pause())
         self.run.begin("judge", self._settle())
 
     # --- processes ---
 
-    async def _live(self, name: str) -> None:
+    async def _live(self, name: str, after_s: float = 0.0) -> None:
         app = self.apps[name] = self._application(name)
         try:
+            await asyncio.sleep(after_s)
             await app.serve()
         except asyncio.CancelledError:
             if name not in self.killed_s:
@@ -166,14 +195,44 @@ class Reactively(Work):
             self.run.forget()
         self.run.begin("c", self._live("c"))
 
+    async def _retire(self) -> None:
+        """A younger one is there, and the older one is asked to stop."""
+        if "c" not in self.run.tasks:
+            self.run.begin("c", self._live("c"))
+        await asyncio.sleep(self.random.random() * self.random.choice((0.5, 3.0)))
+        self.story.tell("faults", f"{self.older} is of an older version, and goes", fault="stop")
+        self.apps[self.older].stop()
+
+    async def _pause(self) -> None:
+        """An operator, who says each thing until he is answered."""
+        for _ in range(self.pauses):
+            task = self.random.choice(self.tasks)
+            await asyncio.sleep(self.random.random() * self.random.choice((0.1, 2.0)))
+            await self._say(Pausing.pause, task)
+            heard_s = self._now() + PAUSED_S + 0.25
+            await asyncio.sleep(self.random.random() * self.random.choice((0.5, 4.0)))
+            self.paused.append((task, heard_s, self._now()))
+            await self._say(Pausing.resume, task)
+
+    async def _say(self, what: Callable[[Pausing, str], Program[object]], task: str) -> None:
+        while True:
+            with suppress(Failure):
+                await self.asked(what(Pausing(), task), "w")
+                self.story.tell("o", f"{what.__name__} {task}")
+                return
+
     def _application(self, name: str) -> Reactive:
-        app = Reactive(self.run.client(name), settings=SETTINGS)
+        settings = attrs.evolve(SETTINGS, paused_every=round(PAUSED_S * SECOND)) if self.pauses else SETTINGS
+        app = Reactive(self.run.client(name), settings=settings)
         options: Any = {"debounce": self.quiet, "retries": self.policy, "lease": timedelta(seconds=LEASE_S)}
+        if self.deploys == "another version" and name != self.older:
+            options |= {"version": 2, "on_new_version": self.again}
 
         async def handle(change: Change) -> Later | None:
             return await self._handle(name, change)
 
-        for task in self.tasks:
+        is_short = self.deploys == "another task" and name == self.older
+        for task in self.tasks[:1] if is_short else self.tasks:
             where = None if task == "all" else {"kind": "big"}
             app.task(SOURCE, watch=["n", "kind"], where=where, name=task, **options)(handle)
         return app
@@ -183,6 +242,7 @@ class Reactively(Work):
         began_s, drawn = self._now(), self.random.random()
         id_, is_done = _value(change.id), False
         self.called[record_id(change.task, id_)].append((change.token, change.values["n"]))
+        self.begun.append((process, change.task, began_s))
         is_stubborn = drawn > 0.97 and not self.run.is_calm
         try:
             if self.run.course.fault == "cut" and process == self.run.course.whom and not self.run.cut_until_s:
@@ -240,7 +300,9 @@ class Reactively(Work):
         """Wait until nothing is left to do, and let all processes stop."""
         if self.run.course.fault in ("kill", "stop", "forget"):
             await self._replace()
-        await asyncio.wait([self.run.tasks["w"]])
+        if self.older and self.older not in self.killed_s:
+            await self._retire()
+        await asyncio.wait([self.run.tasks[name] for name in ("w", "o") if name in self.run.tasks])
         left: list[str] = []
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_S):
@@ -283,12 +345,16 @@ class Reactively(Work):
         for change in self.run.changes(RECORDS):
             self._judge_version(before, str(change.key), change.after)
         self._judge_stream()
+        if self.deploys == "another version":
+            self._judge_versions()
+        if self.run.course.fault in ASKED:
+            self._judge_pauses()
 
     def _judge_calls(self, key: str, calls: list[Handled]) -> None:
         for one, other in pairwise(calls):
             if one.ended_s > other.began_s and not one.is_stubborn:
                 self.story.accuse("R2", f"{key}: two at one time: {one} and {other}")
-        if self.run.is_calm:
+        if self.run.is_calm and self.deploys != "another version":
             done = [each.n for each in calls if each.is_done]
             if len(set(done)) != len(done):
                 self.story.accuse("R4", f"{key} was handled for {done}")
@@ -337,6 +403,45 @@ class Reactively(Work):
             if after.attempts != self.policy.attempts_max or (is_heard and number < after.attempts):
                 self.story.accuse("R7", f"{key} is given up after {number} calls: {after}")
 
+    def _judge_versions(self) -> None:
+        """R8. What was over when its leader's epoch began, and is as it was when the version is remembered, was reset by then."""
+        over, known, began = STATUSES[self.again], dict[str, Document](), dict[str, Document]()
+        reset: dict[str, int] = {}
+        for change in self.run.set.history:
+            if change.collection == STREAMS and change.after is not None:
+                was = change.before or Document()
+                if was.get(EPOCH) != change.after[EPOCH]:
+                    began = dict(known)
+                for task in _versioned(change.after) - _versioned(was):
+                    for key, doc in known.items():
+                        is_over = doc[TASK] == task and TaskStatus(doc[STATUS]) in over and not doc.has(RESET_FOR)
+                        if is_over and began.get(key) == doc:
+                            self.story.accuse("R8", f"{key} was not done over: {show(doc)}")
+            if change.collection == RECORDS:
+                key, before = str(change.key), change.before
+                if change.after is None:
+                    _ = known.pop(key, None), reset.pop(key, None)
+                    continue
+                known[key] = change.after
+                if before is not None and _is_reset(loaded(before), loaded(change.after)):
+                    reset[key] = loaded(change.after).token
+                    if before.has(RESET_FOR) or TaskStatus(before[STATUS]) not in over:
+                        self.story.accuse("R8", f"{key} is done over: {show(before)}")
+        said = {exactly(doc[KEY]): doc for doc in self.run.contents(SOURCE)}
+        for key, token in reset.items():
+            there = said.get(exactly(known[key][DOCUMENT]))
+            is_meant = there is not None and is_for(known[key][TASK], there) and not self._is_given_up(known[key])
+            if is_meant and all(of <= token for of, _ in self.called[key]):
+                self.story.accuse("R8", f"{key} was to be done over, and nobody was called")
+
+    def _judge_pauses(self) -> None:
+        """R9."""
+        for process, task, at_s in self.begun:
+            is_alive = at_s < self.killed_s.get(process, at_s + 1)
+            for of, from_s, until_s in self.paused:
+                if is_alive and task == of and from_s < at_s < until_s:
+                    self.story.accuse("R9", f"{process} calls a handler of {task}, which is paused since {from_s:.3f}")
+
     def _judge_stream(self) -> None:
         """R5."""
         last = (0, 0)
@@ -349,6 +454,17 @@ class Reactively(Work):
             if change.before is not None and at[1] > last[1] and change.after.has(AFTER):
                 self.story.accuse("R5", f"history {at[1]} begins with a position of {last[1]}")
             last = at
+
+
+def _versioned(stream: Document) -> set[str]:
+    """The tasks of which it is remembered that they have their second version."""
+    return {each[TASK] for each in stream.get(DEFINITIONS) or () if each[VERSION] > 1}
+
+
+def _is_reset(was: TaskRecord, after: TaskRecord) -> bool:
+    """Whether it is due again although nothing has changed."""
+    is_again = was.status in FINISHED and after.status is TaskStatus.PENDING
+    return is_again and was.snapshot is not None and was.snapshot == after.snapshot
 
 
 def _said(record: TaskRecord) -> int:

@@ -39,7 +39,7 @@ from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
 from tidegate.reactive.desk import Desk, Tally
 from tidegate.reactive.mongodash_records import Imported, ImportedBefore, MongodashImport
 from tidegate.reactive.pausing import PausedTask
-from tidegate.reactive.reactive_task import PARTS, ReactiveTask, Run
+from tidegate.reactive.reactive_task import PARTS, ReactiveTask, Run, dues
 from tidegate.reactive.reconciler import EPOCH, HISTORY, Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.record_queries import Query, RecordPage, RecordRow
@@ -225,10 +225,11 @@ DESK: Final = Desk(tasks=(tasks.bill(PARTS),))
 async def asks() -> object:
     """Page by page, one record, how many there are, and which tasks are paused."""
 
-    async def answers() -> tuple[RecordPage, RecordPage, Tally, RecordRow | None]:
+    async def answers() -> tuple[object, ...]:
         first = await DESK.list_records(Query(), limit=1)
         then = await DESK.list_records(Query(), limit=1, after=first.after)
-        return first, then, await DESK.count(Query()), await DESK.find(tasks.NAME, tasks.KEY)
+        due = await dues(tasks.RECORDS, ("another", tasks.NAME), SECOND)
+        return first, then, await DESK.count(Query()), await DESK.find(tasks.NAME, tasks.KEY), due
 
     async def pauses() -> tuple[object, ...]:
         return await DESK.pause(tasks.NAME), await DESK.paused(), await DESK.resume(tasks.NAME)
@@ -238,12 +239,14 @@ async def asks() -> object:
 
 def is_answered(state: State) -> bool:
     match state.status("asker"):
-        case Returned(((RecordPage((first,)), RecordPage((then,)), Tally(_, (counts,)), RecordRow() as found), others)):
+        case Returned(
+            ((RecordPage((first,)), RecordPage((then,)), Tally(_, (counts,)), RecordRow() as found, due), others)
+        ):
             paused, seen, resumed = cast("tuple[tuple[PausedTask, ...], ...]", others)
             is_paused = [each.task for each in paused] == [tasks.NAME] and (paused, resumed) == (seen, ())
             whole = state.read(document(tasks.RECORDS, record_id(tasks.NAME, tasks.KEY)))
             is_there = {first.document, then.document} == {*tasks.BOTH} and found.record == loaded(whole or Document())
-            return is_paused and is_there and counts.total == len(tasks.BOTH)
+            return is_paused and is_there and counts.total == len(tasks.BOTH) and due == ((tasks.NAME, 0),)
         case other:
             return not isinstance(other, Returned)
 

@@ -77,12 +77,12 @@ class Shop:
         told = ReactiveSettings(**{"database": self.name, **QUICK, **settings})
         return Reactive(self.store, settings=told)
 
-    async def insert(self, *documents: Raw) -> None:
+    async def insert(self, *documents: Raw, into: str = "orders") -> None:
         if self.client is not None:
-            _ = await self.client[self.name]["orders"].insert_many([*documents])
+            _ = await self.client[self.name][into].insert_many([*documents])
             return
         for each in documents:
-            await self.store.awaited(InsertOne("orders", as_document(each)))
+            await self.store.awaited(InsertOne(into, as_document(each)))
 
     async def put(self, key: Any, name: str, value: Any) -> None:
         (where,) = (as_document({"_id": key}),)
@@ -157,6 +157,44 @@ def as_handler(handle: Callable[[Any], Any], *, is_async: bool) -> Handled:
         return handle(change)
 
     return in_loop_
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_version_with_a_task_on_another_collection_looks_at_that_one(mongodb: str, database: str, store: str) -> None:
+    """And not at what there was before for the others: their changes meanwhile are told. So it is where a version has one less."""
+
+    async def run() -> None:
+        handled: list[tuple[str, str]] = []
+
+        async with shop_of(store, mongodb, database) as shop:
+
+            def app_of(*collections: str) -> Reactive:
+                app = shop.app()
+                for each in collections:
+
+                    async def handle(change: Change, name: str = each) -> None:
+                        handled.append((name, change.id))
+
+                    _ = app.task(each, watch=["total"], debounce=AT_ONCE, name=each)(handle)
+                return app
+
+            async def serve(app: Reactive, *ends: tuple[str, str]) -> None:
+                handled.clear()
+                async with served(app):
+                    await until(lambda: all(planner.standing.leads for planner in app.planners), "it leads")
+                    await until(lambda: len(handled) >= len(ends), f"{ends} are handled")
+                    assert [each.standing.history for each in app.planners] == [0]
+                assert sorted(handled) == sorted(ends)
+
+            await shop.insert({"_id": "a", "total": 1})
+            await shop.insert({"_id": "there", "total": 1}, into="customers")
+            await serve(app_of("orders"), ("orders", "a"))
+            await shop.put("a", "total", 2)
+            await serve(app_of("orders", "customers"), ("orders", "a"), ("customers", "there"))
+            await shop.put("a", "total", 3)
+            await serve(app_of("orders"), ("orders", "a"))
+
+    in_loop(run())
 
 
 # --- a handler, and what it comes to ------------------------------------------------------------------------------------

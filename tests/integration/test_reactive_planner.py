@@ -78,8 +78,8 @@ class Full:
         del task, most, request
         return 0
 
-    def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
-        del task, request
+    def took(self, task: str, request: str, runs: tuple[Run, ...], *, is_unheard: bool = False) -> None:
+        del task, request, is_unheard
         assert not runs
 
 
@@ -93,8 +93,8 @@ class Roomy(Full):
         del task, request
         return most
 
-    def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
-        del task, request
+    def took(self, task: str, request: str, runs: tuple[Run, ...], *, is_unheard: bool = False) -> None:
+        del task, request, is_unheard
         self.begun.extend(runs)
 
 

@@ -20,10 +20,11 @@ from tests.integration.reactive_workload import (
 )
 from tests.length import PLANTED_RUNS, REACTIVE_RUNS
 
-from tidegate.reactive import pool, stream_records, task_documents
+from tidegate.reactive import evolution, pool, stream_records, task_documents
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate_adapters import connecting
 from tidegate_adapters.change_streams import ChangeStream
+from tidegate_adapters.reactive import app
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.store import read as read_trace
@@ -49,6 +50,11 @@ BUGS: Final[Mapping[str, Bug]] = {
     "handlers are not called": Bug(Pool._begin, "return CallEach(self._handlers[command.task], runs)", "return CallEach(lambda run: asyncio.sleep(0), runs)"),
     "later is never": Bug(ReactiveTask._outcome, "return Deferred(now + after)", "return Succeeded()"),
     "a failure is the last": Bug(ReactiveTask._outcome, '_retried(self, max(claim.attempts, 1), since, now, backoff.draw_of(f"{claim.id} {claim.token}"))', "tasks.GiveUp()"),
+    "what a process was not told of is left": Bug(pool._taken, "    if event.is_unheard:", "    if False:", ("unheard",)),
+    "a claim that arrives late is left": Bug(ReactiveTask._claimed, "given_up, missed = missed[: len(given_up)], unheard", "given_up = missed[: len(given_up)]", ("unheard",)),
+    "what a new version is to do over is not": Bug(evolution.evolve, "    if statuses:", "    if False:"),
+    "what is paused is handled": Bug(pool._may_look, "task in state.paused or ", ""),
+    "what is resumed is not": Bug(app._Paused.look, "self._known[name] = frozenset(", "self._known[name] = self._known.get(name, frozenset()).union("),
 }  # fmt: skip
 
 

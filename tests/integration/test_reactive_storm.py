@@ -2,7 +2,8 @@
 history of the stream is lost, and a new version comes while the old one is at work.
 
 Whatever strikes: what each document says in the end is handled, no two handlers run for one document at one time, each run
-has a higher token than those before, and in the end nothing is left to do.
+has a higher token than those before, and in the end nothing is left to do. One of the tasks fails often, and has a limited number of
+attempts: what it gives up an operator has run again, now and then.
 """
 
 from __future__ import annotations
@@ -17,28 +18,40 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import attrs
 from pymongo import AsyncMongoClient
 from pymongo.errors import DuplicateKeyError
+from tests.integration.reactive_member import ATTEMPTS_MAX, application
 from tests.integration.servers import MongoServer
 from tests.integration.servers.processes import wait_until
 from tests.integration.storming import Processes
 from tests.length import REACTIVE_STORM
 
+from tidegate.reactive.record_queries import Query
+from tidegate.reactive.task_records import TaskStatus
+from tidegate_adapters.cancelling import ended
+from tidegate_adapters.reactive.office import Office
+
 MEMBER: Final = Path(__file__).with_name("reactive_member.py")
 PATIENCE_S: Final = 60.0
+TASKS: Final = ("first", "second", "limited")
 Key = tuple[str, str]
 """A task and the id of a document."""
 
 
 class Work(NamedTuple):
-    """A run of a handler; it has ended, in ns, with success or not, or when its process was killed."""
+    """A run of a handler; it has "ended", at some time in ns, has "failed", or its process was "killed" then."""
 
     began: int
     ended: int
     token: int
     value: int
-    is_done: bool
+    how: str
     name: str
+
+    @property
+    def is_done(self) -> bool:
+        return self.how == "ended"
 
 
 class Application(Processes):
@@ -52,7 +65,9 @@ class Application(Processes):
 
     def __init__(self, folder: Path, uri: str, database: str) -> None:
         super().__init__(MEMBER, folder, uri, database)
-        self.database = database
+        self.uri, self.database = uri, database
+        self.retried = Counter[str]()
+        """Of which document the limited task had given up, and was to run again, and how often."""
 
     def work(self) -> dict[Key, list[Work]]:
         """What was done, by task and document, in the order in which it began."""
@@ -67,10 +82,10 @@ class Application(Processes):
                 else:
                     token, ended = numbers
                     began_at, said = begun.pop((task, key, token))
-                    found[task, key].append(Work(began_at, int(ended), int(token), said, word == "ended", log.stem))
+                    found[task, key].append(Work(began_at, int(ended), int(token), said, word, log.stem))
             for (task, key, token), (began_at, said) in begun.items():
                 found[task, key].append(
-                    Work(began_at, self.killed.get(log.stem, time.monotonic_ns()), int(token), said, False, log.stem)
+                    Work(began_at, self.killed.get(log.stem, time.monotonic_ns()), int(token), said, "killed", log.stem)
                 )
         return {key: sorted(works) for key, works in found.items()}
 
@@ -100,13 +115,28 @@ async def strike(app: Application, database: Any, server: MongoServer, chance: r
             name = await leading(app, database)
             told.append("the leader:")
         await app.kill(name)
-        told.append(f"killed {name}, started {app.start(version)} of version {version}")
+        told.append(f"killed {name}, started {app.start(version, 'limited')} of version {version}")
         if number == REACTIVE_STORM.strikes // 3:
             while not await lost(database):  # whoever leads is asked, or somebody else
                 with server.fail("getMore", times=1, errorCode=286):
                     await asyncio.sleep(0.3)
             told.append("the history is lost")
     return told
+
+
+async def operate(app: Application, database: Any) -> None:
+    """An operator has run again what was given up, now and then; each record of that has had as many attempts as are allowed."""
+    member = application(app.uri, app.database, "operator", str(app.folder / "operator"), 2, is_limited=True)
+    meant = Query(tasks=("limited",), statuses=frozenset({TaskStatus.FAILED}))
+    async with member.connected() as sites:
+        office = Office(each.at(sites[app.database]) for each in member.declared.values())
+        while True:
+            await asyncio.sleep(0.7)
+            found = await database.docs_tasks.find({"task": "limited", "status": "failed"}).to_list()
+            assert all(each["attempts"] >= ATTEMPTS_MAX for each in found), found
+            app.retried.update(each["document"] for each in found)
+            if found:
+                _ = await office.retry(attrs.evolve(meant, documents=tuple(each["document"] for each in found)))
 
 
 async def lost(database: Any) -> bool:
@@ -154,7 +184,9 @@ async def calm(app: Application, database: Any, tasks: tuple[str, ...]) -> dict[
         await asyncio.sleep(0.5)
 
 
-def wrong(found: dict[Key, list[Work]], said: dict[str, int], tasks: tuple[str, ...]) -> list[str]:
+def wrong(
+    found: dict[Key, list[Work]], said: dict[str, int], tasks: tuple[str, ...], retried: Counter[str]
+) -> list[str]:
     """What must not be."""
     lines = list[str]()
     for task, (key, value) in itertools.product(tasks, said.items()):
@@ -166,6 +198,12 @@ def wrong(found: dict[Key, list[Work]], said: dict[str, int], tasks: tuple[str, 
                 lines.append(f"{at}: two at one time: {before}, {after}")
             if before.token >= after.token:
                 lines.append(f"{at}: no higher token: {before}, {after}")
+    for (task, key), works in found.items():
+        failed = Counter(work.value for work in works if work.how == "failed")
+        lost = Counter(work.value for work in works if work.how == "killed")
+        for value, times in failed.items() if task == "limited" else ():
+            if times > ATTEMPTS_MAX * (1 + retried[key]) + lost[value]:
+                lines.append(f"{key}: {times} attempts for {value}, and it was retried {retried[key]} times: {works}")
     return lines
 
 
@@ -174,15 +212,19 @@ async def weathered(app: Application, server: MongoServer) -> tuple[dict[str, in
     try:
         database = client[app.database]
         for _ in range(REACTIVE_STORM.processes):
-            app.start(1)
+            app.start(1, "limited")
+        operating = asyncio.create_task(operate(app, database))
         values = itertools.count(1)
         writing = [asyncio.create_task(write(database, each, values)) for each in range(REACTIVE_STORM.writers)]
         strikes = await strike(app, database, server, random.Random(20_261_124))
         await asyncio.gather(*writing)
         for name in sorted(app.processes):  # of the old version nobody is left
             await app.end(name)
-            app.start(2)
-        said = await calm(app, database, ("first", "second"))
+            app.start(2, "limited")
+        said = await calm(app, database, TASKS)
+        _ = await ended({operating}, PATIENCE_S)
+        if operating.done() and not operating.cancelled():
+            operating.result()
         for name in sorted(app.processes):
             await app.end(name)
         return said, strikes
@@ -197,11 +239,13 @@ def test_what_documents_say_is_handled_in_a_storm(disposable_mongod: MongoServer
     finally:
         app.close()
     found = app.work()
-    lines = wrong(found, said, ("first", "second"))
+    lines = wrong(found, said, TASKS, app.retried)
     assert not lines, "\n".join([*strikes, f"{len(lines)} wrong", *lines[:5]])
+    assert app.retried, "nothing was given up"
     runs = sum(map(len, found.values()))
     killed = sum(not work.is_done for works in found.values() for work in works)
-    print(f"{len(said)} documents, {runs} runs, {killed} of them failed or killed; {len(strikes)} strikes")
+    again = app.retried.total()
+    print(f"{len(said)} documents, {runs} runs, {killed} failed or killed, {again} given up; {len(strikes)} strikes")
 
 
 async def deployed(app: Application, server: MongoServer, documents: int) -> None:

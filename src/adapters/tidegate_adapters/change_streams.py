@@ -9,7 +9,7 @@ and what has happened since a position?
 A page is one reply of the server, so what came together is told together. The cursor stays open as long as it is read on from
 where it was read to; whatever fails closes it, and the next read opens another one after the position that it is given. So
 nothing here is resumed behind the back of the consumer, which knows what was handled. The same pipeline is used each time,
-and `startAfter`, which goes on behind an invalidation.
+and `startAfter`, which goes on behind an invalidation; where another one made the position, its time, at which some is told again.
 
     insert, update, replace, delete      a change of that document
     drop, rename, dropDatabase           of what is watched: the history is lost (`HISTORY_LOST`), for nothing says which
@@ -21,8 +21,9 @@ Of an event only its kind, its collection and the id of its document travel, so 
 for a reply. One that is too large all the same comes in parts from a server that splits it (`splits`), and is told when it is
 whole; another server says 10334, and then the consumer looks at every document.
 
-A position says of which collections it is. Of others nothing is known since then, so a position of other ones, or of none, is
-of a history that is lost.
+A position says of which collections it is. Of others what has happened since is told as well, and nobody knows of what was before:
+whoever watches more than that looks at those documents, each of them (`tidegate.reactive.deployments`, law DEP4). A position of another
+database, or of none, is of a history that is lost.
 
 Nobody waits for ever: a client that sets no limit itself waits for a reply `REPLY_MS` longer than the server may. Under a
 `timeoutMS` the driver would tell the server to wait for as long as itself (pymongo 4.20), so that limit is kept here.
@@ -80,7 +81,8 @@ _TOKEN: Final = Field[Value]("token")
 _TIME: Final = Field[Value]("time")
 _WATCHED: Final = Field[Value]("watched")
 _DATA: Final = Field[Value]("_data")
-_BEGINS: Final = re.compile("82([0-9A-F]{8})")
+_BEGINS: Final = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
+"""A resume token begins with that: the type of a timestamp, its seconds, and which one of that second it is."""
 
 
 class _Cursor(NamedTuple):
@@ -178,8 +180,8 @@ class ChangeStream:
 
         The first read of a cursor does not wait: so it is soon known that the stream can be read.
         """
-        if _made(position).held(_WATCHED) != self._of:
-            log.warning("a position that is of other collections than are watched in %s now", self._database.name)
+        if self._begin(position) is None:
+            log.warning("a position that is none of %s: its history is lost", self._database.name)
             await self.close()
             return Broken(HISTORY_LOST)
         try:
@@ -204,10 +206,7 @@ class ChangeStream:
 
     @staticmethod
     def reached(position: Position) -> Instant | None:
-        """Up to when everything is before this position, by the cluster's clock, in whole seconds; None if it does not say.
-
-        A resume token begins with that: the type of a timestamp, and its seconds.
-        """
+        """Up to when everything is before this position, by the cluster's clock, in whole seconds; None if it does not say."""
         made = _made(position)
         match made.held(_TIME), made.held(_TOKEN):
             case Foreign("timestamp", payload), _:
@@ -262,13 +261,22 @@ class ChangeStream:
         cursor: Mapping[str, Any] = answer["cursor"]
         return cursor
 
-    def _pipeline(self, position: Position) -> list[dict[str, Any]]:
+    def _begin(self, position: Position) -> dict[str, Any] | None:
+        """Where the stream begins, as the server is told; None where that is no position in this database."""
         made = _made(position)
-        begin: dict[str, Any] = (
-            {"startAfter": encoded(made[_TOKEN])}
-            if isinstance(position, After)
-            else {"startAtOperationTime": encoded(made[_TIME])}
-        )
+        of = made.held(_WATCHED)
+        if not isinstance(of, tuple) or of[:1] != (self._database.name,):
+            return None
+        if not isinstance(position, After):
+            return {"startAtOperationTime": encoded(made[_TIME])}
+        token = made[_TOKEN]
+        if of == self._of:
+            return {"startAfter": encoded(token)}
+        begins = _BEGINS.match(str(token.held(_DATA))) if isinstance(token, Document) else None
+        return begins and {"startAtOperationTime": Timestamp(int(begins[1], 16), int(begins[2], 16))}
+
+    def _pipeline(self, position: Position) -> list[dict[str, Any]]:
+        begin = self._begin(position)
         names = {"$in": list(self._watched)}
         all_of_it = {"operationType": {"$in": ["dropDatabase", "invalidate"]}}
         ours = {"$or": [{"ns.coll": names}, {"to.coll": names}, all_of_it]}

@@ -5,8 +5,8 @@
     position = await changes.locate()
     page = await changes.read(position)            # Page(changes, position), or Broken(code)
 
-A position is a number of changes, and says of which collections it is. Of what is further back than the store remembers, and of
-other collections, nothing is known: that history is lost, as on a server.
+A position is a number of changes. Of what is further back than the store remembers nothing is known: that history is lost, as on a
+server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import islice
 from threading import Lock
 from typing import Final, final
 
-from tidegate.model.documents import Document, Field, Value
+from tidegate.model.documents import Document, Field
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import check_collection
@@ -34,7 +34,6 @@ _HISTORY_LOST: Final = 286
 """As MongoDB says it."""
 _PAGE: Final = 1_000
 _NUMBER: Final = Field[int]("number")
-_WATCHED: Final = Field[Value]("watched")
 
 
 @final
@@ -117,7 +116,6 @@ class EmbeddedChanges:
             check_collection(each)
         check_int(wait, "a time to wait in microseconds", 1)
         self._feed, self._watched, self._wait = feed, frozenset(watched), wait
-        self._of: Value = tuple(sorted(self._watched))
 
     async def check(self) -> None:
         """It can always be read."""
@@ -129,7 +127,7 @@ class EmbeddedChanges:
     async def read(self, position: Position) -> Page | Broken:
         """What has happened since, as far as one page goes; nothing, where nothing has for as long as it waits."""
         held = position.token if isinstance(position, After) else None
-        if not isinstance(held, Document) or held.held(_WATCHED) != self._of:
+        if not isinstance(held, Document) or not held.has(_NUMBER):
             return Broken(_HISTORY_LOST)
         number = held[_NUMBER]
         if self._feed.since(number) == ():
@@ -147,4 +145,4 @@ class EmbeddedChanges:
         """Nothing is open."""
 
     def _at(self, number: int) -> After:
-        return After(Document.of({_NUMBER.name: number, _WATCHED.name: self._of}))
+        return After(Document.of({_NUMBER.name: number}))

@@ -23,6 +23,8 @@ from tidegate.reactive.pool import (
     DuesSeen,
     End,
     EndsWritten,
+    GiveBack,
+    GivenBack,
     Glance,
     Granted,
     Handle,
@@ -104,6 +106,10 @@ class Course:
         self.stepping = stepping
         self.state, self.now = PoolState(), 0
         self.rules = random.choice([RULES, TOGETHER])
+        self.astray: dict[str, Instant] = {}
+        """The tasks of which a look did not tell of all, and when that was."""
+        self.looked: dict[str, Instant] = {}
+        """When what is in its name was last looked through."""
         self.known: set[str] = set()
         """The tasks of which something is known to be due."""
         self.failed: frozenset[str] = frozenset()
@@ -162,6 +168,15 @@ class Course:
             self.failed = others | {event.command.task} if event.has_failed else others
         self.judge(laws.what_fails_is_not_glanced(self.failed, commands), "PW14")
         self.known -= {each.task for each in commands if isinstance(each, Take)}
+        match event:
+            case RunsTaken(_, Take(task) | Granted(task), is_unheard=True):
+                self.astray[task] = now
+            case GivenBack(_, GiveBack(task)):
+                self.looked[task] = now
+            case _:
+                pass
+        self.judge(laws.what_is_astray_is_looked_for(self.rules, self.state, self.astray, self.looked, now), "PW15")
+        self.judge(laws.gives_back_what_is_in_no_hands(self.state, commands), "PW16")
 
     def due(self, event: PoolEvent) -> frozenset[str]:
         """Of which tasks something is known to be due."""
@@ -173,6 +188,8 @@ class Course:
             case RunsTaken(_, Take(task), runs, is_more, _, has_failed) if runs or is_more or has_failed:
                 self.known.add(task)
             case EndsWritten(_, End(task), is_more=True):
+                self.known.add(task)
+            case GivenBack(_, GiveBack(task), number) if number:
                 self.known.add(task)
             case _:
                 pass
@@ -246,14 +263,15 @@ class Course:
     def answer(self, command: PoolCommand) -> None:
         match command:
             case Take() if self.random.random() < 0.1:
-                self.tell(RunsTaken(at(self.now), command, (), has_failed=True))
+                self.tell(RunsTaken(at(self.now), command, (), has_failed=True, is_unheard=True))
             case Take(most=most) | Granted(most=most):
                 runs = tuple(
                     run_of(len(self.taken) + number, self.random.choice([None, None, None, "cannot be computed"]))
                     for number in range(0 if self.is_quiet else self.random.randint(0, most))
                 )
                 self.taken.extend(runs)
-                self.tell(RunsTaken(at(self.now), command, runs, not self.is_quiet and self.random.random() < 0.2))
+                is_more, is_unheard = self.random.random() < 0.2, self.random.random() < 0.1
+                self.tell(RunsTaken(at(self.now), command, runs, is_more and not self.is_quiet, is_unheard=is_unheard))
             case Glance(_, tasks, within):
                 some = self.random.sample(tasks, self.random.randint(0, len(tasks)))
                 self.tell(
@@ -266,6 +284,8 @@ class Course:
                 self.tell(RunsRenewed(at(self.now), command, tuple(self.random.choice(verdicts) for _ in runs)))
             case End():
                 self.tell(EndsWritten(at(self.now), command, self.random.random() < 0.2))
+            case GiveBack():
+                self.tell(GivenBack(at(self.now), command, self.random.choice([0, 0, 1])))
             case _:
                 raise AssertionError(command)
 
@@ -295,7 +315,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws PW1 to PW14."""
+    """Laws PW1 to PW16."""
     assert Course(random).wrong == set()
 
 
@@ -436,6 +456,29 @@ def drops_what_it_cannot_handle(rules: PoolRules, state: PoolState, event: RunsT
     return attrs.evolve(after, ended=state.ended) if state.stop_at else after
 
 
+def leaves_what_is_astray(state: PoolState, task: PooledTask, now: Instant) -> PoolState:
+    """What it was not told of waits for the end of its lease."""
+    del task, now
+    return state
+
+
+def looks_through_once(rules: PoolRules, state: PoolState, event: GivenBack) -> PoolState:
+    """What arrives after that waits."""
+    after: PoolState = GIVEN_BACK(rules, state, event)
+    return attrs.evolve(after, astray=())
+
+
+def does_not_wait_for_looks(state: PoolState, now: Instant, commands: list[PoolCommand]) -> PoolState:
+    """Gives back what a look under way is about to tell of."""
+    after: PoolState = GIVING_BACK(attrs.evolve(state, looking=()), now, commands)
+    return attrs.evolve(after, looking=state.looking)
+
+
+def names_what_is_handled(state: PoolState, task: str) -> tuple[Run, ...]:
+    """Gives back what has ended, and was not written yet."""
+    return tuple(each.run for each in state.working if each.task == task)
+
+
 RIGHT_REASON: Final = vars(pool)["_reason"]
 RIGHT_ENDING: Final = vars(pool)["_ending"]
 RIGHT_ONWARD: Final = vars(pool)["_onward"]
@@ -447,6 +490,8 @@ RIGHT_NEXT_OF_RUNS: Final = vars(pool)["_next_of_runs"]
 RIGHT_MAY_LOOK: Final[Callable[[PoolState, str, Instant], bool]] = vars(pool)["_may_look"]
 RIGHT_EXPECTED: Final = vars(pool)["_expected"]
 RIGHT_SEEN: Final = vars(pool)["_seen"]
+GIVING_BACK: Final = vars(pool)["_giving_back"]
+GIVEN_BACK: Final = vars(pool)["_given_back"]
 
 PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "looks under way are not counted": ("PW1", "_room", room_of_all),
@@ -473,6 +518,10 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "what a glance saw is forgotten": ("PW9", "_seen", forgets_what_it_saw),
     "who has much to do keeps others unpolled": ("PW13", "_glancing", glances_last),
     "what fails is glanced at": ("PW14", "_taken", forgets_that_it_failed),
+    "what is astray is left": ("PW15", "_strayed", leaves_what_is_astray),
+    "what is astray is looked for once": ("PW15", "_given_back", looks_through_once),
+    "what is looked for is given back": ("PW16", "_giving_back", does_not_wait_for_looks),
+    "what has ended is given back": ("PW16", "_hands", names_what_is_handled),
     "who asks for room waits for ever": ("PW11", "_granting", waits_for_each_look),
 }
 
@@ -623,6 +672,10 @@ def test_a_look_that_has_failed_is_sent_at_its_pace_whatever_is_glanced() -> Non
     for _ in range(1_000):
         if now > 10 * SECOND:
             break
+        for each in told.commands:
+            if isinstance(each, GiveBack):
+                more = rules.step(told.state, GivenBack(at(now), each))
+                told = attrs.evolve(more, commands=(*told.commands, *more.commands))
         asked = next((each for each in told.commands if isinstance(each, (Take, Glance))), None)
         if asked is None:
             assert told.state.wake_at is not None
@@ -692,11 +745,34 @@ def test_who_has_lost_claims_draws_among_more_at_once_and_comes_back() -> None:
     assert told.state.factors == ()
 
 
+def test_what_a_look_did_not_tell_of_is_given_back() -> None:
+    """At once, and again with each twelfth of the lease until that is over; it is due then, and nobody looks for it in between."""
+    told = RULES.step(working(run_of(1)), Announced(at(1), "bill"))
+    assert Take("bill", 2) in told.commands
+    told = RULES.step(told.state, RunsTaken(at(2), Take("bill", 2), (), has_failed=True, is_unheard=True))
+    give_back = GiveBack("bill", (run_of(1),))
+    assert told.commands[0] == give_back
+    assert str(give_back) == "give back what of bill is in its name, but for 1 runs"
+    told = RULES.step(told.state, Announced(at(3), "bill"))
+    assert not any(isinstance(each, (Take, GiveBack)) for each in told.commands)
+    told = RULES.step(told.state, GivenBack(at(4), give_back, 1))
+    assert Take("bill", 2) in told.commands
+    told = RULES.step(told.state, RunsTaken(at(5), Take("bill", 2), ()))
+    assert give_back in RULES.step(told.state, PoolTimerFired(at(4 + LEASE // 12))).commands
+    over = RULES.step(told.state, PoolTimerFired(at(2 + LEASE)))
+    assert not any(isinstance(each, GiveBack) for each in over.commands)
+
+
 def test_each_answer_has_its_event() -> None:
     take, one = Take("bill", 3), run_of(1)
     assert pool_event_for(take, ((one,), (Idle.NOT_CLAIMED,)), at(1)) == RunsTaken(at(1), take, (one,), lost=1)
     assert pool_event_for(take, ((), (SetAside("r", "torn"),)), at(1)) == RunsTaken(at(1), take, (), is_more=True)
-    assert pool_event_for(take, Ambiguous("no reply"), at(1)) == RunsTaken(at(1), take, (), has_failed=True)
+    failed = RunsTaken(at(1), take, (), has_failed=True, is_unheard=True)
+    assert pool_event_for(take, Ambiguous("no reply"), at(1)) == failed
+    assert pool_event_for(take, ((), (Idle.UNHEARD,)), at(1)) == RunsTaken(at(1), take, (), is_unheard=True)
+    give_back = GiveBack("bill", (one,))
+    assert pool_event_for(give_back, 2, at(1)) == GivenBack(at(1), give_back, 2)
+    assert pool_event_for(give_back, Ambiguous("no reply"), at(1)) == GivenBack(at(1), give_back, 0)
     renew = Renew("bill", (one,))
     assert pool_event_for(renew, (Why.RENEWED,), at(1)) == RunsRenewed(at(1), renew, (Why.RENEWED,))
     assert pool_event_for(renew, Ambiguous("no reply"), at(1)) == RunsRenewed(at(1), renew, (None,))

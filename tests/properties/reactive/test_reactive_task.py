@@ -43,12 +43,12 @@ from tidegate.model.strategies.operations import filters
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.laws import reactive_task as laws
 from tidegate.reactive.orphans import CleanUp, DeleteWhen
-from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask, SetAside, dues
+from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask, Run, SetAside, dues
 from tidegate.reactive.snapshot import Computed, Projection, snapshot
 from tidegate.reactive.strategies.snapshot import computed_projections, projections
 from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, RECORD, loaded, record_id, stored
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate.reactive.tasks import Claim, Deferred, Succeeded, TaskRules, Why, WhyNot
+from tidegate.reactive.tasks import Claim, Deferred, Succeeded, TaskRules, Why, WhyNot, claim_of
 from tidegate.retries.backoff import Exponential, Fixed, Policy
 from tidegate.retries.pauses import Pauses
 from tidegate.retries.polling import PollingBounds
@@ -277,11 +277,11 @@ def test_a_claim_whose_reply_is_lost_is_recognised() -> None:
 
     store = planned()
     store.trouble = {3: dropped}
-    assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
+    assert store.run(TASK.work_one("w1")) is Idle.UNHEARD
 
     store = planned()
     store.trouble = {3: reply_lost, 4: dropped}
-    assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
+    assert store.run(TASK.work_one("w1")) is Idle.UNHEARD
     assert store.record is not None
     assert store.record.status is TaskStatus.PROCESSING
 
@@ -302,7 +302,7 @@ def test_a_run_that_cannot_begin_leaves_its_claim() -> None:
     """Where nobody answers while the document is looked at, and where the record is gone when it is read again."""
     store = planned()
     store.trouble = {4: dropped, 5: dropped}
-    assert store.run(TASK.work_one("w1")) is Idle.STALE
+    assert store.run(TASK.work_one("w1")) is Idle.UNHEARD
 
     def deleted(at: Store, effect: Effect[object]) -> object:
         at.do(DeleteOne("orders_tasks", Eq(ID, record_id("bill", "x"))))
@@ -312,6 +312,26 @@ def test_a_run_that_cannot_begin_leaves_its_claim() -> None:
     store.trouble = {4: deleted}
     assert store.run(TASK.work_one("w1")) is Idle.STALE
     assert not store.calls
+
+
+def test_what_a_worker_was_not_told_of_is_given_back() -> None:
+    """Law RT8: nothing of another's, nothing that is in its hands, and nothing that is everybody's by now; it was no attempt."""
+    store = planned()
+    store.run(_claims(TASK, store))
+    record = store.record
+    assert record is not None
+    assert store.run(TASK.give_back("w2", ())) == 0
+    assert store.run(TASK.give_back("w1", (Run("x", record, claim_of(record)),))) == 0
+    assert store.record == record
+    assert store.run(TASK.give_back("w1", ())) == 1
+    assert store.record is not None
+    assert (store.record.status, store.record.attempts) == (TaskStatus.PENDING, 0)
+    assert store.run(TASK.work_one("w2")) == Ran(store.calls[0], Why.SUCCEEDED)
+
+    store = planned()
+    store.run(_claims(TASK, store))
+    store.later(LEASE)
+    assert store.run(TASK.give_back("w1", ())) == 0
 
 
 def test_what_the_store_refuses_is_passed_on() -> None:
@@ -420,7 +440,7 @@ def test_a_worker_that_never_comes_back_is_given_up() -> None:
 async def _claims(task: ReactiveTask, store: Store) -> None:
     """A worker that claims, and dies."""
     store.trouble = {len(store.asked) + at: dropped for at in (4, 5)}
-    assert await task.work_one("w1") is Idle.STALE
+    assert await task.work_one("w1") is Idle.UNHEARD
 
 
 def test_what_does_not_match_is_completed_without_its_handler() -> None:

@@ -135,8 +135,8 @@ class LocalPool(Protocol):
     async def room(self, task: str, most: int, request: str) -> int:
         """How many runs of a task this pass may claim as it plans them; `took` follows."""
 
-    def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
-        """That pass has ended, and these runs have begun."""
+    def took(self, task: str, request: str, runs: tuple[Run, ...], *, is_unheard: bool = False) -> None:
+        """That pass has ended, and these runs have begun; more may be claimed where not all was heard."""
 
 
 @final
@@ -550,11 +550,12 @@ class Planner:
     ) -> reactive_task.Planned:
         """What is claimed, the pool hears of, whoever leads by then: it is this process's, and lives as long as it."""
         runs: tuple[Run, ...] = ()
+        is_unheard = True
         try:
             planned = await self._site.run(task.plan_and_take(ids, request, self._holder, most))
-            runs = planned.runs
+            runs, is_unheard = planned.runs, planned.is_unheard
         finally:
-            self._pool.took(task.name, request, runs)
+            self._pool.took(task.name, request, runs, is_unheard=is_unheard)
         return planned
 
     def _tell(self, task: ReactiveTask, noted: _Noted) -> None:

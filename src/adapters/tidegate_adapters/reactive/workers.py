@@ -1,6 +1,6 @@
 """The pool of a process: it carries out what `tidegate.reactive.pool` commands, and decides nothing.
 
-    Take, Renew, End    the programs of the task, on its database
+    Take, Renew, End    the programs of the task, on its database; GiveBack likewise
     Glance              a program for all tasks of a collection
     Handle              the handlers, async ones in the event loop, plain functions in threads, which hold up no end
     Interrupt           their cancellation
@@ -22,6 +22,8 @@ from tidegate.model.instants import SECOND, ClockName, Duration, Instant
 from tidegate.reactive.pool import (
     Announced,
     End,
+    GiveBack,
+    GivenBack,
     Glance,
     Granted,
     Handle,
@@ -153,9 +155,9 @@ class Pool:
         finally:
             _ = self._asking.pop(request, None)  # or one that is cancelled stays there
 
-    def took(self, task: str, request: str, runs: tuple[Run, ...]) -> None:
-        """A pass that has asked for room has ended: these runs have begun."""
-        self._runtime.tell(RunsTaken(self._now(), Granted(task, request), runs))
+    def took(self, task: str, request: str, runs: tuple[Run, ...], *, is_unheard: bool = False) -> None:
+        """A pass that has asked for room has ended: these runs have begun; more may be claimed where not all was heard."""
+        self._runtime.tell(RunsTaken(self._now(), Granted(task, request), runs, is_unheard=is_unheard))
 
     def pause(self, tasks: frozenset[str]) -> None:
         """From now on these tasks are looked at by nobody in this process, and all others are."""
@@ -194,6 +196,8 @@ class Pool:
                 return Call(lambda: run(task.renew_all(claims)))
             case End(_, ended):
                 return Call(lambda: run(task.end(ended)))
+            case GiveBack(_, hands):
+                return Call(lambda: run(task.give_back(self._worker, hands)))
             case Interrupt(name, runs, why):
                 for each in runs:
                     log.warning("interrupted a handler of %s: %s", name, why.value, extra=_fields(command, each))
@@ -205,7 +209,11 @@ class Pool:
             reply = tuple((each.given, self._answer(command, each)) for each in cast("tuple[Ended, ...]", reply))
         elif isinstance(reply, Exception):
             log.error("%s has failed: %s", command, redacted(str(reply)), extra=_fields(command, None))
-        return pool_event_for(command, as_failure(reply), self._now())
+        event = pool_event_for(command, as_failure(reply), self._now())
+        if isinstance(event, GivenBack) and event.number:
+            told = "gave back %d of %s, which nobody had said were claimed"
+            log.warning(told, event.number, event.command.task, extra=_fields(command, None))
+        return event
 
     def _answer(self, command: Handle, ended: Ended) -> HandlerAnswer:
         """What a handler has come to."""

@@ -85,6 +85,7 @@ RESET_FOR: Final = Field[int]("reset_for")
 """In a task record: for which version of the handler it was last reset."""
 _TASK: Final = Field[str]("task")
 _TRIGGER: Final = Field[Value]("trigger")
+_SOURCE: Final = Field[Value]("source")
 
 
 # --- what is deployed, and what is remembered -------------------------------------------------------------------------
@@ -114,7 +115,7 @@ class Deployment:
     def definition(self) -> Definition:
         """What is remembered of it: where its documents and its records are, its filter, what it watches, and its version."""
         trigger: tuple[tuple[str, Value], ...] = (
-            ("source", self.task.source),
+            (_SOURCE.name, self.task.source),
             ("records", self.task.records),
             ("where", None if self.task.where is None else str(self.task.where)),
             ("watched", described(self.task.watched)),
@@ -196,12 +197,18 @@ def decide_deployment(known: RememberedTasks, deployments: tuple[Deployment, ...
                 progress = forgotten_task(progress, each.task.source, name)
             else:
                 definitions[name] = action.definition
-                # Where its policy forgets nothing, what was reconciled stays so for the trigger that it has now.
+                # Where its policy forgets nothing, what was reconciled stays so for the trigger that it has now, of the same documents.
                 now = TaskTrigger(name, action.definition.trigger)
-                flags = frozenset(now if flag.task == name else flag for flag in progress.reconciled)
+                kept = (each for each in progress.reconciled if each.task != name or _source(each) == _source(now))
+                flags = frozenset(now if flag.task == name else flag for flag in kept)
                 progress = attrs.evolve(progress, reconciled=flags)
     after = RememberedTasks(tuple(sorted(definitions.items(), key=_name)), progress, tuple(sorted(names)))
     return DeploymentPlan(tuple(resets), after)
+
+
+def _source(of: TaskTrigger) -> Value:
+    """Whose documents it is for."""
+    return of.trigger.get(_SOURCE) if isinstance(of.trigger, Document) else None
 
 
 def _name(item: tuple[str, Definition]) -> str:

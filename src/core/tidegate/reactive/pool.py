@@ -13,6 +13,7 @@ from before the request that claimed or renewed it was sent, so the pool takes i
     Handle      call the handlers of these runs                        what each has come to, one after the other
     Renew       let the leases of these runs go on                     what became of each
     End         write down what these runs have come to                when that is done, or nobody knows
+    GiveBack    give back what is in its name, and not in these hands  how many were
     Interrupt   cancel the handlers of these runs                      what each has come to
     Granted     so many runs may be claimed by who plans               `RunsTaken`, with those that were
     StartPoolTimer  tell it when this time is over, and not when the one before would have been
@@ -29,6 +30,10 @@ end soon, so it waits for those; or else what is planned without a grant makes t
 Tasks whose records are in one collection are polled by one request, however many they are (`PooledTask.records`), and one of them is
 looked for when something of it is known to be due. What is due before the next glance is told by this one: a retry, a document
 that comes to rest, and a lease that nobody renews, so that what a dead worker had is taken over as its lease ends.
+
+A look that has failed may have claimed what nobody was told of, and so may one of which a claim arrives when nobody waits for it any
+more. So the name of the process is looked through then, and again with each twelfth of the lease until such a claim's would be over;
+in between looks, for what a look has claimed it may yet tell of.
 
 A task is looked for as soon as something of it is known to be due: because it is announced or glanced, as many were found as were asked for, it
 has changed while it was processed, or a handler asked to be called later. Of the times that are known, the first and the last are kept, and in between it
@@ -53,10 +58,15 @@ Laws
     PW13 Where there is room, a glance that is due is sent before any look: one task that has much to do, and takes all room there is,
          keeps no other from being found to be due.
     PW14 A task whose look has failed is looked for again at its pace, ever more rarely, whatever is glanced meanwhile.
+    PW15 For as long as a lease lasts after a look that did not tell of all that it may have claimed, what is in the name of the process
+         is looked through at each twelfth of that, or as soon as no look is under way.
+    PW16 While that is done no look of the task is under way, and all of its runs are named that are in hand: those that are handled,
+         and those whose ends are to be written, or just are.
 
 Known not to work
     - A handler that will not be cancelled holds its executor. It is left behind when the time to leave is over.
     - What another process plans, and is due at once, is found by the next glance.
+    - Who stops does not wait for claims that may arrive late: their leases end.
 """
 
 from __future__ import annotations
@@ -80,7 +90,7 @@ from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn
 from tidegate.retries.spread import widened
 
 __all__ = [
-    "Announced", "DuesSeen", "End", "EndsWritten", "Glance", "Granted", "Handle", "HandlersEnded", "Interrupt", "InterruptReason", "PoolCommand",
+    "Announced", "DuesSeen", "End", "EndsWritten", "GiveBack", "GivenBack", "Glance", "Granted", "Handle", "HandlersEnded", "Interrupt", "InterruptReason", "PoolCommand",
     "PoolEvent", "PoolRules", "PoolState", "PoolStep", "PoolStopRequested", "PoolTimerFired", "PooledTask", "Renew",
     "RoomAsked", "RunsRenewed", "RunsTaken", "StartPoolTimer", "Take", "TaskThrottled", "TasksPaused", "Working", "pool_event_for",
 ]  # fmt: skip
@@ -272,6 +282,18 @@ class End(Effect[None]):
         return f"end {len(self.ended)} of {self.task}"
 
 
+@final
+@attrs.frozen(cache_hash=True)
+class GiveBack(Effect[int]):
+    """Give back what of a task is in the name of this process, and not in these hands (`ReactiveTask.give_back`)."""
+
+    task: str
+    hands: _Runs
+
+    def __str__(self) -> str:
+        return f"give back what of {self.task} is in its name, but for {len(self.hands)} runs"
+
+
 class InterruptReason(Enum):
     """Why a handler is interrupted."""
 
@@ -304,7 +326,7 @@ class StartPoolTimer(Effect[None]):
         return f"wake in {seconds(self.duration)}"
 
 
-PoolCommand: TypeAlias = Take | Glance | Handle | Renew | End | Interrupt | Granted | StartPoolTimer
+PoolCommand: TypeAlias = Take | Glance | Handle | Renew | End | GiveBack | Interrupt | Granted | StartPoolTimer
 
 
 @final
@@ -327,6 +349,7 @@ class RunsTaken:
         is_more: Whether something was done about others: there may be more that is due.
         lost: How many claims were lost to others.
         has_failed: Nobody knows whether something is due: nobody answers, or the store refuses.
+        is_unheard: More may be claimed than it tells of, or come to be (`Idle.UNHEARD`).
     """
 
     at: Instant
@@ -335,6 +358,7 @@ class RunsTaken:
     is_more: bool = False
     lost: int = 0
     has_failed: bool = False
+    is_unheard: bool = False
 
 
 @final
@@ -387,6 +411,16 @@ class EndsWritten:
     at: Instant
     command: End
     is_more: bool = False
+
+
+@final
+@attrs.frozen
+class GivenBack:
+    """What is in the name of this process was looked through: so many were given back; 0 also where nobody answers."""
+
+    at: Instant
+    command: GiveBack
+    number: int = 0
 
 
 @final
@@ -453,16 +487,16 @@ class PoolStopRequested:
 
 
 PoolEvent: TypeAlias = (
-    PoolTimerFired | RunsTaken | DuesSeen | HandlersEnded | RunsRenewed | EndsWritten
+    PoolTimerFired | RunsTaken | DuesSeen | HandlersEnded | RunsRenewed | EndsWritten | GivenBack
     | Announced | RoomAsked | TasksPaused | TaskThrottled | PoolStopRequested
 )  # fmt: skip
 _EVENTS: Final = (
-    PoolTimerFired, RunsTaken, DuesSeen, HandlersEnded, RunsRenewed, EndsWritten, Announced, RoomAsked, TasksPaused, TaskThrottled,
-    PoolStopRequested,
+    PoolTimerFired, RunsTaken, DuesSeen, HandlersEnded, RunsRenewed, EndsWritten, GivenBack, Announced, RoomAsked, TasksPaused,
+    TaskThrottled, PoolStopRequested,
 )  # fmt: skip
 
 
-_NOTHING: Final = (Idle.NOTHING_DUE, Idle.NOT_CLAIMED)
+_NOTHING: Final = (Idle.NOTHING_DUE, Idle.NOT_CLAIMED, Idle.UNHEARD)
 """Where another was faster, or nobody answers, the next look waits as if nothing had been found."""
 
 
@@ -482,13 +516,14 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
     event: PoolEvent
     match command:
         case Take() if isinstance(reply, Failure):
-            event = RunsTaken(at, command, (), has_failed=True)
+            event = RunsTaken(at, command, (), has_failed=True, is_unheard=True)
         case Take():
             check_type(reply, tuple, "runs, and what became of the others")
             runs, others = reply if isinstance(reply, tuple) and len(reply) == 2 else (reply, ())
             check_tuple(others, (Idle, SetAside), "what became of a record")
-            is_more = any(each not in _NOTHING for each in others)
-            event = RunsTaken(at, command, cast("_Runs", runs), is_more, others.count(Idle.NOT_CLAIMED))
+            is_more, is_unheard = any(each not in _NOTHING for each in others), Idle.UNHEARD in others
+            lost = others.count(Idle.NOT_CLAIMED)
+            event = RunsTaken(at, command, cast("_Runs", runs), is_more, lost, is_unheard=is_unheard)
         case Glance() if isinstance(reply, Failure):
             event = DuesSeen(at, command)
         case Glance():
@@ -503,6 +538,8 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
             # What had ended before has ended by its handler, or by a request without a reply: nobody has told then what follows.
             is_more = isinstance(reply, tuple) and (Why.RUNS_AGAIN in reply or WhyNot.ENDED in reply)
             event = EndsWritten(at, command, is_more)
+        case GiveBack():
+            event = GivenBack(at, command, 0 if isinstance(reply, Failure) else cast("int", reply))
         case StartPoolTimer():
             event = PoolTimerFired(at)
         case Interrupt() | Granted():
@@ -553,6 +590,9 @@ class PoolState:
         renewing: The renewals under way, and when each was sent.
         ended: What has ended, and is not written down yet.
         ending: The requests under way that write ends.
+        astray: The tasks of which something may be in the name of this process that it was not told of: when to look through that, and
+            until when that may be.
+        giving: The requests under way that do.
         expected: Of each task of which something is known to be due later, the first of those times, and the last.
         paused: The tasks that are looked at by nobody.
         throttled: The tasks of which no more is taken until then.
@@ -572,6 +612,8 @@ class PoolState:
     renewing: tuple[tuple[Renew, Instant], ...] = ()
     ended: tuple[tuple[str, Run, HandlerAnswer], ...] = ()
     ending: tuple[End, ...] = ()
+    astray: tuple[tuple[str, Instant, Instant], ...] = ()
+    giving: tuple[GiveBack, ...] = ()
     expected: tuple[tuple[str, Instant, Instant], ...] = ()
     paused: frozenset[str] = frozenset()
     throttled: tuple[tuple[str, Instant], ...] = ()
@@ -584,7 +626,8 @@ class PoolState:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
-        return not (self.looking or self.glancing or self.working or self.renewing or self.ended or self.ending)
+        asked = self.looking or self.glancing or self.renewing or self.ending or self.giving
+        return not (asked or self.working or self.ended)
 
     def __str__(self) -> str:
         how = "stopped" if self.is_stopped else "to stop" if self.stop_at else "at work"
@@ -624,6 +667,9 @@ def _check_event(event: object) -> None:
             check_tuple(verdicts, (Why, WhyNot, NoneType), "what became of a renewal")
         case EndsWritten(_, command):
             check_type(command, End, "a request to write ends")
+        case GivenBack(_, command, number):
+            check_type(command, GiveBack, "a request to give back")
+            check_int(number, "a number of runs", 0)
         case Announced(_, task, when):
             check_name(task, "a task")
             check_type(when, (Instant, NoneType), "the time at which something is due")
@@ -661,6 +707,8 @@ def _told(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolState:
             return _renewed(rules, state, event)
         case EndsWritten():
             return _written(rules, state, event)
+        case GivenBack():
+            return _given_back(rules, state, event)
         case Announced(at, task, due):
             return _announced(rules, state, task, at) if due is None else _expected(rules, state, task, due)
         case RoomAsked():
@@ -686,6 +734,8 @@ def _taken(rules: PoolRules, state: PoolState, event: RunsTaken) -> PoolState:
     if since is None or task is None:
         return state
     state = attrs.evolve(state, looking=tuple(each for each in state.looking if each[0] != event.command))
+    if event.is_unheard:
+        state = _strayed(state, task, event.at)
     if isinstance(event.command, Take):
         state = _spread(state, task.name, widened(event.command.factor, len(event.runs), event.lost))
     if isinstance(event.command, Take) and event.has_failed:
@@ -722,6 +772,24 @@ def _seen(rules: PoolRules, state: PoolState, event: DuesSeen) -> PoolState:
         for name, task in paces.items()
     }
     return attrs.evolve(state, woken=state.woken | found.keys(), paces=tuple({**known, **found}.items()))
+
+
+def _strayed(state: PoolState, task: PooledTask, at: Instant) -> PoolState:
+    """Something of the task may be in the name of this process, or come to be, as long as its lease would last."""
+    look_at = next((due for name, due, _ in state.astray if name == task.name), at)
+    return attrs.evolve(state, astray=_with(state.astray, task.name, (task.name, look_at, at + task.lease)))
+
+
+def _given_back(rules: PoolRules, state: PoolState, event: GivenBack) -> PoolState:
+    """What is in the name of this process was looked through; what was given back is due."""
+    name = event.command.task
+    task = rules.task(name)
+    if task is None:
+        return state
+    soon = event.at + max(task.lease // _SOON, 1)
+    astray = tuple((of, soon if of == name else due, until) for of, due, until in state.astray)
+    state = attrs.evolve(state, astray=astray, giving=tuple(each for each in state.giving if each != event.command))
+    return _announced(rules, state, name, event.at) if event.number else state
 
 
 def _spread(state: PoolState, task: str, factor: int) -> PoolState:
@@ -820,7 +888,8 @@ def _arrived(rules: PoolRules, state: PoolState, at: Instant) -> PoolState:
 _PART: Final = 3
 """A lease is renewed when this part of it is over,"""
 _SOON: Final = 12
-"""and, where nobody knows whether it was, again after this part of it, or after half of what is left."""
+"""and, where nobody knows whether it was, again after this part of it, or after half of what is left. After as much of it what may be in
+the name of the process is looked for again."""
 
 
 def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
@@ -832,6 +901,7 @@ def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
         state = _renewing(rules, state, at, commands)
         state = attrs.evolve(state, runs_at=_next_of_runs(rules, state, at))
     state = _ending(rules, state, commands)
+    state = _giving_back(state, at, commands)
     if state.stop_at is None:
         state = _glancing(rules, _arrived(rules, state, at), at, commands)  # it takes no room from a look
         state = _looking(rules, state, at, commands)
@@ -918,6 +988,25 @@ def _ending(rules: PoolRules, state: PoolState, commands: list[PoolCommand]) -> 
     return state
 
 
+def _giving_back(state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
+    """Look through what is in the name of this process, where something may be that it was not told of."""
+    state = attrs.evolve(state, astray=tuple(each for each in state.astray if each[2] - at > 0))
+    for name, due, _ in state.astray:
+        if due - at <= 0 and not _is_looked_for(state, name):
+            command = GiveBack(name, _hands(state, name))
+            commands.append(command)
+            state = attrs.evolve(state, giving=(*state.giving, command))
+    return state
+
+
+def _hands(state: PoolState, task: str) -> _Runs:
+    """The runs of a task that are handled, or whose ends are to be written, or just are."""
+    working = (each.run for each in state.working if each.task == task)
+    ended = (run for name, run, _ in state.ended if name == task)
+    ending = (run for each in state.ending if each.task == task for run, _ in each.ended)
+    return (*working, *ended, *ending)
+
+
 def _looking(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
     """Look for what is due, the task that is due longest first, as long as there is room."""
     paces = _paces(rules, state, at)
@@ -998,6 +1087,7 @@ def _next_of_runs(rules: PoolRules, state: PoolState, at: Instant) -> Instant | 
 def _next(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
     """When something is to be done although nothing happens."""
     times = [] if state.runs_at is None else [state.runs_at]
+    times += [due for name, due, _ in state.astray if not _is_looked_for(state, name)]
     if state.stop_at is not None:
         times.append(state.stop_at if at - state.stop_at < 0 else state.stop_at + rules.leave)
     elif _room(rules, state):
@@ -1020,7 +1110,12 @@ def _room(rules: PoolRules, state: PoolState) -> int:
 def _may_look(state: PoolState, task: str, at: Instant) -> bool:
     until = _throttled(state, task)
     is_held = task in state.paused or (until is not None and until - at > 0)
-    return not is_held and not any(each.task == task for each, _ in state.looking)
+    return not is_held and not _is_looked_for(state, task)
+
+
+def _is_looked_for(state: PoolState, task: str) -> bool:
+    """Whether a look for it is under way, or one through what is in the name of this process."""
+    return any(each.task == task for each, _ in state.looking) or any(each.task == task for each in state.giving)
 
 
 def _is_glanced(state: PoolState, task: PooledTask) -> bool:

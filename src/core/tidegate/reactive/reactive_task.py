@@ -9,6 +9,7 @@ document or for a thousand, whose requests are the same in number.
     end         write how runs have ended
     complete    the same of one that has succeeded, in a transaction of its handler's
     renew       the leases of runs go on
+    give_back   what is in the name of a worker, and not in its hands
     clean_up    the records, THEN their documents; remove those of no use, and plan what was seen of others
     work        for ever: take one, call its handler, end it, and look ever more rarely while nothing is due
 
@@ -16,6 +17,10 @@ Each write is one compare-and-set on all that the decision was taken on, and the
 answers a total: where all have matched, each was written. Where fewer have, or nobody answers, the records are read again and
 decided anew: a claim that went through shows its owner and its token, an end that went through is no longer held, and a look
 that was written finds nothing changed. So nothing needs to be known of a lost reply, nor of which part of a request was done.
+
+A claim that arrives when its worker asks no more is in the name of one that does not know of it. Whoever has not heard of all that
+it has asked for says so (`Idle.UNHEARD`), and looks through what is in its name as long as such a claim may last, between its looks
+for what is due: it reads before it writes, so what it sends fits no run that has begun since, however late it arrives.
 
 Laws, over the records, the documents, what was handled and where the workers stand:
     RT1  No change is lost: at rest, what a document says was handled, or its run was given up.
@@ -26,6 +31,7 @@ Laws, over the records, the documents, what was handled and where the workers st
     RT5  What a document says is handled at most as often as the policy allows attempts, whatever becomes of workers.
     RT6  A record that is finished is not due, and one that is due is not finished: nothing that ends makes work.
     RT7  While the lease of a claim lasts, by the store's clock, nobody else claims its record.
+    RT8  At rest, nothing is in the name of a worker that lives but what is in its hands.
 
 Known not to work
     - A worker that stands still beyond its lease runs beside the one that has taken over, until it learns so at its end.
@@ -55,6 +61,7 @@ from tidegate.model.documents import (
     Field,
     Fields,
     Filter,
+    Gt,
     HasOther,
     In,
     Lt,
@@ -98,6 +105,7 @@ from tidegate.reactive.task_documents import (
     DECIDED_ON,
     DOCUMENT,
     NEXT_RUN_AT,
+    OWNER,
     TASK,
     changes,
     guarded,
@@ -157,6 +165,7 @@ class Idle(Enum):
 
     NOTHING_DUE = "nothing is due"
     NOT_CLAIMED = "another was faster, or nobody answered"
+    UNHEARD = "nobody has told what became of its claim: it may be in this worker's name, or come to be"
     GIVEN_UP = "the lease of its last run has ended, and the policy gave up"
     SKIPPED = "its document is gone, or no longer matches"
     STALE = "the claim was lost before the handler began"
@@ -273,11 +282,13 @@ class Planned:
         left: The ids whose look is not known to be written: `plan_pass` looks at them again.
         runs: The runs that have begun.
         due: In how long the first of what it has planned and not claimed is due, in microseconds; None where there is none.
+        is_unheard: Nobody has told what became of some claim (`Idle.UNHEARD`).
     """
 
     left: tuple[Value, ...] = attrs.field(eq=exactly)
     runs: tuple[Run, ...] = ()
     due: Duration | None = None
+    is_unheard: bool = False
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -536,10 +547,11 @@ class ReactiveTask:
         are_written = await self._written(asked)
         unsure = tuple(key for (key, _, _), is_written in zip(asked, are_written, strict=True) if not is_written)
         held = tuple(each for each in claims if not _is_in(each[0], unsure))
-        found = await self._held_of(tuple(each for each in claims if _is_in(each[0], unsure)))
+        found = await self._held_of(tuple(each for each in claims if _is_in(each[0], unsure))) or ()
         left = tuple(key for key in unsure if not _is_in(key, tuple(of for of, _ in found)))
-        runs, _ = await self._begun((*held, *found))
-        return Planned((*left, *once[FOUND_MAX:]), runs, min(dues, default=None))
+        runs, idle = await self._begun((*held, *found))
+        is_unheard = len(held) + len(found) < len(claims) or Idle.UNHEARD in idle
+        return Planned((*left, *once[FOUND_MAX:]), runs, min(dues, default=None), is_unheard)
 
     async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
         """Look at the records of these documents: remove what is of no use, and write down what else is to be done.
@@ -571,7 +583,7 @@ class ReactiveTask:
             match turn(self.polling, {self.name: pace}, now, draw):
                 case Ask(_, pace):
                     worked = await self.work_one(worker)
-                    if worked not in (Idle.NOTHING_DUE, Idle.NOT_CLAIMED):
+                    if worked not in (Idle.NOTHING_DUE, Idle.NOT_CLAIMED, Idle.UNHEARD):
                         pace = woken(self.polling, pace, now)
                 case Wait(_, duration):
                     await Sleep(duration)
@@ -704,6 +716,39 @@ class ReactiveTask:
         """
         return await self._settled(tuple((key, claim, None, None) for key, claim in runs), renews=True)
 
+    async def give_back(self, worker: str, hands: tuple[Run, ...]) -> int:
+        """Give back what is in the name of a worker, and not in its hands: what it has claimed and was not told of. It was no attempt.
+
+        Args:
+            worker: Who works, as for `take`. None of its looks for this task is under way, and none begins before this has ended.
+            hands: What it runs of this task, and what it has run whose end is to be written.
+
+        Returns:
+            How many were given back; they are due.
+
+        Raises:
+            Failure: Nobody answers, or the store refuses.
+        """
+        check_name(worker, "a worker")
+        check_tuple(hands, Run, "a run")
+        known = frozenset(_claim_of(run.record) for run in hands)
+        now = await self.parts.now()
+        last = now + -(-self.rules.lease // MILLISECOND) * MILLISECOND + 2 * BEHIND
+        in_name = (Eq(TASK, self.name), Gt(NEXT_RUN_AT, now), Lt(NEXT_RUN_AT, last), Eq(OWNER, worker))
+        # Those whose leases end first, for what is in its hands is renewed.
+        found = await find_all(self.records, AllOf(in_name), limit=FOUND_MAX, fields=DECIDED_ON, sort=_LONGEST_DUE)
+        records = tuple(
+            (each[DOCUMENT], record) for each in found if isinstance(record := self._read(each), TaskRecord)
+        )
+        strays = tuple((key, record) for key, record in records if _claim_of(record) not in known)
+        ends = tuple(
+            (key, record, self.parts.finalise(self, record, claim_of(record), Deferred(now), now))
+            for key, record in strays
+        )
+        return await self._matched(
+            tuple((key, record, end) for key, record, end in ends if isinstance(end, UpdateRecord))
+        )
+
     # --- plan, clean up ---
 
     async def _looked(self, keys: tuple[Value, ...], request: str | None) -> tuple[Value, ...]:
@@ -780,7 +825,7 @@ class ReactiveTask:
         """The records that are under a claim of this worker's now, and why others are not."""
         if not due:
             return (), ()
-        missed = (Idle.NOT_CLAIMED,) * len(due)
+        missed, unheard = (Idle.NOT_CLAIMED,) * len(due), (Idle.UNHEARD,) * len(due)
         try:
             now = await self.parts.now()
         except (Ambiguous, NotApplied):
@@ -806,18 +851,20 @@ class ReactiveTask:
         except NotApplied:
             return (), missed
         except (Ambiguous, NotDurable):
-            given_up = missed[: len(given_up)]
+            given_up, missed = missed[: len(given_up)], unheard
         mine = await self._held_of(claims)
+        if mine is None:
+            return (), (*others, *given_up, *unheard[: len(claims)])
         return mine, (*others, *given_up, *missed[: len(claims) - len(mine)])
 
-    async def _held_of(self, claims: tuple[_Known, ...]) -> tuple[_Known, ...]:
-        """Those of these claims that were written, as the records are now; none where nobody answers, and their leases will end."""
+    async def _held_of(self, claims: tuple[_Known, ...]) -> tuple[_Known, ...] | None:
+        """Those of these claims that were written, as the records are now; None where nobody answers."""
         if not claims:
             return ()
         try:
             found = await self._records(tuple(key for key, _ in claims))
         except (Ambiguous, NotApplied):
-            return ()
+            return None
         mine: tuple[_Known, ...] = ()
         for (key, claimed), read in zip(claims, found, strict=True):
             # Nobody else writes this owner and this token.
@@ -852,9 +899,9 @@ class ReactiveTask:
                 )
                 going = tuple(each for each in looks if isinstance(each, Run))
                 begun = (*begun, *(run for run in going if not _is_in(run.key, ending)))
-                # What may still be ended does not run; if it is not, its lease will end.
-                stale = sum(each is None for each in looks) + sum(_is_in(run.key, ending) for run in going)
-                idle = (*idle, *(Idle.STALE,) * stale)
+                # What may still be ended does not run.
+                held = sum(_is_in(run.key, ending) for run in going)
+                idle = (*idle, *(Idle.STALE,) * sum(each is None for each in looks), *(Idle.UNHEARD,) * held)
                 writes = tuple(each for each in looks if isinstance(each, _Beginning))
                 left = tuple((each.key, each.claim, each.before) for each in writes)
                 ending = (*ending, *(each.key for each in writes if each.run is None))
@@ -865,7 +912,7 @@ class ReactiveTask:
                 ending = ()  # what has not matched has moved on, and no request of ours fits it any more
             except (Ambiguous, NotApplied, NotDurable):
                 pass
-        return begun, (*idle, *(Idle.STALE,) * len(left))
+        return begun, (*idle, *(Idle.UNHEARD,) * len(left))
 
     def _beginning(
         self, key: Value, claim: Claim, record: TaskRecord | None, document: _Read, now: Instant

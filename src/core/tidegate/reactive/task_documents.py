@@ -60,7 +60,7 @@ from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 
 __all__ = [
-    "BRIEF", "CHANGED_AT", "DECIDED_ON", "DIGEST", "DOCUMENT", "DUE_AT", "LAST_ERROR", "NEXT_RUN_AT", "RECORD", "RESET", "SNAPSHOT",
+    "BRIEF", "CHANGED_AT", "DECIDED_ON", "DIGEST", "DOCUMENT", "DUE_AT", "LAST_ERROR", "NEXT_RUN_AT", "OWNER", "RECORD", "RESET", "SNAPSHOT",
     "STATUS", "TASK", "VERSION", "changes", "guarded", "loaded", "record_id", "set_aside", "stored",
 ]  # fmt: skip
 
@@ -79,7 +79,7 @@ _CREATED_AT: Final = Field[Instant]("created_at")
 _RETRY_AT: Final = Field[Instant]("retry_at")
 _ATTEMPTS: Final = Field[int]("attempts")
 _TOKEN: Final = Field[int]("token")
-_OWNER: Final = Field[str]("owner")
+OWNER: Final = Field[str]("owner")
 _CLAIMED_AT: Final = Field[Instant]("claimed_at")
 _FIRST_ERROR_AT: Final = Field[Instant]("first_error_at")
 LAST_ERROR: Final = Field[str]("last_error")
@@ -98,14 +98,14 @@ _TEXT_MAX: Final = 10_000
 """How many characters are kept of what could not be read."""
 
 _OWN: Final[Fields] = (
-    SNAPSHOT, DIGEST, NEXT_RUN_AT, _WAITING_SINCE, _RETRY_AT, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, _FINALISED_AT, _LAST_SUCCESS,
+    SNAPSHOT, DIGEST, NEXT_RUN_AT, _WAITING_SINCE, _RETRY_AT, OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, _FINALISED_AT, _LAST_SUCCESS,
     _HISTORY,
 )  # fmt: skip
 """The fields that a record may be without."""
 
 BRIEF: Final[Fields] = (
     TASK, DOCUMENT, RECORD, VERSION, STATUS, NEXT_RUN_AT, DUE_AT, CHANGED_AT, _WAITING_SINCE, _CREATED_AT, _RETRY_AT, _ATTEMPTS,
-    _TOKEN, _OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, LAST_ERROR, _FINALISED_AT,
+    _TOKEN, OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, LAST_ERROR, _FINALISED_AT,
 )  # fmt: skip
 """What a record is loaded from without its snapshot, its history and its last success; to reset it needs no more."""
 
@@ -261,7 +261,7 @@ def loaded(doc: Document) -> TaskRecord:
 def guarded(key: str, on: Guard) -> Filter:
     """The record under this id, if it still is what was decided on."""
     check_type(on, Guard, "a guard")
-    return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(VERSION, on.version), Eq(_OWNER, on.owner), Eq(_TOKEN, on.token)))
+    return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(_TOKEN, on.token)))
 
 
 def set_aside(doc: Document, why: str, now: Instant) -> tuple[Filter, tuple[Update, ...]]:
@@ -293,7 +293,7 @@ def set_aside(doc: Document, why: str, now: Instant) -> tuple[Filter, tuple[Upda
         created_at=now,
         last_error=f"the record could not be read: {why}"[:_TEXT_MAX],
     )
-    still = [Eq(Field[object](field.name), doc.held(field)) for field in (ID, RECORD, VERSION, _OWNER, _TOKEN)]
+    still = [Eq(Field[object](field.name), doc.held(field)) for field in (ID, RECORD, VERSION, OWNER, _TOKEN)]
     new: dict[str, Value] = {RECORD.name: record.id, **dict(_fields(record)), _UNREADABLE.name: show(doc)[:_TEXT_MAX]}
     put = (Put(Field[object](name), value) for name, value in new.items())
     return AllOf(tuple(still)), (*put, *(Remove(field) for field in _OWN if field.name not in new and doc.has(field)))

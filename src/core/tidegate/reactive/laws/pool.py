@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from tidegate.model.instants import Instant
 from tidegate.reactive.pool import (
     Announced,
     End,
+    GiveBack,
     Glance,
     Granted,
     Handle,
@@ -24,8 +26,8 @@ from tidegate.reactive.pool import (
 from tidegate.reactive.reactive_task import Run
 
 __all__ = [
-    "a_glance_goes_first", "a_glance_is_of_all", "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "nothing_is_taken_to_stop",
-    "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_expected_is_looked_for",
+    "a_glance_goes_first", "a_glance_is_of_all", "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "gives_back_what_is_in_no_hands", "nothing_is_taken_to_stop",
+    "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_astray_is_looked_for", "what_is_expected_is_looked_for",
     "who_asks_is_answered",
     "who_runs_has_an_executor",
 ]  # fmt: skip
@@ -152,7 +154,7 @@ def what_is_expected_is_looked_for(
         at: When that was.
     """
     is_free = len(state.working) + sum(command.most for command, _ in state.looking) < rules.executors
-    held = state.paused | {command.task for command, _ in state.looking}
+    held = state.paused | _looked_for(state)
     if state.stop_at is not None or not is_free or len(state.ended) > rules.batch:
         return True
     throttled = dict(state.throttled)
@@ -178,7 +180,7 @@ def a_grant_passes_nothing_by(rules: PoolRules, state: PoolState, commands: Iter
     if not any(isinstance(each, Granted) and each.most for each in commands):
         return True
     held = state.paused | {task for task, until in state.throttled if until - at > 0}
-    held |= {look.task for look, _ in state.looking}
+    held |= _looked_for(state)
     glanced = {each.records for each in state.glancing}
     held |= {task.name for task in rules.tasks if task.records in glanced and task.name not in state.woken}
     due = {name: pace.due for name, pace in state.paces}
@@ -214,7 +216,7 @@ def a_glance_is_of_all(
         commands: What that commands.
         at: When that was.
     """
-    away = state.paused | state.woken | {look.task for look, _ in state.looking}
+    away = state.paused | state.woken | _looked_for(state)
     away |= {task for task, until in state.throttled if until - at > 0}
     for each in commands:
         if isinstance(each, Glance):
@@ -239,7 +241,7 @@ def a_glance_goes_first(rules: PoolRules, state: PoolState, commands: Iterable[P
     """
     if not any(isinstance(each, Take) for each in commands):
         return True
-    away = state.paused | state.woken | {look.task for look, _ in state.looking}
+    away = state.paused | state.woken | _looked_for(state)
     away |= {task for task, until in state.throttled if until - at > 0}
     glanced = {each.records for each in state.glancing}
     due = {name: pace.due for name, pace in state.paces}
@@ -257,6 +259,55 @@ def what_fails_is_not_glanced(failed: frozenset[str], commands: Iterable[PoolCom
         commands: What a step commands.
     """
     return not any(failed.intersection(each.tasks) for each in commands if isinstance(each, Glance))
+
+
+def what_is_astray_is_looked_for(
+    rules: PoolRules, state: PoolState, astray: Mapping[str, Instant], looked: Mapping[str, Instant], at: Instant
+) -> bool:
+    """Law PW15: for a lease's time after a look that did not tell of all, what is in the name of the process is looked through.
+
+    Args:
+        rules: How the process works.
+        state: The state after a step.
+        astray: The tasks of which a look did not tell of all, each with when the last such look has ended.
+        looked: When what is in the name of the process was last looked through, by task.
+        at: When the step was.
+    """
+    for name, since in astray.items():
+        task = rules.task(name)
+        if task is None or at - since >= task.lease or state.is_stopped or name in _looked_for(state):
+            continue
+        last, every = looked.get(name), task.lease // _TIMES
+        if last is None or at - last >= every or state.wake_at is None or state.wake_at - last > every:
+            return False
+    return True
+
+
+_TIMES: Final = 12
+
+
+def gives_back_what_is_in_no_hands(state: PoolState, commands: Iterable[PoolCommand]) -> bool:
+    """Law PW16: while a process looks through its name no look of that task is under way, and it names all that it has in hand.
+
+    Args:
+        state: The state after a step.
+        commands: What that commands.
+    """
+    if {each.task for each in state.giving} & {look.task for look, _ in state.looking}:
+        return False
+    for each in commands:
+        if isinstance(each, GiveBack):
+            hands = [run for name, run, _ in state.ended if name == each.task]
+            hands += [of.run for of in state.working if of.task == each.task]
+            hands += [run for end in state.ending if end.task == each.task for run, _ in end.ended]
+            if sorted(map(_key, hands)) != sorted(map(_key, each.hands)):
+                return False
+    return True
+
+
+def _looked_for(state: PoolState) -> set[str]:
+    """The tasks of which a look is under way, or one through what is in the name of the process."""
+    return {look.task for look, _ in state.looking} | {each.task for each in state.giving}
 
 
 def _key(run: Run) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from tidegate.reactive.tasks import Claim
 
 __all__ = [
     "a_lease_is_not_taken", "an_outdated_run_changes_nothing", "attempts_are_bounded", "finished_is_not_due",
-    "no_change_is_lost", "nothing_is_left_of_what_is_gone", "one_runs_under_a_claim",
+    "no_change_is_lost", "nothing_is_astray", "nothing_is_left_of_what_is_gone", "one_runs_under_a_claim",
 ]  # fmt: skip
 
 
@@ -75,3 +75,13 @@ def a_lease_is_not_taken(before: TaskRecord | None, after: TaskRecord | None, no
     if before is None or after is None or before.owner is None or before.next_run_at is None:
         return True
     return after.id != before.id or after.token == before.token or before.next_run_at - now <= 0
+
+
+def nothing_is_astray(record: TaskRecord | None, idle: Iterable[str]) -> bool:
+    """Law RT8: at rest, nothing is in the name of a worker that lives but what is in its hands.
+
+    Args:
+        record: The record of a document, at rest.
+        idle: The names of workers that live and run nothing.
+    """
+    return record is None or record.owner is None or record.owner not in {*idle}

@@ -2,7 +2,16 @@
 
 from typing import Final
 
-from tidegate.reactive.scenarios import change_stream, deployments, desk, planners, reactive_task, reconciler, sweeper
+from tidegate.reactive.scenarios import (
+    change_stream,
+    deployments,
+    desk,
+    planners,
+    reactive_task,
+    reconciler,
+    sweeper,
+    unheard,
+)
 from tidegate.sim.shipping import Shipped
 
 __all__ = ["SCENARIOS"]
@@ -15,4 +24,5 @@ SCENARIOS: Final[tuple[Shipped, ...]] = (
     *reactive_task.SCENARIOS,
     *reconciler.SCENARIOS,
     *sweeper.SCENARIOS,
+    *unheard.SCENARIOS,
 )

@@ -118,6 +118,12 @@ def is_due(world: World | State, key: str = KEY) -> bool:
     return due is not None and world.read(CLOCK) - due >= 0
 
 
+def is_of(world: World | State, key: str, name: str) -> bool:
+    """Is the record in the name of this worker?"""
+    found = record(world, key)
+    return found is not None and found.owner == name
+
+
 def is_over(state: State, key: str) -> bool:
     """Has the lease of the last claim ended?"""
     found = record(state, key)
@@ -158,6 +164,10 @@ def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED, keys: t
             case Call("something is due"):
                 if any(is_due(world, key) for key in keys):
                     yield world, None
+            case Call("something is due, or in its name", (str() as name, bool() as is_astray)):
+                is_now = any(is_due(world, key) for key in keys)
+                if is_now or (is_astray and any(is_of(world, key, name) for key in keys)):
+                    yield world, is_now
             case Call("an orphan"):
                 if is_orphan(world, task.cleaning.keep_for, sweeps) and version(world) != world.read(SWEPT):
                     yield world, (KEY,)

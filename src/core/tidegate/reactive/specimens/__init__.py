@@ -2,7 +2,16 @@
 
 from typing import Final
 
-from tidegate.reactive.specimens import change_stream, deployments, desk, planners, reactive_task, reconciler, sweeper
+from tidegate.reactive.specimens import (
+    change_stream,
+    deployments,
+    desk,
+    planners,
+    reactive_task,
+    reconciler,
+    sweeper,
+    unheard,
+)
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -15,4 +24,5 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *reactive_task.SPECIMENS,
     *reconciler.SPECIMENS,
     *sweeper.SPECIMENS,
+    *unheard.SPECIMENS,
 )
