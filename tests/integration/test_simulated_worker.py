@@ -26,7 +26,7 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition
-from tidegate_adapters import kafka_ports
+from tidegate_adapters import kafka_member, kafka_ports
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
 from tidegate_adapters.kafka_member import Member
@@ -137,6 +137,35 @@ def test_a_client_that_ends_by_itself_ends_the_worker() -> None:
         await running
 
     with pytest.raises(TidegateError, match="the Kafka client has ended"):
+        run(main, 1)
+
+
+def test_a_record_that_cannot_be_read_otherwise_either_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a client that says neither where it is nor what it is."""
+
+    async def unread(*_: object) -> None: ...
+
+    async def undecodable(*_: object, **__: object) -> None:
+        await asyncio.sleep(0.1)
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    async def main(random: Random) -> None:
+        client = SimulatedConsumer(
+            Network(SimulatedBroker({"t": 1}), random),
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        monkeypatch.setattr(client, "getmany", undecodable)
+
+        async def handle(_: Record) -> None: ...
+
+        worker = Worker(["t"], handle, bootstrap="simulated", group="g")
+        async with asyncio.timeout(60):
+            await worker.run(lambda *_: cast("Client", client))
+
+    monkeypatch.setattr(kafka_member, "read", unread)
+    with pytest.raises(TidegateError, match="cannot decode a record"):
         run(main, 1)
 
 
