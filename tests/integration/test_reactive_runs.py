@@ -44,7 +44,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a handler whose lease is lost goes on": Bug(Pool._begin, "return InterruptEach(lambda of, given: ", "return InterruptEach(lambda of, given: False and ", ("cut",)),
     "leases are not renewed, and said to be": Bug(ReactiveTask.renew_all, "await self._settled(tuple((key, claim, None, None) for key, claim in runs), renews=True)", "(Why.RENEWED,) * len(runs)"),
     "a claim that another was faster with counts": Bug(ReactiveTask._claimed, "if matched == len(writes):", "if True:"),
-    "writes are not guarded": Bug(task_documents.guarded, "Eq(VERSION, on.version), Eq(_OWNER, on.owner), Eq(_TOKEN, on.token)", ""),
+    "writes are not guarded": Bug(task_documents.guarded, "Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(_TOKEN, on.token)", ""),
     "a lease is counted too long": Bug(pool._taken, "None, since + task.lease,", "None, since + 2 * task.lease,", ("cut",)),
     "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),
     "handlers are not called": Bug(Pool._begin, "return CallEach(self._handlers[command.task], runs)", "return CallEach(lambda run: asyncio.sleep(0), runs)"),
