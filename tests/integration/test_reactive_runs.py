@@ -32,8 +32,7 @@ from tidegate_adapters.store import read as read_trace
 REACTIVE: Final = ("reactive",)
 BUGS: Final[Mapping[str, Bug]] = {
     "what is left of a look counts as written": Bug(Planner._look_of, "left = await self._take(noting, ids, noted)", "left = (await self._take(noting, ids, noted))[:0]", ("storm",)),
-    "what a pass has claimed nobody hears of once another leads": Bug(Planner._take, "await asyncio.shield(claiming)", "await claiming", ("robbed",)),
-    "what a pass has claimed nobody hears of, and it is given up": Bug(Planner._claim, "runs = planned.runs", "pass"),
+    "what a pass has claimed nobody hears of, and it is given up": Bug(Planner._claim, "runs, is_unheard = planned.runs, planned.is_unheard", "is_unheard = False"),
     "what was there before is not looked at": Bug(Planner._reconcile, "await self._site.run(self._reconciler.run(run))", "pass"),
     "a history that was lost is not begun anew": Bug(Planner._begin, "return Call(lambda: self._store(stream_records.reset_history(STREAMS, self._key, command)))", "return Call(lambda: asyncio.sleep(0))", ("forget",)),
     "a history begins with the position of the last one": Bug(stream_records.reset_history, ", Remove(AFTER), Remove(FROM)", "", ("forget",)),
