@@ -28,7 +28,7 @@ from tidegate.invocations.transition import Granted, TransitionOutcome, transiti
 from tidegate.leases.lease import Terms
 from tidegate.leases.scenarios.leader import election
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put, Value, show
-from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Call, Effect, Program, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import delete_one, find_one, insert_one, update_one
 from tidegate.model.programs import find_every, insert_new
@@ -52,6 +52,7 @@ from tidegate.retries import resending
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
 from tidegate.retries.pauses import Pauses
+from tidegate.retries.repeating import PASSING, repeat
 from tidegate.retries.resending import Done
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.services.atomic_service import AtomicService
@@ -78,7 +79,6 @@ __all__ = [
     "resent", "set_aside", "stuck", "swept", "wrapped",
 ]  # fmt: skip
 
-UNANSWERED: Final = (Ambiguous, NotApplied, NotDurable)
 ANY: Final = Faults.of(Fault.DROPPED, Fault.LOST_REPLY)
 LEASE: Final = Terms(ttl=300 * MILLISECOND, heartbeat=150 * MILLISECOND, margin=0)
 
@@ -434,11 +434,7 @@ def wrapped() -> Scenario:
 
 async def until_answered(program: Callable[[], Program[object]]) -> object:
     """Do it again while there is no answer."""
-    while True:
-        try:
-            return await program()
-        except UNANSWERED:
-            pass
+    return await repeat(program, 1_000, AT_ONCE)
 
 
 async def waits(effect: Effect[object]) -> object:
@@ -512,6 +508,7 @@ def documents() -> Scenario:
 
 COUNT: Final = Field[int]("count")
 OFTEN: Final = Policy(backoff=Fixed(0), attempts_max=4)
+AT_ONCE: Final = Pauses(Fixed(0))
 
 
 async def inserts_again(me: str) -> object:
@@ -650,7 +647,7 @@ async def looks(_: str, keys: tuple[Value, ...], __: frozenset[str]) -> tuple[Va
     for key in keys:
         try:
             await insert_new(SEEN, Document.of({"_id": key}))
-        except UNANSWERED:
+        except PASSING:
             left = (*left, key)
     return left
 

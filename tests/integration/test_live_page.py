@@ -52,9 +52,10 @@ class Shop:
     def __init__(self, *names: str) -> None:
         self.orders = dict.fromkeys(names, "open")
         self.paid: list[str] = []
+        self.answers = True
 
     async def shown(self, filters: Mapping[str, str]) -> Shown:
-        if filters.get("state") == "broken":
+        if filters.get("state") == "broken" or not self.answers:
             raise NotApplied("no server answers at mongodb://user:secret@nowhere")
         meant = {name: at for name, at in self.orders.items() if filters.get("state", at) == at}
         rows = tuple(
@@ -578,3 +579,22 @@ def test_a_server_that_has_gone_is_told(browser: Browser) -> None:
     until(tab, says("#verdict", "The application does not answer."))
     assert tab.run("document.body.classList.contains('stale') && rows().length === 1") is True
     tab.close()
+
+
+@in_browser
+def test_an_answer_that_is_an_error_is_told_and_the_page_asks_on(browser: Browser) -> None:
+    """From the first one on; what was shown stays meanwhile."""
+    shop = Shop("a")
+    shop.answers = False
+    with shown(shop) as port:
+        tab = browser.open(f"http://127.0.0.1:{port}/")
+        until(tab, says("#verdict", "no server answers"))
+        shop.answers = True
+        until(tab, says("tbody", "a"))
+        shop.answers = False
+        until(tab, says("#verdict", "no server answers"))
+        assert tab.run("document.body.classList.contains('stale') && rows().length === 1") is True
+        shop.answers = True
+        until(tab, says("#verdict", "0 paid"))
+        assert tab.run("document.body.classList.contains('stale')") is False
+        tab.close()

@@ -46,6 +46,7 @@ from contextlib import (
     contextmanager,
     suppress,
 )
+from functools import partial
 from threading import Thread
 from typing import Any, Final, TypeAlias, final
 from uuid import uuid4
@@ -70,13 +71,14 @@ from tidegate.leases.election import (
 )
 from tidegate.leases.leader import ask, new_lease
 from tidegate.leases.lease import Terms
-from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program
+from tidegate.model.effects import Effect, Failure, Program
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant, seconds
 from tidegate.model.operations import check_collection
 from tidegate.model.programs import insert_new
 from tidegate.model.values import check_callable, check_int, check_name
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
+from tidegate.retries.repeating import repeat
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 
@@ -454,18 +456,7 @@ class _Tenancy:
 
 async def _prepared(collection: str, key: str, pauses: Pauses) -> None:
     """The record of the lease is there: a program. It asks again until that is known, for as long as it may."""
-    attempt, since = 0, await begins(pauses)
-    failure: Failure | None = None
-    while await goes_on(pauses, None, attempt, since):
-        attempt += 1
-        try:
-            await insert_new(collection, new_lease(key))
-        except (Ambiguous, NotApplied, NotDurable) as failed:
-            failure = failed.fresh()
-        else:
-            return
-    assert failure is not None
-    raise failure
+    await repeat(partial(insert_new, collection, new_lease(key)), None, pauses)
 
 
 @final

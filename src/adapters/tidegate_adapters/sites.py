@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 import attrs
 
 from tidegate.model.effects import Program
+from tidegate.model.instants import Instant
+from tidegate.model.operations import StoreTime
 from tidegate.model.values import check_callable, check_name
+from tidegate.retries.repeating import repeated
 from tidegate_adapters.driver import AsyncHandle, choosing, documents, local_async, run_async
 
 if TYPE_CHECKING:
@@ -53,3 +56,16 @@ class Site:
             Failure: The program did not catch it.
         """
         return await run_async(program, self._handle)
+
+    async def now(self) -> Instant:
+        """The time, by the store's clock.
+
+        Raises:
+            Failure: Nobody answers.
+        """
+        return await self.run(_store_time())
+
+
+@repeated
+async def _store_time() -> Instant:
+    return await StoreTime()

@@ -53,7 +53,7 @@ from tidegate.reactive.laws import (
     sweeper,
     tasks,
 )
-from tidegate.retries.laws import backoff, budget, failures, pauses, polling, schedule
+from tidegate.retries.laws import backoff, budget, failures, pauses, polling, repeating, schedule
 from tidegate.services.laws import atomic_service, executions, membership, retention
 from tidegate.sinks.laws import circuit_breaker, dead_letters, dead_records, delivery, letter_writing, outbox
 from tidegate.transactions import laws as transfers
@@ -66,6 +66,6 @@ __all__ = [
     "election", "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
     "firing", "health", "history", "lease", "letter_writing", "membership", "noticing", "orphans", "outbox",
     "partition", "pauses", "plan_queries", "polling", "pool", "purging", "rates", "reactive_task", "reconciliation",
-    "recovery", "retention", "schedule", "snapshot", "status", "sweeper", "taking", "tasks", "transactions",
+    "recovery", "repeating", "retention", "schedule", "snapshot", "status", "sweeper", "taking", "tasks", "transactions",
     "transfers", "transition", "trigger", "turn", "upload_records", "waiting", "watermark", "worker",
 ]  # fmt: skip

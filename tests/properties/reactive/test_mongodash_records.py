@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import attrs
@@ -30,6 +33,8 @@ from tidegate.reactive.snapshot import Computed, Digest, Projection, snapshot
 from tidegate.reactive.task_documents import loaded, record_id
 from tidegate.reactive.task_records import FINISHED, Ended, RunEnd, TaskStatus
 from tidegate.reactive.tasks import Leave, Matching, TaskRules, UpdateRecord, plan
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.pauses import Pauses
 from tidegate.sim.world import CLOCK, World, contents, document, perform, world_with
 
 NOW: Final = Instant(10_000 * SECOND)
@@ -209,21 +214,37 @@ def test_all_are_taken_over_once_and_stay_as_they_are() -> None:
 
 def test_whoever_got_no_answer_begins_again() -> None:
     """Laws MD2 and MD3: what is there stays, also what a worker of ours has made of it since."""
+    once, begun = attrs.evolve(IMPORT, attempts=1), world()
     fails: Any = iter([None, Ambiguous("no reply")])
-    begun = world()
     with pytest.raises(Ambiguous):
-        run(IMPORT.take_over(), begun, lambda effect: next(fails, None) if isinstance(effect, InsertMany) else None)
+        run(once.take_over(), begun, lambda effect: next(fails, None) if isinstance(effect, InsertMany) else None)
 
     def lost(effect: Effect[object]) -> Failure | None:
         return Ambiguous("no reply") if isinstance(effect, InsertOne) and effect.collection == CONTROL else None
 
     with pytest.raises(Ambiguous):
-        run(IMPORT.take_over(), begun, lost)
+        run(once.take_over(), begun, lost)
     _, first = run(attrs.evolve(IMPORT, batch=1_000).take_over(), begun)
     without = first.write(*no_marker(first))
     done, _ = run(IMPORT.take_over(), without)
     assert isinstance(done, Imported)
     assert (done.taken, done.there) == (0, 5)
+
+
+@pytest.mark.parametrize("nth", range(20))
+def test_a_request_that_has_no_answer_is_sent_again(nth: int) -> None:
+    """Whichever it is: the import goes on, and a dry run does."""
+    insisting = attrs.evolve(IMPORT, pauses=Pauses(Fixed(0)))
+    for is_dry in (True, False):
+        numbers = count()
+        done, after = run(insisting.take_over(is_dry=is_dry), world(), partial(_nth_fails, numbers, nth))
+        assert isinstance(done, Imported)
+        assert (done.taken + done.there, done.unreadable) == (5, 1)
+        assert len(contents(after, TASK.records)) == (0 if is_dry else 5)
+
+
+def _nth_fails(numbers: Iterator[int], nth: int, _: Effect[object]) -> Failure | None:
+    return Ambiguous("no reply") if next(numbers) == nth else None
 
 
 def no_marker(there: World) -> Any:

@@ -46,6 +46,7 @@ from tidegate.retries import pauses as pausing
 from tidegate.retries.backoff import LONGEST, Cron, Exponential, Fixed, Policy, Series
 from tidegate.retries.laws import pauses as laws
 from tidegate.retries.pauses import PAUSES, Pauses, check_attempts, goes_on, pause
+from tidegate.retries.repeating import repeat
 from tidegate.retries.strategies import pauses as drawn
 from tidegate.retries.strategies.backoff import EachPeriod, attempts, draws
 from tidegate.sim.actors import Process
@@ -313,6 +314,10 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
         asking.Command.CANCEL, InvocationQuery()
     ),
     "list records": lambda pauses: desk(pauses).retry(Query()),
+    "show an invocation": lambda pauses: asking.Asking(request="q", attempts=None, pauses=pauses).show("x"),
+    "count records": lambda pauses: desk(pauses).count(Query()),
+    "what is paused": lambda pauses: desk(pauses).paused(),
+    "repeat": lambda pauses: repeat(StoreTime, None, pauses),
     "pause": lambda pauses: desk(pauses).pause("t"),
     "enqueue": lambda pauses: Enqueue(
         wanted=(NewInvocation("x", Job(task="t"), 0),), request="q", attempts=None, pauses=pauses

@@ -43,10 +43,11 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import PPM, Duration, Instant, duration, seconds
-from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes, StoreTime
+from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes
 from tidegate.model.record_counts import RecordCount
 from tidegate.model.values import check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
+from tidegate.retries.repeating import repeated
 from tidegate.services.members import forget
 from tidegate.services.service_runner import ServiceOutcome
 from tidegate.triggers.contexts import EventContext
@@ -432,7 +433,8 @@ class Orchestrator:
 
         async def purge() -> None:
             await self._services(there).purge()
-            await there.site.run(forget(self.collections.members, self.settings.dead_after, self.settings.forget_after))
+            told = self.settings
+            await there.site.run(repeated(forget)(self.collections.members, told.dead_after, told.forget_after))
             purging = self._purging()
             if not (await there.site.run(purging.purge())).is_done:
                 log.info("more has ended than is removed at a time: the next purge goes on")
@@ -474,7 +476,7 @@ class Orchestrator:
 
     async def now(self) -> Instant:
         """The time, by the store's clock."""
-        return cast("Instant", await (await self._opened()).site.store(StoreTime()))
+        return await (await self._opened()).site.now()
 
     async def asked(self, program: Program[T]) -> T:
         """What a program on its database comes to.

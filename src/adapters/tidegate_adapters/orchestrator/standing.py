@@ -2,7 +2,8 @@
 turn; and what triggers wait for.
 
 Those are short looks at what is indexed, however many invocations have ended, and what waits is counted up to `BACKLOG_MAX`; but for
-the counts by task and status, which read all that is kept (`tidegate.model.record_counts`).
+the counts by task and status, which read all that is kept (`tidegate.model.record_counts`). Each is taken anew where a request has no
+answer (`tidegate.retries.repeating`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tidegate.model.documents import ID, AllOf, Ascending, Descending, Eq, Exist
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, find_all, find_one
 from tidegate.model.record_counts import TASKS_MAX, CountRecords, RecordCount
+from tidegate.retries.repeating import repeated
 from tidegate.retries.schedule import ScheduleCell
 from tidegate.services.atomic_service import AtomicService, Window, decide_atomic_service_claim
 from tidegate.services.executions import Execution, Gate
@@ -87,6 +89,7 @@ class Standing:
     held: Held
 
 
+@repeated
 async def standing_of(
     collections: Collections, queues: Collection[str], dead_after: Duration, service: AtomicService, held: Held
 ) -> Standing:
@@ -148,6 +151,7 @@ async def backlogs_of(collections: Collections, queues: Collection[str], now: In
     return found
 
 
+@repeated
 async def counts_of(collections: Collections, tasks: Sequence[str]) -> tuple[RecordCount, ...]:
     """How many invocations of each task have which status, and since when the oldest of them is due: a program.
 
@@ -180,6 +184,7 @@ class Turns(NamedTuple):
     past: tuple[Execution, ...]
 
 
+@repeated
 async def turns_of(collections: Collections, key: str, limit: int) -> Turns:
     """Who has had the turn: a program.
 
@@ -215,6 +220,7 @@ class Triggered(NamedTuple):
     open: tuple[TriggerRun, ...]
 
 
+@repeated
 async def triggered(collections: Collections, crons: Sequence[str], limit: int) -> Triggered:
     """How far triggers have come: a program.
 

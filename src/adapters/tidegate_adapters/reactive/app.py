@@ -20,13 +20,14 @@ import random
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import attrs
 
 from tidegate.model.documents import ID, Eq
-from tidegate.model.effects import Ambiguous, Failure, NotApplied, Refused
+from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import PPM, SECOND, Duration, duration, seconds
 from tidegate.model.operations import Index, Indexes, find_one
@@ -37,7 +38,7 @@ from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.pool import PoolRules
 from tidegate.retries.backoff import Backoff, Policy
-from tidegate.retries.pauses import PAUSES, pause
+from tidegate.retries.repeating import repeat
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.reactive.declared import CLEAN_UP, HISTORY, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
@@ -393,12 +394,4 @@ async def _prepared(site: Site, records: str) -> None:
 
 async def _indexed(records: str) -> None:
     """The indexes of these records are there: a program. It asks again until that is known."""
-    attempt = 0
-    while True:
-        await pause(PAUSES, attempt)
-        attempt += 1
-        try:
-            await find_one(records, Eq(ID, ""), fields=(ID,))
-        except (Ambiguous, NotApplied):
-            continue
-        return
+    await repeat(partial(find_one, records, Eq(ID, ""), fields=(ID,)), None)

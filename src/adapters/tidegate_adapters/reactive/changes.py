@@ -23,6 +23,7 @@ from tidegate.model.operations import find_one
 from tidegate.reactive.reactive_task import Later, ReactiveTask, Run
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.tasks import Why, WhyNot
+from tidegate.retries.repeating import repeated
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.sites import Site
 
@@ -171,6 +172,7 @@ class SyncChange(_Changed):
         return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
 
 
+@repeated
 async def _document(source: str, key: Value) -> Document | None:
     return await find_one(source, Eq(_KEY, key))
 

@@ -24,6 +24,7 @@ from tidegate.reactive.pausing import PausedTask
 from tidegate.reactive.reconciler import HISTORY
 from tidegate.reactive.record_queries import Order, Query, RecordPage, RecordRow
 from tidegate.reactive.stream_records import position_of
+from tidegate.retries.repeating import repeated
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.reactive.declared import Declared
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
@@ -87,7 +88,7 @@ class Office:
 
     async def now(self) -> Instant:
         """The time, by the store's clock."""
-        return await self._desks[0][0].run(_store_time())
+        return await self._desks[0][0].now()
 
     async def leaderships(self) -> tuple[Leadership, ...]:
         """Who plans in each database, as it is written there."""
@@ -187,10 +188,7 @@ def _names(desk: Desk) -> set[str]:
     return {task.name for task in desk.tasks}
 
 
-async def _store_time() -> Instant:
-    return await StoreTime()
-
-
+@repeated
 async def _leadership(database: str, key: str, names: tuple[str, ...]) -> Leadership:
     """Who plans these tasks there, as the lease and the record of the stream say."""
     lease = lease_of(await find_one(LEASES, Eq(ID, key)))

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Final, TypeAlias, assert_never, final
 
 import attrs
@@ -106,6 +107,7 @@ from tidegate.model.operations import (
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.repeating import repeat
 
 __all__ = [
     "ASKING_PARTS",
@@ -434,7 +436,8 @@ class Asking:
         check_type(query, InvocationQuery, "a query")
         check_int(limit, "a number of invocations", 1, FOUND_MAX)
         fields = BRIEF_TIMED if is_timed else BRIEF
-        found = await find_all(self.records, query.where, limit=limit, after=after, fields=fields, sort=NEWEST)
+        asking = partial(find_all, self.records, query.where, limit=limit, after=after, fields=fields, sort=NEWEST)
+        found = await repeat(asking, self.attempts, self.pauses)
         rows = tuple(each for each in map(row, found) if query.wants(each))
         return InvocationPage(rows, cursor(found[-1], NEWEST) if len(found) == limit else ())
 
@@ -448,7 +451,7 @@ class Asking:
             Failure: Nobody answers.
         """
         check_name(key, "an invocation")
-        found = await find_one(self.records, Eq(ID, key))
+        found = await repeat(partial(find_one, self.records, Eq(ID, key)), self.attempts, self.pauses)
         return None if found is None else row(found, is_whole=True)
 
     async def ask(self, command: Command, query: InvocationQuery) -> Asked:

@@ -27,6 +27,7 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -47,6 +48,7 @@ from tidegate.reactive.task_documents import BRIEF, DUE_AT, changes, guarded, re
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import UpdateRecord
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.repeating import repeat
 
 __all__ = ["DESK_PARTS", "Desk", "DeskParts", "Retried", "Tally", "TaskCounts"]
 
@@ -234,7 +236,8 @@ class Desk:
         found: tuple[Document, ...] = ()
         for collection, names in collections:
             where = AllOf((query.where(names), there))
-            found += await find_all(collection, where, limit=most, after=after, fields=BRIEF, sort=sort)
+            asking = partial(find_all, collection, where, limit=most, after=after, fields=BRIEF, sort=sort)
+            found += await repeat(asking, self.attempts, self.pauses)
         return found if len(collections) == 1 else tuple(sorted(found, key=lambda doc: sort_key(doc, sort))[:most])
 
     async def find(self, task: str, document: Value) -> RecordRow | None:
@@ -249,7 +252,8 @@ class Desk:
             Failure: Nobody answers.
         """
         ((collection, _),) = self._collections(Query(tasks=(task,)))
-        found = await find_one(collection, Eq(ID, record_id(task, document)))
+        asking = partial(find_one, collection, Eq(ID, record_id(task, document)))
+        found = await repeat(asking, self.attempts, self.pauses)
         return None if found is None else row(found)
 
     async def count(self, query: Query) -> Tally:
@@ -269,10 +273,11 @@ class Desk:
                 why="the store does not look for it",
                 todo="list the records with that text",
             )
-        at = await StoreTime()
+        at = await repeat(StoreTime, self.attempts, self.pauses)
         counts: tuple[RecordCount, ...] = ()
         for collection, names in collections:
-            counts += await CountRecords(collection, names, _STATUSES, DUE_AT, query.where(names))
+            asking = partial(CountRecords, collection, names, _STATUSES, DUE_AT, query.where(names))
+            counts += await repeat(asking, self.attempts, self.pauses)
         names = tuple(name for _, each in collections for name in each)
         return Tally(at, tuple(_counts_of(task.name, counts) for task in self.tasks if task.name in names))
 
@@ -376,7 +381,7 @@ class Desk:
         return await self._pausing.resume(*names)
 
     async def paused(self) -> tuple[PausedTask, ...]:
-        """The tasks that are paused, also those that the application does not know."""
+        """The tasks that are paused, also those that the application does not know (`Pausing.paused`)."""
         return await self._pausing.paused()
 
     @property

@@ -29,13 +29,15 @@ Known not to work
     - An instance of mongodash that starts while the records are read, and has written nothing when they are looked at once
       more: stop it for good before.
     - What mongodash throttles or pauses is in the memory of its processes.
+    - Of records whose insert had no answer, those that it has taken over are counted as there before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Final, TypeAlias, final
+from functools import partial
+from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -53,7 +55,7 @@ from tidegate.model.documents import (
     exactly,
     show,
 )
-from tidegate.model.effects import Sleep
+from tidegate.model.effects import Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, check_collection, find_all, find_one, insert_many
@@ -65,8 +67,12 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Kept, NotComputed, remembered, snapshot
 from tidegate.reactive.task_documents import record_id, stored
 from tidegate.reactive.task_records import FINISHED, Ended, RunEnd, TaskRecord, TaskStatus
+from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
+from tidegate.retries.repeating import ATTEMPTS, repeat
 
 __all__ = ["GLOBALS", "Imported", "ImportedBefore", "MongodashImport", "StillWritten", "check_not_theirs", "translated"]
+
+T = TypeVar("T")
 
 GLOBALS: Final = "_mongodash_globals"
 """The collection in which mongodash keeps the lease of its leader."""
@@ -273,6 +279,8 @@ class MongodashImport:
         named: The name that the task has there; that of ours unless it is set.
         quiet: For how long nothing may have changed there, in microseconds; mongodash polls every ten seconds at least.
         batch: How many records are read and inserted in one request.
+        attempts: How often each request is tried; None for any number.
+        pauses: How long it waits in between.
     """
 
     task: ReactiveTask
@@ -280,6 +288,8 @@ class MongodashImport:
     named: str = attrs.field(default=attrs.Factory(lambda self: self.task.name, takes_self=True))
     quiet: Duration = 15 * SECOND
     batch: int = FOUND_MAX
+    attempts: int | None = ATTEMPTS
+    pauses: Pauses = PAUSES
 
     def __attrs_post_init__(self) -> None:
         check_type(self.task, ReactiveTask, "a task")
@@ -287,11 +297,12 @@ class MongodashImport:
         check_name(self.named, "a task of theirs")
         check_int(self.quiet, "a time in microseconds", 0)
         check_int(self.batch, "a number of records", 1, FOUND_MAX)
+        check_attempts(self.attempts, self.pauses)
         if self.theirs == self.task.records:
             raise _shared(self.theirs)
 
     async def take_over(self, *, is_dry: bool = False) -> Imported | ImportedBefore | StillWritten:
-        """Take the records over, once. Whoever gets no answer asks again, which goes on where it was.
+        """Take the records over, once. Whoever gets no answer in the end asks again, which goes on where it was.
 
         Args:
             is_dry: Look, and write nothing.
@@ -300,7 +311,7 @@ class MongodashImport:
             Failure: Nobody answers, or the store refuses.
         """
         marker = f"mongodash {self.theirs} {self.task.name}"
-        done = await find_one(CONTROL, Eq(ID, marker))
+        done = await self._asked(partial(find_one, CONTROL, Eq(ID, marker)))
         if done is not None:
             return ImportedBefore(needed(done, _AT))
         before = await self._last_written()
@@ -314,9 +325,14 @@ class MongodashImport:
         if trouble is not None:
             return trouble
         if not is_dry:
-            at = await StoreTime()
-            await insert_new(CONTROL, Document.of({"_id": marker, "at": at, "taken": imported.taken}))
+            at = await self._asked(StoreTime)
+            end = Document.of({"_id": marker, "at": at, "taken": imported.taken})
+            await self._asked(partial(insert_new, CONTROL, end))
         return imported
+
+    def _asked(self, make: Callable[[], Awaitable[T]]) -> Program[T]:
+        """Each request changes nothing, or inserts what is recognised."""
+        return repeat(make, self.attempts, self.pauses)
 
     async def _imported(self, *, is_dry: bool) -> Imported:
         taken, there = 0, 0
@@ -324,12 +340,14 @@ class MongodashImport:
         after: tuple[Value, ...] = ()
         count = 0
         while True:
-            page = await find_all(self.theirs, Eq(_TASK, self.named), limit=self.batch, after=after)
-            now = await StoreTime()
+            asking = partial(find_all, self.theirs, Eq(_TASK, self.named), limit=self.batch, after=after)
+            page, now = await self._asked(asking), await self._asked(StoreTime)
             read = tuple(self._read(doc, now) for doc in page)
             readable = tuple(each for each in read if isinstance(each, Document))
             docs = tuple({doc[ID]: doc for doc in readable}.values())  # 7 and 7.0 are one document
-            new = await self._new(docs) if is_dry else await insert_many(self.task.records, *docs) if docs else 0
+            new = 0
+            if docs:
+                new = await (self._new(docs) if is_dry else self._asked(partial(insert_many, self.task.records, *docs)))
             taken, there = taken + new, there + len(readable) - new
             count += len(read) - len(readable)
             unreadable = (*unreadable, *(each for each in read if isinstance(each, str)))[:_REASONS_MAX]
@@ -339,10 +357,9 @@ class MongodashImport:
 
     async def _new(self, docs: tuple[Document, ...]) -> int:
         """How many of them have no record here yet."""
-        if not docs:
-            return 0
         ids = tuple(doc[ID] for doc in docs)
-        return len(docs) - len(await find_all(self.task.records, In(ID, ids), limit=len(docs), fields=()))
+        asking = partial(find_all, self.task.records, In(ID, ids), limit=len(docs), fields=())
+        return len(docs) - len(await self._asked(asking))
 
     def _read(self, doc: Document, now: Instant) -> Document | str:
         """What is inserted for a record of theirs, or why it is none."""
@@ -356,20 +373,19 @@ class MongodashImport:
         found: tuple[tuple[Document, ...], ...] = ()
         for field in _WRITTEN_AT:
             sort: Sort = (Descending(field),)
-            last = await find_all(self.theirs, Eq(_TASK, self.named), limit=1, fields=(field,), sort=sort)
-            found = (*found, last)
+            asking = partial(find_all, self.theirs, Eq(_TASK, self.named), limit=1, fields=(field,), sort=sort)
+            found = (*found, await self._asked(asking))
         return found
 
     async def _still_written(self, before: tuple[tuple[Document, ...], ...]) -> StillWritten | None:
-        meta = await find_one(GLOBALS, _META)
-        now = await StoreTime()
+        meta, now = await self._asked(partial(find_one, GLOBALS, _META)), await self._asked(StoreTime)
         lock = None if meta is None else meta.held(_LOCK)
         until = lock.held(_EXPIRES_AT) if isinstance(lock, Document) else None
         if isinstance(until, Instant) and until - now > 0:
             return StillWritten.LED
         processed = (TaskStatus.PROCESSING.value, TaskStatus.PROCESSING_DIRTY.value)
         is_run = AllOf((Eq(_TASK, self.named), In(_STATUS, processed), Gt(_NEXT_RUN_AT, now)))
-        if await find_one(self.theirs, is_run, fields=()) is not None:
+        if await self._asked(partial(find_one, self.theirs, is_run, fields=())) is not None:
             return StillWritten.RUN
         is_same = exactly(await self._last_written()) == exactly(before)
         return None if is_same else StillWritten.CHANGED

@@ -18,6 +18,7 @@ Known not to work: whoever has asked before a pause begins handlers until he ask
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, final
 
 import attrs
@@ -31,6 +32,7 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_name, check_tuple, check_type
 from tidegate.reactive.task_documents import TASK
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.repeating import repeat
 
 __all__ = ["CONTROL", "PausedTask", "Pausing", "paused_after", "paused_in"]
 
@@ -112,7 +114,7 @@ class Pausing:
         Raises:
             Failure: Nobody answers.
         """
-        return paused_in(await find_one(self.control, _KEY))
+        return paused_in(await repeat(partial(find_one, self.control, _KEY), self.attempts, self.pauses))
 
     async def _say(self, names: tuple[str, ...], *, is_paused: bool) -> tuple[PausedTask, ...]:
         for name in names:

@@ -4,6 +4,7 @@
     failures  whether an effect that failed may be tried again at all: the rule of effects
     pauses    how long a program waits before it tries again
     budget    whether there are too many retries already
+    repeating a program that may be done again, begun anew until it is answered
     resending one effect sent until it is known what became of it
     polling   when to look again at a source that does not call back
     spread    which of what is due a worker claims, where others look at the same time

@@ -1,0 +1,251 @@
+"""A program that is repeated answers what its last run has, and is begun anew where that may help, as often as it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from itertools import count
+from typing import Final, TypeAlias, final
+
+import attrs
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tidegate.model.documents import ID, Eq
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Now, Program, Refused, Sleep, Unreadable
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND, WALL, Duration, Instant
+from tidegate.model.operations import find_one
+from tidegate.retries.backoff import Fixed
+from tidegate.retries.laws import repeating as laws
+from tidegate.retries.pauses import PAUSES, Pauses, begins, goes_on
+from tidegate.retries.repeating import ATTEMPTS, PASSING, repeat, repeated
+from tidegate.retries.strategies import pauses as drawn
+from tidegate.sim.automaton import Asking, Failed, Returned, resume
+
+Repeat: TypeAlias = Callable[[Callable[[], Awaitable[object]], int | None, Pauses], Program[object]]
+PLENTY: Final = 30
+"""After so many runs that have failed, one is answered: then an endless one ends."""
+TROUBLE: Final = (NotApplied("a"), Ambiguous("b"), NotDurable("c"), Refused("d"), Unreadable("e"))
+
+
+@final
+@attrs.frozen
+class Replies:
+    """What each of the first runs of a program, which asks twice, hears; those after them hear numbers.
+
+    Attributes:
+        runs: Of each, which request fails, the first or the second, and how.
+        takes: How long a request takes, in microseconds.
+    """
+
+    runs: tuple[tuple[int, Failure], ...]
+    takes: Duration = 0
+
+
+@attrs.define
+class Course:
+    """What a program that was repeated has come to.
+
+    Attributes:
+        ends: What each of its runs has come to.
+        end: What it has come to itself.
+        elapsed: How long that took, in microseconds.
+        slept: What lay between two runs each, if anything.
+    """
+
+    ends: list[object] = attrs.field(factory=list)
+    end: object = None
+    elapsed: Duration = 0
+    slept: list[Sleep | None] = attrs.field(factory=list)
+
+
+def course(program: Repeat, replies: Replies, attempts: int | None, pauses: Pauses) -> Course:
+    """What it comes to where it is answered so."""
+    seen, numbers, asked, now = Course(), count(), [0], 0
+
+    async def twice() -> tuple[object, ...]:
+        asked[0] = 0
+        seen.slept.append(None)
+        try:
+            heard = (await find_one("things", Eq(ID, "x")), await find_one("things", Eq(ID, "y")))
+        except Failure as failure:
+            seen.ends.append(failure.fresh())
+            raise
+        seen.ends.append(heard)
+        return heard
+
+    reply: object = None
+    repeating = program(twice, attempts, pauses)
+    while isinstance(status := resume(repeating, reply), Asking):
+        match status.effect:
+            case Now():
+                reply = Instant(now, WALL)
+            case Sleep() as sleep:
+                now, reply = now + sleep.duration, None
+                seen.slept.append(sleep)
+            case _:
+                run = len(seen.ends)
+                at, failure = replies.runs[run] if run < len(replies.runs) else (-1, None)
+                now, reply = now + replies.takes, failure if asked[0] == at else next(numbers)
+                asked[0] += 1
+                seen.elapsed = now
+    match status:
+        case Returned(end) | Failed(end):
+            seen.end = end
+        case _:
+            raise AssertionError(status)
+    return seen
+
+
+def check(law: str, program: Repeat) -> None:
+    @given(
+        st.builds(
+            Replies,
+            st.lists(st.tuples(st.integers(0, 1), st.sampled_from(TROUBLE)), max_size=9).map(tuple),
+            st.integers(0, 2 * SECOND),
+        ),
+        st.none() | st.integers(1, 9),
+        drawn.pauses(),
+    )
+    @example(Replies(((1, Ambiguous("a")),)), 3, PAUSES)
+    @example(Replies(((0, NotApplied("a")), (1, Ambiguous("b")))), 2, PAUSES)
+    @example(Replies(((0, NotDurable("a")), (0, Refused("b")))), None, PAUSES)
+    @example(Replies(((0, Refused("a")),)), 3, PAUSES)
+    @example(Replies(((0, Ambiguous("a")), (0, Ambiguous("b")), (0, Ambiguous("c")))), 3, PAUSES)
+    @example(Replies(((0, Ambiguous("a")),) * 2, SECOND), None, Pauses(Fixed(SECOND), elapsed_max=2 * SECOND))
+    def holds(replies: Replies, attempts: int | None, pauses: Pauses) -> None:
+        if attempts is None and not pauses.after(10**9).duration:
+            attempts = PLENTY
+        seen = course(program, replies, attempts, pauses)
+        match law:
+            case "AN1":
+                assert laws.is_what_the_last_has_come_to(seen.ends, seen.end)
+            case "AN2":
+                assert laws.begins_anew_where_it_may(seen.ends)
+            case _:
+                assert laws.is_raised_at_last(pauses, attempts, seen.ends, seen.elapsed)
+
+    holds()
+
+
+async def gives_up_at_once(make: Callable[[], Awaitable[object]], _: int | None, __: Pauses) -> object:
+    """As it was: the first request without an answer ends it."""
+    return await make()
+
+
+async def insists(make: Callable[[], Awaitable[object]], attempts: int | None, pauses: Pauses) -> object:
+    """A refusal is asked about again, too."""
+    failure, since = Failure(), await begins(pauses)
+    for made in count():
+        if not await goes_on(pauses, attempts, made, since):
+            break
+        try:
+            return await make()
+        except Failure as failed:
+            failure = failed.fresh()
+    raise failure
+
+
+async def says_nothing(make: Callable[[], Awaitable[object]], attempts: int | None, pauses: Pauses) -> object:
+    """Nobody answers: so there is nothing."""
+    try:
+        return await repeat(make, attempts, pauses)
+    except PASSING:
+        return None
+
+
+async def tells_the_first(make: Callable[[], Awaitable[object]], attempts: int | None, pauses: Pauses) -> object:
+    """What is told in the end is what went wrong first."""
+    first: list[Failure] = []
+
+    async def noted() -> object:
+        try:
+            return await make()
+        except PASSING as failure:
+            first.append(failure.fresh())
+            raise
+
+    try:
+        return await repeat(noted, attempts, pauses)
+    except PASSING:
+        raise first[0] from None
+
+
+async def one_less(make: Callable[[], Awaitable[object]], attempts: int | None, pauses: Pauses) -> object:
+    return await repeat(make, None if attempts is None else max(1, attempts - 1), pauses)
+
+
+PLANTED: Final[Mapping[str, tuple[str, Repeat]]] = {
+    "gives up at once": ("AN3", gives_up_at_once),
+    "insists": ("AN2", insists),
+    "says nothing": ("AN1", says_nothing),
+    "tells the first": ("AN1", tells_the_first),
+    "one less": ("AN3", one_less),
+}
+
+
+@pytest.mark.parametrize("law", ["AN1", "AN2", "AN3"])
+def test_it_keeps_the_law(law: str) -> None:
+    """Laws AN1 to AN3."""
+    check(law, repeat)
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_way_to_repeat_breaks_the_law(bug: str) -> None:
+    """A law that nothing breaks says nothing."""
+    law, program = PLANTED[bug]
+    with pytest.raises(AssertionError):
+        check(law, program)
+
+
+def test_between_two_runs_lies_the_pause_after_so_many() -> None:
+    """Laws PA1 and PA2, and none before the first one."""
+    seen = course(repeat, Replies(((0, Ambiguous("a")),) * 9), ATTEMPTS, PAUSES)
+    assert [each for each in seen.slept if each is not None] == [PAUSES.after(made) for made in range(1, ATTEMPTS)]
+    assert seen.slept[0] is None
+
+
+def test_one_that_is_repeated_by_itself_keeps_its_name_and_arguments() -> None:
+    """Logs name it."""
+
+    @repeated
+    async def named(first: int, *, second: int) -> int:
+        return first + second + (await Now()).at
+
+    program = named(1, second=2)
+    assert getattr(program, "__name__", None) == "named"
+    status = resume(program, None)
+    for reply in (Ambiguous("a"), None, Instant(4, WALL)):
+        assert isinstance(status, Asking)
+        status = resume(program, reply)
+    assert status == Returned(7)
+
+
+def test_an_effect_is_sent_again() -> None:
+    """What makes one effect makes a program, too."""
+    program = repeat(partial(find_one, "things", Eq(ID, "x")), 2, Pauses(Fixed(0)))
+    assert resume(program, None) == Asking(find_one("things", Eq(ID, "x")))
+    assert resume(program, Ambiguous("a")) == Asking(find_one("things", Eq(ID, "x")))
+    assert resume(program, None) == Returned(None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: resume(repeat(find_one("things")), None),  # type: ignore[arg-type]
+        lambda: resume(repeat(Now, 0), None),
+        lambda: resume(repeat(Now, 3, Fixed(1)), None),  # type: ignore[arg-type]
+        lambda: resume(repeat(Now, None, Pauses(Fixed(0))), None),
+        lambda: repeated(7),  # type: ignore[arg-type]
+    ],
+)
+def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
+    with pytest.raises(Misuse):
+        wrong()
+
+
+def test_what_may_be_otherwise_the_next_time_is_no_refusal() -> None:
+    """Each class of failures is one or the other."""
+    assert {type(each) for each in TROUBLE if isinstance(each, PASSING)} == {NotApplied, Ambiguous, NotDurable}
