@@ -666,6 +666,32 @@ def test_the_page_on_resilience_is_typed_along() -> None:
     made["test_an_order_is_placed_once_whatever_is_lost"]()
 
 
+def test_a_new_primary_knows_later_what_a_majority_has() -> None:
+    """Law RS5: until then it answers from before, but for who asks for what is later, and confirms nothing."""
+
+    async def main(random: Random) -> tuple[list[object], list[object]]:
+        here, told, told_the_other = (
+            SimulatedReplicaSet(random, {f"db.{COLLECTION}": (doc("a", 1),)}),
+            list[object](),
+            list[object](),
+        )
+        network = Network(here, random)
+        async with network.client("one") as listens, network.client("another", event_listeners=[]) as does_not:
+            one, another = AsyncMongo(listens, "db"), AsyncMongo(does_not, "db")
+            for number in range(20):
+                assert await one(update_one(COLLECTION, Eq(ID, "a"), Put(N, number))) == 1
+                here.step_down(0.2)
+                for store, kept in ((another, told_the_other), (one, told)):
+                    found = await store(find_one(COLLECTION, Eq(ID, "a")))
+                    assert isinstance(found, Document)
+                    kept.append(found[N])
+        return told, told_the_other
+
+    told, told_the_other = run(main, 1)
+    assert told == list(range(20))
+    assert told_the_other != told
+
+
 def test_the_time_is_asked_for_once_until_another_is_primary() -> None:
     """Where it may be a little early; and it is never late, nor earlier than that."""
     asked: list[str] = []

@@ -339,9 +339,8 @@ class Member:
             await asyncio.sleep(0)  # where nobody waits, others come to their turn
             try:
                 await self._poll()
-            except (
-                asyncio.CancelledError
-            ):  # a client whose own task was cancelled raises it at each call, and joins no more
+            except asyncio.CancelledError:
+                # A client whose own task was cancelled raises it at each call, and joins no more.
                 me = asyncio.current_task()
                 if self._called_off.is_set() or me is None or me.cancelling():
                     raise

@@ -17,8 +17,8 @@ Several documents are found as they were at one time (read concern `snapshot`), 
 replica set for.
 
 Whatever the client's defaults are, reads go to the primary and see what a majority has, with a client of `connect` also just
-after an election (`tidegate_adapters.mongo_elections`), and writes are acknowledged by a majority, journaled. Less would lose acknowledged writes when a primary stands still and comes back. Otherwise a client
-is used as it is: its deadlines and its `retryWrites` are the caller's. One that would wait for ever, for it has neither
+after an election (`tidegate_adapters.mongo_elections`), and writes are acknowledged by a majority, journaled. Less would lose
+acknowledged writes when a primary stands still and comes back. Otherwise a client is used as it is: its deadlines and its `retryWrites` are the caller's. One that would wait for ever, for it has neither
 `timeoutMS` nor `socketTimeoutMS`, is given `REPLY_MS` beyond its `serverSelectionTimeoutMS` for each call; as under a `timeoutMS`,
 the driver sends again what may be until then.
 

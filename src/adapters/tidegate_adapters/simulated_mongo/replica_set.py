@@ -8,8 +8,8 @@ What an operation does to documents is `tidegate.sim.world.perform`, the world t
     Clients know the set by one address, whichever member is primary: where it is, is no concern of theirs. While there is
     none, an election is under way (`election_s`). A member that is no primary any more says so, keeps its connections, and
     interrupts whoever waits for a majority; one that dies breaks them. A new primary has all that a majority has, but learns
-    only a moment later which of it that is (`unaware_s`): until then it answers from before, confirms no write, and lets wait who
-    asks for what is later (`known`, `when_known`).
+    only a moment later which of it that is (`unaware_s`). Until then it answers from before, confirms no write, and whoever asks
+    for what is later waits (`known`, `when_known`).
 
     A write that is sent a second time under its number is recognised if the first one has changed anything, and only then:
     what matched nothing, or was refused, is not remembered. What was remembered goes where its write goes.
@@ -25,6 +25,8 @@ Laws
     RS2  A write that is recognised is not done again, and is answered as it was.
     RS3  What is taken back is in nobody's history, and nothing after it is there either.
     RS4  What a transaction has written happens at once, when it is committed, or never.
+    RS5  Who asks for what was written until a time is not answered from before it, and what is confirmed, the primary knows a
+         majority to have.
 
 Known not to be modelled
     - Secondaries that are read from; sharding; users; time limits on the server (a client gives up by its own).
@@ -60,7 +62,7 @@ LIFETIME_S: Final = 60.0
 BEGUN: Final = Timestamp(EPOCH_S, 0)
 """The time of the cluster before anything was written."""
 _EARLIER: Final = 8
-"""So many states that a majority had, at most, are known of by a new primary."""
+"""What a new primary knows of is one of so many of the latest states that a majority had."""
 
 Waiting: TypeAlias = Callable[[bool], None]
 """Who waits for a majority; called with whether it has what was waited for, or the primary is none any more."""
