@@ -15,8 +15,8 @@ Judges:
     R4  Where nothing strikes, what a document says is handled well once, and what has not changed is not (RT5).
     R5  What is stored of the stream is never written under an epoch that is over (SR1), nor with a position of another history (SR2).
     R6  A process that is to stop ends in time.
-    R7  Who is given up has had as many attempts as are allowed; and where no process is lost, nor what it sends, was called as often,
-        and no lease ends of a run that nobody was called for (RT5, RT8).
+    R7  Who is given up has had as many attempts as are allowed; and where no process is lost, nor what it sends, nor goes while
+        that is late, was called as often, and no lease ends of a run that nobody was called for (RT5, RT8).
     R8  What a new version of a handler does over, by its policy, is done over, once, and nothing else is (DEP1, DEP2).
     R9  Where all are heard, no handler of a task begins that is paused, once its process has asked (PS1).
 """
@@ -392,7 +392,9 @@ class Reactively(Work):
 
     def _judge_calls_of(self, key: str, was: TaskRecord | None, after: TaskRecord) -> None:
         """R7."""
-        is_heard, calls = self.run.course.fault in HEARD, self.called[key]
+        told, calls = self.run.course, self.called[key]
+        # What a process sends late, and goes, is found in its name by nobody.
+        is_heard = told.fault in HEARD and (self.run.is_calm or told.whom != self.older)
         has_lapsed = (
             was is not None and was.owner is not None and (after.token > was.token or after.last_error == LAPSED)
         )
