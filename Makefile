@@ -43,7 +43,7 @@ check: .venv/test.stamp
 
 thorough: .venv/test.stamp
 	@echo "== running at full length what make test does in part (tests/length.py), every thorough scope included"
-	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup $(LONG)
+	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest --fail-on-flaky --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup $(LONG)
 
 mutants: .venv/test.stamp
 	@echo "== judging a sample of mutants of the worker's adapter, for half an hour or more"

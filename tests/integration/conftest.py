@@ -15,6 +15,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Final
 
 import pytest
 from pymongo import MongoClient
@@ -23,12 +24,21 @@ from tests.integration.servers import KafkaServer, MongoServer, create_topic
 
 from tidegate_adapters.black_pipe import BlackPipe, MakePipe
 
+_MONGO: Final = {"mongodb", "mongod", "disposable_mongod"}
+_REAL: Final = _MONGO | {"kafka", "browser"}
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what needs a server, so that `-m "not kafka"` leaves it out."""
+    """Marks what needs a server, so that `-m "not kafka"` leaves it out.
+
+    What needs a server or a browser waits in real time on a machine that may be busy: one that fails is run once more, and what it said
+    stands at the end. What is simulated says the same each time, and is not run again.
+    """
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
-        if "mongodb" in fixtures or "mongod" in fixtures or "disposable_mongod" in fixtures:
+        if not _REAL.isdisjoint(fixtures):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+        if not _MONGO.isdisjoint(fixtures):
             item.add_marker("mongo")
         if "kafka" in fixtures:
             item.add_marker("kafka")

@@ -35,7 +35,7 @@ def heard(uri: str, database: str, work: Callable[[Any, list[float]], Any]) -> N
                 async with asyncio.timeout(20):
                     await work(client[database].records, told)
             finally:
-                assert not await ended([task], 1)
+                assert not await ended([task], 10)
 
     in_loop(main())
 
@@ -96,7 +96,7 @@ def test_who_may_not_listen_is_told_so_once(caplog: pytest.LogCaptureFixture, mo
         task = asyncio.create_task(listening.listen(site, "records", ["q"], ["t"], lambda: None))
         while len(tried) < 5:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        assert not await ended([task], 1)
+        assert not await ended([task], 10)
         await client.close()
 
     monkeypatch.setattr(listening, "_stream", refused)
