@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -855,17 +855,56 @@ def test_a_client_that_would_wait_for_ever_is_given_a_deadline(
     assert proxy.count(command, Action.HANG_REPLY)
 
 
+@contextmanager
+def building_slowly(client: MongoClient[Raw]) -> Iterator[None]:
+    """Within the block no index is finished."""
+    point = {"configureFailPoint": "hangAfterStartingIndexBuild"}
+    client.admin.command({**point, "mode": "alwaysOn"})
+    try:
+        yield
+    finally:
+        client.admin.command({**point, "mode": "off"})
+
+
 @pytest.mark.usefixtures("hasty")
 @both
-def test_an_index_is_given_the_time_that_it_takes(
+@pytest.mark.parametrize(
+    "options",
+    [{"timeoutMS": 300}, {"socketTimeoutMS": 300}, {"serverSelectionTimeoutMS": 300}],
+    ids=["of calls", "of replies", "none"],
+)
+def test_an_index_takes_longer_than_a_deadline(
+    make_proxy: MakeProxy, client: MongoClient[Raw], database: str, ask: Ask, options: dict[str, int]
+) -> None:
+    """The server drops what it has built for a request that names one, and would begin anew each time.
+
+    Nor is it asked for as long as it builds, for each request would wait there, with nobody to answer.
+    """
+    proxy, began = make_proxy(), time.monotonic()
+    with building_slowly(client):
+        replies = ask(proxy.uri, database, *[INCREMENT] * 3, unique=UNIQUE, **options)
+        assert time.monotonic() - began < 3
+    not_yet = "an index of its collection is not made yet:"
+    assert replies == [
+        NotApplied(f"{not_yet} NetworkTimeout"), *[NotApplied(f"{not_yet} the server builds it")] * 2,
+    ]  # fmt: skip
+    assert proxy.count("createIndexes", Action.FORWARD) == 1
+    wait_until(lambda: "name_1" in client[database][COLLECTION].index_information(), "the index")
+    assert ask(proxy.uri, database, INCREMENT, unique=UNIQUE, **options) == [Document.of({"_id": "x", "count": 1})]
+
+
+@both
+def test_who_may_not_look_asks_for_an_index_again(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """A server drops what it has built for a request whose deadline is over, and would begin anew each time."""
-    with mongod.fail("createIndexes", times=1, blockConnection=True, blockTimeMS=1_000):
-        assert ask(mongod.uri, database, INCREMENT, unique=UNIQUE, serverSelectionTimeoutMS=300) == [
-            Document.of({"_id": "x", "count": 1})
-        ]
-    assert "name_1" in client[database][COLLECTION].index_information()
+    """And who meets no collection."""
+    with mongod.fail("createIndexes", "aggregate", times=2, errorCode=112):
+        [first, second] = ask(mongod.uri, database, *[INCREMENT] * 2, unique=UNIQUE)
+    assert isinstance(first, NotApplied)
+    assert second == Document.of({"_id": "x", "count": 1})
+    client[database][COLLECTION].drop()
+    with mongod.fail("createIndexes", times=1, errorCode=112):
+        assert ask(mongod.uri, database, *[FIND] * 2, unique=UNIQUE)[1] is None
 
 
 def test_who_gets_no_connection_has_done_nothing(make_proxy: MakeProxy, database: str) -> None:

@@ -262,6 +262,18 @@ def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:
             unaware("off")
 
 
+def test_an_index_is_made_while_a_node_is_dead(three: MongoServer) -> None:
+    """By default it would wait for all that vote, and whoever needs the index with it."""
+    dead = next(node for node in range(3) if node != three.primary())
+    with connect(f"{three.uri}&socketTimeoutMS=5000") as client:
+        client["indexed"].things.insert_one({"_id": "a", "n": 1})
+        three.kill(dead)
+        try:
+            assert isinstance(Mongo(client, "indexed", {"things": ((N,),)})(find_one("things", Eq(ID, "a"))), Document)
+        finally:
+            three.restart(dead)
+
+
 # --- cut off ------------------------------------------------------------------------------------------------------------
 
 HOLE_S: Final = 3.0

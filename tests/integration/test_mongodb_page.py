@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tidegate.retries.failures import STEPS, Knowledge, Operation
-from tidegate_adapters.mongo import CHECK_SECONDS, INDEX_SECONDS, REPLY_MS
+from tidegate_adapters.mongo import CHECK_SECONDS, REPLY_MS
 from tidegate_adapters.resilience import Rules
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "mongodb.md").read_text(encoding="utf-8")
@@ -36,5 +36,3 @@ def test_the_deadlines_are_those_that_are_set() -> None:
         == f"{Rules().attempt // 10**6} s; {(Rules().deadline or 0) // 10**6} s"
     )
     assert f"each call is given {REPLY_MS // 1_000} s more than" in PAGE
-    assert "An index may be built for an hour" in PAGE
-    assert INDEX_SECONDS == 3_600

@@ -559,6 +559,25 @@ def test_unique_indexes_are_listed_alike(mongodb: str, database: str) -> None:
     assert run(simulated, 1) == asyncio.run(really())
 
 
+def test_no_index_is_being_built_alike(mongodb: str, database: str) -> None:
+    """Where nobody makes one."""
+
+    async def told(client: AsyncMongoClient[dict[str, Any]]) -> object:
+        await client[database]["things"].insert_one({"_id": 1})
+        found = await (await client[database]["things"].aggregate([{"$collStats": {"storageStats": {}}}])).to_list()
+        return [each["storageStats"]["indexBuilds"] for each in found]
+
+    async def really() -> object:
+        async with AsyncMongoClient[dict[str, Any]](mongodb) as client:
+            return await told(client)
+
+    async def simulated(random: Random) -> object:
+        async with Network(SimulatedReplicaSet(random, {}), random).client("a") as client:
+            return await told(client)
+
+    assert run(simulated, 1) == asyncio.run(really()) == [[]]
+
+
 def test_what_is_not_known_of_transactions_is_an_error() -> None:
     """An aggregation in one, and a change of collections while one is open."""
 

@@ -115,7 +115,8 @@ from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 
 try:
     import pymongo
-    from pymongo import AsyncMongoClient, MongoClient, ReadPreference, ReturnDocument, WriteConcern
+    from bson.son import SON
+    from pymongo import AsyncMongoClient, IndexModel, MongoClient, ReadPreference, ReturnDocument, WriteConcern
     from pymongo import UpdateOne as RawUpdate
     from pymongo.asynchronous.client_session import AsyncClientSession
     from pymongo.client_options import ClientOptions
@@ -144,7 +145,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
 __all__ = [
-    "CHECK_SECONDS", "INDEX_SECONDS", "REPLY_MS", "AsyncMongo", "Mongo", "changes", "condition", "connect", "connect_async",
+    "CHECK_SECONDS", "REPLY_MS", "AsyncMongo", "Mongo", "changes", "condition", "connect", "connect_async",
     "make_unique", "make_unique_async", "masked",
 ]  # fmt: skip
 
@@ -158,9 +159,6 @@ REPLY_MS: Final = 20_000
 """How long a reply may take, and a connection of the pool be waited for, where the URI sets no deadline: the driver would wait
 for ever."""
 CHECK_SECONDS: Final = 5.0
-INDEX_SECONDS: Final = 3_600.0
-"""How long an index may be built for a client that sets no deadline: of a large collection it takes long, and a server drops what
-it has built for a request whose deadline is over."""
 
 
 @final
@@ -171,7 +169,8 @@ class Mongo:
         client: Is used as it is, but for its concerns and preferences; best from `connect`.
         database: Where the collections are.
         unique: The unique indexes of each collection. They are made when something is first asked of the collection; any
-            number of threads and processes may, at any time. What is asked has not been sent where that has failed.
+            number of threads and processes may, at any time. What is asked has not been sent where that has failed, or takes
+            longer than the client waits for a reply: the server goes on then.
         indexes: The other indexes of each collection, likewise.
         session: One of yours, in whose transaction the operations are carried out, if it has begun one; you commit it, or
             abort it. After a failure of an operation it is over. The indexes are to be there, and what planners ask, and
@@ -195,6 +194,7 @@ class Mongo:
         self._within = _within(session, ClientSession, unique, indexes)
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), Lock()
+        self._unanswered: set[str] = set()
         self._before, self._limit = _before(client), _limit(client)
 
     def __call__(self, effect: Asked | Transactional) -> object:
@@ -254,9 +254,12 @@ class Mongo:
         with self._making:
             try:
                 with _made_clearly(self._limit):
+                    if collection in self._unanswered:
+                        _check_built(_building(self._handles[collection]))
                     for index in self._unmade.get(collection, ()):
-                        _made(self._handles[collection], index)
+                        _check_made(_made(self._handles[collection], index))
             except _NotYetError as error:
+                self._unanswered.add(collection)
                 return NotApplied(f"an index of its collection is not made yet: {error.why}")
             self._unmade.pop(collection, None)
         return None
@@ -280,6 +283,7 @@ class AsyncMongo:
         self._within = _within(session, AsyncClientSession, unique, indexes)
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), asyncio.Lock()
+        self._unanswered: set[str] = set()
         self._before, self._limit = _before(client), _limit(client)
         self._indexes = (unique, indexes)
 
@@ -334,9 +338,12 @@ class AsyncMongo:
             unmade = self._unmade  # `make_again` puts another one in its place
             try:
                 with _made_clearly(self._limit):
+                    if collection in self._unanswered:
+                        _check_built(await _building(self._handles[collection]))
                     for index in unmade.get(collection, ()):
-                        await _made(self._handles[collection], index)
+                        _check_made(await _made(self._handles[collection], index))
             except _NotYetError as error:
+                self._unanswered.add(collection)
                 return NotApplied(f"an index of its collection is not made yet: {error.why}")
             unmade.pop(collection, None)
         return None
@@ -420,13 +427,14 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
 
     Raises:
         Misuse: It is no client of this kind, or it was closed.
-        TidegateError: An index cannot be made: documents break it, another one has its name, or no server answers now.
+        TidegateError: An index cannot be made: documents break it, another one has its name, or no server answers now, which may be
+            because it is being built still: ask again.
     """
     handle = _opened(client, database, MongoClient)
     with _made_clearly(_limit(client)):
         for collection, indexes in _unmade(unique, NO_INDEXES).items():
             for index in indexes:
-                _made(handle[collection], index)
+                _check_made(_made(handle[collection], index))
 
 
 async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique: Unique) -> None:
@@ -435,7 +443,7 @@ async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique
     with _made_clearly(_limit(client)):
         for collection, indexes in _unmade(unique, NO_INDEXES).items():
             for index in indexes:
-                await _made(handle[collection], index)
+                _check_made(await _made(handle[collection], index))
 
 
 _Made: TypeAlias = tuple[list[tuple[str, int]], dict[str, Any]]
@@ -458,10 +466,45 @@ def _unmade(unique: Unique, indexes: Indexes) -> dict[str, tuple[_Made, ...]]:
     return found
 
 
+@final
+class _Unhurried(SON[str, Any]):
+    """A command that the server carries out although nobody waits for it any more; as the driver knows it, it has no deadline there."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key != "maxTimeMS":
+            super().__setitem__(key, value)
+
+
 def _made(collection: Any, index: _Made) -> Any:
-    """Make the index, unless it is there; of a collection of either kind of client."""
+    """Make the index, unless it is there, and answer the server's reply; of a collection of either kind of client.
+
+    It is built as soon as a majority of the members has it: by default the server waits for all that vote, dead ones as well.
+    """
     keys, said = index
-    return collection.create_index(keys, **said)
+    asked = {"indexes": [IndexModel(keys, **said).document], "commitQuorum": "majority"}
+    command = _Unhurried({"createIndexes": collection.name, **asked, "writeConcern": _DURABLE.document})
+    return collection.database.command(command)
+
+
+def _check_made(reply: Mapping[str, Any]) -> None:
+    if "writeConcernError" in reply:
+        raise _NotYetError("an index is not made yet", why=_UNCONFIRMED, todo="ask again")
+
+
+_UNCONFIRMED: Final = "no majority has confirmed it"
+
+
+def _building(collection: Any) -> Any:
+    """Which indexes of a collection are being built, in the server's words. It may not tell us; then we ask for them anyway."""
+    stages: list[dict[str, Any]] = [{"$collStats": {"storageStats": {}}}]
+    return collection.database.command({"aggregate": collection.name, "pipeline": stages, "cursor": {}}, check=False)
+
+
+def _check_built(reply: Mapping[str, Any]) -> None:
+    """Who asks for an index that is being built waits at the server until that is over, also when nobody waits for the answer."""
+    told = reply.get("cursor", {}).get("firstBatch", ())
+    if any(each["storageStats"].get("indexBuilds") for each in told):
+        raise _NotYetError("an index is not made yet", why="the server builds it", todo="ask again")
 
 
 @final
@@ -474,7 +517,7 @@ def _made_clearly(limit: float | None) -> Generator[None, None, None]:
     """What comes of making an index, as an error of ours, without the values that the server quotes.
 
     Args:
-        limit: Of other calls of the client; what is built for as long as that would be given up, and begun anew each time.
+        limit: Of each call of the client.
 
     Raises:
         _NotYetError: It may be made when it is asked for again.
@@ -482,7 +525,7 @@ def _made_clearly(limit: float | None) -> Generator[None, None, None]:
         TidegateError: The server refuses it for good.
     """
     try:
-        with _in_time(None if limit is None else INDEX_SECONDS):
+        with _in_time(limit):
             yield
     except DRIVER_ERRORS as error:
         if not isinstance(failure(error, Before.NOTHING), Refused):

@@ -5,7 +5,8 @@ is told with MongoDB's code. A command that is struck (`Code`) is answered so be
 when a part of its documents is done.
 
     hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, listIndexes, drop, renameCollection,
-    dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`) or for planners (`planning`), endSessions
+    dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`), `$collStats` (of indexes that are built)
+    or for planners (`planning`), endSessions
     in a transaction: find, getMore, findAndModify, insert, update, delete; commitTransaction, abortTransaction
 
 A statement of a transaction that is refused is its end. A write beside transactions, of what one of them has written, waits until
@@ -267,6 +268,11 @@ class Commands:
         pipeline = command["pipeline"]
         if pipeline and "$changeStream" in pipeline[0]:
             return self.cursors.streams(command["$db"], command["aggregate"], pipeline)
+        if pipeline and "$collStats" in pipeline[0]:
+            told: dict[str, Any] = {"storageStats": {"indexBuilds": []}}  # which take no time here
+            return self.cursors.found(
+                namespace(command["$db"], command["aggregate"]), [told], FIRST_BATCH, is_single=True
+            )
         query = planning.asked(command["aggregate"], pipeline)
         found = planning.page(command["$db"], query, self._set.known.world)
         return self.cursors.found(namespace(command["$db"], command["aggregate"]), found, FIRST_BATCH, is_single=True)
