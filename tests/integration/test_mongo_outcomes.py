@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +20,7 @@ from tests.integration.servers import MongoServer
 from tests.length import MONGO_CODES_STEP, OUTCOMES_STEP
 
 from tidegate.model.documents import ID, Add, Document, Eq, Field
-from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.operations import (
     Operation,
     StoreTime,
@@ -336,3 +337,69 @@ def test_no_code_is_believed_against_the_data(mongod: MongoServer, things: Colle
             wrong.append((code, str(reply)))
 
     assert wrong == []
+
+
+# --- a deadline, within which the driver sends as often as it can ---------------------------------------------------------
+
+COURSE: Final = (Action.CUT_REQUEST, Action.CUT_REPLY, Action.ANSWER, Action.AMEND)
+"""What becomes of the requests for one write, one after the other; what comes then is let through."""
+
+
+def of_each(action: Action, times: int | None) -> Iterator[Rule]:
+    """Strikes each of the writes so many times."""
+    for key in WRITES:
+        is_its = partial(_writes, key)
+        yield Rule(COMMAND[key], action, is_its, times=times, reply=ANSWERS.get(action, {}))
+
+
+def _writes(key: str, body: Body) -> bool:
+    return f"'{key}'" in repr(body)
+
+
+@both
+def test_what_the_driver_sends_five_times_is_done_once(
+    make_proxy: MakeProxy, things: Collection[Raw], ask: Ask
+) -> None:
+    """Within a deadline it sends again and again, not only once."""
+    proxy = make_proxy(*(rule for action in COURSE for rule in of_each(action, 1)))
+    options = {"timeoutMS": 15_000, "socketTimeoutMS": None, "event_listeners": [Attempts()]}
+    replies = dict(zip(WRITES, ask(proxy.uri, things.database.name, options), strict=True))
+
+    again = WRITES.keys() - ONCE
+    assert {key: replies[key] for key in again} == {key: ANSWERED[key] for key in again}
+    assert [type(replies[key]) for key in ONCE] == [Ambiguous] * len(ONCE)
+    assert done(things) == again
+    assert sum(proxy.count(command, Action.AMEND) for command in COMMANDS) == len(again)
+
+
+@both
+def test_what_the_driver_sends_until_its_deadline_is_ambiguous(
+    make_proxy: MakeProxy, things: Collection[Raw], ask: Ask
+) -> None:
+    """Each is done, at the first request, and nobody hears of it."""
+    proxy = make_proxy(*of_each(Action.CUT_REPLY, None))
+    options = {"timeoutMS": 1_500, "socketTimeoutMS": None, "event_listeners": [Attempts()]}
+    replies = ask(proxy.uri, things.database.name, options)
+
+    assert [type(reply) for reply in replies] == [Ambiguous] * len(WRITES), replies
+    assert done(things) == set(WRITES)
+    assert sum(proxy.count(command, Action.CUT_REPLY) for command in COMMANDS) > 2 * len(WRITES)
+
+
+@pytest.mark.parametrize("key", ["inserted", "updated"])
+@pytest.mark.parametrize("first", [Action.CUT_REQUEST, Action.ANSWER])
+def test_a_no_to_the_drivers_third_request_says_nothing_of_one_without_an_answer(
+    make_proxy: MakeProxy, things: Collection[Raw], key: str, first: Action
+) -> None:
+    """Though the second one was answered; where both were, with what proves that they wrote nothing, it stands."""
+    things.insert_one({"_id": "inserted"})
+    things.delete_one({"_id": "updated"})
+    nothing = command_error(10107, "RetryableWriteError")
+    answered = Rule(COMMAND[key], Action.ANSWER, times=1, reply=nothing)
+    proxy = make_proxy(Rule(COMMAND[key], first, times=1) if first is Action.CUT_REQUEST else answered, answered)
+    options = {"timeoutMS": 15_000, "socketTimeoutMS": None, "event_listeners": [Attempts()]}
+    [reply] = ask_sync(proxy.uri, things.database.name, options, {key: WRITES[key]})
+
+    stands = Refused(DUPLICATE_KEY) if key == "inserted" else 0
+    assert type(reply) is Ambiguous if first is Action.CUT_REQUEST else reply == stands, reply
+    assert proxy.count(COMMAND[key], Action.ANSWER) == 1 + (first is Action.ANSWER)

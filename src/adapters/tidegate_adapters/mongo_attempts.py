@@ -1,7 +1,7 @@
 """What the server said of each request that the driver sent for one operation.
 
-With `retryWrites`, pymongo sends a write again that had no answer, and tells of the last request only. A listener sees all
-of them: `connect` installs it, and a client of one's own has it if it is made so:
+With `retryWrites`, pymongo sends a write again that had no answer, under a `timeoutMS` any number of times, and tells of one
+request only. A listener sees all of them: `connect` installs it, and a client of one's own has it if it is made so:
 
     MongoClient(uri, event_listeners=[Attempts()])
 
