@@ -369,7 +369,7 @@ class Member:
         rules = PartitionRules() if run_.course.default else PartitionRules(drain=DRAIN)
         if kind == "expected":
             rules = attrs.evolve(rules, window_max=3)
-            more["expected"] = lambda _record: Duration(SECOND // 50)
+            more["expected"] = self._expected
         if kind == "poison":
             more["undecodable"] = Undecodable.RAW
         if kind == "partial":
@@ -445,6 +445,11 @@ class Member:
         return sends
 
     # --- user code ------------------------------------------------------------------------------------------------------
+
+    def _expected(self, _: Record) -> Duration:
+        if self.run.course.outcome < 0.3:
+            raise self.run.course.error
+        return SECOND // 50 if self.run.course.outcome < 0.9 else -1
 
     async def _handle(self, record: Record) -> Send | None:
         at = (record.partition, record.offset)

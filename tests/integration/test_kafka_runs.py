@@ -111,6 +111,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "of a window a record is taken for all": Bug(
         Member._in_flight, "(each.given if isinstance(each.given, tuple) else (each.given,))", "each.given", ("expected",)
     ),
+    "an estimate may raise": Bug(Member._estimated, "except BaseException as error", "except KeyError as error", ("expected",)),
     "what is polled along with what cannot be decoded is lost": Bug(Member._read_on, "self._client.seek(theirs(partition), self._stands[partition])", "pass", ("poison",)),
     "what cannot be decoded is left out": Bug(Member._read_on, "self._hand_over(partition, found.records)", "pass", ("poison",)),
     "the group does not wait for the drain": Bug(

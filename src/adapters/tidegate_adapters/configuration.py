@@ -41,6 +41,7 @@ from difflib import get_close_matches
 from enum import Enum
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -90,6 +91,8 @@ HIDDEN: Final = "***"
 _UNITS: Final[Mapping[str, int]] = {
     "us": 1, "ms": MILLISECOND, "s": SECOND, "m": MINUTE, "min": MINUTE, "h": 60 * MINUTE, "d": 1440 * MINUTE,
 }  # fmt: skip
+_VALUES_MAX: Final = 1_000
+"""So few may a file have: a few lines of YAML, whose names stand for one another, may hold more than there is memory."""
 _LENGTH: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) ?([a-z]+)")
 
 
@@ -197,7 +200,13 @@ def from_file(file: Path, section: str) -> tuple[Setting, ...]:
     else:
         for name in tables:
             _check_known(name, SECTIONS, str(file))
-    return tuple(_leaves(_table(tables, section, file), (), f"file {file}"))
+    try:
+        found = tuple(islice(_leaves(_table(tables, section, file), (), f"file {file}"), _VALUES_MAX + 1))
+    except RecursionError:
+        raise Misuse(f"cannot read {file}", why="it is nested too deeply") from None
+    if len(found) > _VALUES_MAX:
+        raise Misuse(f"{file} has more than {_VALUES_MAX} values of {section}", why="there are not so many settings")
+    return found
 
 
 def _read(file: Path) -> Mapping[str, object]:
@@ -319,7 +328,10 @@ def _over(base: Any, kind: Any, tree: object, path: Names, origins: Mapping[Name
         return _evolved(base, tree, path, origins)
     try:
         if not isinstance(tree, dict) and (attrs.has(kind) or is_typeddict(kind)):
-            raise _WrongError(f"{_told(tree)} is no table")  # noqa: TRY301  refused as what the converter refuses
+            told = (
+                f"a {'str' if isinstance(tree, _Word) else type(tree).__name__}" if is_typeddict(kind) else _told(tree)
+            )
+            raise _WrongError(f"{told} is no table")  # noqa: TRY301  refused as what the converter refuses
         found = _CONVERTER.structure(tree, kind)
     except Exception as error:  # noqa: BLE001  of the converter, or of a check of ours
         _refuse(error, path, origins)

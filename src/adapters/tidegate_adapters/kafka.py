@@ -140,8 +140,8 @@ class Worker:
         hooks: The user's code for whatever else the rules ask for: to answer for a failed record where there is no
             `dead_letter`, to deliver, to arrange windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
             answers as `tidegate.consumer.commands.event_for` says.
-        expected: How long user code takes with a record, in microseconds, or None where that is not known; a revocation
-            does not wait in vain for what takes longer than there is time.
+        expected: How long user code takes with a record, in microseconds, or None where that is not known, as it is not where
+            this raises; a revocation does not wait in vain for what takes longer than there is time.
         observe: Called with every event of a partition and the state after it, for logs and metrics.
         record: Called with every event and the commands that follow: `tidegate_adapters.recorder.Recorder.stepped`.
         observer_failures_max: After so many failures in a row `observe` or `record` is not called again; None for never.

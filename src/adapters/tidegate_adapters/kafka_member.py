@@ -80,7 +80,7 @@ from tidegate.consumer.worker import (
 )
 from tidegate.model.effects import Cancel, Failure
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import PPM, SECOND, ClockName, Instant, jittered
+from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, jittered
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
@@ -506,14 +506,26 @@ class Member:
         """What is known of the records in work."""
         if self._code.expected is None:
             return ()
-        now, expected = self._loop.time(), self._code.expected
+        now = self._loop.time()
         return tuple(
-            InFlight(record.offset, round((now - each.began_s) * SECOND), expected(record))
+            self._estimated(record, round((now - each.began_s) * SECOND))
             for each in self._runtime.working()
             if isinstance(each.command, Work) and each.command.partition == partition
             for record in (each.given if isinstance(each.given, tuple) else (each.given,))
             if isinstance(record, Record)
         )
+
+    def _estimated(self, record: Record, age: Duration) -> InFlight:
+        """A record in work; an estimate that raises, or is no length of time, is none, and what is given back is drained."""
+        assert self._code.expected is not None
+        try:
+            return InFlight(record.offset, age, self._code.expected(record))
+        except BaseException as error:  # noqa: BLE001  it is the user's
+            if isinstance(error, SystemExit | KeyboardInterrupt):
+                self._end_with(error)
+            where = placed(record.of, record.offset)
+            say(logging.ERROR, "expected failed at %s @%s", record.of, record.offset, error=error, extra=where)
+            return InFlight(record.offset, age)
 
     async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Begin a new generation; each partition is held until it is known where it begins."""

@@ -87,7 +87,7 @@ class WorkerSettings:
     """What a worker is told.
 
     Invariants: topics, each with a name; an address without a user; a group; 1 <= handler_timeout, stalled_after, observer_failures_max; a start in
-    time has a time zone; offsets to start at are not negative; 0 <= metrics_port < 65536; metrics_host is not empty; dead letters
+    time has a time zone, and is not before 1970; offsets to start at are not negative; 0 <= metrics_port < 65536; metrics_host is not empty; dead letters
     go to a topic that the worker does not consume.
 
     Attributes:
@@ -157,6 +157,12 @@ class WorkerSettings:
             check_type(self.start_time, datetime, "a time to start at")
             if self.start_time.tzinfo is None:
                 raise Misuse(f"{self.start_time} has no time zone", todo="write datetime(..., tzinfo=UTC)")
+            if self.start_time.timestamp() < 0:
+                raise Misuse(
+                    f"{self.start_time} is before 1970",
+                    why="no record is, for Kafka counts time from there on",
+                    todo="leave start_time out to start at the beginning",
+                )
         for partition, offset in self.start_offsets.items():
             check_type(partition, TopicPartition, "a partition to start in")
             check_int(offset, "an offset to start at", 0)
