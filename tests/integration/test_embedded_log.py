@@ -205,3 +205,47 @@ def test_a_signal_ends_a_run_that_does_not_end(tmp_path: Path) -> None:
             assert any(word in line for line in process.stderr), word
             process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == ExitCode.TERMINATED
+
+
+LEFT_BEHIND: Final = """
+import asyncio
+import time
+
+from tidegate_adapters.kafka import Worker
+
+
+def in_a_thread(record):
+    print("begun", flush=True)
+    time.sleep(60)
+
+
+async def stubborn(record):
+    print("begun", flush=True)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+
+threaded, will_not_be_cancelled = (Worker(["orders"], each, bootstrap="", group="g") for each in (in_a_thread, stubborn))
+"""
+
+
+@pytest.mark.parametrize("target", ["threaded", "will_not_be_cancelled"])
+def test_a_second_signal_ends_a_process_of_which_something_will_not_end(tmp_path: Path, target: str) -> None:
+    """Once it waited for a thread to its end, and for a task that would not be cancelled for ever."""
+    (tmp_path / "app.py").write_text(LEFT_BEHIND)
+    (tmp_path / "records.jsonl").write_text(lines("a"))
+    command = [*INTERRUPTIBLE, "worker", "run", f"app.py:{target}", "--embedded", "records.jsonl"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for word in ("begun", "draining"):
+                assert any(word in line for line in process.stdout), word
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=30) == ExitCode.TERMINATED
+        finally:
+            process.kill()

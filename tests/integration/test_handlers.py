@@ -213,7 +213,7 @@ async def test_a_handler_gets_what_its_record_is_decoded_to(
 
 @in_a_loop
 async def test_what_takes_too_long_is_cancelled_and_has_failed() -> None:
-    """A time-out of its own is told as it is."""
+    """Though it keeps its cancellation to itself, and returns; a time-out of its own is told as it is."""
     ended: list[str] = []
 
     async def handle(record: Record) -> None:
@@ -221,15 +221,19 @@ async def test_what_takes_too_long_is_cancelled_and_has_failed() -> None:
             raise TimeoutError("the database")
         try:
             await asyncio.sleep(10)
-        finally:
+        except asyncio.CancelledError:
             ended.append("ended")
+            if record.value != b"kept":
+                raise
 
     call = made(handle, timeout=20 * MILLISECOND)
     with pytest.raises(TimeoutError, match=r"it took longer than handler_timeout, 20 ms"):
         await call(RECORD)
+    with pytest.raises(TimeoutError, match=r"it took longer than handler_timeout, 20 ms"):
+        await call(Record("orders", 0, 0, None, b"kept"))
     with pytest.raises(TimeoutError, match="the database"):
         await call(Record("orders", 0, 0, None, b"own"))
-    assert ended == ["ended"]
+    assert ended == ["ended", "ended"]
 
 
 @pytest.mark.parametrize(

@@ -359,13 +359,17 @@ async def _read(record: Record, around: _Around) -> _Given | Unread:
 def _limited(call: Callable[[Any], Awaitable[object]], timeout: Duration) -> Callable[[Any], Awaitable[object]]:
     async def limited(given: object) -> object:
         limit = asyncio.timeout(timeout / SECOND)
+        reply, why = None, None
         try:
             async with limit:
-                return await call(given)
+                reply = await call(given)
         except TimeoutError as error:
-            if limit.expired():
-                raise TimeoutError(f"it took longer than handler_timeout, {seconds(timeout)}") from error
-            raise
+            if not limit.expired():
+                raise
+            why = error
+        if limit.expired():  # what it returns after it was cancelled counts for nothing
+            raise TimeoutError(f"it took longer than handler_timeout, {seconds(timeout)}") from why
+        return reply
 
     return limited
 

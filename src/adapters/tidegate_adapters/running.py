@@ -7,7 +7,7 @@
 Each runs until a signal ends it, and its logs go to stderr.
 
 The first SIGTERM or SIGINT lets it end what it has begun, within the time of its rules; the second waits for nothing that
-runs; the third ends the process, also where user code holds up the event loop.
+runs, neither for a thread nor for what will not be cancelled; the third ends the process, also where user code holds up the event loop.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from pathlib import Path
@@ -86,6 +87,8 @@ class Kind:
 WORKER: Final = Kind("Worker", "tidegate_adapters.kafka", "worker")
 REACTIVE: Final = Kind("Reactive", "tidegate_adapters.reactive", "reactive")
 ORCHESTRATOR: Final = Kind("Orchestrator", "tidegate_adapters.orchestrator", "orchestrator")
+_AT_ONCE_S: Final = 1.0
+"""How long a process takes at most to say how it has ended, where nothing that runs is waited for."""
 KINDS: Final = (WORKER, REACTIVE, ORCHESTRATOR)
 
 
@@ -194,13 +197,24 @@ def run_until_stopped(
         its = life(application)
         with stopped_by_signals(its.stop, asyncio.get_running_loop(), log) as caught:
             log.info("%r begins; SIGTERM or Ctrl-C lets it %s, within %s", application, its.ends, seconds(its.total))
-            with as_of_the_server():
-                outcome = await its.run()
+            try:
+                with as_of_the_server():
+                    outcome = await its.run()
+            finally:
+                if len(caught) > 1:
+                    _end_soon(caught[0])
         return Ended(caught[0] if caught else None, outcome)
 
     ended = asyncio.run(run())
     log.info("ended%s", f" by {ended.by.name}" if ended.by else "")
     return ended
+
+
+def _end_soon(by: signal.Signals) -> None:
+    """End the process, though a thread of the user's code runs on, or a task of it that will not be cancelled."""
+    end = threading.Timer(_AT_ONCE_S, os._exit, (CODES[by],))
+    end.daemon = True
+    end.start()
 
 
 def run_app(told: Told, kind: Kind, logs: Logs, terminal: Terminal, *, is_json: bool) -> ExitCode:
