@@ -48,8 +48,8 @@ JUDGES: Final[Mapping[str, Sequence[str]]] = {
     ),
 }
 LEAST: Final = 0.9
-_UNSAID: Final = {"say", "_say", "_say_of", "log"}
-"""Calls that say something to people."""
+_UNSAID: Final = {"say", "_say", "_say_of", "log", "assert_never"}
+"""Calls that say something to people, or to mypy."""
 _OTHER: Final[Mapping[type[ast.AST], type[ast.AST]]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -114,7 +114,7 @@ def others(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_said(node: ast.AST) -> bool:
-    """Whether it is a line of the log."""
+    """Whether it is a line of the log, or of types."""
     call = node.value if isinstance(node, ast.Expr) else None
     names = (getattr(call.func, "id", ""), getattr(call.func, "attr", "")) if isinstance(call, ast.Call) else ()
     return not _UNSAID.isdisjoint(names)

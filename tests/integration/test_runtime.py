@@ -673,6 +673,54 @@ def test_what_a_call_ends_with_has_ended_before_it_is_told() -> None:
     asyncio.run(scenario())
 
 
+def test_code_that_raises_a_cancellation_of_its_own_was_not_interrupted() -> None:
+    """Law RT2, in the first call of a runner, and in those after it."""
+
+    @attrs.frozen
+    class Asks:
+        def step(self, state: tuple[object, ...], event: object) -> Step[tuple[object, ...], object]:
+            return Step(state, (event,)) if isinstance(event, int) else Step((*state, type(event)))
+
+    async def scenario() -> None:
+        async def code() -> None:
+            raise asyncio.CancelledError
+
+        runtime: Runtime[tuple[object, ...], object, object]
+        runtime = Runtime(Asks(), (), lambda _: Call(code), lambda _, reply: reply)
+        for number in range(2):
+            runtime.tell(number)
+            state = await runtime.until(lambda state, number=number: len(state) == number + 1)  # type: ignore[misc]
+            assert state == (asyncio.CancelledError,) * (number + 1)
+        await runtime.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def test_what_cannot_begin_and_is_withdrawn_is_not_told() -> None:
+    """Law RT1, of a command whose beginning has failed already."""
+
+    @attrs.frozen
+    class Asks:
+        def step(self, state: int, event: object) -> Step[int, object]:
+            return Step(state, ("begin", "withdraw")) if event == "both" else Step(state + 1)
+
+    def begin(command: object) -> Withdraw:
+        if command == "begin":
+            raise ValueError(command)
+        return Withdraw("begin")
+
+    async def scenario() -> int:
+        runtime: Runtime[int, object, object] = Runtime(Asks(), 0, begin, lambda _, reply: reply)
+        runtime.tell("both")
+        runtime.tell("other")
+        await runtime.stepped()
+        await asyncio.sleep(1)
+        await runtime.close()
+        return runtime.state
+
+    assert run(lambda _: scenario(), 1) == 1
+
+
 def test_what_a_reducer_does_not_take_fails_the_runtime() -> None:
     """Law RT3. Whoever waits is told, then and later; what is under way is called off, and nothing is stepped any more."""
 

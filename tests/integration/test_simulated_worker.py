@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from itertools import pairwise
+from itertools import groupby, pairwise
 from random import Random
 from statistics import linear_regression
 from typing import Any, Final, NamedTuple, cast
@@ -212,9 +212,11 @@ def test_a_partition_that_is_there_no_more_is_given_back_at_once() -> None:
     assert min(at for at in joined_s if at > asked_s[0]) < asked_s[0] + 3
 
 
-def test_what_is_held_up_is_measured() -> None:
+@pytest.mark.parametrize("batch", [None, 1])
+def test_what_is_held_up_is_measured(batch: int | None) -> None:
     """The bytes of keys and values, and the age of the oldest, of what is not done."""
     ages: dict[int, int] = {}
+    sizes: list[int] = []
 
     async def during(broker: SimulatedBroker) -> None:
         await asyncio.sleep(4)
@@ -229,10 +231,14 @@ def test_what_is_held_up_is_measured() -> None:
     def observe(event: Event, _: ConsumerState) -> None:
         if isinstance(event, Measured):
             ages[event.size] = max(event.age, ages.get(event.size, 0))
+            sizes.append(event.size)
 
     limits = PartitionLimits(size=Thresholds(high=1_000, low=1), age=Thresholds(high=EVER, low=1))
-    played(during, handle, consumer=ConsumerRules(partition=PartitionRules(limits=limits)), observe=observe)
+    played(
+        during, handle, consumer=ConsumerRules(partition=PartitionRules(limits=limits)), observe=observe, batch=batch
+    )
     assert ages.keys() == {0, 12, 16, 4}
+    assert [size for size, _ in groupby(sizes)][-2:] == [4, 0]
     assert ages[0] == 0
     assert ages[16] > SECOND // 2
 

@@ -7,6 +7,7 @@ the generation that it was assigned in.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias, final
 
 from tidegate.consumer.commands import Work
@@ -59,10 +60,8 @@ class Records:
         """The one that came first; from any thread."""
         records = self._lives.get((partition, generation), {})
         while True:
-            try:
+            with suppress(RuntimeError):  # the event loop changes them meanwhile
                 return next((Undone(*each) for each in records.values()), None)
-            except RuntimeError:  # the event loop changes them meanwhile
-                continue
 
     def received(self, work: Work) -> list[Received]:
         """What came for some work."""
