@@ -18,7 +18,8 @@ from tests.integration.transactional_runs import OUT, Place, places_in, producin
 from tests.length import ONCE_RUNS
 
 from tidegate.consumer.commands import Commit
-from tidegate.consumer.transactions import commit_together, resolved, take_over
+from tidegate.consumer.transactions import FENCED, commit_together, resolved, take_over
+from tidegate.model.effects import Failure
 from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.kafka_member import Member
@@ -122,3 +123,31 @@ def test_what_is_answered_in_an_earlier_life_is_not_sent() -> None:
 
     run(main, 1)
     assert committed == [([(2, 0)], [2])]
+
+
+def test_nothing_is_sent_for_an_assignment_that_is_over() -> None:
+    """Laws EO1 and EO3, where the client hears of it before the broker's fence is met."""
+    committed: list[object] = []
+    partition, are_current = TopicPartition("t", 0), {1}
+
+    async def main(random: Random) -> None:
+        broker = SimulatedBroker({"t": 1, OUT: 1})
+        broker.decided = lambda *what: committed.append(what)
+        network = Network(broker, random)
+
+        async def position_of(_: TopicPartition) -> tuple[int, str]:
+            return 0, ""
+
+        made = Transactions(
+            lambda each: producing(network, "a", str(each))[1], "g", position_of, lambda each: each in are_current
+        )
+        await made.take_over(partition, 1)
+        made.keep(partition, 1, 0, (Send(OUT, b"answer"),))
+        are_current.clear()
+        assert await made.commit(Commit(partition, 1, 1, "")) == FENCED
+        with pytest.raises(Failure, match="taken over"):
+            await made.take_over(partition, 2)
+        await made.stop()
+
+    run(main, 1)
+    assert committed == []
