@@ -210,6 +210,7 @@ def test_a_signal_ends_a_run_that_does_not_end(tmp_path: Path) -> None:
 LEFT_BEHIND: Final = """
 import asyncio
 import time
+from contextlib import asynccontextmanager
 
 from tidegate_adapters.kafka import Worker
 
@@ -228,11 +229,20 @@ async def stubborn(record):
             pass
 
 
-threaded, will_not_be_cancelled = (Worker(["orders"], each, bootstrap="", group="g") for each in (in_a_thread, stubborn))
+@asynccontextmanager
+async def lifespan(worker):
+    print("begun", flush=True)
+    await asyncio.sleep(60)
+    yield
+
+
+told = {"bootstrap": "", "group": "g", "leave": 1_000_000}
+threaded, will_not_be_cancelled = (Worker(["orders"], each, **told) for each in (in_a_thread, stubborn))
+begins = Worker(["orders"], stubborn, lifespan=lifespan, **told)
 """
 
 
-@pytest.mark.parametrize("target", ["threaded", "will_not_be_cancelled"])
+@pytest.mark.parametrize("target", ["threaded", "will_not_be_cancelled", "begins"])
 def test_a_second_signal_ends_a_process_of_which_something_will_not_end(tmp_path: Path, target: str) -> None:
     """Once it waited for a thread to its end, and for a task that would not be cancelled for ever."""
     (tmp_path / "app.py").write_text(LEFT_BEHIND)

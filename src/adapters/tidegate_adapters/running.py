@@ -28,7 +28,7 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import Duration, seconds
+from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.configuration import Row, configured, layers
 from tidegate_adapters.failures import as_of_the_server, origin, raised
@@ -155,12 +155,14 @@ class Life(Generic[T]):
         stop: Lets it end what it has begun; called once more, it waits for nothing.
         total: How long that may take, in microseconds.
         ends: What it does until then, for people.
+        leave: How long the process lasts once it is called again, in microseconds; None for as long as `run` takes.
     """
 
     run: Callable[[], Awaitable[T]]
     stop: Callable[[], None]
     total: Duration
     ends: str
+    leave: Duration | None = None
 
 
 @final
@@ -195,14 +197,20 @@ def run_until_stopped(
     async def run() -> Ended[T]:
         application, _ = await made(told, value, module, (kind,))
         its = life(application)
-        with stopped_by_signals(its.stop, asyncio.get_running_loop(), log) as caught:
+
+        def stop() -> None:
+            its.stop()
+            if len(caught) > 1 and its.leave is not None:
+                _end_within(its.leave / SECOND + _AT_ONCE_S, caught[0])
+
+        with stopped_by_signals(stop, asyncio.get_running_loop(), log) as caught:
             log.info("%r begins; SIGTERM or Ctrl-C lets it %s, within %s", application, its.ends, seconds(its.total))
             try:
                 with as_of_the_server():
                     outcome = await its.run()
             finally:
                 if len(caught) > 1:
-                    _end_soon(caught[0])
+                    _end_within(_AT_ONCE_S, caught[0])
         return Ended(caught[0] if caught else None, outcome)
 
     ended = asyncio.run(run())
@@ -210,9 +218,9 @@ def run_until_stopped(
     return ended
 
 
-def _end_soon(by: signal.Signals) -> None:
-    """End the process, though a thread of the user's code runs on, or a task of it that will not be cancelled."""
-    end = threading.Timer(_AT_ONCE_S, os._exit, (CODES[by],))
+def _end_within(seconds_: float, by: signal.Signals) -> None:
+    """End the process by then, though a thread of the user's code runs on, or a task of it that will not be cancelled."""
+    end = threading.Timer(seconds_, os._exit, (CODES[by],))
     end.daemon = True
     end.start()
 

@@ -34,11 +34,12 @@ def run_worker(told: Told, embedded: Path | None, logs: Logs, terminal: Terminal
     """
 
     def life(worker: Worker) -> Life[Outcome | None]:
-        total, ends = WorkerRules(worker.settings.consumer, worker.settings.leave).total, "drain and leave"
+        leave = worker.settings.leave
+        total, ends = WorkerRules(worker.settings.consumer, leave).total, "drain and leave"
         if embedded is None:
-            return Life(worker.run, worker.stop, total, ends)
+            return Life(worker.run, worker.stop, total, ends, leave)
         on_log = EmbeddedRun(worker, EmbeddedLog(records_of(embedded)))
-        return Life(on_log.run, on_log.worker.stop, total, ends)
+        return Life(on_log.run, on_log.worker.stop, total, ends, leave)
 
     ended = run_until_stopped(told, WORKER, life, logs, terminal)
     outcome = ended.outcome
