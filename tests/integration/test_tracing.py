@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
@@ -35,6 +35,33 @@ def spans(handle: Callable[[Any], object], *records: Record, **told: Any) -> tup
 
 
 async def nothing(_: object) -> None: ...
+
+
+class Raises(SpanProcessor):
+    """A processor that fails at its work."""
+
+    def __init__(self, when: str) -> None:
+        self.when = when
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002  as it is called
+        if self.when == "start":
+            raise ValueError(span)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if self.when == "end":
+            raise ValueError(span)
+
+
+@pytest.mark.parametrize("when", ["start", "end"])
+def test_a_provider_that_raises_loses_no_record(when: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Once the record had failed, though its handler had returned."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Raises(when))
+    worker = Worker(["orders"], nothing, bootstrap="", group="shipping", tracer_provider=provider)
+    outcome = asyncio.run(EmbeddedRun(worker, EmbeddedLog([Record("orders", 0, 0)] * 2)).run())
+
+    assert (outcome.handled, outcome.failed, outcome.is_whole) == (2, 0, True)
+    assert caplog.text.count("no span process orders") == 2
 
 
 def test_a_span_says_which_record_it_is_about() -> None:

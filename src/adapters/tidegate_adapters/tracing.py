@@ -10,13 +10,16 @@
                   one that has a `traceparent` keeps it, and dead letters have that of their record
 
 The span is current while the handler runs, so spans of its own are below it. Each attempt has a span. Keys, values and other
-headers of records are in no span; what looks like a secret in an exception is left out of it.
+headers of records are in no span; what looks like a secret in an exception is left out of it. Where the provider raises there is no
+span, which is logged, and the handler is called all the same.
 """
 
 from __future__ import annotations
 
+import logging
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import attrs
@@ -25,18 +28,21 @@ from tidegate import __version__
 from tidegate.model.errors import MissingExtra
 from tidegate.model.records import Record, Send
 from tidegate_adapters.handlers import Called, Later, Unread
+from tidegate_adapters.log_lines import Lines
 from tidegate_adapters.printable import redacted
 
 try:
     from opentelemetry.context import Context
     from opentelemetry.propagators.textmap import Getter
     from opentelemetry.trace import (
+        INVALID_SPAN,
         Link,
         NonRecordingSpan,
         Span,
         SpanContext,
         SpanKind,
         StatusCode,
+        Tracer,
         TracerProvider,
         get_current_span,
         set_span_in_context,
@@ -45,11 +51,12 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.tracing", "tracing", missing) from missing
 
-__all__ = ["NOTHING", "PARENT", "TracerProvider", "carried", "creator_of", "note", "note_kind", "traced"]
+__all__ = ["NOTHING", "PARENT", "TracerProvider", "carried", "creator_of", "current", "note", "note_kind", "traced"]
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 NOTHING: Final = Context()
 PARENT: Final = "traceparent"
+_say: Final = Lines(logging.getLogger(__name__))
 
 
 class _Headers(Getter[Record]):
@@ -84,14 +91,12 @@ def traced(call: Called, provider: TracerProvider, group: str) -> Called:
         records = (given,) if isinstance(given, Record) else given
         creators = [_creator(each) for each in records]
         is_child = isinstance(given, Record) and creators[0].is_valid
-        with tracer.start_as_current_span(
+        with current(
+            tracer,
             f"process {records[0].topic}",
             set_span_in_context(NonRecordingSpan(creators[0]), NOTHING) if is_child else NOTHING,
-            SpanKind.CONSUMER,
             _of_record(given, group) if isinstance(given, Record) else _of_batch(given, group),
             [Link(each) for each in creators if each.is_valid],
-            record_exception=False,
-            set_status_on_exception=False,
         ) as span:
             try:
                 reply = _children(await call(given), span)
@@ -106,6 +111,39 @@ def traced(call: Called, provider: TracerProvider, group: str) -> Called:
             return reply
 
     return in_span
+
+
+@contextmanager
+def current(
+    tracer: Tracer, name: str, parent: Context, attributes: Mapping[str, str | int | bool], links: Sequence[Link]
+) -> Generator[Span, None, None]:
+    """A span that is current within the block.
+
+    What makes and takes spans, as a processor of the user's, may raise: that is logged, and the block is run all the same.
+
+    Args:
+        tracer: Makes it.
+        name: What it is called.
+        parent: Where its parent is, if it has one.
+        attributes: What it says.
+        links: Whom it names besides.
+    """
+    stack = ExitStack()
+    span: Span = INVALID_SPAN
+    try:
+        made = tracer.start_as_current_span(
+            name, parent, SpanKind.CONSUMER, attributes, links, record_exception=False, set_status_on_exception=False
+        )
+        span = stack.enter_context(made)
+    except Exception as error:  # noqa: BLE001  of the user's provider
+        _say(logging.ERROR, "no span %s", name, error=error)
+    try:
+        yield span
+    finally:
+        try:
+            stack.close()
+        except Exception as error:  # noqa: BLE001  the same
+            _say(logging.ERROR, "no span %s", name, error=error)
 
 
 def _children(reply: object, span: Span) -> object:

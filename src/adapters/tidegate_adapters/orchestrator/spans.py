@@ -25,10 +25,10 @@ from tidegate import __version__
 from tidegate.invocations.ending import Failed
 from tidegate.invocations.taking import TakenRun
 from tidegate.model.errors import MissingExtra
-from tidegate_adapters.tracing import NOTHING, PARENT, TracerProvider, carried, creator_of, note, note_kind
+from tidegate_adapters.tracing import NOTHING, PARENT, TracerProvider, carried, creator_of, current, note, note_kind
 
 try:
-    from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, set_span_in_context
+    from opentelemetry.trace import Link, NonRecordingSpan, Span, set_span_in_context
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.orchestrator.spans", "tracing", missing) from missing
 
@@ -71,10 +71,10 @@ class Spans:
             taken: The run.
         """
         creator = creator_of(taken.job.trace)
-        with self._tracer.start_as_current_span(
+        with current(
+            self._tracer,
             f"process {taken.job.task}",
             set_span_in_context(NonRecordingSpan(creator), NOTHING) if creator.is_valid else NOTHING,
-            SpanKind.CONSUMER,
             {
                 "messaging.system": "tidegate",
                 "messaging.operation.name": "process",
@@ -85,8 +85,6 @@ class Spans:
                 "tidegate.run": taken.tries,
             },
             [Link(creator)] if creator.is_valid else [],
-            record_exception=False,
-            set_status_on_exception=False,
         ) as span:
             try:
                 yield RunSpan(span)
