@@ -869,12 +869,15 @@ def _describing(where: Filter) -> dict[str, Any]:
 
 
 def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
-    """Updates in MongoDB's words, by operator."""
+    """Updates in MongoDB's words, by operator; nobody changes them, for terms that are alike share what they say."""
     grouped: dict[str, dict[str, Any]] = {}
     for update in updates:
-        operator, argument = (
-            ("$set", update.value) if type(update) is Put and type(update.value) in SAME else _change(update)
-        )
+        kind = type(update)
+        if kind is Put:
+            value = cast("Put[Any]", update).value
+            operator, argument = "$set", value if type(value) in SAME else encoded(value)
+        else:
+            operator, argument = _CONSTANT.get(kind) or _change(update)
         if operator in grouped:
             grouped[operator][update.field.name] = argument
         else:
@@ -882,17 +885,21 @@ def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
     return grouped
 
 
+_CONSTANT: Final[Mapping[type, tuple[str, Any]]] = {
+    PutServerTime: ("$currentDate", {"$type": "date"}),
+    Remove: ("$unset", ""),
+}
+
+
 def _change(term: Update) -> tuple[str, Any]:
     match term:
-        case Put():  # as in `condition`
-            return "$set", encoded(term.value)
-        case PutServerTime():
-            return "$currentDate", {"$type": "date"}
-        case Push():
+        case Push():  # as in `condition`
             each = [encoded(term.value)]
             return "$push", {"$each": each} if term.last is None else {"$each": each, "$slice": -term.last}
-        case Remove():
-            return "$unset", ""
+        case Put():
+            return "$set", encoded(term.value)
+        case PutServerTime() | Remove():
+            return _CONSTANT[type(term)]
         case Add(_, amount):
             return "$inc", encoded(amount)
         case Pull(_, value):

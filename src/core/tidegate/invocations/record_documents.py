@@ -173,7 +173,7 @@ def changes(table: StatusTable, verdict: Accepted, request: str, *also: Update) 
         _OWNER_BECOMES(verdict.owner),
         Put(VERSION, verdict.version),
         _CHANGES_NOW,
-        PutServerTime(_time(verdict.version)),
+        _MADE_NOW[verdict.version % HISTORY_MAX],
         *waits,
         Push(HISTORY, _entry(verdict, request), last=HISTORY_MAX),
         *also,
@@ -187,6 +187,7 @@ _OWNER_IS: Final = _remembered(partial(Eq, OWNER))
 _STATUS_BECOMES: Final = _remembered(partial(Put, STATUS))
 _OWNER_BECOMES: Final = _remembered(partial(Put, OWNER))
 _CHANGES_NOW: Final = PutServerTime(CHANGED_AT)
+_MADE_NOW: Final = tuple(PutServerTime(each) for each in TIMES)
 _IS_DUE_NOW: Final = PutServerTime(DUE)
 _IS_NOT_DUE: Final = Remove(DUE)
 

@@ -184,7 +184,8 @@ def _by(sort: Sort) -> str:
 
 def _check_updates(updates: tuple[Update, ...]) -> None:
     """Raise Misuse unless the updates touch different fields, and not the id."""
-    check_tuple(updates, UPDATES, "an update")
+    if type(updates) is not tuple or not _UPDATES.issuperset(map(type, updates)):
+        check_tuple(updates, UPDATES, "an update")
     names = {update.field.name for update in updates}
     if not updates:
         raise Misuse("an update that changes nothing", todo="use find_one, or name the fields that change")
@@ -193,6 +194,9 @@ def _check_updates(updates: tuple[Update, ...]) -> None:
         raise Misuse(f"two updates of one field: {shown(fields)}", why="MongoDB refuses conflicting updates")
     if ID.name in names:
         raise Misuse("an update of _id", why="the id of a document never changes")
+
+
+_UPDATES: Final = frozenset(UPDATES)
 
 
 def _check_described(where: Filter) -> None:
