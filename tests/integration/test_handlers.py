@@ -236,6 +236,10 @@ async def test_what_takes_too_long_is_cancelled_and_has_failed() -> None:
     assert ended == ["ended", "ended"]
 
 
+async def yields(given: object) -> AsyncIterator[object]:
+    yield given
+
+
 @pytest.mark.parametrize(
     ("told", "message"),
     [
@@ -251,6 +255,20 @@ async def test_what_takes_too_long_is_cancelled_and_has_failed() -> None:
         ({"start_time": "yesterday"}, "a str is not a time to start at"),
         ({"start_offsets": {"orders": 1}}, "a str is not a partition to start in"),
         ({"start_offsets": {TopicPartition("orders", 0): -1}}, "-1 cannot be an offset to start at"),
+        ({"start_offsets": 5}, "a int is not offsets to start at, by partition"),
+        ({"topics": 5}, "5 are not topics"),
+        ({"topics": [5]}, "a int is not a topic"),
+        ({"group": 5}, "a int is not a group"),
+        ({"bootstrap": 5}, "a int is not an address"),
+        ({"consumer": 5}, "a int is not what a consumer does"),
+        ({"dead_letter": 5}, "a int is not a topic of dead letters"),
+        ({"decode": 5}, "a int is not decode="),
+        ({"hooks": 5}, "a int is not hooks="),
+        ({"handle": yields}, "yields is an async generator"),
+        ({"lifespan": yields}, r"(?s)lifespan= is an async generator.*@asynccontextmanager"),
+        ({"observe": anything}, r"(?s)observe= is an async function.*not awaited"),
+        ({"record": anything}, "record= is an async function"),
+        ({"expected": anything}, "expected= is an async function"),
         ({"undecodable": "skip"}, "a str is not what becomes of a record that cannot be decoded"),
     ],
 )

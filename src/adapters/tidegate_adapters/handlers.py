@@ -25,7 +25,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from enum import Enum, unique
 from functools import cache
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
 from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
@@ -265,6 +265,8 @@ def called(
 
 def _call(handler: UserHandler, around: _Around) -> Called:
     check_callable(handler, "a handler of records", "pass a function of one record")
+    if isasyncgenfunction(handler):
+        raise Misuse(f"{_named(handler)} is an async generator", todo="return what is to be sent, in a list")
     is_async = iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
     if around.timeout is not None and not is_async:
         raise Misuse(

@@ -19,10 +19,11 @@ next heartbeat. A stop takes as long as a drain, and up to `leave` more to leave
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from enum import Enum, unique
+from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import attrs
@@ -36,7 +37,7 @@ from tidegate.consumer.worker import LEAVE
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
 from tidegate.model.records import Send, TopicPartition
-from tidegate.model.values import check_int, check_type
+from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.retries.backoff import Delays
 from tidegate_adapters import worker_monitor
 from tidegate_adapters.handlers import Called, Decode, Handlers, Later, Undecodable, UserHandler, called
@@ -154,7 +155,7 @@ class Worker:
 
     Raises:
         Misuse: no topic, no group, no handler, a time limit for a plain function, an option that the client does not have,
-            rules that need hooks, and none, dead letters and no topic for them, or a topic and no dead letters, a drain
+            code that is no function, or an async one that nobody awaits, rules that need hooks, and none, dead letters and no topic for them, or a topic and no dead letters, a drain
             that takes longer than the group waits, or a stop that takes longer than there is until the kill.
     """
 
@@ -193,8 +194,11 @@ class Worker:
         observer_failures_max: int | None = None,
         **options: object,
     ) -> None:
-        if isinstance(topics, str):
+        if isinstance(topics, str) or not isinstance(topics, Iterable):
             raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
+        check_type(consumer, ConsumerRules, "what a consumer does")
+        _check_code({"decode": decode, "lifespan": lifespan, "hooks": hooks})
+        _check_code({"expected": expected, "observe": observe, "record": record}, is_plain=True)
         consumer = _with_failures(consumer, on_failure, retries, backoff, jitter_ppm)
         if batch is not None:
             consumer = _with_batches(consumer, batch, hooks)
@@ -317,6 +321,19 @@ class Worker:
             self._stop_calls += 1
         else:
             self._member.stop()
+
+
+def _check_code(code: Mapping[str, object], *, is_plain: bool = False) -> None:
+    """Raise Misuse unless each, by its name, is a function or None; a plain one, where nobody awaits what it answers."""
+    for name, each in code.items():
+        if each is not None:
+            check_callable(each, f"{name}=", "pass a function")
+            if isasyncgenfunction(each):
+                raise Misuse(f"{name}= is an async generator", todo="write @asynccontextmanager above a lifespan")
+            if is_plain and iscoroutinefunction(each):
+                raise Misuse(
+                    f"{name}= is an async function", why="it is called and not awaited", todo="pass a plain function"
+                )
 
 
 def _with_failures(

@@ -132,6 +132,14 @@ class WorkerSettings:
     def __attrs_post_init__(self) -> None:
         if not self.topics or not all(self.topics):
             raise Misuse(f"{self.topics!r} are not topics", todo="pass a list of names")
+        for text, what in (
+            *((each, "a topic") for each in self.topics),
+            (self.bootstrap, "an address"),
+            (self.group, "a group"),
+        ):
+            check_type(text, str, what)
+        if self.dead_letter is not None:
+            check_type(self.dead_letter, str, "a topic of dead letters")
         _ = self.pattern
         if "@" in self.bootstrap:
             raise Misuse(
@@ -163,6 +171,7 @@ class WorkerSettings:
                     why="no record is, for Kafka counts time from there on",
                     todo="leave start_time out to start at the beginning",
                 )
+        check_type(self.start_offsets, Mapping, "offsets to start at, by partition")
         for partition, offset in self.start_offsets.items():
             check_type(partition, TopicPartition, "a partition to start in")
             check_int(offset, "an offset to start at", 0)
@@ -185,7 +194,6 @@ class WorkerSettings:
             )
 
     def _check_dead_letter(self, pattern: str) -> None:
-        check_type(pattern, str, "a topic of dead letters")
         for topic in self.topics:
             letters = letter_topic(pattern, "topic" if is_pattern(topic) else topic)
             if not _TOPIC.fullmatch(letters):
