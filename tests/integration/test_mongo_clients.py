@@ -137,6 +137,35 @@ def test_a_forked_process_makes_its_own(mongodb: str) -> None:
     subprocess.run(quiet, check=True, timeout=60)
 
 
+FORKED_AS_AN_INDEX_IS_MADE = """
+import os, sys, threading, time
+from tests.integration.test_mongo_clients import UNIQUE, person
+from tidegate.model.operations import insert_one
+from tidegate_adapters.mongo import Mongo, connect
+
+client, database = connect(sys.argv[1]), sys.argv[2]
+store = Mongo(client, database, UNIQUE)
+maker = threading.Thread(target=store, args=(insert_one("people", person("a", "a@x")),))
+maker.start()
+time.sleep(0.3)
+child = os.fork()
+if not child:
+    sys.stdout = None
+    os._exit(0 if store(insert_one("people", person("b", "b@x"))) is None else 1)
+maker.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_is_forked_while_an_index_is_made(mongod: MongoServer, database: str) -> None:
+    """The lock of the thread that makes it is held by nobody there."""
+    quiet = [sys.executable, "-W", "ignore", "-c", FORKED_AS_AN_INDEX_IS_MADE, mongod.uri, database]
+    with mongod.fail("createIndexes", times=1, blockConnection=True, blockTimeMS=1_000):
+        subprocess.run(quiet, check=True, timeout=30)
+    with MongoClient[dict[str, Any]](mongod.uri) as client:
+        assert client[database].people.count_documents({}) == 2
+
+
 @pytest.mark.parametrize("bad", [None, b"mongodb://h", 5])
 def test_a_uri_is_a_text(bad: Any) -> None:
     """Both forms say so."""

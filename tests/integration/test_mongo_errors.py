@@ -907,6 +907,48 @@ def test_who_may_not_look_asks_for_an_index_again(
         assert ask(mongod.uri, database, *[FIND] * 2, unique=UNIQUE)[1] is None
 
 
+def test_a_client_of_another_event_loop_is_a_misuse(mongodb: str, database: str) -> None:
+    """By its own store, a new one, and who makes indexes."""
+
+    async def made() -> AsyncMongoClient[Raw]:
+        client = await connect_async(mongodb)
+        await AsyncMongo(client, database)(FIND)
+        return client
+
+    async def misused(client: AsyncMongoClient[Raw]) -> None:
+        for asked in (FIND, INCREMENT, InTransaction(SOME, FIND, begins=True)):
+            with pytest.raises(Misuse, match="of another event loop"):
+                await AsyncMongo(client, database)(asked)
+        with pytest.raises(Misuse, match="of another event loop"):
+            await make_unique_async(client, database, UNIQUE)
+
+    with asyncio.Runner() as its:
+        client = its.run(made())
+        with asyncio.Runner() as another:
+            another.run(misused(client))
+        its.run(client.close())
+
+
+def test_a_session_that_cannot_be_used_is_named(mongodb: str, database: str) -> None:
+    """One of another client, and one that has ended."""
+    with MongoClient[Raw](mongodb) as client, MongoClient[Raw](mongodb) as another:
+        session = client.start_session()
+        with pytest.raises(Misuse, match="a session of another client"):
+            Mongo(another, database, session=session)
+        store = Mongo(client, database, session=session)
+        session.end_session()
+        with pytest.raises(Misuse, match="or its session ended"):
+            store(FIND)
+
+
+def test_of_an_option_that_is_not_known_it_is_said(mongod: MongoServer) -> None:
+    """And not shown."""
+    for option in (f"{SECRET}=1", "timeoutMS=-5"):
+        with pytest.raises(TidegateError, match="an option is not known, or") as caught:
+            connect(f"{mongod.uri}&{option}")
+        assert SECRET not in str(caught.value)
+
+
 def test_who_gets_no_connection_has_done_nothing(make_proxy: MakeProxy, database: str) -> None:
     """A pool of one, whose connection waits for a reply."""
     proxy = make_proxy(Rule("find", Action.HANG_REPLY))

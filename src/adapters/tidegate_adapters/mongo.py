@@ -47,6 +47,7 @@ Known not to work
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 import warnings
@@ -55,6 +56,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeAlias, TypeVar, assert_never, cast, final, get_args
+from weakref import WeakSet
 
 from tidegate.model.documents import (
     ID,
@@ -177,7 +179,7 @@ class Mongo:
             the time, is asked beside it.
 
     Raises:
-        Misuse: It is no client or session of this kind, it does not ask for acknowledgements (`w=0`), or the database cannot have
+        Misuse: It is no client or session of this kind, the session is of another client, it does not ask for acknowledgements (`w=0`), or the database cannot have
             that name.
     """
 
@@ -191,11 +193,17 @@ class Mongo:
         session: ClientSession | None = None,
     ) -> None:
         self._handles = _Handles(_opened(client, database, MongoClient))
-        self._within = _within(session, ClientSession, unique, indexes)
+        self._within = _within(session, ClientSession, client, unique, indexes)
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), Lock()
         self._unanswered: set[str] = set()
         self._before, self._limit = _before(client), _limit(client)
+        _STORES.add(self)
+
+    def renew(self) -> None:
+        """Forget, in a process that was forked, what threads of the other one hold, and are about."""
+        self._making = Lock()
+        self.sessions.forget()
 
     def __call__(self, effect: Asked | Transactional) -> object:
         """Carry one operation out, alone or in a transaction, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
@@ -265,6 +273,18 @@ class Mongo:
         return None
 
 
+_STORES: Final = WeakSet[Mongo]()
+
+
+def _forked() -> None:
+    for store in _STORES:
+        store.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 @final
 class AsyncMongo:
     """The same for an event loop: `documents(AsyncMongo(client, "services"))`."""
@@ -280,7 +300,7 @@ class AsyncMongo:
     ) -> None:
         self._handles = _Handles(_opened(client, database, AsyncMongoClient))
         mend_locks()
-        self._within = _within(session, AsyncClientSession, unique, indexes)
+        self._within = _within(session, AsyncClientSession, client, unique, indexes)
         self.sessions = Sessions(client, self._handles.database)
         self._is_replicated, self._unmade, self._making = False, _unmade(unique, indexes), asyncio.Lock()
         self._unanswered: set[str] = set()
@@ -292,25 +312,32 @@ class AsyncMongo:
         self._unmade = _unmade(*self._indexes)
 
     async def __call__(self, effect: Asked | Transactional) -> object:
-        """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done."""
-        if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
-            return await self._transacted(effect)
-        if isinstance(effect, StoreTime) and (now := self._handles.clock.reckoned(effect.behind)) is not None:
-            return now
-        send, told = _request(effect, self._handles, self._within)
-        if (self._unmade or not self._is_replicated) and (missing := await self._unready(effect)) is not None:
-            return missing
-        requests: Requests | None = None if isinstance(effect, _READS) else []
-        earlier = REQUESTS.set(requests)
+        """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done. The client is of the event loop that runs."""
         try:
-            with _in_time(self._limit):
-                answer = await send()
-        except DRIVER_ERRORS as error:
-            return _failed(error, effect, self._before(requests, error), self._within)
-        finally:
-            REQUESTS.reset(earlier)
-        reply = told(answer)
-        return reply if requests is None or len(requests) < 2 else _replied(reply, effect, self._before(requests, None))
+            if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
+                return await self._transacted(effect)
+            if isinstance(effect, StoreTime) and (now := self._handles.clock.reckoned(effect.behind)) is not None:
+                return now
+            send, told = _request(effect, self._handles, self._within)
+            if (self._unmade or not self._is_replicated) and (missing := await self._unready(effect)) is not None:
+                return missing
+            requests: Requests | None = None if isinstance(effect, _READS) else []
+            earlier = REQUESTS.set(requests)
+            try:
+                with _in_time(self._limit):
+                    answer = await send()
+            except DRIVER_ERRORS as error:
+                return _failed(error, effect, self._before(requests, error), self._within)
+            finally:
+                REQUESTS.reset(earlier)
+            reply = told(answer)
+            return (
+                reply
+                if requests is None or len(requests) < 2
+                else _replied(reply, effect, self._before(requests, None))
+            )
+        except RuntimeError as error:
+            raise _misplaced(error) from None
 
     async def _transacted(self, effect: Transactional) -> object:
         _check_alone(self._within, effect)
@@ -349,10 +376,21 @@ class AsyncMongo:
         return None
 
 
+def _misplaced(error: RuntimeError) -> Exception:
+    """What is said to whoever uses a client in another event loop than its own, or in none."""
+    if "event loop" not in str(error):
+        return error
+    return Misuse(
+        "the client is of another event loop",
+        why="its connections are bound to the one in which it was used first",
+        todo="make one in each event loop: await shared_async(uri)",
+    )
+
+
 _READS: Final = (FindOne, FindAll, StoreTime, FindChanged, FindOrphaned, CountRecords)
 
 
-def _within(session: object, kind: type[object], unique: Unique, indexes: Indexes) -> dict[str, Any]:
+def _within(session: Any, kind: type[Any], client: object, unique: Unique, indexes: Indexes) -> dict[str, Any]:
     """What each call of the driver is given besides, for a session of the user's."""
     if session is None:
         return {}
@@ -361,6 +399,8 @@ def _within(session: object, kind: type[object], unique: Unique, indexes: Indexe
             f"a {type(session).__name__} where a {kind.__name__} belongs",
             todo="pass what start_session() of the client returns",
         )
+    if session.client is not client:
+        raise Misuse("a session of another client", todo="pass what start_session() of this client returns")
     if unique or indexes:
         raise Misuse(
             "indexes to be made in a session of yours",
@@ -536,6 +576,8 @@ def _made_clearly(limit: float | None) -> Generator[None, None, None]:
             "if two of its fields are arrays), or there is another one (85, 86)",
             todo="look for those documents, or drop the other index",
         ) from None
+    except RuntimeError as error:
+        raise _misplaced(error) from None
 
 
 _HANDLE: Final[Mapping[str, Any]] = {
@@ -1036,7 +1078,9 @@ def _unusable(error: Exception) -> tuple[str, str]:
     if isinstance(error, ConfigurationError) and error.__cause__ is not None:
         todo = "correct the name, or write mongodb:// and the hosts instead of mongodb+srv://"
         return f"the DNS does not say where its servers are ({type(error.__cause__).__name__})", todo
-    return type(error).__name__, "write mongodb://host:port/?replicaSet=name; user and password are percent-encoded"
+    why = "an option is not known, or has a value that is none of it" if isinstance(error, UserWarning) else ""
+    todo = "write mongodb://host:port/?replicaSet=name; user and password are percent-encoded"
+    return why or type(error).__name__, todo
 
 
 def masked(uri: str) -> str:

@@ -80,6 +80,10 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
+    def forget(self) -> None:
+        """Know none any more, in a process that was forked: they are of the other one."""
+        self._lock, self._open = Lock(), {}
+
     def stated(self, effect: InTransaction[Any], carry: Carry) -> _Steps:
         """What is to be called for a statement, one after the other; and what is answered in the end.
 
