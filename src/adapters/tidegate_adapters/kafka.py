@@ -316,7 +316,11 @@ class Worker:
         return Healthy() if self._member is None else self._member.health()
 
     def stop(self) -> None:
-        """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""
+        """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing.
+
+        It is called in the event loop of `run`: from another thread, such as that of a plain handler, by
+        `loop.call_soon_threadsafe(worker.stop)`.
+        """
         if self._member is None:
             self._stop_calls += 1
         else:
