@@ -10,10 +10,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any, Final, Protocol, TypeAlias, final
+from uuid import UUID
 
 import attrs
 import pytest
-from bson import ObjectId
+from bson import ObjectId, Timestamp
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import PyMongoError
 from tests.integration.counting import Raw
@@ -475,6 +476,18 @@ def test_a_duplicate_is_a_success_if_it_is_one_s_own(mongod: MongoServer, databa
         assert "duplicate key of the index on n" in taken.failure.reason
 
 
+def test_one_s_own_is_known_by_the_options_of_the_client(pipe: BlackPipe, database: str) -> None:
+    """Where its id is written by them, it is asked for by them."""
+    pipe.obey(Rule("insert", Action.CUT_REPLY, times=1))
+    options: Raw = {"uuidRepresentation": "standard", "retryWrites": False, "tz_aware": True}
+    with MongoClient[Raw](pipe.uri, **options) as client:
+        sent = Kit(client, database, RULES).insert("things", {"_id": UUID(int=1)})
+
+        assert isinstance(sent, Done), sent
+        assert pipe.count("insert", Action.FORWARD) == 1
+        assert client[database]["things"].count_documents({"_id": UUID(int=1)}) == 1
+
+
 def test_another_s_content_after_a_lost_reply_is_not_said_to_be_another_s(
     pipe: BlackPipe, client: MongoClient[Raw], mongod: MongoServer, database: str
 ) -> None:
@@ -616,7 +629,10 @@ def test_bad_input_is_misuse_and_nothing_is_sent(mongod: MongoServer, database: 
             lambda: kit.insert("things", {"_id": 1, 2: 3}),  # type: ignore[dict-item]
             lambda: kit.insert("", {"_id": 1}),
             lambda: kit.insert("things", [("_id", 1)]),  # type: ignore[arg-type]
+            lambda: kit.insert("things", {"_id": 1, "at": Timestamp(0, 0)}),
             lambda: kit.delete("things", object()),
+            lambda: kit.delete("things", UUID(int=1)),  # the client does not say how it is written
+            lambda: kit.delete_many("things", {"a": UUID(int=1)}),
             lambda: kit.delete_many("things", None),  # type: ignore[arg-type]
             lambda: kit.count("counters", "", "t"),
             lambda: kit.count("counters", "visits", ""),

@@ -72,6 +72,7 @@ try:
     import pymongo
     from bson import ObjectId
     from bson.raw_bson import RawBSONDocument
+    from bson.timestamp import Timestamp
     from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
 
     from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
@@ -290,10 +291,15 @@ def _insert(
     check_collection(collection)
     check_type(document, MutableMapping, "a document", "give a dict")
     document.setdefault("_id", ObjectId())
-    try:  # the id first, as it stands in the collection, so that it can be compared
-        sent = bson.encode(document, codec_options=codec)
-    except (*DRIVER_ERRORS, TypeError, ValueError) as error:
-        raise Misuse("the document has no BSON form", why=type(error).__name__) from None
+    sent = _encoded(
+        document, codec, "document"
+    )  # the id first, as it stands in the collection, so that it can be compared
+    if any(type(value) is Timestamp and value == _NO_TIME for key, value in document.items() if key != "_id"):
+        raise Misuse(
+            "a timestamp without a time cannot be inserted",
+            why="MongoDB puts its own time there, so that nobody knows the document again",
+            todo="put a time there, or have an update do it ($currentDate)",
+        )
 
     async def look() -> Duplicate:
         found: Any = await _LOOK
@@ -305,7 +311,7 @@ def _insert(
             return Duplicate.GONE
         return Duplicate.OWN if found.raw == sent else Duplicate.ANOTHERS  # type: ignore[attr-defined]  # raw BSON
 
-    raw = bson.CodecOptions[RawBSONDocument](RawBSONDocument)
+    raw: bson.CodecOptions[Any] = codec.with_options(document_class=RawBSONDocument)
     asks = {
         _INSERT.name: _Ask(methodcaller("insert_one", RawBSONDocument(sent)), lambda _: None),
         _LOOK.name: _Ask(
@@ -317,9 +323,23 @@ def _insert(
     return _Order(collection, lambda: insert(_INSERT, look, rules.retries), asks, _said)
 
 
-def _delete(rules: Rules, collection: str, where: Mapping[str, Any], *, is_many: bool) -> _Order[int]:
+_NO_TIME: Final = Timestamp(0, 0)
+
+
+def _encoded(given: Mapping[str, Any], codec: bson.CodecOptions[Any], what: str) -> bytes:
+    """What is sent for it. The driver would raise errors of many kinds, on its way."""
+    try:
+        return bson.encode(given, codec_options=codec)
+    except (*DRIVER_ERRORS, TypeError, ValueError) as error:
+        raise Misuse(f"the {what} has no BSON form", why=type(error).__name__) from None
+
+
+def _delete(
+    rules: Rules, collection: str, where: Mapping[str, Any], codec: bson.CodecOptions[Any], *, is_many: bool
+) -> _Order[int]:
     check_collection(collection)
     check_type(where, Mapping, "a filter", "give a dict in MongoDB's words")
+    _ = _encoded(where, codec, "filter")
     method, failed = ("delete_many", failure_of_many) if is_many else ("delete_one", failure)
     asks = {_DELETE.name: _Ask(methodcaller(method, where), lambda answer: answer.deleted_count, failed)}
     return _Order(collection, lambda: send(_DELETE, Operation.RECOGNISED, rules.retries), asks, _said)
@@ -438,7 +458,7 @@ class Kit:
             has the id; `Unknown` if that is not known.
 
         Raises:
-            Misuse: It has no BSON form, or the collection cannot have that name.
+            Misuse: It has no BSON form, or a timestamp without a time, or the collection cannot have that name.
         """
         return self._carry_out(_insert(self._rules, collection, document, self._client.codec_options))
 
@@ -455,7 +475,9 @@ class Kit:
         Raises:
             Misuse: The id has no BSON form, or the collection cannot have that name.
         """
-        return self._carry_out(_delete(self._rules, collection, {"_id": {"$eq": key}}, is_many=False))
+        return self._carry_out(
+            _delete(self._rules, collection, {"_id": {"$eq": key}}, self._client.codec_options, is_many=False)
+        )
 
     def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
         """Delete all documents that match.
@@ -471,7 +493,7 @@ class Kit:
         Raises:
             Misuse: The filter has no BSON form, or the collection cannot have that name.
         """
-        return self._carry_out(_delete(self._rules, collection, where, is_many=True))
+        return self._carry_out(_delete(self._rules, collection, where, self._client.codec_options, is_many=True))
 
     def count(self, collection: str, key: str, token: str) -> Sent[None]:
         """Add one to a counter, exactly once; it is made where there is none.
@@ -555,11 +577,13 @@ class AsyncKit:
 
     async def delete(self, collection: str, key: object) -> Sent[int]:
         """As `Kit.delete`."""
-        return await self._carry_out(_delete(self._rules, collection, {"_id": {"$eq": key}}, is_many=False))
+        return await self._carry_out(
+            _delete(self._rules, collection, {"_id": {"$eq": key}}, self._client.codec_options, is_many=False)
+        )
 
     async def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
         """As `Kit.delete_many`."""
-        return await self._carry_out(_delete(self._rules, collection, where, is_many=True))
+        return await self._carry_out(_delete(self._rules, collection, where, self._client.codec_options, is_many=True))
 
     async def count(self, collection: str, key: str, token: str) -> Sent[None]:
         """As `Kit.count`."""
