@@ -531,6 +531,7 @@ def test_the_consumer_of_changes_runs_on_it(make_proxy: Callable[..., BlackPipe]
         ({"wait": 0}, "cannot be a time to wait"),
         ({"wait": 20 * SECOND}, "a read that waits for 20 s, of a client that waits for 20 s"),
         ({"client": MongoClient}, "where an AsyncMongoClient belongs"),
+        ({"database": "a b"}, "not a name of a database"),
     ],
     ids=str,
 )
@@ -542,6 +543,25 @@ def test_bad_input_is_refused(mongodb: str, bad: dict[str, Any], said: str) -> N
                 ChangeStream(**told)
 
     in_loop(main())
+
+
+def test_what_is_no_position_and_a_client_of_another_event_loop_are_misuse(mongodb: str, database: str) -> None:
+    """Whatever is asked."""
+
+    async def misused(changes: ChangeStream, position: Position) -> None:
+        for asked in (changes.locate, changes.check, lambda: changes.read(position)):
+            with pytest.raises(Misuse, match="of another event loop"):
+                await asked()
+        with pytest.raises(Misuse, match="not a position"):
+            await changes.read(None)  # type: ignore[arg-type]
+
+    with asyncio.Runner() as its:
+        client = its.run(connect_async(mongodb))
+        changes = ChangeStream(client, database, WATCHED, QUICK)
+        position = its.run(located(changes))
+        with asyncio.Runner() as another:
+            another.run(misused(changes, position))
+        its.run(client.close())
 
 
 def test_a_position_keeps_its_type(mongodb: str, database: str) -> None:

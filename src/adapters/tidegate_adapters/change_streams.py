@@ -48,7 +48,7 @@ from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant, seconds
 from tidegate.model.operations import check_collection
-from tidegate.model.values import check_int, check_types
+from tidegate.model.values import check_int, check_type, check_types
 from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
 
 try:
@@ -58,7 +58,7 @@ try:
     from pymongo.errors import NotPrimaryError, OperationFailure
 
     from tidegate_adapters.bson_values import CODEC, encoded, loaded
-    from tidegate_adapters.mongo import REPLY_MS
+    from tidegate_adapters.mongo import REPLY_MS, database_of, misplaced
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.change_streams", "mongo", missing) from missing
@@ -109,7 +109,8 @@ class ChangeStream:
         wait: How long a read waits where nothing happens, in microseconds; less than the client waits for a reply.
 
     Raises:
-        Misuse: It is no client of an event loop, nothing is watched, or a read would outlast the client's patience.
+        Misuse: It is no client of an event loop, nothing is watched, the database cannot have that name, or a read would outlast
+            the client's patience.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class ChangeStream:
                 why="it would be given up before the server answers that nothing has happened",
                 todo="wait for less, or set a longer socketTimeoutMS or timeoutMS",
             )
-        self._client, self._database = client, client.get_database(database, codec_options=CODEC)
+        self._client, self._database = client, database_of(client, database, codec_options=CODEC)
         self._watched, self._wait_ms = tuple(sorted({*watched})), wait // MILLISECOND
         self._of: Value = (database, *self._watched)
         self._patience = total or (None if reply else (self._wait_ms + REPLY_MS) / 1_000)
@@ -171,6 +172,8 @@ class ChangeStream:
                 answer = await self._client.admin.command("hello", codec_options=CODEC)
         except (*DRIVER_ERRORS, TimeoutError) as error:
             return Ambiguous(_named(error))
+        except RuntimeError as error:
+            raise misplaced(error) from None
         last = answer["lastWrite"]["majorityOpTime"]["ts"] if "lastWrite" in answer else answer["operationTime"]
         time = loaded({"time": Timestamp(last.time, last.inc + 1)}, "a time of the cluster")
         return From(time.put(_WATCHED, self._of))
@@ -180,6 +183,7 @@ class ChangeStream:
 
         The first read of a cursor does not wait: so it is soon known that the stream can be read.
         """
+        check_type(position, (From, After), "a position")
         if self._begin(position) is None:
             log.warning("a position that is none of %s: its history is lost", self._database.name)
             await self.close()
@@ -194,6 +198,9 @@ class ChangeStream:
             log.warning("the change stream of %s does not answer", self._database.name)
             await self._given_up()
             return Broken(None)
+        except RuntimeError as error:
+            await self._given_up()
+            raise misplaced(error) from None
         except BaseException:  # cancelled, or what came cannot be read: it is lost, so this cursor is not read on
             await self._given_up()
             raise

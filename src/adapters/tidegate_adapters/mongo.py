@@ -148,7 +148,7 @@ except ImportError as missing:
 
 __all__ = [
     "CHECK_SECONDS", "REPLY_MS", "AsyncMongo", "Mongo", "changes", "condition", "connect", "connect_async",
-    "make_unique", "make_unique_async", "masked",
+    "database_of", "make_unique", "make_unique_async", "masked", "misplaced",
 ]  # fmt: skip
 
 
@@ -337,7 +337,7 @@ class AsyncMongo:
                 else _replied(reply, effect, self._before(requests, None))
             )
         except RuntimeError as error:
-            raise _misplaced(error) from None
+            raise misplaced(error) from None
 
     async def _transacted(self, effect: Transactional) -> object:
         _check_alone(self._within, effect)
@@ -376,7 +376,7 @@ class AsyncMongo:
         return None
 
 
-def _misplaced(error: RuntimeError) -> Exception:
+def misplaced(error: RuntimeError) -> Exception:
     """What is said to whoever uses a client in another event loop than its own, or in none."""
     if "event loop" not in str(error):
         return error
@@ -577,7 +577,7 @@ def _made_clearly(limit: float | None) -> Generator[None, None, None]:
             todo="look for those documents, or drop the other index",
         ) from None
     except RuntimeError as error:
-        raise _misplaced(error) from None
+        raise misplaced(error) from None
 
 
 _HANDLE: Final[Mapping[str, Any]] = {
@@ -603,9 +603,23 @@ def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kin
             why="a writer that does not learn of failures cannot report them",
             todo="leave w out of the URI; tidegate asks for a majority anyway",
         )
+    return database_of(client, database, read_concern=settled(client), **_HANDLE)
+
+
+def database_of(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, **options: Any) -> Any:
+    """The database's handle.
+
+    Args:
+        client: Of either kind.
+        database: Its name.
+        options: As `get_database` of the client has them.
+
+    Raises:
+        Misuse: A database cannot have that name.
+    """
     try:
         if len(database.encode()) <= _DATABASE_BYTES_MAX:
-            return client.get_database(database, read_concern=settled(client), **_HANDLE)
+            return client.get_database(database, **options)
     except (AttributeError, InvalidName, TypeError, UnicodeEncodeError):
         pass
     raise Misuse(
