@@ -945,7 +945,7 @@ def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
     wake_at = _next(rules, state, at)
     if wake_at is not None and wake_at != state.wake_at:
         commands.append(StartPoolTimer(max(wake_at - at, 0)))
-    return Step(attrs.evolve(state, wake_at=wake_at), tuple(commands))
+    return Step(state if wake_at == state.wake_at else attrs.evolve(state, wake_at=wake_at), tuple(commands))
 
 
 def _interrupting(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
@@ -985,6 +985,8 @@ def _reason(rules: PoolRules, state: PoolState, each: Working, at: Instant) -> I
 
 
 def _calling(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
+    if all(each.since is not None for each in state.working):
+        return state
     for task in rules.tasks:
         runs = tuple(each.run for each in state.working if each.task == task.name and each.since is None)
         if runs:
@@ -1024,6 +1026,8 @@ def _ending(rules: PoolRules, state: PoolState, at: Instant, commands: list[Pool
 
 def _giving_back(state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
     """Look through what is in the name of this process, where something may be that it was not told of."""
+    if not state.astray:
+        return state
     state = attrs.evolve(state, astray=tuple(each for each in state.astray if each[2] - at > 0))
     for name, due, _ in state.astray:
         if due - at <= 0 and not _is_looked_for(state, name):

@@ -13,7 +13,7 @@ from tidegate.model.documents.bson import is_decimal, is_number, is_regex
 from tidegate.model.documents.comparison import equal
 from tidegate.model.documents.filters import Clock
 from tidegate.model.documents.printing import show
-from tidegate.model.documents.value import INT64, Document, Field, V, check_held
+from tidegate.model.documents.value import INT64, Document, Field, V, Value, check_held
 from tidegate.model.effects import Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
@@ -160,17 +160,20 @@ def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
     check_callable(now, "a clock")
     if len({update.field.name for update in updates}) != len(updates):
         raise Misuse(f"a field is updated twice: {', '.join(map(str, updates))}", why="MongoDB refuses such an update")
+    fields = dict(doc.items)  # a document is checked as it is made, and there may be twenty updates of it
     for update in sorted(updates, key=lambda each: each.field.name):
-        doc = _applied(update, doc, now)
-    return doc
+        _apply(update, fields, now)
+    return Document(tuple(fields.items()))
 
 
-def _applied(term: Update, doc: Document, now: Clock) -> Document:
+def _apply(term: Update, fields: dict[str, Value], now: Clock) -> None:
+    """Carry this out on the fields of a document."""
+    name = term.field.name
     match term:
-        case Put(field, value):
-            return doc.put(field, value)
+        case Put(_, value):
+            fields[name] = value
         case Add(field, amount):
-            held = doc.held(field) if doc.has(field) else 0
+            held = fields.get(name, 0)
             if is_decimal(held):
                 raise Misuse(f"{field} holds a decimal", why="sums of decimals are MongoDB's, and not modelled here")
             if not is_number(held):
@@ -178,30 +181,31 @@ def _applied(term: Update, doc: Document, now: Clock) -> Document:
             total: object = cast("int", held) + amount
             if isinstance(total, int) and total not in INT64:
                 raise Refused(f"{field} would not fit into 64 bits")
-            if doc.has(field) and total == held:
-                return doc  # MongoDB writes nothing then, so that -0.0 + 0 stays -0.0
-            return doc.put(field, cast("int", total))
+            if name not in fields or total != held:  # MongoDB writes nothing then, so that -0.0 + 0 stays -0.0
+                fields[name] = cast("int", total)
         case Push(field, value, last):
-            pushed = (*_array(doc, field), value)
-            return doc.put(field, pushed if last is None else pushed[-last:])
+            pushed = (*_array(fields, field), value)
+            fields[name] = pushed if last is None else pushed[-last:]
         case Pull(field, value):
-            kept = tuple(item for item in _array(doc, field) if not equal(item, value))
-            return doc.put(field, kept) if doc.has(field) else doc
+            kept = tuple(item for item in _array(fields, field) if not equal(item, value))
+            if name in fields:
+                fields[name] = kept
         case AddToSet(field, value):
-            there = _array(doc, field)
-            return doc if any(equal(item, value) for item in there) else doc.put(field, (*there, value))
-        case Remove(field):
-            return doc.without(field)
-        case PutServerTime(field):
+            there = _array(fields, field)
+            if not any(equal(item, value) for item in there):
+                fields[name] = (*there, value)
+        case Remove():
+            _ = fields.pop(name, None)
+        case PutServerTime():
             at = now()
             check_type(at, Instant, "what a clock shows")
-            return doc.put(cast("Field[Instant]", field), at)
+            fields[name] = at
         case _:
             assert_never(term)
 
 
-def _array(doc: Document, field: Field[tuple[V, ...]]) -> tuple[V, ...]:
-    held = doc.held(field) if doc.has(field) else ()
+def _array(fields: dict[str, Value], field: Field[Any]) -> tuple[Value, ...]:
+    held = fields.get(field.name, ())
     if not isinstance(held, tuple):
         raise Refused(f"{field} is not an array")
     return held
