@@ -16,8 +16,7 @@ Judges:
     R5  What is stored of the stream is never written under an epoch that is over (SR1), nor with a position of another history (SR2).
     R6  A process that is to stop ends in time.
     R7  Who is given up has had as many attempts as are allowed; and where no process is lost, nor what it sends, nor goes while
-        that is late, was called as often, and no lease ends of a run that nobody was called for, nor of one whose handler has
-        returned (RT5, RT8).
+        that is late, was called as often, and no lease ends of a run that nobody was called for (RT5, RT8).
     R8  What a new version of a handler does over, by its policy, is done over, once, and nothing else is (DEP1, DEP2).
     R9  Where all are heard, no handler of a task begins that is paused, once its process has asked (PS1).
 """
@@ -399,13 +398,8 @@ class Reactively(Work):
         has_lapsed = (
             was is not None and was.owner is not None and (after.token > was.token or after.last_error == LAPSED)
         )
-        if is_heard and was is not None and has_lapsed:
-            if was.token not in dict(calls):
-                self.story.accuse("R7", f"{key}: nobody was called under token {was.token}, and its lease ran out")
-            if any(each.token == was.token and each.is_done and not each.is_stubborn for each in self.handled[key]):
-                self.story.accuse(
-                    "R7", f"{key}: the handler under token {was.token} has returned, and its lease ran out"
-                )
+        if is_heard and was is not None and has_lapsed and was.token not in dict(calls):
+            self.story.accuse("R7", f"{key}: nobody was called under token {was.token}, and its lease ran out")
         if after.status is TaskStatus.FAILED and (was is None or was.status is not TaskStatus.FAILED):
             number = sum(n == _said(after) for _, n in calls)
             if after.attempts != self.policy.attempts_max or (is_heard and number < after.attempts):

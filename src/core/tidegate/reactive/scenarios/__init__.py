@@ -10,7 +10,6 @@ from tidegate.reactive.scenarios import (
     reactive_task,
     reconciler,
     sweeper,
-    unconfirmed,
     unheard,
 )
 from tidegate.sim.shipping import Shipped
@@ -25,6 +24,5 @@ SCENARIOS: Final[tuple[Shipped, ...]] = (
     *reactive_task.SCENARIOS,
     *reconciler.SCENARIOS,
     *sweeper.SCENARIOS,
-    *unconfirmed.SCENARIOS,
     *unheard.SCENARIOS,
 )

@@ -10,7 +10,6 @@ from tidegate.reactive.specimens import (
     reactive_task,
     reconciler,
     sweeper,
-    unconfirmed,
     unheard,
 )
 from tidegate.sim.shipping import Specimen
@@ -25,6 +24,5 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *reactive_task.SPECIMENS,
     *reconciler.SPECIMENS,
     *sweeper.SPECIMENS,
-    *unconfirmed.SPECIMENS,
     *unheard.SPECIMENS,
 )
