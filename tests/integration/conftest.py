@@ -116,8 +116,8 @@ def collected() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     gc.freeze()
     yield
-    gc.unfreeze()
     gc.collect()
+    gc.unfreeze()
     logging.disable(logging.NOTSET)
 
 
