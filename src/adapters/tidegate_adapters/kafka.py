@@ -155,8 +155,9 @@ class Worker:
 
     Raises:
         Misuse: no topic, no group, no handler, a time limit for a plain function, an option that the client does not have,
-            code that is no function, or an async one that nobody awaits, rules that need hooks, and none, dead letters and no topic for them, or a topic and no dead letters, a drain
-            that takes longer than the group waits, or a stop that takes longer than there is until the kill.
+            code that is no function, or an async one that nobody awaits, rules that need hooks, and none, dead letters and no topic
+            for them, or a topic and no dead letters, a drain that takes longer than the group waits, or a stop that takes longer
+            than there is until the kill.
     """
 
     def __init__(

@@ -179,8 +179,8 @@ class Mongo:
             the time, is asked beside it.
 
     Raises:
-        Misuse: It is no client or session of this kind, the session is of another client, it does not ask for acknowledgements (`w=0`), or the database cannot have
-            that name.
+        Misuse: It is no client or session of this kind, the session is of another client, it does not ask for acknowledgements
+            (`w=0`), or the database cannot have that name.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ class AsyncMongo:
         self._unmade = _unmade(*self._indexes)
 
     async def __call__(self, effect: Asked | Transactional) -> object:
-        """As `Mongo.__call__`; a cancellation is raised, and the operation may have been done. The client is of the event loop that runs."""
+        """As `Mongo.__call__`, in the event loop of the client; a cancellation is raised, and the operation may have been done."""
         try:
             if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
                 return await self._transacted(effect)
@@ -508,7 +508,7 @@ def _unmade(unique: Unique, indexes: Indexes) -> dict[str, tuple[_Made, ...]]:
 
 @final
 class _Unhurried(SON[str, Any]):
-    """A command that the server carries out although nobody waits for it any more; as the driver knows it, it has no deadline there."""
+    """A command that the server carries out although nobody waits for it any more: the driver tells it of no deadline."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key != "maxTimeMS":

@@ -291,9 +291,8 @@ def _insert(
     check_collection(collection)
     check_type(document, MutableMapping, "a document", "give a dict")
     document.setdefault("_id", ObjectId())
-    sent = _encoded(
-        document, codec, "document"
-    )  # the id first, as it stands in the collection, so that it can be compared
+    # The id first, as it stands in the collection, so that it can be compared.
+    sent = _encoded(document, codec, "document")
     if any(type(value) is Timestamp and value == _NO_TIME for key, value in document.items() if key != "_id"):
         raise Misuse(
             "a timestamp without a time cannot be inserted",
