@@ -376,7 +376,7 @@ def test_with_hypothesis_the_story_is_told_once_and_draws_alike(run: Run, pytest
     """Of the test case that it ends with; the same test case has the same seed whenever it runs again."""
     test = (
         "from hypothesis import HealthCheck, given, settings, strategies as st\n"
-        "@settings(suppress_health_check=list(HealthCheck), database=None, max_examples=20)\n"
+        "@settings(suppress_health_check=list(HealthCheck), database=None, max_examples=200)\n"
         "@given(st.sampled_from([careful, careless]), st.integers(0, 99))\n"
         "@pytest.mark.tidegate(runs=20)\n"
         "def test_it(sim, program, number):\n    sim.explore(coupon(program))\n"
