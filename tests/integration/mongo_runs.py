@@ -84,6 +84,12 @@ ORCHESTRATOR_FAULTS: Final = (
     "nothing", "kill", "kill", "stop", "cut", "command", "command", "unheard", "storm", "step_down", "die", "lost_and_die", "closed",
 )  # fmt: skip
 """And of those of an orchestrator."""
+FAULTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(WORKLOADS, FAULTS),
+    "reactive": REACTIVE_FAULTS,
+    "orchestrator": ORCHESTRATOR_FAULTS,
+}
+"""What is drawn from for each workload, unless it is told."""
 ONCE: Final = ("nothing", "command")
 """Faults after which nothing is uncertain for long."""
 OF_WRITES: Final = ("overtaken", "lost_and_die")
@@ -152,13 +158,13 @@ class Course:
     tasks: int
 
 
-def course(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] = FAULTS) -> Course:
-    """The course of a run."""
+def course(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] | None = None) -> Course:
+    """The course of a run; the fault is one of the workload's, or of these, which each of the workloads must have."""
     random = Random(f"course {seed}")
     return Course(
         seed,
-        random.choice(workloads),
-        random.choice(faults),
+        workload := random.choice(workloads),
+        random.choice(faults or FAULTS_OF[workload]),
         random.choice("ab"),
         random.random() * random.choice((0.02, 0.1, 1.5)),
         random.choice((0.05, 0.5, 2.0, 6.0)),
@@ -469,14 +475,18 @@ def _is_of_many(command: Mapping[str, Any]) -> bool:
 
 
 def judged(
-    seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] = FAULTS, *, is_seen: bool = False
+    seed: int,
+    workloads: tuple[str, ...] = WORKLOADS,
+    faults: tuple[str, ...] | None = None,
+    *,
+    is_seen: bool = False,
 ) -> Story:
     """The story of a run; `wrong` in it says what the judges found.
 
     Args:
         seed: Of the run.
         workloads: What to draw from.
-        faults: Likewise.
+        faults: Likewise; None for those of the workload.
         is_seen: Whether it is told each time what can be seen from outside.
     """
     from tests.integration.mongo_workloads import WORKLOAD
@@ -519,14 +529,14 @@ def _seen(replica_set: SimulatedReplicaSet) -> Document:
     return Document(tuple(sorted(held.items(), key=lambda item: item[0])))
 
 
-def line(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] = FAULTS) -> str:
+def line(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] | None = None) -> str:
     """What runs it again."""
     more = "" if workloads == WORKLOADS else f" --workloads {','.join(workloads)}"
-    more += "" if faults == FAULTS else f" --faults {','.join(faults)}"
+    more += "" if faults is None else f" --faults {','.join(faults)}"
     return f"python -m tests.integration.mongo_runs {seed}{more}"
 
 
-def page_of(seed: int, workloads: tuple[str, ...], faults: tuple[str, ...], folder: Path) -> Path:
+def page_of(seed: int, workloads: tuple[str, ...], faults: tuple[str, ...] | None, folder: Path) -> Path:
     """Run it once more, and write its trace, up to what is wrong, as text, as JSON and as a page; the path of the page."""
     from tests.integration import orchestrator_workload, reactive_workload
 
@@ -546,10 +556,22 @@ def page_of(seed: int, workloads: tuple[str, ...], faults: tuple[str, ...], fold
 
 
 def found(
-    seeds: Iterable[int], workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] = FAULTS
+    seeds: Iterable[int], workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] | None = None
 ) -> Story | None:
     """The first of these runs that a judge has found wrong."""
     return next((story for seed in seeds if (story := judged(seed, workloads, faults)).wrong), None)
+
+
+def _refused(workloads: tuple[str, ...], faults: tuple[str, ...] | None) -> str:
+    """What cannot be drawn from, and what can; nothing where all can. A workload's judges hold under the faults it has."""
+    for workload in workloads:
+        if workload not in FAULTS_OF:
+            return f"no workload is named {workload!r}: there are {', '.join(FAULTS_OF)}"
+        has = dict.fromkeys(FAULTS_OF[workload])
+        for fault in faults or ():
+            if fault not in has:
+                return f"{workload} has no fault {fault!r}: it has {', '.join(has)}"
+    return ""
 
 
 def main() -> int:
@@ -558,9 +580,11 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--workloads", type=lambda text: tuple(text.split(",")), default=WORKLOADS)
-    parser.add_argument("--faults", type=lambda text: tuple(text.split(",")), default=FAULTS)
+    parser.add_argument("--faults", type=lambda text: tuple(text.split(",")), help="those of the workload, unless told")
     parser.add_argument("--page", type=Path)
     told = parser.parse_args()
+    if refused := _refused(told.workloads, told.faults):
+        parser.error(refused)
     logging.disable(logging.CRITICAL)
     gc.freeze()  # or what is there already is looked at again and again
     wrong = 0

@@ -9,12 +9,25 @@ wrong.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.integration.mongo_runs import FAULTS, WORKLOADS, Story, course, found, judged, line, page_of
+from tests.integration.mongo_runs import (
+    APPLICATIONS,
+    FAULTS,
+    FAULTS_OF,
+    WORKLOADS,
+    Story,
+    course,
+    found,
+    judged,
+    line,
+    main,
+    page_of,
+)
 from tests.integration.mongo_workloads import WORKLOAD  # before a bug is planted, or it stays in what is imported then
 from tests.integration.planting import Bug, first, planted
 from tests.length import MONGO_RUNS, PLANTED_RUNS
@@ -91,7 +104,7 @@ def test_no_run_is_wrong(workload: str, first_seed: int) -> None:
     workloads = (workload,)
     story = found(range(first_seed, first_seed + AT_ONCE), workloads)
     if story is not None:
-        page = page_of(story.course.seed, workloads, FAULTS, Path(".tidegate/failures"))
+        page = page_of(story.course.seed, workloads, None, Path(".tidegate/failures"))
         pytest.fail(f"{story.wrong}\n    {line(story.course.seed, workloads)}\n    {page}", pytrace=False)
 
 
@@ -108,13 +121,34 @@ def test_every_course_is_drawn() -> None:
     assert {(each.workload, each.fault) for each in courses} == {(one, two) for one in WORKLOADS for two in FAULTS}
 
 
+def test_no_run_is_under_a_fault_that_its_workload_does_not_have(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its judges would find it wrong: drawn is what each workload has, whichever are named, and what is named is refused."""
+    for workloads in (APPLICATIONS, ("kit", *APPLICATIONS)):
+        courses = [course(seed, workloads) for seed in range(300)]
+        assert all(each.fault in FAULTS_OF[each.workload] for each in courses)
+
+    for named, says in (
+        (
+            ("--workloads", "reactive", "--faults", "kill,cancel"),
+            "reactive has no fault 'cancel': it has nothing, kill, stop,",
+        ),
+        (("--workloads", "kits"), "no workload is named 'kits': there are transitions, settling,"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["mongo_runs", "4545", *named])
+        with pytest.raises(SystemExit):
+            main()
+        assert says in capsys.readouterr().err
+
+
 def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
     """With the law, up to the step that breaks it, and the line that runs it again; without the bug, as a run that is right."""
     workloads = ("kit",)
     with planted(BUGS["the kit takes what one has for done"]):
         story = found(range(PLANTED_RUNS), workloads)
         assert story is not None
-        page = page_of(story.course.seed, workloads, FAULTS, tmp_path)
+        page = page_of(story.course.seed, workloads, None, tmp_path)
     trace = read_trace(page)
 
     assert trace.law.startswith("M2: What the kit says is so")
@@ -122,14 +156,14 @@ def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
     assert trace.steps[-1].truths == ((trace.law, Truth.BROKEN),)
     assert f'<code id="command">{line(story.course.seed, workloads)}</code>' in page.read_text("utf-8")
 
-    right = read_trace(page_of(story.course.seed, workloads, FAULTS, tmp_path))
+    right = read_trace(page_of(story.course.seed, workloads, None, tmp_path))
     assert (right.law, right.breach) == ("", Breach.NONE)
 
 
 def of_kinds(seed: int, kinds: tuple[str, ...]) -> Story:
     """The story of a run of these workloads and faults; of all where none is named."""
     workloads = tuple(each for each in WORKLOADS if each in kinds) or WORKLOADS
-    return judged(seed, workloads, tuple(each for each in FAULTS if each in kinds) or FAULTS)
+    return judged(seed, workloads, tuple(each for each in FAULTS if each in kinds) or None)
 
 
 @pytest.mark.parametrize("name", BUGS)

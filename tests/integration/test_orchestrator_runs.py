@@ -52,22 +52,22 @@ AT_ONCE: Final = 100
 @pytest.mark.parametrize("first_seed", range(0, ORCHESTRATOR_RUNS, AT_ONCE))
 def test_no_run_is_wrong(first_seed: int) -> None:
     """The laws of invocations, of two processes, five invocations and a fault."""
-    story = found(range(first_seed, first_seed + AT_ONCE), WORKLOADS, ORCHESTRATOR_FAULTS)
+    story = found(range(first_seed, first_seed + AT_ONCE), WORKLOADS)
     if story is not None:
-        page = page_of(story.course.seed, WORKLOADS, ORCHESTRATOR_FAULTS, Path(".tidegate/failures"))
-        again = line(story.course.seed, WORKLOADS, ORCHESTRATOR_FAULTS)
+        page = page_of(story.course.seed, WORKLOADS, None, Path(".tidegate/failures"))
+        again = line(story.course.seed, WORKLOADS)
         pytest.fail(f"{story.wrong}\n    {again}\n    {page}", pytrace=False)
 
 
 def test_a_seed_tells_the_same_story() -> None:
     """Or no line could run it again."""
     for seed in range(6):
-        stories = [judged(seed, WORKLOADS, ORCHESTRATOR_FAULTS) for _ in range(2)]
+        stories = [judged(seed, WORKLOADS) for _ in range(2)]
         assert stories[0].lines == stories[1].lines
 
 
 def test_every_fault_is_drawn() -> None:
-    assert {course(seed, WORKLOADS, ORCHESTRATOR_FAULTS).fault for seed in range(300)} == {*ORCHESTRATOR_FAULTS}
+    assert {course(seed, WORKLOADS).fault for seed in range(300)} == {*ORCHESTRATOR_FAULTS}
 
 
 def of_kinds(seed: int, kinds: tuple[str, ...]) -> Story:

@@ -66,22 +66,22 @@ AT_ONCE: Final = 100
 @pytest.mark.parametrize("first_seed", range(0, REACTIVE_RUNS, AT_ONCE))
 def test_no_run_is_wrong(first_seed: int) -> None:
     """The laws of reactive tasks, of two processes, ten documents and a fault."""
-    story = found(range(first_seed, first_seed + AT_ONCE), REACTIVE, REACTIVE_FAULTS)
+    story = found(range(first_seed, first_seed + AT_ONCE), REACTIVE)
     if story is not None:
-        page = page_of(story.course.seed, REACTIVE, REACTIVE_FAULTS, Path(".tidegate/failures"))
-        again = line(story.course.seed, REACTIVE, REACTIVE_FAULTS)
+        page = page_of(story.course.seed, REACTIVE, None, Path(".tidegate/failures"))
+        again = line(story.course.seed, REACTIVE)
         pytest.fail(f"{story.wrong}\n    {again}\n    {page}", pytrace=False)
 
 
 def test_a_seed_tells_the_same_story() -> None:
     """Or no line could run it again."""
     for seed in range(6):
-        stories = [judged(seed, REACTIVE, REACTIVE_FAULTS) for _ in range(2)]
+        stories = [judged(seed, REACTIVE) for _ in range(2)]
         assert stories[0].lines == stories[1].lines
 
 
 def test_every_fault_is_drawn() -> None:
-    assert {course(seed, REACTIVE, REACTIVE_FAULTS).fault for seed in range(300)} == {*REACTIVE_FAULTS}
+    assert {course(seed, REACTIVE).fault for seed in range(300)} == {*REACTIVE_FAULTS}
     assert len(next(iter(Reactively.documents.values()))) == 10
 
 
