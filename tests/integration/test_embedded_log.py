@@ -212,6 +212,9 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.partition import PartitionRules
 from tidegate_adapters.kafka import Worker
 
 
@@ -239,7 +242,28 @@ async def lifespan(worker):
 told = {"bootstrap": "", "group": "g", "leave": 1_000_000}
 threaded, will_not_be_cancelled = (Worker(["orders"], each, **told) for each in (in_a_thread, stubborn))
 begins = Worker(["orders"], stubborn, lifespan=lifespan, **told)
+soon = {**told, "consumer": ConsumerRules(partition=PartitionRules(drain=Budget(1_000_000, 200_000, 200_000)))}
+threaded_soon, will_not_be_cancelled_soon = (Worker(["orders"], each, **soon) for each in (in_a_thread, stubborn))
 """
+
+
+@pytest.mark.parametrize("target", ["threaded_soon", "will_not_be_cancelled_soon"])
+def test_a_signal_ends_a_process_of_which_something_will_not_end_by_its_deadline(tmp_path: Path, target: str) -> None:
+    """Once it waited for a thread to its end, and for a task that would not be cancelled for ever; what it leaves, it tells."""
+    (tmp_path / "app.py").write_text(LEFT_BEHIND)
+    (tmp_path / "records.jsonl").write_text(lines("a"))
+    command = [*INTERRUPTIBLE, "worker", "run", f"app.py:{target}", "--embedded", "records.jsonl"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert any("begun" in line for line in process.stdout)
+            process.send_signal(signal.SIGTERM)
+            assert any("is left behind: topic orders, partition 0, offset 0" in line for line in process.stdout)
+            assert process.wait(timeout=20) == ExitCode.TERMINATED
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("target", ["threaded", "will_not_be_cancelled", "begins"])

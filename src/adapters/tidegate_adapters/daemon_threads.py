@@ -1,6 +1,6 @@
 """Threads that nobody waits for at the end of a process, unlike those of `concurrent.futures`: a call that is stuck does not keep it.
 
-How many calls there are at a time, whoever submits them decides: a thread is made where none is idle.
+A thread is made where none is idle, up to the most that there may be; then calls wait for one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ class Threads(Protocol):
 
 @final
 class DaemonThreads:
-    """Threads, as many as there are calls at a time.
+    """Threads, as many as there are calls at a time; they end when it is closed, or nobody has it any more.
 
     Args:
         name: Of each of them.
+        most: How many there may be; None where whoever submits calls decides how many there are at a time.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name, self._made = name, 0
+    def __init__(self, name: str, most: int | None = None) -> None:
+        self._name, self._most, self._made = name, most, 0
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._idle = Semaphore(0)
 
@@ -40,9 +41,9 @@ class DaemonThreads:
         """Call the code with these in a thread; by one caller at a time."""
         future: Future[Any] = Future()
         self._calls.put((future, code, given))
-        if not self._idle.acquire(blocking=False):
+        if not self._idle.acquire(blocking=False) and self._made != self._most:
             self._made += 1
-            Thread(target=self._live, name=self._name, daemon=True).start()
+            Thread(target=_live, args=(self._calls, self._idle), name=self._name, daemon=True).start()
         return future
 
     def close(self) -> None:
@@ -50,11 +51,14 @@ class DaemonThreads:
         for _ in range(self._made):
             self._calls.put(None)
 
-    def _live(self) -> None:
-        while (call := self._calls.get()) is not None:
-            _answer(*call)
-            del call  # what it was given is not kept until the next one
-            self._idle.release()
+    __del__ = close
+
+
+def _live(calls: SimpleQueue[_Call | None], idle: Semaphore) -> None:
+    while (call := calls.get()) is not None:
+        _answer(*call)
+        del call  # what it was given is not kept until the next one
+        idle.release()
 
 
 def _answer(future: Future[Any], code: Callable[..., Any], given: tuple[Any, ...]) -> None:

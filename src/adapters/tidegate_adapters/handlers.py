@@ -12,7 +12,7 @@ What it returns are records to send, if any, and which of those that it was give
 called with them (`unread_and_sends`).
 
 A thread cannot be interrupted. So an interrupted call waits for it, and counts as work as long; only who is interrupted once
-more goes on without it.
+more goes on without it. It does not keep the process, either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from enum import Enum, unique
@@ -35,7 +35,8 @@ from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate.model.values import check_callable
 from tidegate.retries.backoff import check_delay
-from tidegate_adapters.daemon_threads import Threads
+from tidegate_adapters.daemon_threads import DaemonThreads, Threads
+from tidegate_adapters.runtime import RunsOn
 
 __all__ = [
     "TOPIC", "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "threaded",
@@ -209,7 +210,7 @@ def _expression(topic: str) -> str:
 class _Around:
     """What is around each handler."""
 
-    threads: Callable[[], ThreadPoolExecutor]
+    threads: Callable[[], Threads]
     decode: Decode | None
     undecodable: Undecodable
     timeout: Duration | None
@@ -241,7 +242,7 @@ def called(
     Raises:
         Misuse: A topic has no handler, or what should be one is none; a plain function has a time limit.
     """
-    pool = cache(lambda: ThreadPoolExecutor(threads, "tidegate-handler"))
+    pool = cache(lambda: DaemonThreads("tidegate-handler", threads))
     around = _Around(pool, decode, undecodable, timeout, is_batch)
     if not isinstance(handlers, Mapping):
         return _call(handlers, around)
@@ -299,12 +300,26 @@ def threaded(handler: UserHandler, threads: Callable[[], Threads]) -> Callable[[
             found = await asyncio.shield(reply)
         except asyncio.CancelledError:
             if not run.cancel():
-                with suppress(Exception):
-                    await asyncio.shield(reply)
+                await _ended(reply)
             raise
         return await found if isawaitable(found) else found
 
     return in_thread
+
+
+async def _ended(reply: asyncio.Future[object]) -> None:
+    """Wait for what cannot be interrupted.
+
+    Raises:
+        RunsOn: Whoever waits is interrupted.
+    """
+    with suppress(Exception):
+        try:
+            await asyncio.shield(reply)
+        except asyncio.CancelledError:
+            if reply.done():
+                raise
+            raise RunsOn from None
 
 
 def _whole(handler: UserHandler, given: object) -> object:

@@ -6,8 +6,9 @@
 
 Each runs until a signal ends it, and its logs go to stderr.
 
-The first SIGTERM or SIGINT lets it end what it has begun, within the time of its rules; the second waits for nothing that
-runs, neither for a thread nor for what will not be cancelled; the third ends the process, also where user code holds up the event loop.
+The first SIGTERM or SIGINT lets it end what it has begun, within the time of its rules, and what runs on beyond that, a thread
+or what will not be cancelled, is left behind; the second waits for nothing that runs; the third ends the process, also where user code
+holds up the event loop.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from pathlib import Path
+from time import monotonic
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast, final
 
@@ -197,8 +199,10 @@ def run_until_stopped(
     async def run() -> Ended[T]:
         application, _ = await made(told, value, module, (kind,))
         its = life(application)
+        asked_s: list[float] = []
 
         def stop() -> None:
+            asked_s.append(monotonic())
             its.stop()
             if len(caught) > 1 and its.leave is not None:
                 _end_within(its.leave / SECOND + _AT_ONCE_S, caught[0])
@@ -209,8 +213,10 @@ def run_until_stopped(
                 with as_of_the_server():
                     outcome = await its.run()
             finally:
-                if len(caught) > 1:
-                    _end_within(_AT_ONCE_S, caught[0])
+                if caught:
+                    took_s = monotonic() - asked_s[0] if asked_s else 0
+                    left_s = 0 if len(caught) > 1 else max(its.total / SECOND - took_s, 0)
+                    _end_within(left_s + _AT_ONCE_S, caught[0])
         return Ended(caught[0] if caught else None, outcome)
 
     ended = asyncio.run(run())

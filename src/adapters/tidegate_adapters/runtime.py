@@ -61,6 +61,7 @@ __all__ = [
     "Interrupt",
     "Job",
     "Observer",
+    "RunsOn",
     "Runtime",
     "Withdraw",
     "Working",
@@ -169,6 +170,10 @@ class Working(NamedTuple):
     command: object
     given: object
     began_s: float
+
+
+class RunsOn(asyncio.CancelledError):
+    """Raised by code that is cancelled once more while it waits for what cannot be, such as a thread: that goes on without it."""
 
 
 _NEW: Final = tuple.__new__
@@ -634,6 +639,10 @@ class Runtime(Generic[S, E, C]):
 
     def _raised(self, runner: _Runner[C], error: BaseException) -> object:
         self._note(error)
+        if isinstance(error, RunsOn) and runner.work is not None:
+            self._say_of(
+                runner.work.command, runner.given, logging.WARNING, "%s runs on in a thread, and is left behind"
+            )
         return Refused("interrupted") if isinstance(error, asyncio.CancelledError) and runner.cancels else error
 
     def _is_as_new(self, runner: _Runner[C]) -> bool:
@@ -657,8 +666,9 @@ class Runtime(Generic[S, E, C]):
     def _say_of(
         self, command: object, given: object, level: int, text: str, error: BaseException | None = None
     ) -> None:
-        """The same of a command, with the fields that are known of it."""
+        """The same of a command, with the fields that are known of it; in its text, too, where it says which call it was."""
         fields: Mapping[str, object] | None = None
         with suppress(BaseException):
             fields = None if self._fields is None else self._fields(command, given)
-        _say(level, text, command, error=error, extra=fields)
+        about = ", ".join(f"{name} {value}" for name, value in (fields or {}).items()) if given is not None else ""
+        _say(level, f"{text}: %s" if about else text, command, *([about] if about else []), error=error, extra=fields)
