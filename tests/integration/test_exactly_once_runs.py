@@ -40,7 +40,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "an answer is sent at once": Bug(UserCode._ended, "if self._transactions is None or", "if True or", ONCE),
     "who was fenced does not take over again": Bug(Member._committed_together, "if reply == FENCED and", "if False and", ONCE),
     "who was put out fences its successor": Bug(Member._is_current, "(granted != ports.NO_GENERATION and granted == now)", "True", ONCE),
-    "answers are not waited for": Bug(Transactions._asked, "await _all_of([asyncio.ensure_future(await producer.send(each)) for each in records])", "[asyncio.ensure_future(await producer.send(each)) for each in records]", ONCE),
+    "answers are not waited for": Bug(Transactions._asked, "await acknowledged(records, await queued(producer, records))", "await queued(producer, records)", ONCE),
     "the position is read before the fence": Bug(take_over, "epoch = await Fence(partition)\n    position, metadata = await ReadPosition(partition)", "position, metadata = await ReadPosition(partition)\n    epoch = await Fence(partition)", ONCE),
     "what fails is taken for committed": Bug(Transactions.commit, "if together.reply is not None:", "if together.reply == FENCED:", ONCE),
     "what nothing is heard of was not committed": Bug(resolved, "if there == (commit.position, commit.metadata):", "if there != before:\n        return Together(NotApplied(why), after)\n    if False:", ONCE),

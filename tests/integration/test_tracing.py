@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import attrs
@@ -17,11 +17,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.partition import Ordering, PartitionRules
 from tidegate.model.records import Record, Send
+from tidegate.retries.backoff import Exponential
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
 from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
+from tidegate_adapters.kafka_ports import Producer
 from tidegate_adapters.runtime import Runtime
 
+SOON: Final = Exponential(1_000, cap=1_000)
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 PARENT: Final = (f"00-{TRACE:032x}-{SPAN:016x}-01").encode()
 
@@ -162,6 +166,56 @@ def test_what_cannot_be_decoded_is_an_event_as_well() -> None:
     (found,) = spans(nothing, Record("orders", 0, 0), decode=decode, undecodable=Undecodable.SKIP)
 
     assert [each.name for each in found.events] == ["exception"]
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+def test_an_answer_that_cannot_be_sent_is_an_event_of_the_span_of_its_handler(
+    batch: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And where it was to be sent to is said there, and in the log: the client's error does not tell."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+
+    async def handle(_: object) -> list[Send]:
+        return [Send("kept", b""), Send("shipped", b"")]
+
+    worker = Worker(
+        ["orders"], handle, bootstrap="", group="shipping", tracer_provider=provider, batch=batch, retries=1, backoff=SOON,
+        consumer=ConsumerRules(partition=PartitionRules(ordering=Ordering.UNORDERED)),
+    )  # fmt: skip
+    log = EmbeddedLog([Record("orders", 0, 0)])
+
+    async def scenario() -> None:
+        run = asyncio.create_task(worker.run(log.connect, lambda *_: Refusing()))
+        async with asyncio.timeout(30):
+            while len(exporter.get_finished_spans()) < 2:  # noqa: ASYNC110  of a log
+                await asyncio.sleep(0.01)
+        worker.stop()
+        await run
+
+    asyncio.run(scenario())
+    for span in exporter.get_finished_spans():
+        assert (span.attributes or {}).get("error.type") == "OSError"
+        assert "sending to shipped" in str((span.events[0].attributes or {})["exception.stacktrace"])
+    assert caplog.text.count("sending to shipped") == 2
+    assert "sending to kept" not in caplog.text
+
+
+class Refusing(Producer):
+    """A producer that sends nothing to `shipped`."""
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def send(self, record: Send) -> Awaitable[object]:
+        async def sent() -> None:
+            if record.topic == "shipped":
+                raise OSError("too large")
+
+        return sent()
 
 
 def test_a_runner_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:

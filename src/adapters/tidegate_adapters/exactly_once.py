@@ -44,6 +44,7 @@ from tidegate_adapters.beginnings import Beginning
 from tidegate_adapters.driver import run_async
 from tidegate_adapters.kafka_ports import TransactionalProducer
 from tidegate_adapters.record_fields import named
+from tidegate_adapters.sending import acknowledged, queued
 
 __all__ = ["Transactions"]
 
@@ -202,7 +203,7 @@ class Transactions:
                 await producer.begin()
             case SendAnswers(_, _, offsets):
                 records = [each for offset in offsets for each in life.answers[offset]]
-                await _all_of([asyncio.ensure_future(await producer.send(each)) for each in records])
+                await acknowledged(records, await queued(producer, records))
             case SendPosition(partition, _, position, metadata):
                 await producer.send_position(self._group, partition, position, metadata)
             case CommitTransaction():
@@ -225,13 +226,6 @@ class Transactions:
 
 def _now() -> Instant:
     return Instant(round(asyncio.get_running_loop().time() * SECOND), _LOOP)
-
-
-async def _all_of(sent: list[asyncio.Future[object]]) -> None:
-    """Wait for all, and raise what the first that failed has raised."""
-    for each in sent:
-        each.add_done_callback(lambda done: None if done.cancelled() else done.exception())
-    await asyncio.gather(*sent)
 
 
 _MEANS: Final[Mapping[CommitFailure, Failure]] = {

@@ -17,7 +17,8 @@ from tidegate.model.errors import Misuse, Nondeterministic, TidegateError
 
 __all__ = [
     "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "ServerFailedError", "StoppedError",
-    "WorkersLostError", "as_of_the_server", "exit_code", "is_the_users", "message", "near", "origin", "raised",
+    "WorkersLostError", "as_of_the_server", "exit_code", "is_the_users", "message", "near", "origin", "place",
+    "raised",
 ]  # fmt: skip
 
 
@@ -100,10 +101,8 @@ def raised(error: BaseException, what: str) -> CodeRaisedError:
         error: What was raised.
         what: What was being done.
     """
-    notes: list[str] = getattr(error, "__notes__", [])  # which law raised it, say
-    where = ", ".join(filter(None, [origin(error), *notes]))
     return CodeRaisedError(
-        f"{what}: {type(error).__name__}", where=where, why=message(error), todo="--debug shows the traceback"
+        f"{what}: {type(error).__name__}", where=place(error), why=message(error), todo="--debug shows the traceback"
     )
 
 
@@ -113,6 +112,12 @@ def message(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  the user's own __str__
         return type(error).__name__
+
+
+def place(error: BaseException) -> str:
+    """Its origin, and the notes that it has: which law raised it, say, or where something was to be sent."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    return ", ".join(filter(None, [origin(error), *notes]))
 
 
 def origin(error: BaseException) -> str:

@@ -26,7 +26,7 @@ from contextvars import copy_context
 from enum import Enum, unique
 from functools import cache
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
-from typing import Any, Final, TypeAlias, cast, final
+from typing import Any, Final, Protocol, TypeAlias, cast, final
 
 import attrs
 
@@ -39,7 +39,7 @@ from tidegate_adapters.daemon_threads import DaemonThreads, Threads
 from tidegate_adapters.runtime import RunsOn
 
 __all__ = [
-    "TOPIC", "Called", "Decode", "Handlers", "Later", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "threaded",
+    "TOPIC", "Around", "Called", "Decode", "Handlers", "Later", "Then", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "threaded",
     "undecoded",
     "unread", "unread_and_sends",
 ]  # fmt: skip
@@ -55,6 +55,14 @@ Decode: TypeAlias = Callable[[Record], object]
 """Makes of a record what its handler gets; async or not."""
 Called: TypeAlias = Callable[[Any], Awaitable[object]]
 """Called with a record, or with the records of a batch."""
+Then: TypeAlias = Callable[[Any, Any], Awaitable[object]]
+"""Called with those, and with what they were answered with."""
+
+
+class Around(Protocol):
+    """Makes of a handler one with something around each call, and around what follows it."""
+
+    def __call__(self, call: Called, then: Then | None = None, /) -> Called: ...
 
 
 @final

@@ -222,11 +222,12 @@ class Worker:
             handlers, self.settings.topics, threads=consumer.executors, decode=decode, undecodable=undecodable,
             timeout=handler_timeout, is_batch=batch is not None,
         )  # fmt: skip
+        around = None
         if tracer_provider is not None:
             from tidegate_adapters.tracing import traced  # noqa: PLC0415  an extra
 
-            call = traced(call, tracer_provider, group)
-        self._code = Code(call, hooks, expected, observe, record, batch is not None)
+            around = traced(tracer_provider, group)
+        self._code = Code(call, hooks, expected, observe, record, batch is not None, around)
         self._handlers, self._decode, self._lifespan = handlers, decode, lifespan
         self._metrics, self._tracer_provider = metrics, tracer_provider
         self._member: Member | None = None
@@ -236,7 +237,8 @@ class Worker:
     @property
     def handle(self) -> Called:
         """The user's handlers, as one async function of a record."""
-        return self._code.handle
+        code = self._code
+        return code.handle if code.around is None else code.around(code.handle)
 
     @property
     def hooks(self) -> Hooks | None:
@@ -269,7 +271,7 @@ class Worker:
             hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
         )  # fmt: skip
         if handle is not None:
-            made._code = made._code._replace(handle=handle)
+            made._code = made._code._replace(handle=handle, around=None)
         return made
 
     @property

@@ -51,5 +51,7 @@ def attempt_of(request: Request) -> int | None:
 
 
 def named(error: BaseException) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    """An error in one line, with its notes."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{text} ({', '.join(notes)})" if notes else text

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from time import time
 from typing import Final, NamedTuple, final
 
@@ -34,7 +34,7 @@ from tidegate_adapters.kafka_ports import Producer
 from tidegate_adapters.record_fields import say
 from tidegate_adapters.worker_settings import letter_topic
 
-__all__ = ["DeadLetters", "Failed", "Sender", "failed_by"]
+__all__ = ["DeadLetters", "Failed", "Sender", "acknowledged", "failed_by", "queued"]
 
 _LASTS_S: Final = 120.0
 """The longest that a send takes: three times the client's own limit, for its sender may end without a word."""
@@ -60,14 +60,14 @@ class Sender:
 
         Raises:
             TidegateError: The worker has left its group.
-            Exception: What the client raises. Some of them may have been sent then.
+            Exception: What the client raises, with a note that names the topic. Some of them may have been sent then.
         """
         if not records:
             return
         async with asyncio.timeout(_LASTS_S):
             producer, sent = await self._queued_all(records)
             try:
-                await asyncio.gather(*sent)
+                await acknowledged(records, sent)
             except BaseException:
                 self._replace(producer)
                 raise
@@ -77,17 +77,10 @@ class Sender:
         while True:
             producer = await self._started()
             try:
-                return producer, await self._queued(producer, records)
+                return producer, await queued(producer, records)
             except ports.PRODUCER_CLOSED:
                 if self._producer is producer:
                     raise
-
-    async def _queued(self, producer: Producer, records: Sequence[Send]) -> list[asyncio.Future[object]]:
-        queued: list[asyncio.Future[object]] = []
-        for each in records:
-            queued.append(asyncio.ensure_future(await producer.send(each)))
-            queued[-1].add_done_callback(_seen)
-        return queued
 
     async def stop(self) -> None:
         """Send nothing more."""
@@ -124,6 +117,47 @@ class Sender:
         task = asyncio.get_running_loop().create_task(stop())
         self._spoilt.add(task)
         task.add_done_callback(self._spoilt.discard)
+
+
+async def queued(producer: Producer, records: Iterable[Send]) -> list[asyncio.Future[object]]:
+    """What each is acknowledged by, once it is in the producer's queue; whoever waits for it may go.
+
+    Raises:
+        Exception: As `acknowledged`.
+    """
+    found: list[asyncio.Future[object]] = []
+    for each in records:
+        with _noted(each):
+            found.append(asyncio.ensure_future(await producer.send(each)))
+        found[-1].add_done_callback(_seen)
+    return found
+
+
+async def acknowledged(records: Iterable[Send], sent: Iterable[asyncio.Future[object]]) -> None:
+    """Wait until all are acknowledged.
+
+    Args:
+        records: What was sent.
+        sent: What `queued` has answered.
+
+    Raises:
+        Exception: What the client raises for the first that is not, with a note that names its topic.
+    """
+    for record, each in zip(records, sent, strict=True):
+        with _noted(record):
+            await each
+
+
+@contextmanager
+def _noted(record: Send) -> Generator[None]:
+    """What is raised within the block gets a note that says where this was to be sent; the client's says nothing of it."""
+    try:
+        yield
+    except Exception as error:
+        note = f"sending to {record.topic}"
+        if note not in getattr(error, "__notes__", ()):  # all of a request may have one in common
+            error.add_note(note)
+        raise
 
 
 def _seen(sent: asyncio.Future[object]) -> None:

@@ -5,11 +5,12 @@
     of a batch    the links of its records, and how many they are (messaging.batch.message_count), with no parent and no offset
     attributes    messaging.system, .operation.name, .operation.type, .destination.name, .destination.partition.id,
                   .consumer.group.name, .kafka.offset, .kafka.message.tombstone; error.type where it has failed
-    events        what the handler has raised, or `decode`, as `exception`
+    events        what the handler has raised, or `decode`, or what has sent its answer, as `exception`
     children      what the handler answers with is sent with a `traceparent` that names the span, behind its other headers;
                   one that has a `traceparent` keeps it, and dead letters have that of their record
 
-The span is current while the handler runs, so spans of its own are below it. Each attempt has a span. Keys, values and other
+The span is current while the handler runs and its answer is sent, so spans of its own are below it; what is sent in a
+transaction is sent later, with the commit. Each attempt has a span. Keys, values and other
 headers of records are in no span; what looks like a secret in an exception is left out of it. Where the provider raises there is no
 span, which is logged, and the handler is called all the same.
 """
@@ -20,6 +21,7 @@ import logging
 import traceback
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Final
 
 import attrs
@@ -27,7 +29,7 @@ import attrs
 from tidegate import __version__
 from tidegate.model.errors import MissingExtra
 from tidegate.model.records import Record, Send
-from tidegate_adapters.handlers import Called, Later, Unread
+from tidegate_adapters.handlers import Around, Called, Later, Then, Unread
 from tidegate_adapters.log_lines import Lines
 from tidegate_adapters.printable import redacted
 
@@ -77,16 +79,17 @@ class _Headers(Getter[Record]):
 _HEADERS: Final = _Headers()
 
 
-def traced(call: Called, provider: TracerProvider, group: str) -> Called:
-    """The handlers with a span around each call.
+def traced(provider: TracerProvider, group: str) -> Around:
+    """What puts a span around each call of handlers.
 
     Args:
-        call: The handlers.
         provider: Makes the spans.
         group: The consumer group.
     """
-    tracer = provider.get_tracer("tidegate", __version__)
+    return partial(_traced, provider.get_tracer("tidegate", __version__), group)
 
+
+def _traced(tracer: Tracer, group: str, call: Called, then: Then | None = None) -> Called:
     async def in_span(given: Record | tuple[Record, ...]) -> object:
         records = (given,) if isinstance(given, Record) else given
         creators = [_creator(each) for each in records]
@@ -100,15 +103,15 @@ def traced(call: Called, provider: TracerProvider, group: str) -> Called:
         ) as span:
             try:
                 reply = _children(await call(given), span)
+                for each in reply if isinstance(reply, tuple) else (reply,):
+                    if isinstance(each, Unread):
+                        note(span, each.error)
+                return reply if reply is None or then is None else await then(given, reply)
             except BaseException as error:
                 is_parked = isinstance(error, Later) and isinstance(given, Record)
                 if not is_parked:
                     note(span, error)
                 raise
-            for each in reply if isinstance(reply, tuple) else (reply,):
-                if isinstance(each, Unread):
-                    note(span, each.error)
-            return reply
 
     return in_span
 

@@ -31,8 +31,8 @@ from tidegate.model.effects import Refused
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate_adapters.exactly_once import Transactions
-from tidegate_adapters.failures import message, origin
-from tidegate_adapters.handlers import Called, Later, Undecodable, Unread, undecoded, unread, unread_and_sends
+from tidegate_adapters.failures import message, place
+from tidegate_adapters.handlers import Around, Called, Later, Undecodable, Unread, undecoded, unread, unread_and_sends
 from tidegate_adapters.kafka_ports import record_of
 from tidegate_adapters.record_fields import attempt_of, placed, say
 from tidegate_adapters.runtime import Call, CallEach, Ended, Job
@@ -51,7 +51,7 @@ Estimate: TypeAlias = Callable[[Record], Duration | None]
 
 @final
 class Code(NamedTuple):
-    """The user's code; `is_batch` says that it handles the records of a window together."""
+    """The user's code; `is_batch` says that it handles the records of a window together, and `around` is what is around each call."""
 
     handle: Called
     hooks: Hooks | None
@@ -59,6 +59,7 @@ class Code(NamedTuple):
     observe: Observer | None
     record: Recording | None
     is_batch: bool = False
+    around: Around | None = None
 
 
 @final
@@ -106,15 +107,11 @@ class UserCode:
         """What is to be called for this."""
         match work.request:
             case Handle(attempt=attempt):
-                return CallEach(
-                    self._handle, self._records.received(work), partial(self._ended, work, attempt), record_of
-                )
+                return self._calls(work, attempt)
             case DeliverRecords(to_dead_letter=failed) if failed and self._answers_itself:
                 return Call(lambda: self._answered_for(work))
             case Start(attempt=attempt) if not self._rules.hooks:
-                return CallEach(
-                    self._handle, self._records.received(work), partial(self._ended, work, attempt), record_of
-                )
+                return self._calls(work, attempt)
             case request if self._code.is_batch:
                 return self._job_of_batch(work, batch_answer(request))
             case _:
@@ -122,6 +119,13 @@ class UserCode:
                 assert hooks is not None, "the rules need none"
                 records = self._records.given(work)
                 return Call(lambda: hooks(work, records))
+
+    def _calls(self, work: Work, attempt: int) -> CallEach:
+        """Calls of the handler with each record."""
+        given, then = self._records.received(work), partial(self._ended, work, attempt)
+        if self._code.around is not None:
+            return CallEach(self._code.around(self._handle, then), given, None, record_of)
+        return CallEach(self._handle, given, then, record_of)
 
     def event(self, work: Work, reply: object) -> ShutdownEvent | None:
         """What is told of what it came to."""
@@ -184,13 +188,20 @@ class UserCode:
     async def _run_batch(self, work: Work, given: tuple[Record, ...], attempt: int) -> None:
         began_s, end = self._loop.time(), CallEnd.RAISED
         try:
-            await self._ended(work, attempt, given, await self._code.handle(given))
+            await self._handled_batch(work, given, attempt)
             end = CallEnd.RETURNED
         except asyncio.CancelledError:
             end = CallEnd.INTERRUPTED
             raise
         finally:
             self._tally(work, *counted(len(given), end), [self._loop.time() - began_s])
+
+    async def _handled_batch(self, work: Work, given: tuple[Record, ...], attempt: int) -> None:
+        handle, around = self._code.handle, self._code.around
+        if around is not None:
+            await around(handle, partial(self._ended, work, attempt))(given)
+        else:
+            await self._ended(work, attempt, given, await handle(given))
 
     @property
     def _answers_itself(self) -> bool:
@@ -295,7 +306,7 @@ class UserCode:
             return
         if attempt is not None and attempt <= self._rules.fanout.retries_max and not self._rules.hooks:
             what = "handler failed at %s @%s, and is called again: %s (%s)"
-            say(logging.WARNING, what, work.partition, offset, message(error), origin(error), extra=where)
+            say(logging.WARNING, what, work.partition, offset, message(error), place(error), extra=where)
             return
         what = "handler failed at %s @%s" if isinstance(work.request, Handle | Start) else "hook failed for %s @%s"
         say(logging.ERROR, what, work.partition, offset, error=error, extra=where)
