@@ -154,6 +154,34 @@ def test_code_of_hooks_is_waited_for_and_what_failed_is_counted() -> None:
     assert (outcome.handled, outcome.failed, outcome.is_whole) == (2, 1, True)
 
 
+class Odd(BaseException): ...
+
+
+@pytest.mark.parametrize("kind", [Odd, asyncio.CancelledError])
+def test_whatever_the_handler_raises_has_failed(kind: type[BaseException]) -> None:
+    """Once only an Exception was counted, so that a summary said that none had failed."""
+
+    async def handle(_: Record) -> None:
+        raise kind
+
+    log = EmbeddedLog([Record("orders", 0, 0)])
+    outcome = asyncio.run(EmbeddedRun(Worker(["orders"], handle, bootstrap="", group="g"), log).run())
+
+    assert (outcome.handled, outcome.failed, outcome.is_whole) == (0, 1, False)
+
+
+def test_what_is_interrupted_has_not_failed() -> None:
+    async def handle(_: Record) -> None:
+        running.worker.stop()
+        running.worker.stop()
+        await asyncio.sleep(60)
+
+    log = EmbeddedLog([Record("orders", 0, 0)])
+    running = EmbeddedRun(Worker(["orders"], handle, bootstrap="", group="g"), log)
+
+    assert asyncio.run(running.run()).failed == 0
+
+
 def test_records_of_another_topic_are_refused() -> None:
     """Bad input: nobody would ever commit them."""
 

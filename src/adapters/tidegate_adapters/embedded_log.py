@@ -396,10 +396,15 @@ class EmbeddedRun:
             except Later as later:
                 self._parked = max(self._parked, later.delay)
                 raise
-            except Exception:
-                self._failed += 1
+            except BaseException as error:
+                self._failed += not (isinstance(error, asyncio.CancelledError) and _is_interrupted())
                 raise
             finally:
                 self._running -= 1
 
         return counted
+
+
+def _is_interrupted() -> bool:
+    me = asyncio.current_task()
+    return me is not None and me.cancelling() > 0
