@@ -154,7 +154,8 @@ def test_code_of_hooks_is_waited_for_and_what_failed_is_counted() -> None:
     assert (outcome.handled, outcome.failed, outcome.is_whole) == (2, 1, True)
 
 
-class Odd(BaseException): ...
+class Odd(BaseException):
+    """None that is expected."""
 
 
 @pytest.mark.parametrize("kind", [Odd, asyncio.CancelledError])

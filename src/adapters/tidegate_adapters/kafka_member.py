@@ -76,10 +76,11 @@ from tidegate.consumer.worker import (
     WorkerRules,
     WorkerState,
     event_for,
+    fenced,
     merged,
 )
 from tidegate.model.effects import Cancel, Failure
-from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.errors import TidegateError
 from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, jittered
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
@@ -487,14 +488,7 @@ class Member:
         async with self._asks_for_its_name:
             if not await is_taken(self._client, seat):
                 return False
-            error = Misuse(
-                f"another worker has the name {seat.name!r} in group {seat.group}",
-                where=f"group_instance_id of {', '.join(self._settings.topics)}",
-                why="it joined later under the same group_instance_id, and the group knows one member of a name:"
-                " this one is fenced",
-                todo="give each worker a group_instance_id of its own, or none; where the other is to take its place,"
-                " let this one end before it begins",
-            )
+            error = fenced(seat.name, seat.group, self._settings.topics)
             say(logging.ERROR, "%s; all is left to it", error.what)
             if not self._called_off.is_set():  # who was asked to stop ends as it was asked to
                 self._owed = self._owed or error

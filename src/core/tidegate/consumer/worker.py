@@ -52,7 +52,7 @@ Things that do not work
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum, unique
 from typing import Final, TypeAlias, assert_never, final
 
@@ -74,6 +74,7 @@ from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.outliving import given_up
 from tidegate.consumer.partition import Owned
 from tidegate.model.effects import Cancel, Effect
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
@@ -83,7 +84,7 @@ from tidegate.retries.backoff import check_delay
 
 __all__ = [
     "LEAVE", "Leave", "LeaveAnswered", "LeaveTimerFired", "NameTaken", "ShutdownCommand", "ShutdownEvent", "ShutdownPhase", "ShutdownStep",
-    "StartLeaveTimer", "StopRequested", "WorkerRules", "WorkerState", "event_for", "merged",
+    "StartLeaveTimer", "StopRequested", "WorkerRules", "WorkerState", "event_for", "fenced", "merged",
 ]  # fmt: skip
 
 LEAVE: Final = 5 * SECOND
@@ -155,6 +156,23 @@ class NameTaken:
 
     def __str__(self) -> str:
         return "its name was taken"
+
+
+def fenced(name: str, group: str, topics: Iterable[str]) -> Misuse:
+    """What a worker ends with whose name was taken.
+
+    Args:
+        name: Its name.
+        group: Its group.
+        topics: What it consumed.
+    """
+    return Misuse(
+        f"another worker has the name {name!r} in group {group}",
+        where=f"group_instance_id of {', '.join(topics)}",
+        why="it joined later under the same group_instance_id, and the group knows one member of a name: this one is fenced",
+        todo="give each worker a group_instance_id of its own, or none; where the other is to take its place,"
+        " let this one end before it begins",
+    )
 
 
 ShutdownEvent: TypeAlias = commands.ConsumerEvent | StopRequested | NameTaken | LeaveAnswered | LeaveTimerFired

@@ -165,16 +165,9 @@ def planted(
         merge=merge,
         namesake=namesake,
     )
-    of = (
-        "shutdown.namesake"
-        if namesake
-        else "shutdown.turns"
-        if merge
-        else "shutdown.rebalance"
-        if rebalances
-        else "shutdown"
-    )
-    return Specimen(f"shutdown.{name}", make, law, source, of, alone)
+    has = {".namesake": namesake, ".turns": merge, ".rebalance": rebalances}
+    of = next((which for which, is_there in has.items() if is_there), "")
+    return Specimen(f"shutdown.{name}", make, law, source, f"shutdown{of}", alone)
 
 
 SPECIMENS: Final = (
