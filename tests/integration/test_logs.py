@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import time
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidegate.model.records import TopicPartition
 from tidegate_adapters.logs import LogFormat, log_to
+from tidegate_adapters.printable import redacted
 
 LOG = logging.getLogger("shop")
 
@@ -90,3 +95,21 @@ def test_what_is_below_the_level_is_not_written(form: LogFormat) -> None:
     logged(form, "DEBUG", "loud")
     assert LOG.isEnabledFor(logging.DEBUG)
     assert not logging.getLogger("aiokafka.conn").isEnabledFor(logging.DEBUG)
+
+
+@given(st.lists(st.sampled_from(["://", "@", "a", " ", "\n", ":", "token=", "/", "pw", "secret'", ",", "=x"])))
+def test_what_is_before_the_last_at_of_an_address_is_not_shown_nor_what_is_named_like_a_secret(
+    parts: list[str],
+) -> None:
+    text = "".join(parts)
+    without_users = re.sub(r"(?<=://)\S*@", "***@", text)
+
+    assert redacted(text) == re.sub(r"(\w*(?:token|secret)'?\s*[=:]\s*)[^\s,]+", r"\1***", without_users)
+
+
+def test_a_long_text_of_many_addresses_holds_nobody_up() -> None:
+    """An answer of a server that stands in the message of an error; it was looked at once for each of its addresses."""
+    began = time.monotonic()
+
+    assert redacted("https://a/b," * 200_000).endswith("https://a/b,")
+    assert time.monotonic() - began < 10

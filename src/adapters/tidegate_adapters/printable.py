@@ -14,14 +14,11 @@ __all__ = ["Secret", "clean", "is_secret_name", "may_be_redacted", "one_line", "
 Secret: TypeAlias = Annotated[str, "secret"]
 """Text that is never shown."""
 
-_SECRETS: Final = (
-    (re.compile(r"(?<=://)\S*@"), "***@"),
-    (
-        re.compile(r"(?i)\b(\w*(?:passw(?:or)?d|passphrase|pwd|secret|token|api_?key)['\"]?\s*[=:]\s*)[^\s,;&}]+"),
-        r"\1***",
-    ),
+_ADDRESS: Final = re.compile(r"://\S*")
+"""Whatever follows belongs to it, so that each character is looked at once, however many addresses stand in one word."""
+_NAMED: Final = re.compile(
+    r"(?i)\b(\w*(?:passw(?:or)?d|passphrase|pwd|secret|token|api_?key)['\"]?\s*[=:]\s*)[^\s,;&}]+"
 )
-"""What is taken out of messages: the user part of a URI, and the value of whatever is named like a secret."""
 
 
 _SECRET_NAME: Final = re.compile(
@@ -49,12 +46,15 @@ def may_be_redacted(text: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """The message without what looks like a secret."""
+    """The message without what looks like a secret: the user part of a URI, and the value of whatever is named like one."""
     if not may_be_redacted(text):  # as most keys of records
         return text
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
-    return text
+    return _NAMED.sub(r"\1***", _ADDRESS.sub(_without_user, text))
+
+
+def _without_user(address: re.Match[str]) -> str:
+    _, at, host = address[0].rpartition("@")
+    return f"://***@{host}" if at else address[0]
 
 
 def is_secret_name(name: str) -> bool:
