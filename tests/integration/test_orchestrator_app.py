@@ -29,8 +29,9 @@ from tests.integration.servers import MongoServer
 
 from tidegate.invocations.asking import Command
 from tidegate.invocations.dispatch import Beat, Heeded, Held, Run
+from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation_queries import InvocationQuery
-from tidegate.model.documents import ID, Eq
+from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, moment
@@ -49,6 +50,8 @@ from tidegate_adapters.orchestrator import (
     Orchestrator,
     Task,
     Unfinished,
+    on_event,
+    on_exception,
 )
 from tidegate_adapters.orchestrator.children import ChildCall, Children, _called
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
@@ -1158,6 +1161,59 @@ def test_what_a_process_was_at_that_was_killed_is_run_by_another(
     close_shared()
 
 
+@pytest.mark.parametrize("store", STORES)
+def test_an_error_of_any_text_is_kept_and_holds_up_nobody(mongodb: str, database: str, store: str) -> None:
+    """A name of a file that is no UTF-8 has no form in a document, nor has the end of a run that says so."""
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+
+            @app.task()
+            async def fails(name: bytes) -> str:
+                raise FileNotFoundError(os.fsdecode(name))
+
+            @app.task()
+            async def succeeds() -> str:
+                return "done"
+
+            async with served(app):
+                failing, other = await fails.enqueue(b"caf\xe9"), await succeeds.enqueue()
+                with pytest.raises(InvocationFailed, match=r"FileNotFoundError: caf\\udce9"):
+                    _ = await failing.result(timedelta(seconds=20))
+                assert await other.result(timedelta(seconds=20)) == "done"
+
+    in_loop(run())
+
+
+def test_an_end_that_can_be_no_document_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has failed, and says so."""
+    real = RunError.document
+
+    def document(error: RunError) -> Document:
+        if error.type == "ValueError":
+            raise Misuse("it can be none")
+        return real(error)
+
+    monkeypatch.setattr(RunError, "document", document)
+
+    async def run() -> None:
+        async with office_of("embedded", "", "") as office:
+            app = office.app()
+
+            @app.task()
+            async def takes(text: str) -> int:
+                return int(text)
+
+            async with served(app):
+                bad, other = await takes.enqueue_many([("x",), ("7",)])
+                with pytest.raises(InvocationFailed, match="the store refuses to keep what it has come to"):
+                    _ = await bad.result(timedelta(seconds=20))
+                assert await other.result(timedelta(seconds=20)) == 7
+
+    in_loop(run())
+
+
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
@@ -1169,6 +1225,14 @@ async def good(mail: Mail) -> None:
     del mail
 
 
+async def anything() -> None: ...
+
+
+async def one(number: int) -> int:
+    return number
+
+
+EVENT: Final = on_event("a")
 WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
     "no handler": (lambda app: app.task()(7), "a int is not a handler"),  # type: ignore[call-overload]
     "no such type": (lambda app: app.task()(unknown_annotation), "names Undefined"),
@@ -1188,6 +1252,39 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
     "a process for what nobody finds": (
         lambda app: app.task(processes=True)(lambda: 1),
         "that has no name in its module",
+    ),
+    "triggers that are one": (lambda app: app.task(triggers=EVENT)(one), "a When is not when a task starts"),  # type: ignore[arg-type]
+    "triggers that are none": (lambda app: app.task(triggers=7)(one), "a int is not when a task starts"),  # type: ignore[arg-type]
+    "a trigger twice": (lambda app: app.task(triggers=[EVENT, EVENT])(anything), "is declared twice"),
+    "a condition twice": (lambda app: app.task(triggers=[EVENT & EVENT])(anything), "a condition comes twice"),
+    "no time": (lambda app: app.task(triggers=[(EVENT & on_event("b")).within(AT_ONCE)])(anything), "a time in micros"),
+    "a trigger without arguments": (lambda app: app.task(triggers=[EVENT])(one), "a trigger calls one with what"),
+    "a trigger with others": (
+        lambda app: app.task(triggers=[EVENT.calls_with(two=2)])(anything),
+        "what it cannot be called with",
+    ),
+    "a trigger with one of another type": (
+        lambda app: app.task(triggers=[EVENT.calls_with(mail=2)])(good),
+        "the argument mail of good cannot be read",
+    ),
+    "filters of one name": (
+        lambda app: (
+            app.task(name="high", triggers=[on_event("paid", where=lambda paid: paid["sum"] > 7)])(anything),
+            app.task(name="low", triggers=[on_event("paid", where=lambda paid: paid["sum"] <= 7)])(anything),
+        ),
+        "their filters are different functions",
+    ),
+    "an error of a trigger": (lambda _: on_exception("x", OSError()), "a OSError is not a type of errors"),  # type: ignore[arg-type]
+    "a service without parentheses": (lambda app: app.service(anything), r"write @app.service\(\)"),  # type: ignore[arg-type]
+    "a service that holds the loop up": (lambda app: app.service()(len), "the service 'len' is a plain function"),  # type: ignore[arg-type]
+    "a service that is none": (lambda app: app.service("x")(7), "a int is not a handler"),  # type: ignore[arg-type]
+    "a cron of a setting": (lambda _: ServiceRules(purge="61 * * * *"), "is no cron expression"),
+    "settings": (lambda _: Orchestrator("mongodb://h", settings={}), "a dict is not what an orchestrator is told"),  # type: ignore[arg-type]
+    "an observer": (lambda _: Orchestrator(Embedded(), "x", observers=[7]), "a int is not an observer"),  # type: ignore[list-item]
+    "no observers": (lambda _: Orchestrator(Embedded(), "x", observers=7), "a int is not observers"),  # type: ignore[arg-type]
+    "an observer whom nobody awaits": (
+        lambda _: Orchestrator(Embedded(), "x", observers=[good]),  # type: ignore[list-item]
+        "good is an async function",
     ),
     "a store": (lambda _: Orchestrator(7, "x"), "a int is no store"),
     "no database": (lambda _: Orchestrator(Embedded()), "an app needs a database"),

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import get_args
+from typing import cast, get_args
 
 import attrs
 
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Duration, duration, seconds
-from tidegate.model.values import check_callable, check_int
+from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.retries.backoff import Backoff, Fixed, Policy
 from tidegate_adapters.failures import near
 
-__all__ = ["is_async_handler", "length_of", "limit_of", "place_of", "policy_of"]
+__all__ = ["is_async_handler", "length_of", "limit_of", "observers_of", "place_of", "policy_of"]
 
 
 def is_async_handler(handler: object, name: str, todo: str) -> bool:
@@ -79,6 +79,25 @@ def limit_of(what: str, limit: timedelta | None, *, is_async: bool) -> Duration 
             todo=f"make it an async def, or leave {what} out",
         )
     return length_of(limit, what, MILLISECOND)
+
+
+def observers_of(observers: object) -> tuple[Callable[..., object], ...]:
+    """The observers of an app.
+
+    Raises:
+        Misuse: They are none: one cannot be called, or nobody would await it.
+    """
+    check_type(observers, Iterable, "observers", "pass a list of functions")
+    found = tuple(cast("Iterable[Callable[..., object]]", observers))
+    for each in found:
+        check_callable(each, "an observer", "pass a function")
+        if iscoroutinefunction(each):
+            raise Misuse(
+                f"{each.__name__} is an async function",
+                why="observers are called and not awaited",
+                todo="pass a plain one",
+            )
+    return found
 
 
 def policy_of(retries: object, backoff: Backoff | timedelta | None) -> Policy:

@@ -35,7 +35,7 @@ from tidegate.invocations.scenarios import settling as records
 from tidegate.invocations.scenarios.transition import RECORDS
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.invocations.transition import GaveUp, Granted, Outdated
-from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.documents import ID, Document, Eq, checked, has_lone_surrogate
 from tidegate.model.effects import Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
@@ -184,6 +184,14 @@ def test_what_is_kept_of_an_error_is_bounded() -> None:
     fits = RunError("E", "m" * MESSAGE_MAX, "t" * TRACEBACK_MAX)
     assert error_of(fits.document()) == fits
     assert "secret" not in repr(Failed(RunError("E", "secret", "secret"))) + repr(Succeeded("secret"))
+
+
+@given(st.text(st.characters(categories=("Cs", "L")), min_size=1))
+def test_what_is_kept_of_an_error_is_a_document_whatever_it_says(text: str) -> None:
+    """Names of files that are no UTF-8 have lone surrogates: an end that cannot be written would be asked for, for ever."""
+    for error in (RunError("E", text), RunError("E", "", text), RunError(text)):
+        checked(error.document(), "an error")
+        assert error_of(error.document()) == error or has_lone_surrogate(text)
 
 
 def test_no_two_runs_upload_under_one_name() -> None:

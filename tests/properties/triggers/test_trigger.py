@@ -17,6 +17,7 @@ from tidegate.triggers import trigger as module
 from tidegate.triggers._identity import identity
 from tidegate.triggers.conditions import Condition, Judge, Logic, OnCron, OnEvent, condition_id, holds
 from tidegate.triggers.contexts import Context, CronContext, EventContext, Kind, StatusContext
+from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.laws import trigger as laws
 from tidegate.triggers.strategies.conditions import JUDGES, conditions, contexts, no, yes
 from tidegate.triggers.strategies.trigger import counted, described, fails, nothing, occurrences, providers, triggers
@@ -32,6 +33,7 @@ from tidegate.triggers.trigger import (
     Registration,
     Static,
     Trigger,
+    conditions_of,
     noticed,
     provided,
     registration,
@@ -319,6 +321,20 @@ def test_two_functions_of_one_name_are_noticed() -> None:
 
     with pytest.raises(Misuse, match="have one id"):
         registration((one,), "t", (other,))
+
+
+def test_two_conditions_of_one_id_are_noticed_whoever_waits_for_them() -> None:
+    """One of the filters would answer for both, so a task would start that is not meant, and another one would not."""
+    one, other = (
+        Trigger(task=name, conditions=(OnEvent("a", Judge("f", by)),)) for name, by in (("s", yes), ("t", no))
+    )
+    same = Trigger(task="u", conditions=(OnEvent("a", Judge("f", yes)), OnEvent("b")))
+    assert conditions_of((one, same)) == (*one.conditions, OnEvent("b"))
+
+    with pytest.raises(Misuse, match="their filters are different functions"):
+        conditions_of((one, other))
+    with pytest.raises(Misuse, match="their filters are different functions"):
+        Evaluator(triggers=(one, other), next_after=lambda cron, after: None)  # noqa: ARG005
 
 
 def test_a_trigger_of_another_task_is_not_registered() -> None:

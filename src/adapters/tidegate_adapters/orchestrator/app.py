@@ -45,7 +45,7 @@ from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import PPM, Duration, Instant, duration, seconds
 from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes
 from tidegate.model.record_counts import RecordCount
-from tidegate.model.values import check_type, check_types
+from tidegate.model.values import check_name, check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeated
 from tidegate.services.members import forget
@@ -53,9 +53,11 @@ from tidegate.services.service_runner import ServiceOutcome
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
+from tidegate.triggers.trigger import Static, conditions_of
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.connecting import AppStore, check_store, connected_sites, is_embedded, life_name
 from tidegate_adapters.crons import next_after
+from tidegate_adapters.declaring import is_async_handler, observers_of
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.mongo_errors import retold
@@ -128,11 +130,12 @@ class Orchestrator:
             if database is None:
                 raise Misuse("an app needs a database", todo='write Orchestrator(uri, database="jobs")')
             settings = OrchestratorSettings(database=database, concurrency=concurrency, drain=duration(drain))
+        check_type(settings, OrchestratorSettings, "what an orchestrator is told")
         if isinstance(store, str):
             settings = attrs.evolve(settings, uri=store)
         self._store: AppStore | None = None if isinstance(store, str) else store
         self.settings = self._checked(settings)
-        self._metrics, self._observers = metrics, tuple(observers)
+        self._metrics, self._observers = metrics, observers_of(observers)
         self._spans: Spans | None = None
         if tracer_provider is not None:
             from tidegate_adapters.orchestrator.spans import Spans  # noqa: PLC0415  an extra
@@ -200,8 +203,9 @@ class Orchestrator:
                 handler, name=name, queue=queue, priority=priority, retries=retries, backoff=backoff, retry_for=retry_for,
                 limit=limit, concurrency=concurrency, unique=unique, rate=rate, processes=processes,
             )  # fmt: skip
+            found = self._checked_triggers(made, triggers)
             self._add(made)
-            self._triggers[made.name] = _checked(triggers)
+            self._triggers[made.name] = found
             return Task(self, made)
 
         return cast("TaskDecorator", decorate)
@@ -217,17 +221,46 @@ class Orchestrator:
             The decorator, which returns the function.
 
         Raises:
-            Misuse: The name is taken, or the app is served.
+            Misuse: The name is taken, the app is served, or it is no async function.
         """
+        if name is not None:
+            check_name(name, "a service; write @app.service(), with its parentheses")
 
         def decorate(work: Work) -> Work:
             found = name or getattr(work, "__name__", "")
+            if not is_async_handler(work, f"the service {found!r}", "decorate an async function"):
+                raise Misuse(
+                    f"the service {found!r} is a plain function",
+                    why="it would hold up all that goes on in the event loop",
+                    todo="make it an async def",
+                )
             if found in self._works or not found or self._is_served:
                 raise Misuse(f"the service {found!r} is declared twice, without a name, or too late")
             self._works[found] = work
             return work
 
         return decorate
+
+    def _checked_triggers(self, made: Declared, triggers: Iterable[When]) -> tuple[When, ...]:
+        """When a task starts, if that can be told from when all others do, and the task can be called so.
+
+        Raises:
+            Misuse: It cannot.
+        """
+        check_type(triggers, Iterable, "when a task starts", "write triggers=[on_cron(...)]")
+        found = tuple(triggers)
+        check_types(found, When, "when a task starts")
+        mine = [each.of(made.name) for each in found]
+        if len({each.id for each in mine}) < len(mine):
+            raise Misuse(
+                f"a trigger of {made.name!r} is declared twice",
+                todo="leave one of them out, or give its function a name of its own",
+            )
+        _ = conditions_of([*(each.of(task) for task, some in self._triggers.items() for each in some), *mine])
+        for each in found:
+            if isinstance(each.provider, Static):
+                made.check_call(each.provider.arguments)
+        return found
 
     def _add(self, made: Declared) -> None:
         if self._is_served:
@@ -724,12 +757,6 @@ class Orchestrator:
             slots=told.concurrency, batch=told.batch, drain=told.drain, leave=told_within(told.leave), beat_every=told.beat_every,
             dead_after=told.dead_after, polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
         )  # fmt: skip
-
-
-def _checked(triggers: Iterable[When]) -> tuple[When, ...]:
-    found = tuple(triggers)
-    check_types(found, When, "when a task starts")
-    return found
 
 
 @final

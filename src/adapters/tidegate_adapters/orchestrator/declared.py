@@ -299,6 +299,18 @@ class Declared:
             for name, value in plain.items()
         }
 
+    def check_call(self, arguments: Document) -> None:
+        """Raise Misuse unless the handler can be called with these, as a trigger has them each time."""
+        values = self.values(arguments)
+        try:
+            _ = self.signature.bind(**values)
+        except TypeError as error:
+            raise Misuse(
+                f"a trigger calls {self.name} with what it cannot be called with",
+                why=str(error),
+                todo=f"it is {self.name}{self.signature}: say calls_with(...)",
+            ) from None
+
     def bound(self, arguments: Document) -> BoundArguments:
         """The arguments of a call that was kept, for the handler.
 

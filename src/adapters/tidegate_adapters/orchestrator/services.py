@@ -271,6 +271,11 @@ class Services:
         async def worked(run: AtomicServiceRun, token: int) -> None:
             try:
                 await work(run, token)
+            except asyncio.CancelledError:
+                me = asyncio.current_task()
+                if me is not None and me.cancelling():
+                    raise
+                log.exception("the work %s has failed", name)  # it has cancelled something of its own
             except Exception:
                 log.exception("the work %s has failed", name)
 

@@ -17,15 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Final, Protocol, TypeAlias, cast, final
 
 import attrs
 
 from tidegate.invocations.invocation import CANCELLED, FAILED, REROUTED, RETRY, RUNNING, SUCCESS
-from tidegate.model.documents import Document
+from tidegate.model.documents import Document, Value
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, duration
-from tidegate.model.values import check_callable, check_name, check_type
+from tidegate.model.values import check_callable, check_name, check_type, check_types
 from tidegate.retries.schedule import ZONE, Missed, Schedule
 from tidegate.triggers.conditions import (
     Condition,
@@ -244,6 +245,7 @@ def on_exception(task: OfTask, *errors: type[BaseException] | str, where: Where 
         errors: By which types of errors, by their names; any unless some are named.
         where: Of which arguments.
     """
+    check_types(errors, (str, type), "a type of errors, as of on_exception(send, OSError)")
     names = frozenset(each if isinstance(each, str) else each.__name__ for each in errors)
     return When((OnException(_task(task), names, _filter(where)),))
 
@@ -274,8 +276,16 @@ def _filter(where: Where) -> ValueFilter:
     if isinstance(where, Mapping):
         return Equal(Document.of(where))
     check_callable(where, "a filter", "pass a dict of values, or a function")
-    judge = where
-    return Judge(_name_of(where), lambda value: judge(natural(value)))
+    try:
+        return Judge(_name_of(where), _judge_of(where))
+    except TypeError:  # it has no hash, so nobody knows it again
+        return Judge(_name_of(where), _judge_of.__wrapped__(where))
+
+
+@cache
+def _judge_of(where: Callable[[Any], object]) -> Callable[[Value], object]:
+    """What judges values of documents by a function: the same for the same one, so that it is known which are two."""
+    return lambda value: where(natural(value))
 
 
 def _name_of(function: Callable[..., object]) -> str:

@@ -17,6 +17,7 @@ from tidegate.model.values import check_int, check_type
 from tidegate.retries.schedule import Schedule
 from tidegate.services.atomic_service import AtomicService, Claiming, NoWindows, ShortWindow, StartUp, check_start_up
 from tidegate.services.retention import Retention
+from tidegate_adapters.crons import check_cron
 
 __all__ = ["ServiceRules"]
 
@@ -64,7 +65,9 @@ class ServiceRules:
         check_int(self.check_every, "an interval in microseconds", MILLISECOND)
         check_int(self.round_every, "an interval in microseconds", MILLISECOND)
         check_type(self.keep, Retention, "how long rows are kept")
-        _ = Schedule(self.recover), Schedule(self.purge), self.patience
+        for cron in (self.recover, self.purge):
+            check_cron(Schedule(cron).expression)
+        _ = self.patience
         found = self.start_up
         wrong = [each for each in found.concerns if not isinstance(each, ShortWindow)]
         if wrong:

@@ -18,6 +18,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
+from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
@@ -59,6 +60,7 @@ from tidegate.invocations.taking import TakenRun, Taker
 from tidegate.invocations.transition import GaveUp, Unknown
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Refused
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant, seconds
 from tidegate.retries.backoff import Policy, Retry, decide, draw_of
 from tidegate.services.members import beat, join, leave
@@ -300,7 +302,10 @@ class Workers:
             for each in ends
         )
         program = Ending(runs=runs, records=self._post.collections.invocations, attempts=_ATTEMPTS).run()
-        answers = await self._post.site.run(program)
+        try:
+            answers = await self._post.site.run(program)
+        except Misuse as misuse:  # what they have come to can be no document, or one is no record any more
+            raise Refused(str(misuse)) from misuse
         left = tuple(each for each, answer in zip(ends, answers, strict=True) if isinstance(answer, (GaveUp, Unknown)))
         for each in ends:
             if each not in left:
@@ -364,6 +369,7 @@ class Workers:
     def _call(self, declared: Declared) -> Callable[[Any], Awaitable[Any]]:
         """The user's handler, as an async function of bound arguments."""
 
+        @wraps(declared.handler)
         def call(bound: Any) -> Any:
             return declared.handler(*bound.args, **bound.kwargs)
 

@@ -40,6 +40,7 @@ from tidegate.reactive.pool import PoolRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeat
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
+from tidegate_adapters.declaring import observers_of
 from tidegate_adapters.reactive.declared import CLEAN_UP, HISTORY, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
@@ -116,7 +117,7 @@ class Reactive:
             raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
         self.settings: Final = settings
         self._store = None if isinstance(store, str) else store
-        self._metrics, self._observers = metrics, tuple(observers)
+        self._metrics, self._observers = metrics, observers_of(observers)
         self._declared: dict[str, Declared] = {}
         self._pool: Pool | None = None
         self._planners: tuple[Planner, ...] = ()

@@ -56,7 +56,7 @@ from tidegate.invocations.record_documents import (
 from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import ATTEMPTS, GaveUp, Granted, TransitionOutcome
-from tidegate.model.documents import Document, Field, Push, Put, Update, Value, checked, exactly
+from tidegate.model.documents import Document, Field, Push, Put, Update, Value, checked, exactly, has_lone_surrogate
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
@@ -127,13 +127,17 @@ class RunError:
         check_type(self.traceback, str, "a traceback")
 
     def document(self) -> Document:
-        """What is stored of it."""
-        message, traceback = self.message, self.traceback
+        """What is stored of it; what has no UTF-8 form stands there as an escape."""
+        message, traceback = _storable(self.message), _storable(self.traceback)
         if len(message) > MESSAGE_MAX:
             message = message[: MESSAGE_MAX - len(_CUT)] + _CUT
         if len(traceback) > TRACEBACK_MAX:
             traceback = _CUT + traceback[len(_CUT) - TRACEBACK_MAX :]
-        return Document().put(_TYPE, self.type).put(_MESSAGE, message).put(_TRACEBACK, traceback)
+        return Document().put(_TYPE, _storable(self.type)).put(_MESSAGE, message).put(_TRACEBACK, traceback)
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode() if has_lone_surrogate(text) else text
 
 
 def error_of(stored: Document) -> RunError:

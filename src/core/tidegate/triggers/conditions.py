@@ -23,8 +23,8 @@ Laws
     CD4  Whatever the user's code does there is an answer, and only a plain True of it holds.
 
 Known not to work
-    A function is part of an id by its name. Two functions of one name are noticed where they meet in one registration,
-    and not between two versions of a program.
+    A function is part of an id by its name. Two functions of one name are noticed where they meet in one program
+    (`trigger.conditions_of`), and not between two versions of it.
     Values are compared by MongoDB's equality, in which the order of keys of an inner document counts.
 """
 

@@ -120,7 +120,16 @@ from tidegate.triggers.firing import (
     set_aside,
 )
 from tidegate.triggers.noticing import whole
-from tidegate.triggers.trigger import NotProvided, Occurrence, Static, Trigger, noticed, provided, ticks
+from tidegate.triggers.trigger import (
+    NotProvided,
+    Occurrence,
+    Static,
+    Trigger,
+    conditions_of,
+    noticed,
+    provided,
+    ticks,
+)
 from tidegate.triggers.trigger_documents import (
     FAILED,
     HELD,
@@ -269,6 +278,7 @@ class Evaluator:
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.triggers, Trigger, "a trigger")
+        _ = conditions_of(self.triggers)
         check_callable(self.next_after, "a port that answers the next instant")
         check_callable(self.make_job, "what a call becomes")
         check_callable(self.make_call, "what calls are compared by")
@@ -303,7 +313,7 @@ class Evaluator:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """Each condition that a trigger waits for, once."""
-        return tuple({condition_id(each): each for trigger in self.triggers for each in trigger.conditions}.values())
+        return conditions_of(self.triggers)
 
     @property
     def crons(self) -> tuple[OnCron, ...]:

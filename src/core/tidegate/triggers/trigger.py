@@ -48,7 +48,7 @@ from tidegate.triggers.contexts import CONTEXTS, Context, CronContext, Kind, con
 
 __all__ = [
     "FirstOf", "FromAll", "FromContext", "NotProvided", "Noticed", "Occurrence", "Provided", "Provider", "Registration",
-    "Static", "Trigger", "noticed", "provided", "registration", "ticks",
+    "Static", "Trigger", "conditions_of", "noticed", "provided", "registration", "ticks",
 ]  # fmt: skip
 
 _WEEK: Final[Duration] = 7 * 24 * 60 * MINUTE
@@ -382,6 +382,25 @@ def registration(stored: Collection[Trigger], task: str, wanted: Collection[Trig
         tuple(by_id[each] for each in removed),
         tuple(sorted({condition for each in removed for condition in by_id[each].condition_ids} - waited_for)),
     )
+
+
+def conditions_of(triggers: Collection[Trigger]) -> tuple[Condition, ...]:
+    """Each condition that some of these triggers wait for, once.
+
+    Raises:
+        Misuse: Two conditions differ and have one id, since two filters have one name: one would answer for both.
+    """
+    check_types(triggers, Trigger, "a trigger")
+    by_id: dict[str, Condition] = {}
+    for trigger in triggers:
+        for which, each in zip(trigger.condition_ids, trigger.conditions, strict=True):
+            if by_id.setdefault(which, each) != each:
+                raise Misuse(
+                    f"two different conditions, one of them of {trigger.task!r}, have one id",
+                    why="their filters are different functions, and have one name, as lambdas of one module do",
+                    todo="give each function a name of its own, with def, at the top of a module",
+                )
+    return tuple(by_id.values())
 
 
 def _written_provider(provider: Provider) -> Json:
