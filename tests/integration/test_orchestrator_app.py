@@ -629,6 +629,47 @@ def test_what_is_enqueued_in_a_transaction_is_there_if_that_commits(
     in_loop(run())
 
 
+def test_a_session_without_a_transaction_is_refused(mongodb: str, database: str) -> None:
+    """What is enqueued in it would stand there at once, whatever becomes of the writes beside it."""
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            assert office.client is not None
+            app = office.app()
+            send = app.task()(good)
+            async with office.client.start_session() as session:
+                with pytest.raises(Misuse, match="no transaction of it"):
+                    _ = await send.enqueue(Mail("a"), session=session)
+                with pytest.raises(Misuse, match="no transaction of it"):
+                    await app.emit("paid", session=session)
+            with MongoClient[Raw](mongodb) as client, client.start_session() as plain:
+                with pytest.raises(Misuse, match="where a session of an AsyncMongoClient belongs"):
+                    _ = await send.enqueue(Mail("a"), session=plain)
+                with pytest.raises(Misuse, match="no transaction of it"):
+                    _ = await asyncio.to_thread(send.enqueue_sync, Mail("a"), session=plain)
+            assert not await office.records()
+
+    in_loop(run())
+
+
+def test_an_invocation_with_a_long_id_has_large_arguments_and_results(mongodb: str, database: str) -> None:
+    """They are kept under names, which are shorter than ids may be."""
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app = office.app(inline_bytes=1024)
+
+            @app.task()
+            async def twice(text: str) -> str:
+                return 2 * text
+
+            async with served(app):
+                handles = [await twice.enqueue("x" * 2_000, key=each * 2_000) for each in ("k", "\N{SNOWMAN}")]
+                assert [len(await each.result()) for each in handles] == [4_000, 4_000]
+
+    in_loop(run())
+
+
 def test_a_transaction_that_meets_another_is_begun_anew_by_the_driver(mongodb: str, database: str) -> None:
     """It tells `with_transaction` so: then it finds what the other one has enqueued."""
     found: list[Handle[None]] = []
@@ -776,6 +817,11 @@ def test_many_are_enqueued_at_once(mongodb: str, database: str, store: str) -> N
             assert ([each.is_new for each in more], again[0].is_new) == ([True, True], False)
             with pytest.raises(Misuse, match="the argument one of add is a str"):
                 _ = await add.enqueue_many([(1,), ("x",)])
+            for call in ("ab", {"one": 1, "other": 2}):
+                with pytest.raises(Misuse, match="is not the arguments of a call"):
+                    _ = await add.enqueue_many([call])  # type: ignore[list-item]
+            with pytest.raises(Misuse, match="a str is no keys"):
+                _ = await add.enqueue_many([(1,), (2,)], keys="ab")
             with pytest.raises(Misuse, match="two invocations of one id"):
                 _ = await add.enqueue_many([(1,)] * 1_002, keys=[*(f"new {n}" for n in range(1_001)), "new 1000"])
             with pytest.raises(Misuse, match="an invocation"):
@@ -802,6 +848,8 @@ def test_what_is_paused_is_taken_by_nobody_until_it_is_resumed(mongodb: str, dat
             async def two() -> int:
                 return 2
 
+            with pytest.raises(Misuse, match="a str is not a collection"):
+                _ = await app.pause(queues="slow")
             with pytest.raises(Misuse, match="there is no task 'three'"):
                 _ = await app.pause(tasks=["three"])
             assert await app.pause(tasks=["one"], queues=["slow"]) == Held(frozenset({"slow"}), frozenset({"one"}))

@@ -377,6 +377,12 @@ def test_tasks_and_queues_are_paused_and_resumed(run: Run, jobs: Jobs, asking: A
         (("cancel", "app.py:app"), ExitCode.USAGE, "say which invocations are meant, by filters or by --all"),
         (("retry", "app.py:app", "--all", "--task", "send"), ExitCode.USAGE, "by filters or by --all"),
         (("list", "app.py:app", "--status", "done"), ExitCode.USAGE, "'done' is not one of"),
+        (
+            ("cancel", "app.py:app", "--task", "send", "--tenant", ""),
+            ExitCode.USAGE,
+            "leave it out where all are meant",
+        ),
+        (("kill", "app.py:app", "--tenant", "a", "--id", ""), ExitCode.USAGE, "leave it out where all are meant"),
         (("pause", "app.py:app"), ExitCode.USAGE, "name a task, or a --queue"),
         (("show", "app.py:app"), ExitCode.USAGE, "Missing argument 'ID'"),
     ],

@@ -398,6 +398,7 @@ def test_the_leader_is_told(run: Run, orders: Orders, asking: Asking) -> None:
         (("list", "app.py:app"), ExitCode.NOT_MET, "no MongoDB answers"),
         (("list", "app.py:embedded"), ExitCode.USAGE, "keeps its documents in its own process"),
         (("count", "app.py:empty"), ExitCode.USAGE, "app.py:empty has no tasks"),
+        (("retry", "app.py:app", "--task", "bill", "--error", ""), ExitCode.USAGE, "leave it out where all are meant"),
         (("retry", "app.py:app"), ExitCode.USAGE, "say which records are meant, by filters or by --all"),
         (("retry", "app.py:app", "--all", "--task", "bill"), ExitCode.USAGE, "by filters or by --all"),
         (("list", "app.py:app", "--status", "done"), ExitCode.USAGE, "'done' is not one of"),

@@ -16,12 +16,14 @@ from tidegate_adapters.sites import Site
 try:
     import pymongo
     from pymongo import AsyncMongoClient
+    from pymongo.asynchronous.client_session import AsyncClientSession
+    from pymongo.client_session import ClientSession
 
     from tidegate_adapters.mongo import AsyncMongo, connect_async
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.connecting", "mongo", missing) from missing
 
-__all__ = ["AppStore", "check_store", "connected_sites", "is_embedded", "life_name"]
+__all__ = ["AppStore", "check_session", "check_store", "connected_sites", "is_embedded", "life_name"]
 
 AppStore: TypeAlias = str | AsyncMongoClient[Any] | object
 """The URI of a replica set; or a client, which stays open; or an `Embedded` store."""
@@ -35,6 +37,21 @@ def check_store(store: AppStore) -> None:
         raise Misuse(
             f"a {type(store).__name__} is no store of documents",
             todo="pass a URI, an AsyncMongoClient, or an Embedded() of tidegate_adapters.embedded",
+        )
+
+
+def check_session(session: object, kind: type[AsyncClientSession | ClientSession]) -> None:
+    """Raise Misuse unless it is a session of this kind, in a transaction: else what is written stands there at once."""
+    if not isinstance(session, kind):
+        of = "a MongoClient" if kind is ClientSession else "an AsyncMongoClient"
+        raise Misuse(
+            f"a {type(session).__name__} where a session of {of} belongs", todo="pass what start_session() returns"
+        )
+    if not session.in_transaction:
+        raise Misuse(
+            "session=, and no transaction of it",
+            why="what is written there is to commit with your writes, or not at all",
+            todo="call it in session.with_transaction(...), or leave session= out",
         )
 
 

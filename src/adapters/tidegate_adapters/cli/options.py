@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Final, ParamSpec, TypeAlias
 
@@ -30,6 +31,19 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     if not found:
         raise click.BadParameter(f"{value!r} is not a time; write 500ms, 90s, 5m or 1h", ctx, param)
     return found
+
+
+def _not_empty(
+    ctx: click.Context, param: click.Parameter, value: str | tuple[str, ...] | None
+) -> str | tuple[str, ...] | None:
+    """What a filter names. Nothing is no filter: a variable of a shell that is not set would mean all."""
+    if value is not None and not all(value if isinstance(value, tuple) else (value,)):
+        raise click.BadParameter("it is empty; leave it out where all are meant", ctx, param)
+    return value
+
+
+filtering = partial(click.option, callback=_not_empty)
+"""An option that says what is meant."""
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

@@ -10,7 +10,7 @@ import click
 
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.options import ASKED, RUN, P, Run, common, explained, logged, told
+from tidegate_adapters.cli.options import ASKED, RUN, P, Run, common, explained, filtering, logged, told
 
 if TYPE_CHECKING:
     from tidegate_adapters.orchestrator.command_line import Meant
@@ -43,16 +43,16 @@ def filtered(command: Callable[P, Run]) -> Callable[P, Run]:
     """Which invocations are meant."""
     time = "A time with its time zone, or how long ago: 2026-11-24T12:00:00Z, 90s, 5m, 2h, 1d."
     options = (
-        click.option("--id", "ids", multiple=True, metavar="ID", help="With this id."),
-        click.option("--task", "tasks", multiple=True, metavar="NAME", help="Of this task; of all without it."),
-        click.option("--queue", "queues", multiple=True, metavar="NAME", help="In this queue; in all without it."),
-        click.option("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="In this status."),
-        click.option("--tenant", metavar="NAME", help="On behalf of this one."),
-        click.option("--parent", metavar="ID", help="Called by this invocation."),
-        click.option("--root", metavar="ID", help="Called, by whatever way, on behalf of this invocation."),
-        click.option("--error", metavar="TEXT", help="With this in the type or text of the last error, in any case."),
-        click.option("--made-from", metavar="TIME", help="Made then or later."),
-        click.option("--made-before", metavar="TIME", help=f"Made before. {time}"),
+        filtering("--id", "ids", multiple=True, metavar="ID", help="With this id."),
+        filtering("--task", "tasks", multiple=True, metavar="NAME", help="Of this task; of all without it."),
+        filtering("--queue", "queues", multiple=True, metavar="NAME", help="In this queue; in all without it."),
+        filtering("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="In this status."),
+        filtering("--tenant", metavar="NAME", help="On behalf of this one."),
+        filtering("--parent", metavar="ID", help="Called by this invocation."),
+        filtering("--root", metavar="ID", help="Called, by whatever way, on behalf of this invocation."),
+        filtering("--error", metavar="TEXT", help="With this in the type or text of the last error, in any case."),
+        filtering("--made-from", metavar="TIME", help="Made then or later."),
+        filtering("--made-before", metavar="TIME", help=f"Made before. {time}"),
     )
     for option in reversed(options):
         command = option(command)

@@ -10,7 +10,7 @@ import click
 
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.options import ASKED, RUN, P, Run, common, duration, explained, logged, told
+from tidegate_adapters.cli.options import ASKED, RUN, P, Run, common, duration, explained, filtering, logged, told
 
 if TYPE_CHECKING:
     from tidegate_adapters.reactive.command_line import Asked
@@ -36,18 +36,18 @@ def filtered(command: Callable[P, Run]) -> Callable[P, Run]:
     """Which records are meant."""
     time = "A time with its time zone, or how long ago: 2026-11-24T12:00:00Z, 90s, 5m, 2h, 1d."
     options = (
-        click.option("--task", "tasks", multiple=True, metavar="NAME", help="Of this task; of all without it."),
-        click.option("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="In this status."),
-        click.option(
+        filtering("--task", "tasks", multiple=True, metavar="NAME", help="Of this task; of all without it."),
+        filtering("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="In this status."),
+        filtering(
             "--id",
             "ids",
             multiple=True,
             metavar="ID",
             help="""Of the document with this id: plain, or Extended JSON such as {"$oid": "..."}; 7 is the number and the text.""",
         ),
-        click.option("--error", metavar="TEXT", help="With this in the text of the last failure, in any case."),
-        click.option("--due-from", metavar="TIME", help="Due, or with a lease that ends, then or later."),
-        click.option("--due-before", metavar="TIME", help=f"Likewise before. {time}"),
+        filtering("--error", metavar="TEXT", help="With this in the text of the last failure, in any case."),
+        filtering("--due-from", metavar="TIME", help="Due, or with a lease that ends, then or later."),
+        filtering("--due-before", metavar="TIME", help=f"Likewise before. {time}"),
     )
     for option in reversed(options):
         command = option(command)

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 from uuid import uuid4
 
 import attrs
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.client_session import ClientSession
 
 from tidegate.invocations.asking import Asked, Asking, Command
 from tidegate.invocations.dispatch import DispatchRules, Held
@@ -55,7 +57,7 @@ from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
 from tidegate.triggers.trigger import Static, conditions_of
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
-from tidegate_adapters.connecting import AppStore, check_store, connected_sites, is_embedded, life_name
+from tidegate_adapters.connecting import AppStore, check_session, check_store, connected_sites, is_embedded, life_name
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.declaring import is_async_handler, observers_of
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
@@ -326,6 +328,8 @@ class Orchestrator:
             due: From when on they may be called: an instant, or a time from now in microseconds.
             session: One of the user's; None for none.
         """
+        if session is not None:
+            check_session(session, AsyncClientSession)
         there = await self._opened()
         handles: list[Handle[Any]] = []
         for start in range(0, len(jobs), INSERTS_MAX):
@@ -361,6 +365,8 @@ class Orchestrator:
         if session is None and (loop := self.other_loop()) is not None:
             making = self.enqueue_jobs(declared, [(key, job)], due=due)
             return asyncio.run_coroutine_threadsafe(making, loop).result()[0]
+        if session is not None:
+            check_session(session, ClientSession)
         payload = self.sync.kept_arguments(arguments_name(key, uuid4().hex), job.arguments, session)
         (answer,) = self.sync.run(self._enqueued(declared, [(key, job)], [payload], due, session), session)
         return handle_of(self, declared, answer)
@@ -420,6 +426,8 @@ class Orchestrator:
             OperationFailure: With a session: its transaction is over, and may begin anew, as `with_transaction` does.
             TidegateError: Nobody answered: emit it again, under the same id.
         """
+        if session is not None:
+            check_session(session, AsyncClientSession)
         context = EventContext(code, uuid4().hex if event is None else event, Document.of(payload or {}))
         services = self._services(await self._opened())
         noted = await (services.emit(context) if session is None else self._within(session, services.emitted(context)))
@@ -565,12 +573,12 @@ class Orchestrator:
             Misuse: There is no such task.
             Failure: Nobody answers: it is paused, or is not, or will be.
         """
-        self._check_known(tasks)
+        self._check_known(tasks, queues)
         return await self._holding(await self._opened()).pause(tasks, queues)
 
     async def resume(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
         """Have processes take of these again; otherwise as `pause`."""
-        self._check_known(tasks)
+        self._check_known(tasks, queues)
         return await self._holding(await self._opened()).resume(tasks, queues)
 
     async def held(self) -> Held:
@@ -584,7 +592,9 @@ class Orchestrator:
     def _holding(self, there: _Open) -> Holding:
         return Holding(there.site, self.collections.control)
 
-    def _check_known(self, tasks: Collection[str]) -> None:
+    def _check_known(self, tasks: Collection[str], queues: Collection[str]) -> None:
+        check_types(tasks, str, "the name of a task")
+        check_types(queues, str, "the name of a queue")
         for name in tasks:
             if name not in self._declared:
                 raise Misuse(f"there is no task {shown(name)}", todo=f"there are: {', '.join(self._declared)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, final, overload
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, final, overload
 from uuid import uuid4
 
 import attrs
@@ -21,7 +21,7 @@ from tidegate.invocations.registration import NotRegistered, Registered, Registr
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, Duration, Instant, instant
-from tidegate.model.values import check_name
+from tidegate.model.values import check_name, check_type
 from tidegate_adapters.declaring import length_of
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.handles import CURRENT, ArgumentsDiffer, Handle, HandleApp
@@ -148,7 +148,9 @@ class Task(Generic[P, R]):
             Misuse: As `enqueue` does, before anything is written; or there are as many keys as calls.
             TidegateError: Nobody answered of some: as who asks again under their keys finds out.
         """
-        jobs = [self._job(each, {}, priority=priority, queue=queue, tenant=tenant) for each in calls]
+        if isinstance(keys, str):
+            raise Misuse("a str is no keys", todo="pass a list of them, one for each call")
+        jobs = [self._job(_arguments(each), {}, priority=priority, queue=queue, tenant=tenant) for each in calls]
         ids = [self._key(each, session) for each in ([None] * len(jobs) if keys is None else keys)]
         if len(ids) != len(jobs):
             raise Misuse(f"{len(ids)} keys for {len(jobs)} calls", todo="name one for each")
@@ -219,6 +221,12 @@ class TaskDecorator(Protocol):
     def __call__(self, handler: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
     @overload
     def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def _arguments(call: object) -> tuple[object, ...]:
+    """Those of one of many calls: a text or a dict has parts, too, and they are no arguments."""
+    check_type(call, (tuple, list), "the arguments of a call", "pass each call's in a tuple: [(to, text), ...]")
+    return tuple(cast("tuple[object, ...]", call))
 
 
 def _due(delay: timedelta | None, due: datetime | None) -> Instant | Duration:

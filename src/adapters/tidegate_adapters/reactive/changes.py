@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 from tidegate.model.documents import ID, Document, Eq, Field, Value, show
 from tidegate.model.effects import Failure
@@ -28,15 +28,15 @@ from tidegate_adapters.driver import choosing, documents, local, local_async, ru
 from tidegate_adapters.sites import Site
 
 try:
+    from pymongo.asynchronous.client_session import AsyncClientSession
+    from pymongo.client_session import ClientSession
+
     from tidegate_adapters.bson_values import natural
+    from tidegate_adapters.connecting import check_session
     from tidegate_adapters.mongo import AsyncMongo, Mongo
     from tidegate_adapters.mongo_errors import retold
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
-
-if TYPE_CHECKING:
-    from pymongo.asynchronous.client_session import AsyncClientSession
-    from pymongo.client_session import ClientSession
 
 __all__ = ["Change", "ClaimLost", "Later", "SyncChange", "Throttle", "named"]
 
@@ -122,12 +122,14 @@ class Change(_Changed):
 
         Raises:
             ClaimLost: The run is another's by now, or has ended.
+            Misuse: The session has begun no transaction.
             OperationFailure: The transaction is over, and may begin anew, as `with_transaction` does.
             Failure: The store does not answer, or refuses.
         """
         if session is None:
             self._checked(await self._site.run(self._task.complete(self._run)))
             return
+        check_session(session, AsyncClientSession)
         store = AsyncMongo(session.client, self._site.name, session=session)
         try:
             end = await run_async(self._task.complete(self._run), choosing(documents(store), local_async()))
@@ -157,6 +159,7 @@ class SyncChange(_Changed):
         if session is None:
             self._checked(self._waited(self._site.run(self._task.complete(self._run))))
             return
+        check_session(session, ClientSession)
         store = Mongo(session.client, self._site.name, session=session)
         try:
             end = run(self._task.complete(self._run), choosing(documents(store), local()))

@@ -43,6 +43,7 @@ import attrs
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.jobs import upload_stem
 from tidegate.invocations.placing import Freed, wake
 from tidegate.invocations.record_documents import (
     DUE,
@@ -241,9 +242,8 @@ def upload_name(key: str, version: int) -> str:
         key: The id of the invocation.
         version: The version at which the run began: no two runs have the same.
     """
-    check_name(key, "an invocation")
     check_int(version, "the version of a record", 1)
-    return f"{key}@{version}"
+    return f"{upload_stem(key)}@{version}"
 
 
 # --- the decision -------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.jobs import Job, new_invocation
+from tidegate.invocations.jobs import Job, new_invocation, upload_stem
 from tidegate.invocations.record_documents import HISTORY, history
 from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome, Reused
 from tidegate.model.documents import ID, Document, Eq, In
@@ -94,9 +94,8 @@ def arguments_name(key: str, request: str) -> str:
     Raises:
         Misuse: One of them is empty or no string.
     """
-    check_name(key, "an invocation")
     check_name(request, "a request")
-    return f"{key}#{request}"
+    return f"{upload_stem(key)}#{request}"
 
 
 _Answers: TypeAlias = tuple[tuple[str, RegistrationOutcome], ...]

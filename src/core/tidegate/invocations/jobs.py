@@ -11,6 +11,7 @@ Laws
 
 from __future__ import annotations
 
+from hashlib import sha256
 from types import NoneType
 from typing import Final, final
 
@@ -41,11 +42,21 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 
-__all__ = ["DEFAULT_QUEUE", "PRIORITY_MAX", "PRIORITY_MIN", "Job", "job_fields", "job_of", "new_invocation"]
+__all__ = [
+    "DEFAULT_QUEUE",
+    "PRIORITY_MAX",
+    "PRIORITY_MIN",
+    "Job",
+    "job_fields",
+    "job_of",
+    "new_invocation",
+    "upload_stem",
+]
 
 DEFAULT_QUEUE: Final = "default"
 PRIORITY_MIN: Final = -100
 PRIORITY_MAX: Final = 100
+_STEM_BYTES_MAX: Final = 900
 
 
 @final
@@ -170,3 +181,17 @@ def new_invocation(key: str, job: Job, request: str, now: Instant, due: Instant 
     first = StatusRecord(REGISTERED, None, 1)
     more = job_fields(job).put(CREATED_AT, now).put(TRIES, 0)
     return new_record(key, first, request, now, due=now if due is None else due, more=more)
+
+
+def upload_stem(key: str) -> str:
+    """What the names of all uploads of an invocation begin with: its id, or the digest of one that is too long for a name.
+
+    Args:
+        key: The id of the invocation.
+
+    Raises:
+        Misuse: It is empty or no string.
+    """
+    check_name(key, "an invocation")
+    written = key.encode(errors="surrogatepass")
+    return key if len(written) <= _STEM_BYTES_MAX else sha256(written).hexdigest()
