@@ -34,19 +34,19 @@ def rates(draw: st.DrawFn) -> Rate:
 STEPS: Final = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=30)
 
 
-@given(rates(), STEPS)
+@given(rates(), STEPS, st.integers(0, 20))
 def test_no_more_are_admitted_than_may_and_nobody_is_refused_for_whom_there_is_room(
-    rate: Rate, steps: list[tuple[int, int]]
+    rate: Rate, steps: list[tuple[int, int]], behind: int
 ) -> None:
-    """Laws GC1, GC2 and GC3: at every instant, whatever is asked."""
+    """Laws GC1, GC2 and GC3: at every instant, whatever is asked, and however many stand behind."""
     now, meter = T0, EMPTY
     admitted: list[tuple[Instant, int]] = []
     for passes, wanted in steps:
         now += passes
-        found = decide_rate(rate, meter, now, wanted)
+        found = decide_rate(rate, meter, now, wanted, behind)
         assert laws.rates.is_full(rate, admitted, now, wanted, found)
         assert laws.rates.stands_in_line(rate, meter, now, found)
-        assert found.admitted + len(found.dues) == wanted
+        assert found.admitted + len(found.dues) == wanted + behind
         admitted.append((now, found.admitted))
         meter = found.meter
     assert laws.rates.fits(rate, admitted)

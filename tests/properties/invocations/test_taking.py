@@ -15,6 +15,7 @@ from tests.properties.shipped import report_on
 from tidegate.invocations.invocation import RUNNING
 from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.invocations.laws import taking as laws
+from tidegate.invocations.metering import ADMITTED
 from tidegate.invocations.rates import Admission, Meter, Rate
 from tidegate.invocations.record_documents import DUE, LATER, NOTICE, STATUS, TRIES
 from tidegate.invocations.taking import PARTS, Takeable, Taken, Taker, next_turn
@@ -166,11 +167,67 @@ def test_who_is_over_its_rate_is_due_later_and_nothing_else_of_it_changes() -> N
     assert asked == [FindAll, FindOne, StoreTime, InsertOne, UpdateOne, BulkUpdate, BulkUpdate]
 
 
+def test_many_who_wait_hold_up_nobody() -> None:
+    """Law TA10: what stands first is put off with those that were refused, whatever they would have had of a look."""
+    taker = Taker(
+        runner="r", queues=("default",), tasks=(Takeable("send", held_back=SECOND), Takeable("bill", held_back=None))
+    )
+    world = store(
+        *(waiting(f"send-{at:03}", -9, limited_by="send") for at in range(200)),
+        *(waiting(f"bill-{at}", -8, task="bill", limited_by="bill") for at in range(20)),
+        *(waiting(f"free-{at}", -7) for at in range(20)),
+    )
+    first, world, _ = taken(world, most=2, taker=taker)
+    assert (keys(first), first.held_back) == (["send-000"], 1)
+    second, world, asked = taken(world, most=2, taker=taker)
+    assert (keys(second), second.held_back, second.lost, second.is_more) == ([], 198, 0, True)
+    assert asked == [FindAll, FindAll, FindAll, FindAll, StoreTime, BulkUpdate, FindAll]
+    third, world, _ = taken(world, most=2, taker=taker)
+    assert (keys(third), third.held_back) == (["bill-0"], 1)
+    fourth, world, _ = taken(world, most=2, taker=taker)
+    assert (keys(fourth), fourth.held_back) == ([], 18)
+    assert sum(each[STATUS] == "concurrency_controlled_final" for each in contents(world, "invocations")) == 19
+    assert keys(taken(world, most=2, taker=taker)[0]) == ["free-0", "free-1"]
+
+
+def test_who_may_be_more_is_not_put_off_with_those_who_may_not() -> None:
+    """Law TA10: a set is as full as the task says whose turn it is; and who has a place already begins."""
+    taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send"), Takeable("bill", at_most=2)))
+    world = store(
+        *(waiting(f"send-{at}", -9, limited_by="set") for at in range(5)),
+        *(waiting(f"bill-{at}", -8, task="bill", limited_by="set") for at in range(5)),
+    )
+    _, world, _ = taken(world, most=1, taker=taker)
+    second, world, _ = taken(world, most=1, taker=taker)
+    third, _, _ = taken(world, most=1, taker=taker)
+
+    assert (second.held_back, keys(third)) == (4, ["bill-0"])
+
+
+def test_many_who_are_over_their_rate_hold_up_nobody() -> None:
+    """Law TA10: they stand in line behind those who were looked at, and nothing of the rate is spent on them."""
+    taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", rate=Rate(1, SECOND)), Takeable("bill")))
+    world = store(
+        *(waiting(f"send-{at:03}", -9, rated_by="set") for at in range(200)), waiting("free", -8, task="bill")
+    )
+    first, world, asked = taken(world, most=3, taker=taker)
+    assert (keys(first), first.postponed) == (["send-000"], 199)
+    assert asked == [
+        FindAll, FindOne, StoreTime, InsertOne, UpdateOne, BulkUpdate, BulkUpdate, FindAll, FindOne, StoreTime, UpdateOne, BulkUpdate,
+    ]  # fmt: skip
+    dues = sorted(each_due(world, f"send-{at:03}") - NOW for at in range(1, 200))
+    assert dues == [at * SECOND for at in range(1, 200)]
+    meter = world.read(document("meters", "set"))
+    assert meter is not None
+    assert meter[ADMITTED] == 1
+    assert keys(taken(world, most=3, taker=taker)[0]) == ["free"]
+
+
 def test_what_is_of_many_rates_is_told_apart() -> None:
     """Each is metered once, for all that are of it."""
     metered: list[int] = []
 
-    async def admits_all(_: Taker, __: str, ___: Rate, wanted: int) -> Admission:
+    async def admits_all(_: Taker, __: str, ___: Rate, wanted: int, ____: int) -> Admission:
         metered.append(wanted)
         return Admission(NOW, wanted, (), Meter(NOW, NOW))
 
@@ -294,7 +351,7 @@ def test_who_takes_nothing_is_refused(wrong: dict[str, object]) -> None:
         Taker(**{"runner": "r", "queues": ("default",), "tasks": (Takeable("send"),), **wrong})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["taking", "taking.spread", "taking.limited", "taking.waking"])
+@pytest.mark.parametrize("name", ["taking", "taking.spread", "taking.limited", "taking.waking", "taking.crowded"])
 def test_it_is_explored_completely(name: str) -> None:
     """Laws TA1, TA2, TA5, PL1 and PL3 in every interleaving with a fault; each has specimens that break it."""
     report = report_on(name)

@@ -113,6 +113,7 @@ class Metering:
         key: The set that they are of.
         rate: Its rate.
         wanted: How many there are.
+        behind: How many stand in line behind those, and are not to begin now.
         meters: The collection.
         attempts: How often it asks before it gives up; None for any number.
         pauses: How long it waits in between.
@@ -122,6 +123,7 @@ class Metering:
     key: str
     rate: Rate
     wanted: int
+    behind: int = 0
     meters: str = "meters"
     attempts: int | None = 4
     pauses: Pauses = PAUSES
@@ -130,7 +132,8 @@ class Metering:
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "a set of invocations")
         check_type(self.rate, Rate, "a rate")
-        check_int(self.wanted, "a number of invocations", 1, FOUND_MAX)
+        check_int(self.wanted, "a number of invocations", 0, FOUND_MAX)
+        check_int(self.behind, "a number of invocations in line", 0 if self.wanted else 1, FOUND_MAX)
         check_collection(self.meters)
         check_attempts(self.attempts, self.pauses)
         check_type(self.parts, MeteringParts, "the parts of a question of a rate")
@@ -156,7 +159,7 @@ class Metering:
                     found = new_meter(self.key, now)
                     if not await insert_new(self.meters, found):
                         continue
-                admission = decide_rate(self.rate, self.parts.reads(found), now, self.wanted)
+                admission = decide_rate(self.rate, self.parts.reads(found), now, self.wanted, self.behind)
                 if await self.parts.write(self, found, now, admission):
                     return attrs.evolve(admission, dues=tuple(map(_whole, admission.dues)))
             except (Ambiguous, NotApplied, NotDurable):

@@ -113,14 +113,15 @@ class Admission:
     meter: Meter
 
 
-def decide_rate(rate: Rate, meter: Meter, now: Instant, wanted: int) -> Admission:
+def decide_rate(rate: Rate, meter: Meter, now: Instant, wanted: int, behind: int = 0) -> Admission:
     """How many of those who wait may begin now.
 
     Args:
         rate: The rate.
         meter: What is kept of it.
         now: The time, by the clock of the store.
-        wanted: How many wait; from one to a million.
+        wanted: How many would begin now.
+        behind: How many stand in line behind those, and would not; both together from one to a million.
 
     Returns:
         How many, and when the others are to come.
@@ -128,12 +129,13 @@ def decide_rate(rate: Rate, meter: Meter, now: Instant, wanted: int) -> Admissio
     check_type(rate, Rate, "a rate")
     check_type(meter, Meter, "a meter")
     check_type(now, Instant, "an instant")
-    check_int(wanted, "a number of invocations", 1, _WANTED_MAX)
+    check_int(wanted, "a number of invocations", 0, _WANTED_MAX)
+    check_int(behind, "a number of invocations in line", 0 if wanted else 1, _WANTED_MAX - wanted)
     before = min(max(meter.free_at - now, 0), rate.room)
     admitted = min(wanted, (rate.room - before) // rate.interval)
     after = before + admitted * rate.interval
     first = now + max(after + rate.interval - rate.room, 0)
     is_believed = now - meter.free_at <= LINE_PATIENCE + rate.interval and 0 < meter.line_at - first <= LINE_MAX
     line = meter.line_at if is_believed else first
-    dues = tuple(line + number * rate.interval for number in range(wanted - admitted))
+    dues = tuple(line + number * rate.interval for number in range(wanted - admitted + behind))
     return Admission(now, admitted, dues, Meter(now + after, line + len(dues) * rate.interval))

@@ -8,6 +8,9 @@
     places    of those of which no more than a number may run at once, each needs one (`tidegate.invocations.placing`)
     take      one bulk of guarded updates to running, each of which raises the number of tries and removes `due`; one look at
               all where the total is not all (`tidegate.invocations.settling`)
+    make way  where more were put off than have begun, and there is more: what else stands at the head of the queue and is of the same
+              sets is put off with them, a thousand at a time. Else ten thousand that wait for one place would hold up all others, for
+              a look puts off no more than it has slots
 
 A request without a reply is asked again until its outcome is known, for nobody else would ever look after what a living runner
 has taken and does not know of; so a take lasts as long as the store is away.
@@ -24,8 +27,11 @@ Laws
     TA6  Without a fault it is one find and one bulk; a look where claims are lost; and one more find where it chooses among more.
     TA7  Who finds nothing is told after how long the next one will be due.
     TA8  Places of any number of sets are taken in two requests more, or three where all those of one are taken; who is refused
-         takes three more, together.
+         takes three more, together, beside TA10.
     TA9  No more of a set begin in a time than were admitted in it; who is over its rate is due later, and waits as it did.
+    TA10 Of FOUND_MAX that are due first, those of sets that are full or over their rate do not hold up the others: where a look was
+         put off, and nothing fails, the next one begins something, or all of them are of other such sets. It takes a find more, and two
+         requests for each set that is over its rate.
 
 Known not to work
     - Who is admitted by its rate and then finds no place, or is taken by others meanwhile, was counted: fewer begin than might.
@@ -304,7 +310,7 @@ class Taker:
             check_name(turn, "a tenant")
         limit = min(factor * most, FOUND_MAX)
         try:
-            found = await self._due(limit, turn, None if limit == most else _BRIEF)
+            found = await self.due(limit, turn, None if limit == most else _BRIEF)
             if not found:
                 return Taken(due_in=await self._due_in())
         except (Ambiguous, NotApplied):
@@ -316,7 +322,7 @@ class Taker:
         judged = tuple((each, _trouble(each)) for each in some)
         good = tuple(each for each, trouble in judged if trouble is None)
         unreadable = await self._set_aside(tuple((each, trouble) for each, trouble in judged if trouble is not None))
-        good, postponed, due_in = await self._within_rates(good)
+        good, over = await self._within_rates(good)
         placed = await self._placed(good)
         moves = tuple(self._move(each) for each in good if each.get(LIMITED_BY) is None or each[ID] in placed.has)
         answers = await self.parts.begin(self, moves) if moves else ()
@@ -325,27 +331,33 @@ class Taker:
             for move, answer in zip(moves, answers, strict=True)
             if isinstance(answer, Granted)
         )
+        refused = tuple(each for each in good if each[ID] in placed.refused)
+        is_more = len(found) == limit
         try:
-            await self._refuse(good, placed)
+            others = await self.parts.head(self, turn) if is_more and len(refused) + len(over) > len(records) else ()
+            refused = _with(refused, tuple(each for each in others if self._is_full(each, placed)))[:FOUND_MAX]
+            await self._refuse(refused, placed)
+            lined_up = await self._line_up(_without(others, refused), over)
         except Refused:
             if not records:  # else what is taken is told, and the next look hears it again
                 raise
+            lined_up = 0
         docs = found if limit == most else await self._read(tuple(key for key, _ in records))
         runs = _runs(records, docs, found)
         return Taken(
             runs,
             len(good) - len(placed.refused) - len(records),
-            len(placed.refused),
-            postponed,
-            is_more=len(found) == limit,
+            len(refused),
+            len(over) + lined_up,
+            is_more=is_more,
             turn=next_turn(tenants, limit),
-            due_in=due_in,
+            due_in=min((after for _, _, after in over if after is not None), default=None),
             unreadable=unreadable,
         )
 
     # --- find ---
 
-    async def _due(self, limit: int, turn: str | None, fields: Fields | None) -> _Found:
+    async def due(self, limit: int, turn: str | None, fields: Fields | None) -> _Found:
         """What is due: behind that tenant, then of nobody in particular, then from the first one on."""
         ways: tuple[tuple[Filter, ...], ...] = ((),) if turn is None else ((Lt(TENANT, turn),), (_OF_NOBODY,), ())
         found: _Found = ()
@@ -379,18 +391,23 @@ class Taker:
 
     # --- rates ---
 
-    async def _within_rates(self, found: _Found) -> tuple[_Found, int, Duration | None]:
-        """What may begin now; how many others are due later, and after how long the first of them is."""
-        sets = self._rated(found)
-        if not sets:
-            return found, 0, None
+    async def _within_rates(self, found: _Found) -> tuple[_Found, _Over]:
+        """What may begin now, and what is over its rate, and due later."""
         over: _Over = ()
-        for name, rate, mine in sets:
-            over = (*over, *await self._over(mine, name, rate))
+        for name, rate, mine in self._rated(found):
+            over = (*over, *await self._over(name, rate, mine))
         await self.parts.later(self, tuple((doc, due) for doc, due, _ in over if due is not None))
-        later = {doc[ID] for doc, _, _ in over}
-        waits = tuple(each for _, _, each in over if each is not None)
-        return tuple(doc for doc in found if doc[ID] not in later), len(over), min(waits, default=None)
+        return _without(found, tuple(doc for doc, _, _ in over)), over
+
+    async def _line_up(self, others: _Found, over: _Over) -> int:
+        """What else is of sets that are over their rate stands in line behind them; how many these are."""
+        sets = tuple(each[:2] for each in self._rated(tuple(doc for doc, due, _ in over if due is not None)))
+        late: _Over = ()
+        for name, rate, mine in self._rated(others):
+            if (name, rate) in sets:
+                late = (*late, *await self._over(name, rate, (), mine))
+        await self.parts.later(self, tuple((doc, due) for doc, due, _ in late if due is not None))
+        return len(late)
 
     def _rated(self, found: _Found) -> tuple[tuple[str, Rate, _Found], ...]:
         """The sets that have a rate, in the order in which they were found, and what is of each."""
@@ -400,12 +417,12 @@ class Taker:
                 sets.setdefault((name, rate), []).append(doc)
         return tuple((name, rate, tuple(docs)) for (name, rate), docs in sets.items())
 
-    async def _over(self, docs: _Found, name: str, rate: Rate) -> _Over:
+    async def _over(self, name: str, rate: Rate, docs: _Found, behind: _Found = ()) -> _Over:
         """Which of a set are over its rate, when each is due, and after how long; None where nobody answers."""
-        answer = await self.parts.meter(self, name, rate, len(docs))
+        answer = await self.parts.meter(self, name, rate, len(docs), len(behind))
         if not isinstance(answer, Admission):
-            return tuple((doc, None, None) for doc in docs)
-        late = docs[answer.admitted :]
+            return tuple((doc, None, None) for doc in (*docs, *behind))
+        late = (*docs[answer.admitted :], *behind)
         return tuple((doc, due, due - answer.at) for doc, due in zip(late, answer.dues, strict=True))
 
     # --- places ---
@@ -431,11 +448,15 @@ class Taker:
     def _placing(self, wishes: tuple[Wish, ...]) -> Placing:
         return Placing(wishes=wishes, records=self.records, places=self.places, attempts=self.attempts)
 
-    async def _refuse(self, found: _Found, placed: Placed) -> None:
+    def _is_full(self, doc: Document, placed: Placed) -> bool:
+        """Whether it is of a set of which somebody was refused, and has no place."""
+        places = dict(placed.by).get(doc.get(LIMITED_BY) or "", ())
+        return len(places) >= self._task(doc[TASK]).at_most and all(place.invocation != doc[ID] for place in places)
+
+    async def _refuse(self, refused: _Found, placed: Placed) -> None:
         """Who is refused waits, or ends."""
-        if not placed.refused:
+        if not refused:
             return
-        refused = tuple(each for each in found if each[ID] in placed.refused)
         ends = tuple(
             RecordMove(doc[ID], _known(doc), CONCURRENCY_CONTROLLED_FINAL, self._request(doc[ID], _known(doc).version))
             for doc in refused
@@ -482,6 +503,12 @@ def _with(found: _Found, more: _Found) -> _Found:
     """What was found, and what was not found before."""
     known = {each.held(ID) for each in found}
     return (*found, *(each for each in more if each.held(ID) not in known))
+
+
+def _without(found: _Found, those: _Found) -> _Found:
+    """What was found but those."""
+    keys = {each.held(ID) for each in those}
+    return tuple(each for each in found if each.held(ID) not in keys)
 
 
 def _known(doc: Document) -> StatusRecord:
@@ -535,10 +562,10 @@ def _is_due(taker: Taker, way: tuple[Filter, ...]) -> Filter:
     return AllOf((*_known_to(taker), OlderThan(DUE, 0), *way))
 
 
-async def _meter(taker: Taker, name: str, rate: Rate, wanted: int) -> MeteringOutcome:
+async def _meter(taker: Taker, name: str, rate: Rate, wanted: int, behind: int) -> MeteringOutcome:
     return await Metering(
-        key=name, rate=rate, wanted=wanted, meters=taker.meters, attempts=taker.attempts, pauses=taker.pauses
-    ).run()
+        key=name, rate=rate, wanted=wanted, behind=behind, meters=taker.meters, attempts=taker.attempts, pauses=taker.pauses
+    ).run()  # fmt: skip
 
 
 async def _later(taker: Taker, over: Late) -> None:
@@ -559,6 +586,14 @@ async def _later(taker: Taker, over: Late) -> None:
             return
 
 
+async def _head(taker: Taker, turn: str | None) -> _Found:
+    try:
+        found = await taker.due(FOUND_MAX, turn, _BRIEF)
+    except (Ambiguous, NotApplied):
+        return ()
+    return tuple(each for each in found if _trouble(each) is None)
+
+
 async def _begin(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
     return await Settling(taker.records, INVOCATION, moves, taker.runner, None, pauses=taker.pauses).run()
 
@@ -570,21 +605,23 @@ class TakerParts:
 
     Attributes:
         due: What a look asks for, on this way along the tenants.
-        meter: Asks how many of a set may begin.
+        meter: Asks how many of a set may begin, and when others in line behind them are to come.
         later: Has those be due later that are over their rate.
         place: Takes places.
         wait: Puts off who is refused.
         look: Wakes who waits for a place that was freed meanwhile.
         begin: Moves them to running, and answers what became of each.
+        head: What stands at the head of the queue, from this tenant's turn on, as far as it is a record.
     """
 
     due: Callable[[Taker, tuple[Filter, ...]], Filter] = _is_due
-    meter: Callable[[Taker, str, Rate, int], Program[MeteringOutcome]] = _meter
+    meter: Callable[[Taker, str, Rate, int, int], Program[MeteringOutcome]] = _meter
     later: Callable[[Taker, Late], Program[None]] = _later
     place: Callable[[Placing], Program[Placed]] = Placing.place
     wait: Callable[[Placing, Duration], Program[None]] = Placing.wait
     look: Callable[[Placing, Holders], Program[None]] = Placing.look
     begin: Callable[[Taker, tuple[RecordMove, ...]], Program[tuple[TransitionOutcome, ...]]] = _begin
+    head: Callable[[Taker, str | None], Program[_Found]] = _head
 
 
 PARTS: Final[TakerParts] = TakerParts()

@@ -1,7 +1,8 @@
 """Two runners take from a queue of three, and end what they have taken; every request may meet every fault of the network.
 
 In a second one, two invocations are of a set of which one may run at a time: who gets no place is due again, and runs later.
-In a third one, whoever ends wakes who waits for its place, and in a fourth, of a set no more begin in a time than may.
+In a third one, whoever ends wakes who waits for its place, and in a fourth, of a set no more begin in a time than may. In a
+fifth one, many that wait for one place stand before one that needs none.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from tidegate.sim.world import Meaning, document, journal, journaled, perform, w
 __all__ = [
     "ASLEEP",
     "AT_MOST",
+    "HELD_UP",
     "KEYS",
     "ONCE",
     "PATIENT",
@@ -44,6 +46,7 @@ __all__ = [
     "SET",
     "TOLD",
     "WITHIN",
+    "crowded",
     "limited",
     "rated",
     "taking",
@@ -56,6 +59,7 @@ AT_MOST: Final = "no more run than may"
 WITHIN: Final = "no more begin than were admitted"
 PATIENT: Final = "who is over its rate waits as it did"
 ASLEEP: Final = "nobody sleeps while there is a place"
+HELD_UP: Final = "who needs no place is not held up by those who wait for one"
 
 KEYS: Final = ("a", "b", "c")
 SET: Final = "running-1"
@@ -261,9 +265,11 @@ def limited(
 
 
 def nobody_sleeps(keys: tuple[str, ...], state: State) -> bool:
-    """Law PL3: at rest each run has ended, so each place is free."""
+    """Law PL3: at rest who waits waits for one that runs, or that is due and needs the place as well."""
     is_at_rest = all(isinstance(state.status(each), Returned) for each in RUNNERS)
-    return not is_at_rest or not one_waits(keys, state)
+    found = tuple(state.read(document(RECORDS, key)) for key in keys)
+    is_due = any(each is not None and each.has(DUE) and not each.has(WAITS) for each in found)
+    return not is_at_rest or not one_waits(keys, state) or is_due or count(state, status.RUNNING, keys) > 0
 
 
 def waking(
@@ -309,6 +315,60 @@ def waking(
         sometimes={
             "one waits": partial(one_waits, keys),
             "all succeed": lambda state: count(state, status.SUCCESS, keys) == len(keys),
+        },
+    )
+
+
+def not_held_up(key: str, state: State) -> bool:
+    """Law TA10: it has begun when the looks of the second one are over."""
+    return not isinstance(state.status(RUNNERS[1]), Returned) or begun(state, (key,)) > 0
+
+
+def crowded(
+    parts: TakerParts = PARTS,
+    *,
+    summary: str = "three that wait for one place stand before one that needs none: it begins soon, and none of them sleeps",
+    waiting: int = 3,
+    looks: int = 5,
+    budget: int = 1,
+    faults: Faults = WAKING_FAULTS,
+) -> Scenario:
+    """The scenario of many who wait: one runner takes one and ends it, another one only takes, one at a time.
+
+    Args:
+        parts: What the program is made of.
+        summary: One line for people.
+        waiting: How many are of a set of which one may run at a time.
+        looks: How often the second one looks, beside a look for each fault: what is first may be another's; one begins, others
+            are put off, one that the end of the first one woke is, too, and then `free` begins.
+        budget: How many faults may strike.
+        faults: Which.
+    """
+    one, two = (
+        Taker(runner=each, queues=("default",), tasks=(TASK,), records=RECORDS, attempts=2, parts=parts)
+        for each in RUNNERS
+    )
+    keys = tuple(f"limited-{number}" for number in range(waiting))
+    jobs = {each: Job(task=TASK.name, limited_by=SET, priority=1) for each in keys} | {"free": Job(task=TASK.name)}
+    programs: dict[str, Callable[[], Program[object]]] = {
+        one.runner: partial(take_and_wake, one, ENDING_PARTS, 1, 1),
+        two.runner: partial(take, two, looks + budget, 1, 1),
+    }
+    all_of_them = scene(jobs, programs, faults)
+    return attrs.evolve(
+        all_of_them,
+        name="taking.crowded",
+        summary=summary,
+        budget=budget,
+        always={
+            **all_of_them.always,
+            AT_MOST: partial(no_more_run, keys),
+            ASLEEP: partial(nobody_sleeps, keys),
+            HELD_UP: partial(not_held_up, "free"),
+        },
+        sometimes={
+            "one waits": partial(one_waits, keys),
+            "two of them run": lambda state: begun(state, keys) > 1,
         },
     )
 
@@ -395,5 +455,11 @@ SCENARIOS: Final = (
     ),
     Shipped("taking.limited", limited, thorough=partial(limited, looks=3), large=partial(limited, budget=4, looks=4)),
     Shipped("taking.waking", waking, thorough=partial(waking, looks=3), large=partial(waking, budget=4, looks=4)),
+    Shipped(
+        "taking.crowded",
+        crowded,
+        thorough=partial(crowded, waiting=5),
+        large=partial(crowded, waiting=9, looks=7),
+    ),
     Shipped("taking.rated", rated, thorough=partial(rated, budget=2), large=partial(rated, budget=4, looks=3, moves=3)),
 )

@@ -1,4 +1,4 @@
-"""Ten ways to take wrongly. Each differs from `tidegate.invocations.taking` in one place."""
+"""Eleven ways to take wrongly. Each differs from `tidegate.invocations.taking` in one place."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from tidegate.invocations.record_documents import DUE, STATUS, VERSION, VIEW, ch
 from tidegate.invocations.scenarios.taking import (
     ASLEEP,
     AT_MOST,
+    HELD_UP,
     KEYS,
     ONCE,
     PATIENT,
     SET,
     TOLD,
     WITHIN,
+    crowded,
     limited,
     rated,
     taking,
@@ -34,7 +36,7 @@ from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.invocations.taking import PARTS, Late, Taker, TakerParts
 from tidegate.invocations.transition import GaveUp, Granted, TransitionOutcome
-from tidegate.model.documents import ID, AllOf, Eq, In, Put, Remove
+from tidegate.model.documents import ID, AllOf, Document, Eq, In, Put, Remove
 from tidegate.model.effects import Ambiguous, NotApplied
 from tidegate.model.instants import Instant
 from tidegate.model.operations import bulk_update, find_one, update_one, upsert_one
@@ -144,8 +146,15 @@ async def wakes_nobody(records: str, freed: Freed) -> None:
     del records, freed
 
 
-async def refused_is_taken(taker: Taker, name: str, rate: Rate, wanted: int) -> MeteringOutcome:
+async def only_its_own(taker: Taker, turn: str | None) -> tuple[Document, ...]:
+    """A look puts off what it would have taken, and nothing else."""
+    del taker, turn
+    return ()
+
+
+async def refused_is_taken(taker: Taker, name: str, rate: Rate, wanted: int, behind: int) -> MeteringOutcome:
     """Nobody waits for an answer: what no meter refuses begins."""
+    del behind
     found = await Metering(key=name, rate=rate, wanted=wanted, attempts=1, meters=taker.meters).run()
     now = Instant(0)
     return found if isinstance(found, Admission) else Admission(now, wanted, (), Meter(now, now))
@@ -218,6 +227,13 @@ SPECIMENS: Final = (
         partial(waking, ending=attrs.evolve(ENDING_PARTS, settle=wakes_first, wake=wakes_nobody), budget=0),
         ASLEEP,
         "Planted: both in any order, for they are both sent.",
+    ),
+    planted(
+        "taking.crowded.only_its_own",
+        only_its_own,
+        partial(crowded, attrs.evolve(PARTS, head=only_its_own), budget=0),
+        HELD_UP,
+        "Ours: in a storm, 2,000 that waited for places held up 5,000 others for a minute.",
     ),
     planted(
         "taking.rated.refused_is_taken",
