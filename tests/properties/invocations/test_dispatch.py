@@ -24,6 +24,7 @@ from tidegate.invocations.dispatch import (
     DispatchStep,
     DispatchStopRequested,
     DispatchTimerFired,
+    EndsOutcome,
     EndsRefused,
     EndsWritten,
     Handle,
@@ -226,7 +227,7 @@ class Course:
             case WriteEnds(ends):
                 left = tuple(each for each in ends if is_hard and self.random.random() < 0.5)
                 self.settled |= {each.run for each in ends if each not in left}
-                self.tell(EndsWritten(now, command, left))
+                self.tell(EndsWritten(now, command, left, is_more=self.random.random() < 0.2))
             case Beat(_, runs):
                 asked = tuple(
                     (run, self.random.choice([InterruptReason.CANCEL, InterruptReason.LOST]))
@@ -335,8 +336,8 @@ def holds_who_waits_again(state: DispatchState, run: Run, before: frozenset[Slot
     return RIGHT["_moved"](state, run, before - {Slot.WANTS}, after)
 
 
-def drops_what_nobody_confirmed(state: DispatchState, event: EndsWritten) -> Any:
-    return RIGHT["_written"](state, attrs.evolve(event, left=()))
+def drops_what_nobody_confirmed(rules: DispatchRules, state: DispatchState, event: EndsWritten) -> Any:
+    return RIGHT["_written"](rules, state, attrs.evolve(event, left=()))
 
 
 def drops_what_is_refused(state: DispatchState, event: EndsRefused) -> Any:
@@ -405,6 +406,11 @@ def waits_its_turn(rules: DispatchRules, state: DispatchState, now: Instant) -> 
     return state
 
 
+def wakes_others_alone(rules: DispatchRules, state: DispatchState, event: EndsWritten) -> Any:
+    """Who is due by its own end is left to its next look, or to others."""
+    return RIGHT["_written"](rules, state, attrs.evolve(event, is_more=False))
+
+
 def calls_twice(rules: DispatchRules, state: DispatchState, now: Instant, commands: list[DispatchCommand]) -> Any:
     after: DispatchState = RIGHT["_calling"](rules, state, now, commands)
     return attrs.evolve(
@@ -450,6 +456,7 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "who is to stop waits for what never comes": ("DI7", "_onward", waits_for_what_never_comes),
     "no timer": ("DI8", "_next", never_wakes),
     "what is announced waits": ("DI9", "_announced", waits_its_turn),
+    "whom an end woke waits": ("DI9", "_written", wakes_others_alone),
     "who wants a slot gets none": ("DI10", "_resuming", resumes_nobody),
     "what is in its name is forgotten": ("DI11", "_strayed", forgets_strays),
     "what a look may tell of is given back": ("DI11", "_strayed", strays_at_sight),
@@ -613,7 +620,7 @@ EVENTS: Final[tuple[tuple[DispatchCommand, object, DispatchEvent | None], ...]] 
     (Take(7, 3), RunsFound((run_of(1),)), RunsTaken(at(1), Take(7, 3), RunsFound((run_of(1),)))),
     (WriteEnds(()), Refused("x"), EndsRefused(at(1), WriteEnds(()))),
     (WriteEnds(()), Ambiguous("x"), EndsWritten(at(1), WriteEnds(()))),
-    (WriteEnds(()), (), EndsWritten(at(1), WriteEnds(()))),
+    (WriteEnds(()), EndsOutcome(is_more=True), EndsWritten(at(1), WriteEnds(()), is_more=True)),
     (Beat(1, ()), Ambiguous("x"), Beaten(at(1), Beat(1, ()), None)),
     (Beat(1, ()), None, Beaten(at(1), Beat(1, ()), is_alive=False)),
     (Beat(1, ()), Heeded(), Beaten(at(1), Beat(1, ()), is_alive=True)),

@@ -19,6 +19,7 @@ from tidegate.invocations.ending import (
     Cancelled,
     End,
     Ending,
+    EndingOutcome,
     Failed,
     GivenBack,
     RunEnd,
@@ -141,10 +142,10 @@ def of_key(key: str, end: End) -> RunEnd:
 def test_ends_of_many_are_one_request_and_the_time_is_asked_for_where_it_matters() -> None:
     """Law EN5: the store's time, once for all that failed and may be tried again; else nobody asks."""
     store = stored("a", "b", "c")
-    assert store.run(ending(of_key("a", Succeeded(1)), of_key("b", Failed(ERROR_OF))).run()) == (
+    assert store.run(ending(of_key("a", Succeeded(1)), of_key("b", Failed(ERROR_OF))).run()) == EndingOutcome((
         Granted(StatusRecord(status.SUCCESS, None, 4)),
         Granted(StatusRecord(status.FAILED, None, 4)),
-    )
+    ))  # fmt: skip
     assert store.kinds == [BulkUpdate]
     store.asked.clear()
     store.run(ending(of_key("c", Failed(ERROR_OF, Policy()))).run())
@@ -156,9 +157,11 @@ def test_without_the_time_nothing_is_sent() -> None:
     store = stored("a")
     run = of_key("a", Failed(ERROR_OF, Policy()))
 
-    assert store.run(ending(run, attempts=2).run(), DROPPED, DROPPED) == (GaveUp(2, records.RUNNING, None),)
+    assert store.run(ending(run, attempts=2).run(), DROPPED, DROPPED) == EndingOutcome(
+        (GaveUp(2, records.RUNNING, None),)
+    )
     assert store.kinds == [StoreTime] * 2
-    (answer,) = store.run(ending(run).run(), DROPPED, answered, answered)
+    (answer,) = store.run(ending(run).run(), DROPPED, answered, answered).answers
     assert answer == Granted(StatusRecord(status.RETRY, None, 4))
 
 
@@ -166,7 +169,7 @@ def test_who_was_taken_over_changes_nothing() -> None:
     """Law EN1: its result is nowhere, though it comes with the right id."""
     store = stored("a")
     store.run(ending(of_key("a", GivenBack())).run())
-    (late,) = store.run(ending(of_key("a", Succeeded("late"))).run())
+    (late,) = store.run(ending(of_key("a", Succeeded("late"))).run()).answers
 
     assert isinstance(late, Outdated)
     found = cast("Document", store.do(find_one(RECORDS, Eq(ID, "a"))))
@@ -237,10 +240,10 @@ def test_whoever_waits_for_a_place_is_woken_after_the_ends_are_in() -> None:
     def noted(effect: Effect[object]) -> None:
         asked.append(type(effect))
 
-    (answer,), after = run(ending.run(), world, fails=noted)
-    (unwoken,), _ = run(ending.run(), world, fails=lambda each: Refused("no") if isinstance(each, FindAll) else None)
+    ended, after = run(ending.run(), world, fails=noted)
+    unwoken, _ = run(ending.run(), world, fails=lambda each: Refused("no") if isinstance(each, FindAll) else None)
 
     assert asked == [BulkUpdate, FindAll, BulkUpdate]
-    assert isinstance(answer, Granted)
-    assert answer == unwoken
+    assert isinstance(ended.answers[0], Granted)
+    assert (ended.is_more, unwoken) == (True, EndingOutcome(ended.answers))
     assert [each.has(WAITS) for each in contents(after, RECORDS)] == [False, False]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast, final
+from typing import Final, TypeVar, cast, final
 
 import attrs
 import pytest
@@ -12,7 +12,7 @@ from tests.properties.shipped import report_on
 from tidegate.invocations.record_documents import RECORD, viewed
 from tidegate.invocations.settling import RecordMove, Settling, settle
 from tidegate.invocations.status import NotAllowed, StatusDefinition, StatusRecord, StatusTable
-from tidegate.invocations.transition import GaveUp, Granted, Outdated, TransitionOutcome, Unknown
+from tidegate.invocations.transition import GaveUp, Granted, Outdated, Unknown
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
@@ -46,6 +46,9 @@ def command(*moves: RecordMove, attempts: int = 8) -> Settling:
     return Settling(RECORDS, TABLE, moves, "r", attempts, pauses=Pauses(Fixed(0)))
 
 
+T = TypeVar("T")
+
+
 @final
 class Store:
     """A store, and what was asked of it."""
@@ -59,7 +62,7 @@ class Store:
         self.world = cast("Plain", after)
         return reply
 
-    def run(self, program: Program[tuple[TransitionOutcome, ...]], *ways: Way) -> tuple[TransitionOutcome, ...]:
+    def run(self, program: Program[T], *ways: Way) -> T:
         """The answers, when the requests meet these ways, and those after them nothing bad."""
         answer: object = None
         while True:
@@ -67,7 +70,7 @@ class Store:
                 effect = program.throw(answer) if isinstance(answer, Failure) else program.send(answer)
             except StopIteration as stopped:
                 assert len(self.asked) >= len(ways), "the program ended before it met all ways"
-                return cast("tuple[TransitionOutcome, ...]", stopped.value)
+                return cast("T", stopped.value)
             self.asked.append(effect)
             met = len(self.asked) - 1
             answer = ways[met](self, effect) if met < len(ways) else self.do(effect)

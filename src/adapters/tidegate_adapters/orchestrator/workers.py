@@ -34,6 +34,7 @@ from tidegate.invocations.dispatch import (
     DispatchState,
     DispatchStopRequested,
     DispatchTimerFired,
+    EndsOutcome,
     Handle,
     Heeded,
     Held,
@@ -292,26 +293,28 @@ class Workers:
         """Of which of its statuses triggers hear."""
         return self._post.listened.get(task, frozenset())
 
-    async def _write(self, ends: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    async def _write(self, ends: tuple[Outcome, ...]) -> EndsOutcome:
         """Write ends; those of which nobody knows whether that is done. Of what was lost nothing is written: it is another's."""
         ends = tuple(each for each in ends if each.run in self._taken)
         if not ends:
-            return ()
+            return EndsOutcome()
         runs = tuple(
             _run_end(each, self._taken[each.run], is_listened=bool(self._heard(each.run.task) - {RUNNING}))
             for each in ends
         )
         program = Ending(runs=runs, records=self._post.collections.invocations, attempts=_ATTEMPTS).run()
         try:
-            answers = await self._post.site.run(program)
+            ended = await self._post.site.run(program)
         except Misuse as misuse:  # what they have come to can be no document, or one is no record any more
             raise Refused(str(misuse)) from misuse
-        left = tuple(each for each, answer in zip(ends, answers, strict=True) if isinstance(answer, (GaveUp, Unknown)))
+        left = tuple(
+            each for each, answer in zip(ends, ended.answers, strict=True) if isinstance(answer, (GaveUp, Unknown))
+        )
         for each in ends:
             if each not in left:
                 self._taken.pop(each.run, None)
                 self._tell_ended(each.run.key)
-        return left
+        return EndsOutcome(left, ended.is_more)
 
     async def _beat(self, command: Beat) -> Heeded | None:
         """Join, or beat; and what there is in its name."""

@@ -11,7 +11,8 @@ any time later; `dispatch_event_for` says which. Each event carries the time of 
     Handle      call the handlers of these runs                            what each has come to, one after the other
     Resume      let these go on, which have waited for others              nothing; they are under way as before
     Interrupt   end the handlers of these runs                             what each has come to
-    WriteEnds   write down what these runs have come to                    which of them are not known to be written
+    WriteEnds   write down what these runs have come to                    which of them are not known to be written, and whether
+                                                                           somebody is due by that
     Beat        join under this life, or beat; look after these runs       whether it is alive, and what was asked
     Leave       be no member any more                                      nothing
     StartDispatchTimer  tell it when this time is over, and not when the one before would have been
@@ -48,7 +49,8 @@ Laws
     DI7  Once it is to stop it takes nothing; when the time for that is over, what runs was interrupted; it stops when nothing
          is under way and it has left, and not before, but for what is under way still when the time to leave is over, too.
     DI8  Until it stops it awaits an answer or its timer.
-    DI9  What is announced is looked for as soon as there is room, whatever is answered to earlier looks.
+    DI9  What is announced, or due by an end that was written, is looked for as soon as there is room, whatever is answered to
+         earlier looks.
     DI10 Who wants its slot again gets the next one that is free, before anything is taken or called.
     DI11 What is found in its name, and neither is in its hands nor may be told by a look under way, is given back with the next
          beat of that life, if it is in its name then; nothing else is.
@@ -98,6 +100,7 @@ __all__ = [
     "DispatchStep",
     "DispatchStopRequested",
     "DispatchTimerFired",
+    "EndsOutcome",
     "EndsRefused",
     "EndsWritten",
     "Handle",
@@ -458,12 +461,27 @@ class HandlersEnded:
 
 @final
 @attrs.frozen
+class EndsOutcome:
+    """What a request to write ends comes to.
+
+    Attributes:
+        left: Those of which nobody knows whether they are written.
+        is_more: Whether somebody is due by that.
+    """
+
+    left: tuple[Outcome, ...] = ()
+    is_more: bool = False
+
+
+@final
+@attrs.frozen
 class EndsWritten:
-    """Ends are written, but for those of which nobody knows."""
+    """Ends are written, but for those of which nobody knows; where somebody waited for what they had, he is due (`is_more`)."""
 
     at: Instant
     command: WriteEnds
     left: tuple[Outcome, ...] = ()
+    is_more: bool = False
 
 
 @final
@@ -581,7 +599,9 @@ def dispatch_event_for(command: Effect[object], reply: object, at: Instant) -> D
         case WriteEnds() if isinstance(reply, Refused):
             event = EndsRefused(at, command)
         case WriteEnds(ends):
-            event = EndsWritten(at, command, ends if isinstance(reply, Failure) else cast("tuple[Outcome, ...]", reply))
+            written = EndsOutcome(ends) if isinstance(reply, Failure) else reply
+            check_type(written, EndsOutcome, "what a request to write ends has come to")
+            event = EndsWritten(at, command, written.left, written.is_more)
         case Beat() if isinstance(reply, Failure):
             event = Beaten(at, command, None)
         case Beat():
@@ -727,9 +747,10 @@ def _check_event(event: object) -> None:
                 check_int(len(each), "the length of a pair", 2, 2)
                 check_type(each[0], Run, "a run")
                 check_type(each[1], (Succeeded, Failed, GivenBack, Cancelled, NoneType), "how a run has ended")
-        case EndsWritten(_, command, left):
+        case EndsWritten(_, command, left, is_more):
             check_type(command, WriteEnds, "a request to write ends")
             check_tuple(left, Outcome, "the end of a run")
+            check_type(is_more, bool, "whether somebody is due by that")
         case EndsRefused(_, command):
             check_type(command, WriteEnds, "a request to write ends")
         case Beaten(_, command, is_alive, heeded):
@@ -764,7 +785,7 @@ def _told(rules: DispatchRules, state: DispatchState, event: DispatchEvent) -> D
         case HandlersEnded(_, ended):
             return _handled(state, ended)
         case EndsWritten():
-            return _written(state, event)
+            return _written(rules, state, event)
         case EndsRefused():
             return _refused(state, event)
         case Beaten():
@@ -841,7 +862,9 @@ _END_AGAIN: Final = SECOND
 """How long it waits before it asks again for what nobody has confirmed."""
 
 
-def _written(state: DispatchState, event: EndsWritten) -> DispatchState:
+def _written(rules: DispatchRules, state: DispatchState, event: EndsWritten) -> DispatchState:
+    if event.is_more:
+        state = _announced(rules, state, event.at)
     if state.ending != event.command:
         return state
     left = tuple(each for each in event.command.ends if each in event.left)

@@ -68,8 +68,22 @@ from tidegate.retries.backoff import Policy, Retry, decide, draw_of
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
-    "ENDING_PARTS", "MESSAGE_MAX", "TRACEBACK_MAX", "Cancelled", "End", "Ending", "EndingParts", "Failed", "GivenBack",
-    "RunEnd", "RunError", "Succeeded", "error_of", "move_of", "upload_name",
+    "ENDING_PARTS",
+    "MESSAGE_MAX",
+    "TRACEBACK_MAX",
+    "Cancelled",
+    "End",
+    "Ending",
+    "EndingOutcome",
+    "EndingParts",
+    "Failed",
+    "GivenBack",
+    "RunEnd",
+    "RunError",
+    "Succeeded",
+    "error_of",
+    "move_of",
+    "upload_name",
 ]  # fmt: skip
 
 MESSAGE_MAX: Final = 4_000
@@ -305,6 +319,20 @@ def _kept(due: Instant) -> Instant:
 
 @final
 @attrs.frozen
+class EndingOutcome:
+    """What has become of ends.
+
+    Attributes:
+        answers: Of each, in the order of the runs, as `tidegate.invocations.settling` answers.
+        is_more: Whether somebody is due who waited for a place that is free now.
+    """
+
+    answers: tuple[TransitionOutcome, ...]
+    is_more: bool = False
+
+
+@final
+@attrs.frozen
 class EndingParts:
     """What the program is made of: `ENDING_PARTS` are the right ones; specimens and tests put others in their place.
 
@@ -316,7 +344,7 @@ class EndingParts:
 
     move: Callable[[RunEnd, Instant | None], RecordMove] = move_of
     settle: Callable[[Settling], Program[tuple[TransitionOutcome, ...]]] = Settling.run
-    wake: Callable[[str, Freed], Program[None]] = wake
+    wake: Callable[[str, Freed], Program[bool]] = wake
 
 
 ENDING_PARTS: Final = EndingParts()
@@ -354,8 +382,8 @@ class Ending:
         check_attempts(self.attempts, self.pauses)
         check_type(self.parts, EndingParts, "what a program is made of")
 
-    async def run(self) -> tuple[TransitionOutcome, ...]:
-        """The program; it answers in the order of the runs, as `tidegate.invocations.settling` does.
+    async def run(self) -> EndingOutcome:
+        """The program.
 
         Raises:
             Refused: The store said no, definitely, and nothing was asked of it before.
@@ -364,7 +392,7 @@ class Ending:
         if any(isinstance(run.end, Failed) and run.end.policy is not None for run in self.runs):
             now = await self._now()
             if now is None:
-                return tuple(GaveUp(self.attempts or 0, run.record, None) for run in self.runs)
+                return EndingOutcome(tuple(GaveUp(self.attempts or 0, run.record, None) for run in self.runs))
         moves = tuple(self.parts.move(run, now) for run in self.runs)
         owner = self.runs[0].record.owner
         settling = Settling(self.records, INVOCATION, moves, owner, self.attempts, pauses=self.pauses)
@@ -374,16 +402,14 @@ class Ending:
             for run, answer in zip(self.runs, answers, strict=True)
             if run.limited_by is not None and isinstance(answer, Granted)
         )
-        if freed:
-            await self._wake(tuple(sorted(freed.items())))
-        return answers
+        return EndingOutcome(answers, is_more=bool(freed) and await self._wake(tuple(sorted(freed.items()))))
 
-    async def _wake(self, freed: Freed) -> None:
+    async def _wake(self, freed: Freed) -> bool:
         """Whoever waits for a place hears that there is one, AFTER it is free; the ends are written in any case."""
         try:
-            await self.parts.wake(self.records, freed)
+            return await self.parts.wake(self.records, freed)
         except Failure:
-            return
+            return False
 
     async def _now(self) -> Instant | None:
         """The store's time; None where nobody answers."""

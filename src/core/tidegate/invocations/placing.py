@@ -370,7 +370,7 @@ def _places_are(places: str, decided: _Decided, version: int) -> UpdateOne:
     return update_one(places, where, Put(VERSION, version + 1), Put(PLACES, kept(decided.reservation)))
 
 
-async def wake(records: str, freed: Freed, attempts: int | None = _ATTEMPTS, pauses: Pauses = SOON) -> None:
+async def wake(records: str, freed: Freed, attempts: int | None = _ATTEMPTS, pauses: Pauses = SOON) -> bool:
     """The program: places are free, and as many of those who wait are due now.
 
     Args:
@@ -379,30 +379,36 @@ async def wake(records: str, freed: Freed, attempts: int | None = _ATTEMPTS, pau
         attempts: How often to try before giving up; None for any number.
         pauses: How long it waits in between.
 
+    Returns:
+        Whether somebody is due who waited.
+
     Raises:
         Refused: The store refuses for good.
     """
+    is_due = False
     left = tuple((name, number) for name, number in freed if number)
     most = min(2 * sum(number for _, number in left) + _MORE, FOUND_MAX)
     since = await begins(pauses)
     attempt = 0
     while left:
         if not await goes_on(pauses, attempts, attempt, since):
-            return
+            break
         attempt += 1
         where = AllOf((In(LIMITED_BY, tuple(name for name, _ in left)), *_SLEEPS))
         try:
             found = await find_all(records, where, limit=most, fields=(LIMITED_BY, PRIORITY, WAITS), sort=_ORDER)
             some = _first(found, left)
+            is_due = is_due or bool(some)
             if some and await bulk_update(*(_woken(records, doc) for doc in some)) < len(some):
                 attempt = 0  # others have woken the same, and got on
                 continue
         except _UNSURE:
             continue
         if len(found) < most:
-            return
+            break
         left = _behind(needed(found[-1], LIMITED_BY), left, some)
         attempt = 0
+    return is_due
 
 
 _MORE: Final = 10

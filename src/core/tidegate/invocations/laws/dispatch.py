@@ -14,6 +14,7 @@ from tidegate.invocations.dispatch import (
     DispatchEvent,
     DispatchRules,
     DispatchState,
+    EndsWritten,
     Handle,
     Run,
     Slot,
@@ -142,14 +143,15 @@ def one_who_waits_is_woken(state: DispatchState) -> bool:
 def what_is_announced_is_looked_for(
     state: DispatchState, event: DispatchEvent, commands: Iterable[DispatchCommand]
 ) -> bool:
-    """Law DI9: what is announced is looked for at once, where there is room and no look is under way; or is due then.
+    """Law DI9: what is announced or woken is looked for at once, where there is room and no look is under way; or is due then.
 
     Args:
         state: The state after the event.
         event: What happened.
         commands: What follows.
     """
-    if not isinstance(event, Announced) or event.due is not None or state.stop_at is not None:
+    is_due = (isinstance(event, EndsWritten) and event.is_more) or (isinstance(event, Announced) and event.due is None)
+    if not is_due or state.stop_at is not None:
         return True
     if any(isinstance(each, Take) for each in commands):
         return True

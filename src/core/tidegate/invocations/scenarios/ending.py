@@ -12,13 +12,12 @@ from typing import Final, TypeAlias
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
-from tidegate.invocations.ending import Ending, Failed, RunEnd, RunError, Succeeded
+from tidegate.invocations.ending import Ending, EndingOutcome, Failed, RunEnd, RunError, Succeeded
 from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.record_documents import DUE, FAILING_SINCE, HISTORY, REQUEST, STATUS, VERSION
 from tidegate.invocations.scenarios.settling import ALL_FAULTS, RUNNER, RUNNING, answers, record, settles
 from tidegate.invocations.scenarios.transition import RECORDS, seen, versions
 from tidegate.invocations.settling import Settling
-from tidegate.invocations.transition import TransitionOutcome
 from tidegate.model.documents import Document
 from tidegate.model.effects import Program
 from tidegate.model.instants import SECOND
@@ -32,7 +31,7 @@ from tidegate.sim.world import Meaning, document, journal, journaled, perform, w
 
 __all__ = ["ALLOWED", "AVAILABLE", "DELAY", "NOTICED", "RESULTS", "SCENARIOS", "TRUE", "EndingProgram", "ending"]
 
-EndingProgram: TypeAlias = Callable[[Ending], Program[tuple[TransitionOutcome, ...]]]
+EndingProgram: TypeAlias = Callable[[Ending], Program[EndingOutcome]]
 
 TRUE: Final = "every answer is the truth"
 RESULTS: Final = "a result is of the run that was granted"
@@ -54,7 +53,7 @@ RUNS: Final = (
 
 async def ends(program: EndingProgram) -> tuple[Answered, ...]:
     found = await program(Ending(runs=RUNS, records=RECORDS))
-    return tuple(Answered(f"{run.key}: by its runner", answer) for run, answer in zip(RUNS, found, strict=True))
+    return tuple(Answered(f"{run.key}: by its runner", answer) for run, answer in zip(RUNS, found.answers, strict=True))
 
 
 def recovers(life: int) -> Program[tuple[Answered, ...]]:

@@ -43,7 +43,7 @@ async def works() -> bool:
     done = RunEnd(key=succeeds, record=RUNNING, end=Succeeded(42))
     failed = RunEnd(key=fails, record=RUNNING, end=Failed(RunError("ValueError", "not yet"), POLICY))
     await Ending(runs=(done,), records=RECORDS).run()
-    (answer,) = await Ending(runs=(failed,), records=RECORDS).run()
+    (answer,) = (await Ending(runs=(failed,), records=RECORDS).run()).answers
     if not isinstance(answer, Granted):
         return False
     again = RecordMove(fails, answer.record, status.RUNNING, f"{RUNNER}.again")

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.invocations.ending import ENDING_PARTS, Ending, Failed, RunEnd, Succeeded
+from tidegate.invocations.ending import ENDING_PARTS, Ending, EndingOutcome, Failed, RunEnd, Succeeded
 from tidegate.invocations.record_documents import DUE, NOTICE, RESULT
 from tidegate.invocations.scenarios.ending import (
     ALLOWED,
@@ -22,7 +22,6 @@ from tidegate.invocations.scenarios.ending import (
 )
 from tidegate.invocations.settling import RecordMove
 from tidegate.invocations.specimens.settling import not_looked
-from tidegate.invocations.transition import TransitionOutcome
 from tidegate.model.documents import ID, Eq, Push, Put, Remove
 from tidegate.model.effects import Ambiguous, NotApplied
 from tidegate.model.instants import Instant
@@ -39,7 +38,7 @@ def without_result(run: RunEnd, now: Instant | None) -> RecordMove:
     return attrs.evolve(move, also=tuple(each for each in move.also if each.field != RESULT))
 
 
-async def result_before(command: Ending) -> tuple[TransitionOutcome, ...]:
+async def result_before(command: Ending) -> EndingOutcome:
     """The result is stored first, and by the id of the invocation; then its status is moved."""
     for run in command.runs:
         if isinstance(run.end, Succeeded):
@@ -81,11 +80,11 @@ def of_part(move: Move) -> EndingProgram:
     return partial(_with_move, move)
 
 
-async def _with_move(move: Move, command: Ending) -> tuple[TransitionOutcome, ...]:
+async def _with_move(move: Move, command: Ending) -> EndingOutcome:
     return await attrs.evolve(command, parts=attrs.evolve(ENDING_PARTS, move=move)).run()
 
 
-async def not_looked_at(command: Ending) -> tuple[TransitionOutcome, ...]:
+async def not_looked_at(command: Ending) -> EndingOutcome:
     """No reply is taken for nothing done."""
     return await attrs.evolve(command, parts=attrs.evolve(ENDING_PARTS, settle=not_looked)).run()
 

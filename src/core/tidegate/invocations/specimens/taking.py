@@ -141,9 +141,10 @@ async def wakes_first(settling: Settling) -> tuple[TransitionOutcome, ...]:
     return await settling.run()
 
 
-async def wakes_nobody(records: str, freed: Freed) -> None:
+async def wakes_nobody(records: str, freed: Freed) -> bool:
     """Then there is nobody to wake."""
     del records, freed
+    return False
 
 
 async def only_its_own(taker: Taker, turn: str | None) -> tuple[Document, ...]:
