@@ -599,7 +599,7 @@ def dispatch_event_for(command: Effect[object], reply: object, at: Instant) -> D
         case WriteEnds() if isinstance(reply, Refused):
             event = EndsRefused(at, command)
         case WriteEnds(ends):
-            written = EndsOutcome(ends) if isinstance(reply, Failure) else reply
+            written = EndsOutcome(ends) if isinstance(reply, Failure) else cast("EndsOutcome", reply)
             check_type(written, EndsOutcome, "what a request to write ends has come to")
             event = EndsWritten(at, command, written.left, written.is_more)
         case Beat() if isinstance(reply, Failure):
