@@ -52,7 +52,7 @@ Things that do not work
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum, unique
 from typing import Final, TypeAlias, assert_never, final
 
@@ -79,7 +79,7 @@ from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.model.sealed import sealed
-from tidegate.model.values import check_tuple, check_type
+from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
 __all__ = [
@@ -158,7 +158,7 @@ class NameTaken:
         return "its name was taken"
 
 
-def fenced(name: str, group: str, topics: Iterable[str]) -> Misuse:
+def fenced(name: str, group: str, topics: tuple[str, ...]) -> Misuse:
     """What a worker ends with whose name was taken.
 
     Args:
@@ -166,6 +166,9 @@ def fenced(name: str, group: str, topics: Iterable[str]) -> Misuse:
         group: Its group.
         topics: What it consumed.
     """
+    check_name(name, "a group_instance_id")
+    check_name(group, "a group")
+    check_tuple(topics, str, "a topic")
     return Misuse(
         f"another worker has the name {name!r} in group {group}",
         where=f"group_instance_id of {', '.join(topics)}",
