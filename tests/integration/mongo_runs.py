@@ -326,9 +326,13 @@ class Run:
 
     def _unclaimed(self, name: str, command: Mapping[str, Any]) -> Way | None:
         """A claim of reactive tasks is done without a reply, and the look that is to tell is refused for good; or it arrives late. So
-        is what the driver sends again.
+        is what the driver sends again. Or the end of a run is refused.
         """
-        number, is_claim = self._number // 32, _sets(command, "claimed_at", "owner")
+        number = self._number // 32
+        if self.course.way > 0.7:
+            self._sent += (is_end := _removes(command, "owner"))
+            return self._told(name, Code(REFUSED)) if is_end and number < self._sent <= number + 2 else None
+        is_claim = _sets(command, "claimed_at", "owner")
         self._sent += is_claim
         is_late = self.course.way < 0.5
         if is_claim and number < self._sent <= number + 2:
@@ -465,6 +469,11 @@ def _sets(command: Mapping[str, Any], *fields: str) -> bool:
     """Whether it writes all of these fields of some document."""
     sets = (*command.get("documents", ()), *(each["u"].get("$set", {}) for each in command.get("updates", ())))
     return any({*fields} <= each.keys() for each in sets)
+
+
+def _removes(command: Mapping[str, Any], field: str) -> bool:
+    """Whether it takes this field away from some document."""
+    return any(field in each["u"].get("$unset", {}) for each in command.get("updates", ()))
 
 
 def _is_of_many(command: Mapping[str, Any]) -> bool:

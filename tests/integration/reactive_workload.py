@@ -16,7 +16,8 @@ Judges:
     R5  What is stored of the stream is never written under an epoch that is over (SR1), nor with a position of another history (SR2).
     R6  A process that is to stop ends in time.
     R7  Who is given up has had as many attempts as are allowed; and where no process is lost, nor what it sends, nor goes while
-        that is late, was called as often, and no lease ends of a run that nobody was called for (RT5, RT8).
+        that is late, was called as often, and no lease ends of a run that nobody was called for, nor of one whose handler has
+        returned (RT5, RT8).
     R8  What a new version of a handler does over, by its policy, is done over, once, and nothing else is (DEP1, DEP2).
     R9  Where all are heard, no handler of a task begins that is paused, once its process has asked (PS1).
 """
@@ -79,7 +80,6 @@ SETTINGS: Final = ReactiveSettings(
 LEASE_S: Final = 2.0
 SETTLED_S, STOPPED_S = 120.0, 15.0
 POLICIES: Final = tuple(Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=most) for most in (None, None, 1, 2))
-LAPSED: Final = Ended.LOST.value
 HEARD: Final = ("nothing", "stop", "robbed", "unheard", "cursors")
 """Faults that take no run from whoever has claimed it."""
 PAUSED_S: Final = 0.5
@@ -395,11 +395,12 @@ class Reactively(Work):
         told, calls = self.run.course, self.called[key]
         # What a process sends late, and goes, is found in its name by nobody.
         is_heard = told.fault in HEARD and (self.run.is_calm or told.whom != self.older)
-        has_lapsed = (
-            was is not None and was.owner is not None and (after.token > was.token or after.last_error == LAPSED)
-        )
-        if is_heard and was is not None and has_lapsed and was.token not in dict(calls):
-            self.story.accuse("R7", f"{key}: nobody was called under token {was.token}, and its lease ran out")
+        if is_heard and was is not None and _lapsed(was.token, after) and not _lapsed(was.token, was):
+            what = f"under token {was.token}, and its lease ran out"
+            if was.token not in dict(calls):
+                self.story.accuse("R7", f"{key}: nobody was called {what}")
+            if any(each.token == was.token and each.is_done and not each.is_stubborn for each in self.handled[key]):
+                self.story.accuse("R7", f"{key}: the handler has returned {what}")
         if after.status is TaskStatus.FAILED and (was is None or was.status is not TaskStatus.FAILED):
             number = sum(n == _said(after) for _, n in calls)
             if after.attempts != self.policy.attempts_max or (is_heard and number < after.attempts):
@@ -467,6 +468,11 @@ def _is_reset(was: TaskRecord, after: TaskRecord) -> bool:
     """Whether it is due again although nothing has changed."""
     is_again = was.status in FINISHED and after.status is TaskStatus.PENDING
     return is_again and was.snapshot is not None and was.snapshot == after.snapshot
+
+
+def _lapsed(token: int, record: TaskRecord) -> bool:
+    """Whether it says that the lease of this run has ended before the run; that another one's has, it says for long."""
+    return any((run.token, run.ended) == (token, Ended.LOST) for run in record.history)
 
 
 def _said(record: TaskRecord) -> int:

@@ -142,6 +142,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("reactive_task.indexed", "editor"),
         ships("reactive_task.renewed"),
         ships("reactive_task.unheard"),
+        ships("reactive_task.unconfirmed"),
         ships("desk"),
         ships("desk.running"),
         ships("pausing"),

@@ -51,6 +51,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a failure is the last": Bug(ReactiveTask._outcome, '_retried(self, max(claim.attempts, 1), since, now, backoff.draw_of(f"{claim.id} {claim.token}"))', "tasks.GiveUp()"),
     "what a process was not told of is left": Bug(pool._taken, "    if event.is_unheard:", "    if False:", ("unheard",)),
     "a claim that arrives late is left": Bug(ReactiveTask._claimed, "given_up, missed = missed[: len(given_up)], unheard", "given_up = missed[: len(given_up)]", ("unheard",)),
+    "an end that nobody confirms is left": Bug(pool._written, "    if event.left and", "    if False and", ("unheard",)),
     "what a new version is to do over is not": Bug(evolution.evolve, "    if statuses:", "    if False:"),
     "what is paused is handled": Bug(pool._may_look, "task in state.paused or ", ""),
     "what is resumed is not": Bug(app._Paused.look, "self._known[name] = frozenset(", "self._known[name] = self._known.get(name, frozenset()).union("),

@@ -1,5 +1,5 @@
 """What a process of reactive tasks has claimed and was not told of, on a real MongoDB: it finds that in its name, and handles it long
-before its lease ends (law RT8).
+before its lease ends (law RT8). And what it has handled, and cannot write down: it asks again (law PW17).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
-from tests.integration.test_reactive_app import QUICK, follows, served, shop_of, until
+from tests.integration.test_reactive_app import QUICK, follows, has_status, served, shop_of, until
 
 from tidegate.model.instants import SECOND
 from tidegate.retries.polling import PollingBounds
@@ -106,3 +106,36 @@ def test_what_a_process_was_not_told_of_is_handled_long_before_its_lease_ends(
     assert at - began < LEASE_S / 2
     assert (change.attempt, change.token) == (1, 2)
     assert "gave back 1 of invoice, which nobody had said were claimed" in caplog.text
+
+
+def is_end(body: Body) -> bool:
+    return any("owner" in each["u"].get("$unset", {}) for each in body["updates"] if isinstance(each["u"], Mapping))
+
+
+def test_an_end_that_is_refused_is_written_long_before_its_lease_ends(
+    mongod: MongoServer, make_proxy: Callable[..., BlackPipe], database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And nobody is called again."""
+    pipe, handled = make_proxy(), list[Change]()
+
+    async def main() -> float:
+        async with shop_of("mongod", mongod.uri, database) as shop:
+            settings: Any = {**QUICK, "database": database, "polling": RARELY}
+            app = Reactive(f"{pipe.uri}&retryWrites=false", settings=ReactiveSettings(**settings))
+
+            @app.task("orders", debounce=timedelta(0), lease=timedelta(seconds=LEASE_S))
+            async def invoice(change: Change) -> None:
+                handled.append(change)
+
+            async with served(app):
+                pipe.obey(Rule("update", Action.ANSWER, is_end, times=2, reply=command_error(13)))
+                began = time.monotonic()
+                await shop.insert({"_id": 1})
+                await until(lambda: has_status(shop, "completed"), "its end is written")
+                return time.monotonic() - began
+
+    with caplog.at_level(logging.WARNING):
+        took_s = in_loop(main())
+    assert len(handled) == 1
+    assert 2 <= took_s < LEASE_S / 2
+    assert "nobody knows whether the ends of 1 runs of invoice are written: they are asked for again" in caplog.text

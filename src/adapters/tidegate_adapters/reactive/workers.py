@@ -22,6 +22,7 @@ from tidegate.model.instants import SECOND, ClockName, Duration, Instant
 from tidegate.reactive.pool import (
     Announced,
     End,
+    EndsWritten,
     GiveBack,
     GivenBack,
     Glance,
@@ -213,6 +214,9 @@ class Pool:
         if isinstance(event, GivenBack) and event.number:
             told = "gave back %d of %s, which nobody had said were claimed"
             log.warning(told, event.number, event.command.task, extra=_fields(command, None))
+        if isinstance(event, EndsWritten) and event.left:
+            told = "nobody knows whether the ends of %d runs of %s are written: they are asked for again"
+            log.warning(told, len(event.left), event.command.task, extra=_fields(command, None))
         return event
 
     def _answer(self, command: Handle, ended: Ended) -> HandlerAnswer:

@@ -12,7 +12,7 @@ from before the request that claimed or renewed it was sent, so the pool takes i
     Glance      ask in how long something of many tasks is due         the tasks, each with when
     Handle      call the handlers of these runs                        what each has come to, one after the other
     Renew       let the leases of these runs go on                     what became of each
-    End         write down what these runs have come to                when that is done, or nobody knows
+    End         write down what these runs have come to                when that is done, and of which nobody knows
     GiveBack    give back what is in its name, and not in these hands  how many were
     Interrupt   cancel the handlers of these runs                      what each has come to
     Granted     so many runs may be claimed by who plans               `RunsTaken`, with those that were
@@ -35,13 +35,17 @@ A look that has failed may have claimed what nobody was told of, and so may one 
 more. So the name of the process is looked through then, and again with each twelfth of the lease until such a claim's would be over;
 in between looks, for what a look has claimed it may yet tell of.
 
+An end that nobody confirms is asked for again, for as long as it takes: the process is alive, and until the lease is over nobody else
+would end that run. It is not given back, for its handler has been called, and that was an attempt.
+
 A task is looked for as soon as something of it is known to be due: because it is announced or glanced, as many were found as were asked for, it
 has changed while it was processed, or a handler asked to be called later. Of the times that are known, the first and the last are kept, and in between it
 is looked for every `least` of its polling: so many documents that are due one after the other cost no more than that.
 
 Laws
     PW1  No more handlers run, and no more runs are asked for, than there are executors, both together.
-    PW2  Each run that was taken is handled at most once, and its end is written down once, unless its lease was lost.
+    PW2  Each run that was taken is handled at most once, and its end is written down once, unless its lease was lost; it is written
+         again only where nobody knew whether it was.
     PW3  A handler whose lease is over, by the clock of its machine, was interrupted; before that it was asked to be renewed.
     PW4  Of each task one look, one renewal and one request to write ends is under way at most, and none of a task that is
          paused, or throttled, is looked for.
@@ -62,6 +66,8 @@ Laws
          is looked through at each twelfth of that, or as soon as no look is under way.
     PW16 While that is done no look of the task is under way, and all of its runs are named that are in hand: those that are handled,
          and those whose ends are to be written, or just are.
+    PW17 An end that nobody confirms is asked for again a twelfth of the lease later, after a second at most and no sooner, until
+         somebody tells what became of it.
 
 Known not to work
     - A handler that will not be cancelled holds its executor. It is left behind when the time to leave is over.
@@ -400,17 +406,19 @@ class RunsRenewed:
 @final
 @attrs.frozen
 class EndsWritten:
-    """Ends are written down, or nobody knows, and the next claim will find out.
+    """Ends are written down, or nobody knows.
 
     Attributes:
         at: When.
         command: The request.
         is_more: Whether something has changed while it was processed, and is due again; or may have.
+        left: Those of which nobody knows.
     """
 
     at: Instant
     command: End
     is_more: bool = False
+    left: _Answers = ()
 
 
 @final
@@ -534,10 +542,15 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
             event = RunsRenewed(at, command, (None,) * len(runs))
         case Renew():
             event = RunsRenewed(at, command, cast("tuple[Why | WhyNot | None, ...]", reply))
-        case End():
+        case End(_, ended) if isinstance(reply, Failure):
+            event = EndsWritten(at, command, left=ended)
+        case End(_, ended):
+            verdicts = cast("tuple[Why | WhyNot | None, ...]", reply)
+            check_tuple(verdicts, (Why, WhyNot, NoneType), "what became of an end")
             # What had ended before has ended by its handler, or by a request without a reply: nobody has told then what follows.
-            is_more = isinstance(reply, tuple) and (Why.RUNS_AGAIN in reply or WhyNot.ENDED in reply)
-            event = EndsWritten(at, command, is_more)
+            is_more = Why.RUNS_AGAIN in verdicts or WhyNot.ENDED in verdicts
+            left = tuple(each for each, verdict in zip(ended, verdicts, strict=True) if verdict is None)
+            event = EndsWritten(at, command, is_more, left)
         case GiveBack():
             event = GivenBack(at, command, 0 if isinstance(reply, Failure) else cast("int", reply))
         case StartPoolTimer():
@@ -590,6 +603,7 @@ class PoolState:
         renewing: The renewals under way, and when each was sent.
         ended: What has ended, and is not written down yet.
         ending: The requests under way that write ends.
+        unconfirmed: The tasks of which nobody knows whether ends are written, when to ask again, and for how many.
         astray: The tasks of which something may be in the name of this process that it was not told of: when to look through that, and
             until when that may be.
         giving: The requests under way that do.
@@ -612,6 +626,7 @@ class PoolState:
     renewing: tuple[tuple[Renew, Instant], ...] = ()
     ended: tuple[tuple[str, Run, HandlerAnswer], ...] = ()
     ending: tuple[End, ...] = ()
+    unconfirmed: tuple[tuple[str, Instant, int], ...] = ()
     astray: tuple[tuple[str, Instant, Instant], ...] = ()
     giving: tuple[GiveBack, ...] = ()
     expected: tuple[tuple[str, Instant, Instant], ...] = ()
@@ -657,16 +672,13 @@ def _check_event(event: object) -> None:
                 check_int(due[1], "a time in microseconds", 0)
         case HandlersEnded(_, task, ended):
             check_name(task, "a task")
-            check_tuple(ended, tuple, "a run and what it has come to")
-            for each in ended:
-                check_int(len(each), "the length of a pair", 2, 2)
-                check_type(each[0], Run, "a run")
-                check_type(each[1], (str, Later, NoneType), "the answer of a handler")
+            _check_answers(ended)
         case RunsRenewed(_, command, verdicts):
             check_type(command, Renew, "a renewal")
             check_tuple(verdicts, (Why, WhyNot, NoneType), "what became of a renewal")
-        case EndsWritten(_, command):
+        case EndsWritten(_, command, _, left):
             check_type(command, End, "a request to write ends")
+            _check_answers(left)
         case GivenBack(_, command, number):
             check_type(command, GiveBack, "a request to give back")
             check_int(number, "a number of runs", 0)
@@ -686,6 +698,14 @@ def _check_event(event: object) -> None:
                 check_name(name, "a task")
         case _:
             pass
+
+
+def _check_answers(ended: _Answers) -> None:
+    check_tuple(ended, tuple, "a run and what it has come to")
+    for each in ended:
+        check_int(len(each), "the length of a pair", 2, 2)
+        check_type(each[0], Run, "a run")
+        check_type(each[1], (str, Later, NoneType), "the answer of a handler")
 
 
 def _told(rules: PoolRules, state: PoolState, event: PoolEvent) -> PoolState:
@@ -844,12 +864,19 @@ def _renewed(rules: PoolRules, state: PoolState, event: RunsRenewed) -> PoolStat
 
 
 def _written(rules: PoolRules, state: PoolState, event: EndsWritten) -> PoolState:
-    """Ends are written: what is to be called later is due then, and what has changed meanwhile is now, if its debounce is over."""
-    name = event.command.task
+    """Ends are written: what is to be called later is due then, and what has changed meanwhile is now, if its debounce is over. What
+    nobody knows of is to be written again.
+    """
+    name, task = event.command.task, rules.task(event.command.task)
+    if event.left and task is not None and event.command in state.ending:
+        left = tuple((name, run, answer) for run, answer in event.left)
+        most = max(len(event.command.ended) // 2, 1)  # or one that is refused for good would hold up all
+        again = name, event.at + max(min(task.lease // _SOON, SECOND), 1), most
+        state = attrs.evolve(state, ended=(*state.ended, *left), unconfirmed=_with(state.unconfirmed, name, again))
     state = attrs.evolve(state, ending=tuple(each for each in state.ending if each != event.command))
-    for _, answer in event.command.ended:
-        if isinstance(answer, Later):
-            state = _expected(rules, state, name, event.at + answer.after)
+    for each in event.command.ended:
+        if isinstance(each[1], Later) and each not in event.left:
+            state = _expected(rules, state, name, event.at + each[1].after)
     return _announced(rules, state, name, event.at) if event.is_more else state
 
 
@@ -889,7 +916,7 @@ _PART: Final = 3
 """A lease is renewed when this part of it is over,"""
 _SOON: Final = 12
 """and, where nobody knows whether it was, again after this part of it, or after half of what is left. After as much of it what may be in
-the name of the process is looked for again."""
+the name of the process is looked for again, and an end that nobody confirms is asked for again."""
 
 
 def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
@@ -900,7 +927,7 @@ def _onward(rules: PoolRules, state: PoolState, at: Instant) -> PoolStep:
         state = _calling(rules, state, at, commands)
         state = _renewing(rules, state, at, commands)
         state = attrs.evolve(state, runs_at=_next_of_runs(rules, state, at))
-    state = _ending(rules, state, commands)
+    state = _ending(rules, state, at, commands)
     state = _giving_back(state, at, commands)
     if state.stop_at is None:
         state = _glancing(rules, _arrived(rules, state, at), at, commands)  # it takes no room from a look
@@ -978,15 +1005,18 @@ def _renewing(rules: PoolRules, state: PoolState, at: Instant, commands: list[Po
     return state
 
 
-def _ending(rules: PoolRules, state: PoolState, commands: list[PoolCommand]) -> PoolState:
+def _ending(rules: PoolRules, state: PoolState, at: Instant, commands: list[PoolCommand]) -> PoolState:
+    unconfirmed = {name: (again_at, most) for name, again_at, most in state.unconfirmed}
     for task in rules.tasks:
-        ended = tuple((run, answer) for of, run, answer in state.ended if of == task.name)[:FOUND_MAX]
-        if ended and not any(each.task == task.name for each in state.ending):
+        again_at, most = unconfirmed.get(task.name, (at, FOUND_MAX))
+        ended = tuple((run, answer) for of, run, answer in state.ended if of == task.name)[:most]
+        if ended and again_at - at <= 0 and not any(each.task == task.name for each in state.ending):
             command = End(task.name, ended)
             commands.append(command)
             written = {_name(task.name, run.claim) for run, _ in ended}
             left = tuple(each for each in state.ended if _name(each[0], each[1].claim) not in written)
-            state = attrs.evolve(state, ended=left, ending=(*state.ending, command))
+            others = tuple(each for each in state.unconfirmed if each[0] != task.name)
+            state = attrs.evolve(state, ended=left, ending=(*state.ending, command), unconfirmed=others)
     return state
 
 
@@ -1091,6 +1121,7 @@ def _next_of_runs(rules: PoolRules, state: PoolState, at: Instant) -> Instant | 
 def _next(rules: PoolRules, state: PoolState, at: Instant) -> Instant | None:
     """When something is to be done although nothing happens."""
     times = [] if state.runs_at is None else [state.runs_at]
+    times += [again_at for _, again_at, _ in state.unconfirmed]
     times += [due for name, due, _ in state.astray if not _is_looked_for(state, name)]
     if state.stop_at is not None:
         times.append(state.stop_at if at - state.stop_at < 0 else state.stop_at + rules.leave)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from tidegate.model.instants import Instant
+from tidegate.model.instants import SECOND, Instant
 from tidegate.reactive.pool import (
     Announced,
     End,
+    EndsWritten,
     GiveBack,
     Glance,
     Granted,
@@ -28,7 +29,7 @@ from tidegate.reactive.reactive_task import Run
 __all__ = [
     "a_glance_goes_first", "a_glance_is_of_all", "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "gives_back_what_is_in_no_hands", "nothing_is_taken_to_stop",
     "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_astray_is_looked_for", "what_is_expected_is_looked_for",
-    "who_asks_is_answered",
+    "what_nobody_confirms_is_asked_for_again", "who_asks_is_answered",
     "who_runs_has_an_executor",
 ]  # fmt: skip
 
@@ -38,16 +39,20 @@ def who_runs_has_an_executor(rules: PoolRules, state: PoolState) -> bool:
     return len(state.working) + sum(command.most for command, _ in state.looking) <= rules.executors
 
 
-def each_run_is_settled_once(taken: Iterable[Run], commands: Sequence[PoolCommand], *, is_over: bool) -> bool:
+def each_run_is_settled_once(
+    taken: Iterable[Run], commands: Sequence[PoolCommand], left: Iterable[Run], *, is_over: bool
+) -> bool:
     """Law PW2: each run is handled at most once, and its end is written once, unless its lease was lost.
 
     Args:
         taken: The runs that were taken.
         commands: All that was commanded, in order.
+        left: The runs of which nobody knew whether their ends were written, each as often as that was so.
         is_over: The pool has stopped, so nothing more will come.
     """
     handled = Counter(_key(run) for each in commands if isinstance(each, Handle) for run in each.runs)
     ended = Counter(_key(run) for each in commands if isinstance(each, End) for run, _ in each.ended)
+    ended.subtract(map(_key, left))
     lost = {
         _key(run)
         for each in commands
@@ -56,7 +61,7 @@ def each_run_is_settled_once(taken: Iterable[Run], commands: Sequence[PoolComman
     }
     if any(times > 1 for times in (*handled.values(), *ended.values())):
         return False
-    return not is_over or all(_key(run) in ended or _key(run) in lost for run in taken)
+    return not is_over or all(ended[_key(run)] == 1 or _key(run) in lost for run in taken)
 
 
 def a_lost_lease_interrupts(rules: PoolRules, state: PoolState, at: Instant) -> bool:
@@ -302,6 +307,34 @@ def gives_back_what_is_in_no_hands(state: PoolState, commands: Iterable[PoolComm
             hands += [run for end in state.ending if end.task == each.task for run, _ in end.ended]
             if sorted(map(_key, hands)) != sorted(map(_key, each.hands)):
                 return False
+    return True
+
+
+def what_nobody_confirms_is_asked_for_again(
+    rules: PoolRules, state: PoolState, left: Mapping[str, EndsWritten], commands: Iterable[PoolCommand], at: Instant
+) -> bool:
+    """Law PW17: an end that nobody confirms is asked for again a twelfth of the lease later, after a second at most and no sooner.
+
+    Args:
+        rules: How the process works.
+        state: The state after a step.
+        left: What was last told of ends, by task, where somebody was asked for them and nobody knew of some.
+        commands: What the step commands.
+        at: When the step was.
+    """
+    if state.is_stopped:
+        return True
+    ends = {each.task for each in commands if isinstance(each, End)}
+    for name, told in left.items():
+        task = rules.task(name)
+        if task is None:
+            continue
+        pause, passed = min(task.lease // _TIMES, SECOND), at - told.at
+        if name in ends:
+            if passed < pause:
+                return False
+        elif passed >= pause or state.wake_at is None or state.wake_at - told.at > pause:
+            return False
     return True
 
 

@@ -10,6 +10,7 @@ from tidegate.reactive.scenarios import (
     reactive_task,
     reconciler,
     sweeper,
+    unconfirmed,
     unheard,
 )
 from tidegate.sim.shipping import Shipped
@@ -24,5 +25,6 @@ SCENARIOS: Final[tuple[Shipped, ...]] = (
     *reactive_task.SCENARIOS,
     *reconciler.SCENARIOS,
     *sweeper.SCENARIOS,
+    *unconfirmed.SCENARIOS,
     *unheard.SCENARIOS,
 )

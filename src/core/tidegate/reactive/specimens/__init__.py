@@ -10,6 +10,7 @@ from tidegate.reactive.specimens import (
     reactive_task,
     reconciler,
     sweeper,
+    unconfirmed,
     unheard,
 )
 from tidegate.sim.shipping import Specimen
@@ -24,5 +25,6 @@ SPECIMENS: Final[tuple[Specimen, ...]] = (
     *reactive_task.SPECIMENS,
     *reconciler.SPECIMENS,
     *sweeper.SPECIMENS,
+    *unconfirmed.SPECIMENS,
     *unheard.SPECIMENS,
 )
