@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 import threading
@@ -1210,8 +1211,11 @@ def test_what_a_process_was_at_that_was_killed_is_run_by_another(
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_an_error_of_any_text_is_kept_and_holds_up_nobody(mongodb: str, database: str, store: str) -> None:
+def test_an_error_of_any_text_is_kept_and_holds_up_nobody(
+    mongodb: str, database: str, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A name of a file that is no UTF-8 has no form in a document, nor has the end of a run that says so."""
+    caplog.set_level(logging.CRITICAL, "tidegate_adapters")  # nor in what pytest-xdist sends of a captured log
 
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:

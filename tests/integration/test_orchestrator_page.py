@@ -64,7 +64,7 @@ class Jobs:
         self._declare()
 
     def _declare(self) -> None:
-        @self.app.task(triggers=[on_cron("0 4 * * *")])
+        @self.app.task(triggers=[on_cron("0 4 * * *").calls_with(to="all")])
         async def send(to: str) -> str:
             if not self.fixed.is_set():
                 raise RuntimeError(f"no server for {to}, password=hunter2")
