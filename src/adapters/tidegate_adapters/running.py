@@ -18,7 +18,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from pathlib import Path
@@ -36,7 +35,7 @@ from tidegate_adapters.configuration import Row, configured, layers
 from tidegate_adapters.failures import as_of_the_server, origin, raised
 from tidegate_adapters.logs import LogFormat, log_to
 from tidegate_adapters.printable import one_line
-from tidegate_adapters.signals import CODES, stopped_by_signals
+from tidegate_adapters.signals import AT_ONCE_S, CODES, end_within, stopped_by_signals
 from tidegate_adapters.targets import attribute, takes_nothing
 
 __all__ = [
@@ -89,8 +88,6 @@ class Kind:
 WORKER: Final = Kind("Worker", "tidegate_adapters.kafka", "worker")
 REACTIVE: Final = Kind("Reactive", "tidegate_adapters.reactive", "reactive")
 ORCHESTRATOR: Final = Kind("Orchestrator", "tidegate_adapters.orchestrator", "orchestrator")
-_AT_ONCE_S: Final = 1.0
-"""How long a process takes at most to say how it has ended, where nothing that runs is waited for."""
 KINDS: Final = (WORKER, REACTIVE, ORCHESTRATOR)
 
 
@@ -205,7 +202,7 @@ def run_until_stopped(
             asked_s.append(monotonic())
             its.stop()
             if len(caught) > 1 and its.leave is not None:
-                _end_within(its.leave / SECOND + _AT_ONCE_S, caught[0])
+                end_within(its.leave / SECOND + AT_ONCE_S, caught[0])
 
         with stopped_by_signals(stop, asyncio.get_running_loop(), log) as caught:
             log.info("%r begins; SIGTERM or Ctrl-C lets it %s, within %s", application, its.ends, seconds(its.total))
@@ -216,19 +213,12 @@ def run_until_stopped(
                 if caught:
                     took_s = monotonic() - asked_s[0] if asked_s else 0
                     left_s = 0 if len(caught) > 1 else max(its.total / SECOND - took_s, 0)
-                    _end_within(left_s + _AT_ONCE_S, caught[0])
+                    end_within(left_s + AT_ONCE_S, caught[0])
         return Ended(caught[0] if caught else None, outcome)
 
     ended = asyncio.run(run())
     log.info("ended%s", f" by {ended.by.name}" if ended.by else "")
     return ended
-
-
-def _end_within(seconds_: float, by: signal.Signals) -> None:
-    """End the process by then, though a thread of the user's code runs on, or a task of it that will not be cancelled."""
-    end = threading.Timer(seconds_, os._exit, (CODES[by],))
-    end.daemon = True
-    end.start()
 
 
 def run_app(told: Told, kind: Kind, logs: Logs, terminal: Terminal, *, is_json: bool) -> ExitCode:

@@ -9,17 +9,81 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from tidegate.exit_codes import ExitCode
+from tidegate.model.instants import SECOND, Duration, seconds
 
-__all__ = ["CODES", "stopped_by_signals"]
+__all__ = ["AT_ONCE_S", "CODES", "end_within", "run_until_signalled", "stopped_by_signals"]
 
 CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 """The signals, and how a process ends after each."""
+
+
+AT_ONCE_S: Final = 1.0
+"""How long a process takes at most to say how it has ended, where nothing that runs is waited for."""
+
+
+def end_within(seconds_: float, by: signal.Signals) -> threading.Timer:
+    """End the process by then, though a thread of the user's code runs on, or a task of it that will not be cancelled.
+
+    Returns:
+        What can be cancelled, if all that has ended before.
+    """
+    end = threading.Timer(seconds_, os._exit, (CODES[by],))
+    end.daemon = True
+    end.start()
+    return end
+
+
+def run_until_signalled(
+    serve: Callable[[], Coroutine[Any, Any, None]],
+    stop: Callable[[], None],
+    drain: Duration,
+    leave: Duration,
+    log: logging.Logger,
+) -> None:
+    """Serve an application in an event loop of its own until a signal has it stop. Where user code holds that loop open then, the
+    process is ended.
+
+    Args:
+        serve: Serves it.
+        stop: Lets it end what it has begun; called once more, it waits for nothing.
+        drain: How long handlers may go on, in microseconds.
+        leave: How long all else may take after that, or after the second signal.
+        log: What is told of signals.
+    """
+    ends: list[threading.Timer] = []
+    total = drain + leave
+
+    async def run() -> None:
+        asked_s: list[float] = []
+
+        def told() -> None:
+            asked_s.append(monotonic())
+            stop()
+            if len(caught) > 1:
+                ends.append(end_within(leave / SECOND + AT_ONCE_S, caught[0]))
+
+        with stopped_by_signals(told, asyncio.get_running_loop(), log) as caught:
+            log.info("SIGTERM or Ctrl-C lets it drain, within %s", seconds(total))
+            try:
+                await serve()
+            finally:
+                if asked_s:
+                    left_s = max(total / SECOND - (monotonic() - asked_s[0]), 0) if len(caught) == 1 else 0
+                    ends.append(end_within(left_s + AT_ONCE_S, caught[0]))
+
+    try:
+        asyncio.run(run())
+    finally:
+        for each in ends:
+            each.cancel()
 
 
 @contextmanager

@@ -44,7 +44,7 @@ from tidegate.invocations.taking import Takeable, Taker
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
-from tidegate.model.instants import PPM, Duration, Instant, duration, seconds
+from tidegate.model.instants import PPM, Duration, Instant, duration
 from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes
 from tidegate.model.record_counts import RecordCount
 from tidegate.model.values import check_name, check_type, check_types
@@ -78,7 +78,7 @@ from tidegate_adapters.orchestrator.triggers import When, on_cron
 from tidegate_adapters.orchestrator.uploads import Uploads
 from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
 from tidegate_adapters.printable import redacted
-from tidegate_adapters.signals import stopped_by_signals
+from tidegate_adapters.signals import run_until_signalled
 from tidegate_adapters.sites import Site
 
 if TYPE_CHECKING:
@@ -748,13 +748,8 @@ class Orchestrator:
         Raises:
             Misuse, TidegateError, SystemExit: As `serve` does.
         """
-        asyncio.run(self._run())
-
-    async def _run(self) -> None:
-        with stopped_by_signals(self.stop, asyncio.get_running_loop(), log):
-            total = seconds(self.settings.drain + self.settings.leave)
-            log.info("SIGTERM or Ctrl-C lets it drain, within %s", total)
-            await self.serve()
+        told = self.settings
+        run_until_signalled(self.serve, self.stop, told.drain, told.leave, log)
 
     @property
     def workers(self) -> Workers | None:

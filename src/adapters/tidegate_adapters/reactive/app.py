@@ -29,8 +29,9 @@ import attrs
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import MissingExtra, Misuse
-from tidegate.model.instants import PPM, SECOND, Duration, duration, seconds
+from tidegate.model.instants import PPM, SECOND, Duration, duration
 from tidegate.model.operations import Index, Indexes, find_one
+from tidegate.model.values import check_type
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import OnNewVersion
 from tidegate.reactive.mongodash_records import check_not_theirs
@@ -48,7 +49,7 @@ from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.sites import KEY
 from tidegate_adapters.reactive.workers import Pool, PoolObserver
-from tidegate_adapters.signals import stopped_by_signals
+from tidegate_adapters.signals import run_until_signalled
 from tidegate_adapters.sites import Site
 
 try:
@@ -111,6 +112,7 @@ class Reactive:
             settings = ReactiveSettings(
                 database=database, application=application, concurrency=concurrency, drain=duration(drain)
             )
+        check_type(settings, ReactiveSettings, "what an app of reactive tasks is told")
         if isinstance(store, str):
             settings = attrs.evolve(settings, uri=store)
         elif settings.uri is not None:
@@ -319,13 +321,8 @@ class Reactive:
         Raises:
             Misuse, TidegateError, SystemExit: As `serve` does.
         """
-        asyncio.run(self._run())
-
-    async def _run(self) -> None:
-        with stopped_by_signals(self.stop, asyncio.get_running_loop(), log):
-            total = seconds(self.settings.drain + self.settings.leave)
-            log.info("SIGTERM or Ctrl-C lets it drain, within %s", total)
-            await self.serve()
+        told = self.settings
+        run_until_signalled(self.serve, self.stop, told.drain, told.leave, log)
 
     @property
     def pool(self) -> Pool | None:
