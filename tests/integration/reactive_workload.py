@@ -6,7 +6,7 @@ Each process is a whole `Reactive`: it leads or waits to, plans, and handles. On
 arrives, and another one begins in its place. Documents are changed, removed and made anew, in ways that are watched or not;
 handlers succeed, fail, ask for later, outlast their lease, will not be cancelled, throttle their task. In some runs a task is paused
 and resumed, whenever that is; in some one of the processes is of an older version of the application, which does not know a task, or has
-an older handler, and goes when another one has come.
+an older handler, and goes when another one has come; or it comes when the younger one has led, which goes, and comes back later.
 
 Judges:
     R1  In the end what each document says was handled by each task that it is for, and no record is left to be done (RT1).
@@ -86,6 +86,8 @@ PAUSED_S: Final = 0.5
 """How often it is asked what is paused, in runs where something is."""
 ASKED: Final = ("nothing", "stop", "kill", "forget")
 """Faults that keep nobody who lives from hearing that, and are not slow."""
+MORE_TASKS: Final = ("another task", "rolled back")
+"""Where the younger version of an application has one more."""
 REPROCESSING: Final = (OnNewVersion.REPROCESS_ALL, OnNewVersion.REPROCESS_FAILED)
 
 
@@ -127,11 +129,13 @@ class Reactively(Work):
         self.tasks = self.random.choice((("all",), ("all",), ("big",), ("all", "big")))
         self.policy = self.random.choice(POLICIES)
         self.quiet = timedelta(milliseconds=self.random.choice((0, 20)))
-        self.deploys = self.random.choice((*("",) * 6, "another task", "another version"))
-        """What the younger version of the application has; nothing where there is one version."""
+        self.deploys = self.random.choice((*("",) * 6, "another task", "another version", "rolled back"))
+        """What the younger version of the application has, also another task where it is rolled back; nothing where there is one version."""
         self.older = self.random.choice("ab") if self.deploys else ""
+        self.going = "ab" if self.deploys == "rolled back" else self.older
+        """Those that go, whatever strikes."""
         self.again = self.random.choice(REPROCESSING)
-        if self.deploys == "another task":
+        if self.deploys in MORE_TASKS:
             self.tasks = ("all", "big")
         self.pauses = self.random.choice((0, 0, 0, 0, 1, 2))
         self.paused: list[tuple[str, float, float]] = []
@@ -146,8 +150,8 @@ class Reactively(Work):
         self.run.rob = self._rob
         self.run.lives += bool(self.deploys)
         for name in ("a", "b"):
-            is_young = self.deploys and name != self.older
-            self.run.begin(name, self._live(name, self.random.choice((0.0, 0.5, 2.0)) if is_young else 0.0))
+            is_last = self.deploys and (name == self.older) == (self.deploys == "rolled back")
+            self.run.begin(name, self._live(name, self.random.choice((0.0, 0.5, 2.0)) if is_last else 0.0))
         self.run.begin("w", self._change())
         if self.pauses:
             self.run.begin("o", self._pause())
@@ -203,6 +207,14 @@ class Reactively(Work):
         self.story.tell("faults", f"{self.older} is of an older version, and goes", fault="stop")
         self.apps[self.older].stop()
 
+    async def _roll_back(self) -> None:
+        """The younger one goes, and the older one leads for a while."""
+        await asyncio.sleep(self.random.random() * self.random.choice((0.5, 2.0)))
+        (young,) = {*"ab"} - {self.older}
+        self.story.tell("faults", f"{young} is of a version that is rolled back, and goes", fault="stop")
+        self.apps[young].stop()
+        await asyncio.sleep(self.random.random() * 4.0)
+
     async def _pause(self) -> None:
         """An operator, who says each thing until he is answered."""
         for _ in range(self.pauses):
@@ -231,7 +243,7 @@ class Reactively(Work):
         async def handle(change: Change) -> Later | None:
             return await self._handle(name, change)
 
-        is_short = self.deploys == "another task" and name == self.older
+        is_short = self.deploys in MORE_TASKS and name == self.older
         for task in self.tasks[:1] if is_short else self.tasks:
             where = None if task == "all" else {"kind": "big"}
             app.task(SOURCE, watch=["n", "kind"], where=where, name=task, **options)(handle)
@@ -300,6 +312,8 @@ class Reactively(Work):
         """Wait until nothing is left to do, and let all processes stop."""
         if self.run.course.fault in ("kill", "stop", "forget"):
             await self._replace()
+        if self.deploys == "rolled back":
+            await self._roll_back()
         if self.older and self.older not in self.killed_s:
             await self._retire()
         await asyncio.wait([self.run.tasks[name] for name in ("w", "o") if name in self.run.tasks])
@@ -394,7 +408,7 @@ class Reactively(Work):
         """R7."""
         told, calls = self.run.course, self.called[key]
         # What a process sends late, and goes, is found in its name by nobody.
-        is_heard = told.fault in HEARD and (self.run.is_calm or told.whom != self.older)
+        is_heard = told.fault in HEARD and (self.run.is_calm or told.whom not in self.going)
         if is_heard and was is not None and _lapsed(was.token, after) and not _lapsed(was.token, was):
             what = f"under token {was.token}, and its lease ran out"
             if was.token not in dict(calls):

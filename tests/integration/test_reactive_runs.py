@@ -20,7 +20,7 @@ from tests.integration.reactive_workload import (
 )
 from tests.length import PLANTED_RUNS, REACTIVE_RUNS
 
-from tidegate.reactive import evolution, pool, stream_records, task_documents
+from tidegate.reactive import deployments, evolution, pool, stream_records, task_documents
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate_adapters import connecting
 from tidegate_adapters.change_streams import ChangeStream
@@ -53,6 +53,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a claim that arrives late is left": Bug(ReactiveTask._claimed, "given_up, missed = missed[: len(given_up)], unheard", "given_up = missed[: len(given_up)]", ("unheard",)),
     "an end that nobody confirms is left": Bug(pool._written, "    if event.left and", "    if False and", ("unheard",)),
     "what a new version is to do over is not": Bug(evolution.evolve, "    if statuses:", "    if False:"),
+    "what another version led past counts as looked at": Bug(deployments.decide_deployment, "of_tasks(known.progress, names)", "known.progress"),
     "what is paused is handled": Bug(pool._may_look, "task in state.paused or ", ""),
     "what is resumed is not": Bug(app._Paused.look, "self._known[name] = frozenset(", "self._known[name] = self._known.get(name, frozenset()).union("),
 }  # fmt: skip
