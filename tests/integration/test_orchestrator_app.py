@@ -467,6 +467,8 @@ def test_a_process_leaves_alone_what_it_does_not_know(mongodb: str, database: st
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_handler_that_takes_too_long_is_interrupted_and_has_failed(mongodb: str, database: str, store: str) -> None:
+    """Whatever it returns then."""
+
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
             app = office.app()
@@ -475,10 +477,16 @@ def test_a_handler_that_takes_too_long_is_interrupted_and_has_failed(mongodb: st
             async def slow() -> None:
                 await asyncio.sleep(60)
 
+            @app.task(limit=timedelta(milliseconds=50))
+            async def returns() -> None:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(60)
+
             async with served(app):
-                with pytest.raises(InvocationFailed, match="longer than 50 ms") as failed:
-                    await (await slow.enqueue()).result()
-            assert failed.value.kind == "TimeoutError"
+                for task in (slow, returns):
+                    with pytest.raises(InvocationFailed, match="longer than 50 ms") as failed:
+                        await (await task.enqueue()).result()
+                    assert failed.value.kind == "TimeoutError"
 
     in_loop(run())
 
@@ -1292,6 +1300,7 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
     "any number of arguments": (lambda app: app.task(name="x")(lambda *given: given), "any number of arguments"),
     "two of a name": (lambda app: (app.task()(good), app.task()(good)), "there are two tasks 'good'"),
     "a limit of a thread": (lambda app: app.task(limit=timedelta(1))(lambda: 1), "a thread cannot be interrupted"),
+    "a limit of ages": (lambda app: app.task(limit=timedelta.max)(good), "is too long"),
     "a priority": (lambda app: app.task(priority=101)(good), "101 cannot be a priority"),
     "retries": (lambda app: app.task(retries=-1)(good), "-1 cannot be a number of retries"),
     "an error": (lambda app: app.task(retry_for="OSError")(good), "is no class of errors"),  # type: ignore[arg-type]

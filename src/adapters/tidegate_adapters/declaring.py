@@ -12,7 +12,7 @@ import attrs
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Duration, duration, seconds
 from tidegate.model.values import check_callable, check_int, check_type
-from tidegate.retries.backoff import Backoff, Fixed, Policy
+from tidegate.retries.backoff import LONGEST, Backoff, Fixed, Policy
 from tidegate_adapters.failures import near
 
 __all__ = ["is_async_handler", "length_of", "limit_of", "observers_of", "place_of", "policy_of"]
@@ -50,7 +50,7 @@ def length_of(length: object, what: str, least: Duration) -> Duration:
         least: The shortest, in microseconds.
 
     Raises:
-        Misuse: It is of another type, or shorter.
+        Misuse: It is of another type, shorter, or longer than a century.
     """
     if not isinstance(length, timedelta):
         raise Misuse(
@@ -61,6 +61,8 @@ def length_of(length: object, what: str, least: Duration) -> Duration:
     found = duration(length)
     if found < least:
         raise Misuse(f"{what}={length} is too short", why=f"the least is {seconds(least)}")
+    if found > LONGEST:
+        raise Misuse(f"{what}={length} is too long", why="the most is a century")
     return found
 
 

@@ -522,6 +522,7 @@ LATE: Final = Failed(RunError("TimeoutError", "it took longer than 2 s"), POLICY
         (InterruptReason.KILL, None, GivenBack()),
         (InterruptReason.LOST, Succeeded(3), None),
         (InterruptReason.TOO_LONG, None, LATE),
+        (InterruptReason.TOO_LONG, Succeeded(3), LATE),
         (InterruptReason.STOPPING, None, GivenBack()),
     ],
 )

@@ -61,7 +61,8 @@ Known not to work
     - A handler that will not be interrupted holds its slot. It is left behind when the time to leave is over.
     - Tenants take turns by looks, so of short handlers a tenth of a second of one tenant's comes before the next one's.
     - There is no limit to how many runs wait in a process: any would keep it from running what they wait for.
-    - Who returns although it was interrupted has returned: what it has done is done. Only who was lost is not heard.
+    - Who returns although it was interrupted has returned: what it has done is done. Only who was lost is not heard, and who has
+      taken too long has failed, whatever it returns.
 """
 
 from __future__ import annotations
@@ -846,8 +847,11 @@ def _handled(state: DispatchState, ended: _Ended) -> DispatchState:
 
 
 def _end(run: Run, answer: End | None, why: InterruptReason | None) -> End:
-    """How a run has ended. Whoever has succeeded although it was interrupted has; what else an interrupted one says is of no account."""
-    if answer is not None and (why is None or isinstance(answer, Succeeded)):
+    """How a run has ended. Whoever has succeeded although it was interrupted has, unless its time was over; what else an interrupted
+    one says is of no account.
+    """
+    is_late = why is InterruptReason.TOO_LONG
+    if answer is not None and (why is None or (isinstance(answer, Succeeded) and not is_late)):
         return answer
     match why:
         case InterruptReason.CANCEL:
