@@ -159,10 +159,12 @@ def _converter() -> Any:
 
 
 def _exactly(kind: type, allowed: tuple[type, ...]) -> Callable[[Any, Any], object]:
-    def checked(raw: Any, _: Any) -> object:
+    """Reads what is of this type and no other; a type below it, such as an IntEnum, is made of that."""
+
+    def checked(raw: Any, wanted: Any) -> object:
         if type(raw) not in allowed:
             raise _WrongTypeError
-        return kind(raw)
+        return (wanted if isinstance(wanted, type) else kind)(raw)
 
     return checked
 
