@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from subprocess import PIPE, Popen
@@ -56,6 +57,7 @@ from tidegate_adapters.orchestrator import (
 )
 from tidegate_adapters.orchestrator.children import ChildCall, Children, _called
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.texts import codec_of
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.orchestrator.workers import Workers
 
@@ -1357,6 +1359,36 @@ def test_what_is_wrong_is_said_at_once(name: str) -> None:
     wrong, message = WRONG[name]
     with pytest.raises(Misuse, match=message):
         wrong(Orchestrator(Embedded(), "jobs"))
+
+
+class Level(IntEnum):
+    """A number."""
+
+    HIGH = 1
+
+
+class Kind(StrEnum):
+    """A text."""
+
+    BILL = "bill"
+
+
+class OrderId(str):
+    """A text, too."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("value", [Level.HIGH, Kind.BILL, OrderId("7")], ids=["IntEnum", "StrEnum", "below str"])
+def test_what_is_below_a_plain_type_comes_back_as_what_it_is(value: object) -> None:
+    """And not as the number or the text that it is made of; nor is any other taken for one."""
+    codec = codec_of(type(value))
+    found = codec.value(codec.text(value, "it"), "it")
+
+    assert (type(found), found) == (type(value), value)
+    if isinstance(value, Enum):
+        with pytest.raises(Misuse):
+            codec.text("other", "it")
 
 
 def test_who_calls_with_something_else_hears_of_it() -> None:
