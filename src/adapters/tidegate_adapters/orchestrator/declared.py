@@ -320,7 +320,11 @@ class Declared:
         given: dict[str, object] = {}
         for name, text in arguments.items:
             if name not in self.parameters:
-                raise Misuse(f"{self.name} has no parameter {shown(name)}", why="it was called before it changed")
+                raise Misuse(
+                    f"{self.name} has no parameter {shown(name)}",
+                    why="it was called before it changed, or by a newer version, which passes its defaults as well",
+                    todo="give what calls of both versions reach a name of its own, or deploy the parameter before it is passed",
+                )
             given[name] = self.parameters[name].value(cast("str", text), f"the argument {name} of {self.name}")
         bound = BoundArguments(self.signature, given)
         missing = [
