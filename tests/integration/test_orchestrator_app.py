@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias, final
 
 import attrs
 import pytest
-from pymongo import AsyncMongoClient, MongoClient
+from pymongo import AsyncMongoClient, MongoClient, ReadPreference
 from tests.integration import orchestrator_children as children
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
@@ -659,6 +659,15 @@ def test_a_session_without_a_transaction_is_refused(mongodb: str, database: str)
                 with pytest.raises(Misuse, match="no transaction of it"):
                     _ = await asyncio.to_thread(send.enqueue_sync, Mail("a"), session=plain)
             assert not await office.records()
+            reads_elsewhere = AsyncMongoClient[Raw](mongodb, readPreference="secondaryPreferred")
+            async with reads_elsewhere as client, client.start_session() as session:
+                send = Orchestrator(client, database).task()(good)
+                async with await session.start_transaction():
+                    with pytest.raises(Misuse, match="does its transaction read from secondaries"):
+                        _ = await send.enqueue(Mail("a"), session=session)
+                async with await session.start_transaction(read_preference=ReadPreference.PRIMARY):
+                    _ = await send.enqueue(Mail("a"), session=session)
+            assert len(await office.records()) == 1
 
     in_loop(run())
 

@@ -108,7 +108,13 @@ _TABLE: Final[tuple[tuple[type[Exception], Meaning], ...]] = (
     (InvalidDocument, _NO_FORM),
     (InvalidStringData, _NO_FORM),
     (OverflowError, _NO_FORM),
-    (InvalidOperation, Meaning(Misuse, "the client cannot be used: was it closed, or its session ended?")),
+    (
+        InvalidOperation,
+        Meaning(
+            Misuse,
+            "the client cannot be used: was it closed, has its session ended, or does its transaction read from secondaries?",
+        ),
+    ),
     (ConfigurationError, Meaning(Misuse, "the client cannot be used as it is configured")),
     (NotPrimaryError, Meaning(Ambiguous, "interrupted")),  # by an election or a shutdown
     (ConnectionFailure, Meaning(Ambiguous, "no reply")),
