@@ -937,7 +937,7 @@ def test_a_session_that_cannot_be_used_is_named(mongodb: str, database: str) -> 
             Mongo(another, database, session=session)
         store = Mongo(client, database, session=session)
         session.end_session()
-        with pytest.raises(Misuse, match="or its session ended"):
+        with pytest.raises(Misuse, match="has its session ended"):
             store(FIND)
 
 

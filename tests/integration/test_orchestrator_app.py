@@ -660,8 +660,8 @@ def test_a_session_without_a_transaction_is_refused(mongodb: str, database: str)
                     _ = await asyncio.to_thread(send.enqueue_sync, Mail("a"), session=plain)
             assert not await office.records()
             reads_elsewhere = AsyncMongoClient[Raw](mongodb, readPreference="secondaryPreferred")
-            async with reads_elsewhere as client, client.start_session() as session:
-                send = Orchestrator(client, database).task()(good)
+            async with reads_elsewhere, reads_elsewhere.start_session() as session:
+                send = Orchestrator(reads_elsewhere, database).task()(good)
                 async with await session.start_transaction():
                     with pytest.raises(Misuse, match="does its transaction read from secondaries"):
                         _ = await send.enqueue(Mail("a"), session=session)
