@@ -21,7 +21,6 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from pathlib import Path
-from time import monotonic
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast, final
 
@@ -29,13 +28,13 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import SECOND, Duration, seconds
+from tidegate.model.instants import Duration, seconds
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.configuration import Row, configured, layers
 from tidegate_adapters.failures import as_of_the_server, origin, raised
 from tidegate_adapters.logs import LogFormat, log_to
 from tidegate_adapters.printable import one_line
-from tidegate_adapters.signals import AT_ONCE_S, CODES, end_within, stopped_by_signals
+from tidegate_adapters.signals import CODES, ended_by_signals
 from tidegate_adapters.targets import attribute, takes_nothing
 
 __all__ = [
@@ -196,24 +195,10 @@ def run_until_stopped(
     async def run() -> Ended[T]:
         application, _ = await made(told, value, module, (kind,))
         its = life(application)
-        asked_s: list[float] = []
-
-        def stop() -> None:
-            asked_s.append(monotonic())
-            its.stop()
-            if len(caught) > 1 and its.leave is not None:
-                end_within(its.leave / SECOND + AT_ONCE_S, caught[0])
-
-        with stopped_by_signals(stop, asyncio.get_running_loop(), log) as caught:
+        with ended_by_signals(its.stop, its.total, its.leave, log, []) as caught:
             log.info("%r begins; SIGTERM or Ctrl-C lets it %s, within %s", application, its.ends, seconds(its.total))
-            try:
-                with as_of_the_server():
-                    outcome = await its.run()
-            finally:
-                if caught:
-                    took_s = monotonic() - asked_s[0] if asked_s else 0
-                    left_s = 0 if len(caught) > 1 else max(its.total / SECOND - took_s, 0)
-                    end_within(left_s + AT_ONCE_S, caught[0])
+            with as_of_the_server():
+                outcome = await its.run()
         return Ended(caught[0] if caught else None, outcome)
 
     ended = asyncio.run(run())

@@ -19,26 +19,14 @@ from typing import Any, Final
 from tidegate.exit_codes import ExitCode
 from tidegate.model.instants import SECOND, Duration, seconds
 
-__all__ = ["AT_ONCE_S", "CODES", "end_within", "run_until_signalled", "stopped_by_signals"]
+__all__ = ["CODES", "ended_by_signals", "run_until_signalled", "stopped_by_signals"]
 
 CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 """The signals, and how a process ends after each."""
 
 
-AT_ONCE_S: Final = 1.0
+_AT_ONCE_S: Final = 1.0
 """How long a process takes at most to say how it has ended, where nothing that runs is waited for."""
-
-
-def end_within(seconds_: float, by: signal.Signals) -> threading.Timer:
-    """End the process by then, though a thread of the user's code runs on, or a task of it that will not be cancelled.
-
-    Returns:
-        What can be cancelled, if all that has ended before.
-    """
-    end = threading.Timer(seconds_, os._exit, (CODES[by],))
-    end.daemon = True
-    end.start()
-    return end
 
 
 def run_until_signalled(
@@ -59,31 +47,53 @@ def run_until_signalled(
         log: What is told of signals.
     """
     ends: list[threading.Timer] = []
-    total = drain + leave
 
     async def run() -> None:
-        asked_s: list[float] = []
-
-        def told() -> None:
-            asked_s.append(monotonic())
-            stop()
-            if len(caught) > 1:
-                ends.append(end_within(leave / SECOND + AT_ONCE_S, caught[0]))
-
-        with stopped_by_signals(told, asyncio.get_running_loop(), log) as caught:
-            log.info("SIGTERM or Ctrl-C lets it drain, within %s", seconds(total))
-            try:
-                await serve()
-            finally:
-                if asked_s:
-                    left_s = max(total / SECOND - (monotonic() - asked_s[0]), 0) if len(caught) == 1 else 0
-                    ends.append(end_within(left_s + AT_ONCE_S, caught[0]))
+        with ended_by_signals(stop, drain + leave, leave, log, ends):
+            log.info("SIGTERM or Ctrl-C lets it drain, within %s", seconds(drain + leave))
+            await serve()
 
     try:
         asyncio.run(run())
     finally:
         for each in ends:
             each.cancel()
+
+
+@contextmanager
+def ended_by_signals(
+    stop: Callable[[], None], total: Duration, leave: Duration | None, log: logging.Logger, ends: list[threading.Timer]
+) -> Iterator[list[signal.Signals]]:
+    """As `stopped_by_signals`, in the running loop. What runs on beyond its time, a thread or a task that will not be cancelled, is
+    left behind: the process is ended.
+
+    Args:
+        stop: Called at the first signal, and at the second.
+        total: How long all may take after the first one, in microseconds.
+        leave: How long after the second; None where that changes nothing.
+        log: What is told of signals.
+        ends: What will end the process is added, for whoever goes on after the block to cancel.
+    """
+    asked_s: list[float] = []
+
+    def told() -> None:
+        asked_s.append(monotonic())
+        stop()
+        if len(caught) > 1 and leave is not None:
+            end_within(leave / SECOND)
+
+    def end_within(seconds_: float) -> None:
+        ends.append(threading.Timer(seconds_ + _AT_ONCE_S, os._exit, (CODES[caught[0]],)))
+        ends[-1].daemon = True
+        ends[-1].start()
+
+    with stopped_by_signals(told, asyncio.get_running_loop(), log) as caught:
+        try:
+            yield caught
+        finally:
+            if caught:
+                took_s = monotonic() - asked_s[0] if asked_s else 0
+                end_within(0 if len(caught) > 1 else max(total / SECOND - took_s, 0))
 
 
 @contextmanager
