@@ -20,8 +20,9 @@ that was written finds nothing changed. So nothing needs to be known of a lost r
 
 A claim that arrives when its worker asks no more is in the name of one that does not know of it. Whoever has not heard of all that
 it has asked for says so (`Idle.UNHEARD`), and looks through what is in its name as long as such a claim may last, between its looks
-for what is due: it reads before it writes, so what it sends fits no run that has begun since, however late it arrives. An end that nobody confirms is
-not given back, for the handler has been called: who lives asks for it again, until somebody tells what became of it.
+for what is due: it reads before it writes, so what it sends fits no run that has begun since, however late it arrives. An end that
+nobody confirms is not given back, for the handler has been called: who lives asks for it again, until somebody tells what became of
+it.
 
 Laws, over the records, the documents, what was handled and where the workers stand:
     RT1  No change is lost: at rest, what a document says was handled, or its run was given up.
