@@ -30,6 +30,7 @@ from tests.length import PROGRAM_CUTS_STEP, PROGRAM_FAULTS, PROGRAM_KINDS_STEP
 
 import tidegate
 from tidegate.catalogue import SPECIMENS, shipped
+from tidegate.invocations.scenarios import taking
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.model.record_counts import RecordCount
@@ -108,7 +109,8 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("taking.spread", ago=5 * SECOND),
         ships("taking.limited", ago=5 * SECOND),
         ships("taking.waking", ago=5 * SECOND),
-        ships("taking.rated", ago=5 * SECOND),
+        ships("taking.crowded", ago=5 * SECOND),
+        ("taking.rated", Row(partial(taking.rated, keys=("a", "b", "c", "d", "e")), ago=5 * SECOND)),
         ships("metering"),
         ships("transition"),
         ships("transition.known"),

@@ -398,6 +398,7 @@ def rated(
     parts: TakerParts = PARTS,
     *,
     summary: str = "two invocations of which one may begin in a second: the other is due later, and begins then",
+    keys: tuple[str, ...] = KEYS[:2],
     looks: int = 2,
     moves: int = 1,
     budget: int = 1,
@@ -408,12 +409,12 @@ def rated(
     Args:
         parts: What the program is made of.
         summary: One line for people.
+        keys: The invocations.
         looks: How often one looks; the other does once less.
         moves: How often a second may pass.
         budget: How many faults may strike.
         faults: Which.
     """
-    keys = KEYS[:2]
     task = attrs.evolve(TASK, rate=RATE)
     takers = {
         each: Taker(runner=each, queues=("default",), tasks=(task,), records=RECORDS, attempts=2, parts=parts)
@@ -440,7 +441,7 @@ def rated(
             "one waits": lambda state: any(
                 doc is not None and doc.has(LATER) for doc in (state.read(document(RECORDS, key)) for key in keys)
             ),
-            "both run": lambda state: count(state, status.RUNNING, keys) == len(keys),
+            "all run": lambda state: count(state, status.RUNNING, keys) == len(keys),
         },
     )
 
