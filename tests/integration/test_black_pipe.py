@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext, suppress
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -38,6 +42,7 @@ from tidegate_adapters.black_pipe import (
 )
 
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
+LOOPBACK: Final = "127.0.0.1"
 
 FAULTS: Final[tuple[tuple[Rule, type[PyMongoError], int], ...]] = (
     (Rule("update", Action.CUT_REQUEST, times=1), AutoReconnect, 0),
@@ -411,6 +416,26 @@ def test_a_pipe_that_is_not_listening_has_no_uri_and_no_link(mongod: MongoServer
             pipe.turn(Link.HANGING)
         with pipe:
             pipe.turn(Link.UP)
+
+
+def test_who_connects_while_it_ends_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever of a connection there is by then: none is left for the collector to find, in some later test."""
+    found: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda each: found.append(each.exc_value))
+
+    def connect(port: int) -> None:
+        with suppress(OSError):
+            while True:
+                socket.create_connection((LOOPBACK, port)).close()
+
+    with socket.create_server((LOOPBACK, 0)) as target, ThreadPoolExecutor() as threads:
+        for _ in range(3):
+            with BlackPipe(f"mongodb://{LOOPBACK}:{target.getsockname()[1]}") as pipe:
+                clients = [threads.submit(connect, pipe.port) for _ in range(4)]
+                time.sleep(0.02)
+            wait(clients)
+            _ = gc.collect()
+    assert found == []
 
 
 BAD_RULES: Final[tuple[Mapping[str, Any], ...]] = (

@@ -63,6 +63,8 @@ _OP_MSG: Final = 2013
 _CHECKSUM: Final = 1  # a flag of OP_MSG, which servers set among each other
 _TLS: Final = b"\x16\x03"  # how a handshake begins
 _BUFFER_BYTES: Final = 1 << 20
+_ACCEPTING_TURNS: Final = 4
+"""As many turns of the event loop lie at most between what is accepted and its connection."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
 _LOOPBACK: Final = "127.0.0.1"
 _OF_THE_DRIVER: Final = {"hello", "ismaster", "isMaster", "endSessions", "killCursors"}
@@ -297,14 +299,18 @@ class BlackPipe:
             return
         listening.set_result(self._server.sockets[0].getsockname()[1])
         await self._stopped.wait()
-        self._server.close()
         await self._cut()
 
     async def _listening(self) -> asyncio.Server:
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.create_task(self._connection(reader, writer))
             self._connections[task] = writer
-            task.add_done_callback(lambda task: self._connections.pop(task, None))
+            task.add_done_callback(ended)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._connections.pop(
+                task
+            ).transport.abort()  # of a task that was cancelled before it began, nobody else does
 
         return await asyncio.start_server(connected, _LOOPBACK, self.port, limit=_BUFFER_BYTES)
 
@@ -314,19 +320,21 @@ class BlackPipe:
         else:
             self._passing.set()
         if link is Link.REFUSED:
-            self._server.close()
             await self._cut()
         elif not self._server.is_serving():
             self._server = await self._listening()
 
     async def _cut(self) -> None:
-        """Resets all connections."""
-        connections = dict(self._connections)
-        for task in connections:
+        """Takes no connections any more, and resets all. A server that is closed loses what it has accepted and is no connection yet."""
+        with suppress(NotImplementedError):  # by a loop of Windows
+            for listening in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+        for _ in range(_ACCEPTING_TURNS):
+            await asyncio.sleep(0)
+        self._server.close()
+        for task in (connections := tuple(self._connections)):
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
-        for writer in connections.values():
-            writer.transport.abort()  # of a task that was cancelled before it began, nobody else does
 
     async def _connection(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         writers = [client_out]
