@@ -34,6 +34,8 @@ from tests.length import ORCHESTRATOR_STORM as STORM
 
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
+from tidegate.retries.schedule import Missed, Schedule
+from tidegate.triggers.conditions import OnCron, condition_id
 from tidegate_adapters.orchestrator.services import PURGE, RECOVERY
 
 MEMBER: Final = Path(__file__).with_name("orchestrator_member.py")
@@ -42,6 +44,7 @@ STEP_DOWN_S: Final = 20.0
 STILL_S: Final = DEAD_AFTER / SECOND + 1.0
 APART_S: Final = (0.0, 30.0, -30.0)
 FINAL: Final = ("success", "failed")
+EACH_SECOND: Final = OnCron(Schedule("* * * * * *", Missed.EACH))
 ENDLESS: Final = ("tick", RECOVERY, PURGE)
 Raw = dict[str, Any]
 
@@ -113,7 +116,8 @@ def alive_until(beats: Iterable[tuple[int, int]], since: int) -> int:
 # --- what must not be -------------------------------------------------------------------------------------------------
 
 
-def wrong(found: Facts, records: list[Raw], keys: set[str]) -> Iterator[str]:
+def wrong(found: Facts, records: list[Raw], keys: set[str], pending: Iterable[datetime] = ()) -> Iterator[str]:
+    """What is, where the application has ended, and these instants of the cron are not fired yet: who was to died in its turn, perhaps."""
     there = {each["_id"]: each for each in records}
     yield from (f"{key} is lost" for key in keys - there.keys())
     for record in records:
@@ -124,7 +128,8 @@ def wrong(found: Facts, records: list[Raw], keys: set[str]) -> Iterator[str]:
     turns = sorted(each for each in found.turns if each.ended > each.began)
     yield from (f"turns: {each}" for each in too_many(turns, 1))
     yield from (f"an older turn after {one}: {other}" for one, other in pairwise(turns) if one.number > other.number)
-    for one, other in pairwise(instants(records)):
+    fired = instants(records)
+    for one, other in pairwise(sorted([*fired, *({*pending} - {*fired})])):
         if other - one != timedelta(seconds=1):
             yield f"the cron fired at {one}, and then at {other}"
 
@@ -260,14 +265,16 @@ class Storm:
             await self.app.end(name)
 
 
-async def weathered(app: Processes, server: MongoServer, database: str) -> tuple[Storm, list[Raw]]:
+async def weathered(app: Processes, server: MongoServer, database: str) -> tuple[Storm, list[Raw], list[datetime]]:
     async with AsyncMongoClient[Raw](server.uri, tz_aware=True) as client:
         storm = Storm(app, server, client[database])
         try:
             await storm.pass_over()
         finally:
             await storm.client.close()
-        return storm, await storm.records.find().to_list()
+        cell = await storm.database.orchestrator_crons.find_one({"_id": condition_id(EACH_SECOND)})
+        assert cell is not None
+        return storm, await storm.records.find().to_list(), cell["pending"]
 
 
 @pytest.mark.flaky(reruns=1)  # no kill may strike a run: it has servers of its own, and is not marked with the others
@@ -276,12 +283,12 @@ def test_every_invocation_ends_once_in_a_storm(tmp_path: Path) -> None:
     with MongoServer(nodes=STORM.nodes) as server:
         app = Processes(MEMBER, tmp_path, server.uri, database)
         try:
-            storm, records = asyncio.run(weathered(app, server, database))
+            storm, records, pending = asyncio.run(weathered(app, server, database))
         finally:
             app.close()
     found = facts(app)
 
-    lines = [*wrong(found, records, storm.keys)]
+    lines = [*wrong(found, records, storm.keys, pending)]
     assert not lines, "\n".join([*storm.told, f"{len(lines)} wrong", *lines[:5]])
     old = {name for name, version in storm.versions.items() if version == 1}
     assert not [run for (task, _), runs in found.runs.items() for run in runs if task == "novel" and run.process in old]
@@ -312,14 +319,16 @@ TICKS: Final[list[Raw]] = [
 def judged(
     *,
     records: tuple[Raw, ...] = (RECORD,), runs: tuple[Span, ...] = (RUN,), limited: tuple[Span, ...] = (), turns: tuple[Span, ...] = (),
+    pending: tuple[datetime, ...] = (),
 ) -> list[str]:  # fmt: skip
-    return [*wrong(Facts({("single", KEY): [*runs]}, {"of": [*limited]}, [*turns]), [*records], {KEY})]
+    return [*wrong(Facts({("single", KEY): [*runs]}, {"of": [*limited]}, [*turns]), [*records], {KEY}, pending)]
 
 
 def test_what_is_as_it_should_be_is_not_wrong() -> None:
     failed = RECORD | {"status": "failed", "tries": 4, "history": [{"status": "failed"}]}
     turns = (Span(1, 2, "a", 1), Span(2, 3, "b", 1), Span(3, 4, "a", 2))
     assert not judged(records=(RECORD, *TICKS), limited=(RUN, RUN), turns=turns)
+    assert not judged(records=(RECORD, *TICKS[::2]), pending=tuple(instants(TICKS[1:2])))
     assert not judged(records=(failed,), runs=(Span(1, 2, "a", 1, is_done=False), Span(2, 3, "b", 2, is_done=False)))
 
 
@@ -339,6 +348,7 @@ def test_what_is_as_it_should_be_is_not_wrong() -> None:
         (judged(turns=(RUN, Span(15, 25, "b", 3))), "turns: 2 at one time"),
         (judged(turns=(RUN, Span(30, 40, "b", 2))), "an older turn"),
         (judged(records=(RECORD, *TICKS[::2])), "the cron fired at"),
+        (judged(records=(RECORD, *TICKS[::2]), pending=tuple(instants(TICKS[2:]))), "the cron fired at"),
         (judged(records=(RECORD, *TICKS, TICKS[0] | {"_id": "another"})), "the cron fired at"),
     ],
 )
