@@ -8,8 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import pytest
 from tests.integration.interruptible import INTERRUPTIBLE
@@ -276,39 +278,35 @@ threaded_soon, will_not_be_cancelled_soon = (Worker(["orders"], each, **soon) fo
 """
 
 
-@pytest.mark.parametrize("target", ["threaded_soon", "will_not_be_cancelled_soon"])
-def test_a_signal_ends_a_process_of_which_something_will_not_end_by_its_deadline(tmp_path: Path, target: str) -> None:
-    """Once it waited for a thread to its end, and for a task that would not be cancelled for ever; what it leaves, it tells."""
-    (tmp_path / "app.py").write_text(LEFT_BEHIND)
-    (tmp_path / "records.jsonl").write_text(lines("a"))
+@contextmanager
+def begun(folder: Path, target: str) -> Generator[tuple[subprocess.Popen[str], IO[str]]]:
+    """The process of one of these, whose handler or lifespan has begun, and what it writes."""
+    (folder / "app.py").write_text(LEFT_BEHIND)
+    (folder / "records.jsonl").write_text(lines("a"))
     command = [*INTERRUPTIBLE, "worker", "run", f"app.py:{target}", "--embedded", "records.jsonl"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             assert any("begun" in line for line in process.stdout)
-            process.send_signal(signal.SIGTERM)
-            assert any("is left behind: topic orders, partition 0, offset 0" in line for line in process.stdout)
-            assert process.wait(timeout=20) == ExitCode.TERMINATED
+            yield process, process.stdout
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("target", ["threaded_soon", "will_not_be_cancelled_soon"])
+def test_a_signal_ends_a_process_of_which_something_will_not_end_by_its_deadline(tmp_path: Path, target: str) -> None:
+    """Once it waited for a thread to its end, and for a task that would not be cancelled for ever; what it leaves, it tells."""
+    with begun(tmp_path, target) as (process, written):
+        process.send_signal(signal.SIGTERM)
+        assert any("is left behind: topic orders, partition 0, offset 0" in line for line in written)
+        assert process.wait(timeout=20) == ExitCode.TERMINATED
 
 
 @pytest.mark.parametrize("target", ["threaded", "will_not_be_cancelled", "begins"])
 def test_a_second_signal_ends_a_process_of_which_something_will_not_end(tmp_path: Path, target: str) -> None:
     """Once it waited for a thread to its end, and for a task that would not be cancelled for ever."""
-    (tmp_path / "app.py").write_text(LEFT_BEHIND)
-    (tmp_path / "records.jsonl").write_text(lines("a"))
-    command = [*INTERRUPTIBLE, "worker", "run", f"app.py:{target}", "--embedded", "records.jsonl"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            for word in ("begun", "draining"):
-                assert any(word in line for line in process.stdout), word
-                process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=30) == ExitCode.TERMINATED
-        finally:
-            process.kill()
+    with begun(tmp_path, target) as (process, written):
+        process.send_signal(signal.SIGTERM)
+        assert any("draining" in line for line in written)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == ExitCode.TERMINATED

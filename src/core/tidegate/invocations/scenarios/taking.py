@@ -145,6 +145,10 @@ def count(state: State, which: str, keys: tuple[str, ...]) -> int:
     return sum(each is not None and each[STATUS] == which for each in found)
 
 
+def taker_of(runner: str, parts: TakerParts, task: Takeable = TASK) -> Taker:
+    return Taker(runner=runner, queues=("default",), tasks=(task,), records=RECORDS, attempts=2, parts=parts)
+
+
 def born_as(program: Callable[[], Program[object]]) -> Birth:
     return lambda _: program()
 
@@ -193,10 +197,7 @@ def taking(
         budget: How many faults may strike.
         faults: Which.
     """
-    takers = {
-        each: Taker(runner=each, queues=("default",), tasks=(TASK,), records=RECORDS, attempts=2, parts=parts)
-        for each in RUNNERS
-    }
+    takers = {each: taker_of(each, parts) for each in RUNNERS}
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(take, taker, looks, most, factor) for each, taker in takers.items()
     }
@@ -242,10 +243,7 @@ def limited(
         faults: Which.
     """
     keys = KEYS[:2]
-    takers = {
-        each: Taker(runner=each, queues=("default",), tasks=(TASK,), records=RECORDS, attempts=2, parts=parts)
-        for each in RUNNERS
-    }
+    takers = {each: taker_of(each, parts) for each in RUNNERS}
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(take_and_end, taker, looks, 2, 1) for each, taker in takers.items()
     }
@@ -296,7 +294,7 @@ def waking(
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(
             take_and_wake,
-            Taker(runner=each, queues=("default",), tasks=(TASK,), records=RECORDS, attempts=2, parts=parts),
+            taker_of(each, parts),
             ending, looks, 1 if len(keys) > 2 else 2,
         )
         for each in RUNNERS
@@ -344,10 +342,7 @@ def crowded(
         budget: How many faults may strike.
         faults: Which.
     """
-    one, two = (
-        Taker(runner=each, queues=("default",), tasks=(TASK,), records=RECORDS, attempts=2, parts=parts)
-        for each in RUNNERS
-    )
+    one, two = (taker_of(each, parts) for each in RUNNERS)
     keys = tuple(f"limited-{number}" for number in range(waiting))
     jobs = {each: Job(task=TASK.name, limited_by=SET, priority=1) for each in keys} | {"free": Job(task=TASK.name)}
     programs: dict[str, Callable[[], Program[object]]] = {
@@ -416,10 +411,7 @@ def rated(
         faults: Which.
     """
     task = attrs.evolve(TASK, rate=RATE)
-    takers = {
-        each: Taker(runner=each, queues=("default",), tasks=(task,), records=RECORDS, attempts=2, parts=parts)
-        for each in RUNNERS
-    }
+    takers = {each: taker_of(each, parts, task) for each in RUNNERS}
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(take, taker, number, 2, 1)
         for (each, taker), number in zip(takers.items(), (looks, looks - 1), strict=True)
