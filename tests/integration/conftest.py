@@ -26,6 +26,8 @@ from tidegate_adapters.black_pipe import BlackPipe, MakePipe
 
 _MONGO: Final = {"mongodb", "mongod", "disposable_mongod"}
 _REAL: Final = _MONGO | {"kafka", "browser"}
+_OWN: Final = {"MongoServer", "KafkaServer"}
+"""What tests that start servers of their own import."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -36,7 +38,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
-        if not _REAL.isdisjoint(fixtures):
+        starts = isinstance(item, pytest.Function) and not _OWN.isdisjoint(vars(item.module))
+        if starts or not _REAL.isdisjoint(fixtures):
             item.add_marker(pytest.mark.flaky(reruns=1))
         if not _MONGO.isdisjoint(fixtures):
             item.add_marker("mongo")

@@ -31,6 +31,7 @@ import attrs
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import PyMongoError
+from pymongo.read_concern import ReadConcern
 from tests.integration.servers import MongoServer
 from tests.integration.servers.processes import free_ports, wait_until
 from tests.integration.test_reactive_storm import Application, calm, write, wrong
@@ -242,10 +243,20 @@ def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:
         assert isinstance(doc, Document)
         return doc[N]
 
+    def all_have_it() -> bool:
+        """Whoever has no such state of a majority when it is made unaware would not answer at all."""
+        for node in others:
+            with three.client(node) as client:
+                things = client[database].get_collection("things", read_concern=ReadConcern("majority"))
+                if things.find_one({"_id": "a"}) is None:
+                    return False
+        return True
+
     asked = (find_one("things", key), find_all("things", key, limit=1))
     with connect(three.uri) as client, MongoClient[dict[str, Any]](three.uri) as another:
         store = Mongo(client, database)
         assert store(insert_one("things", Document((("_id", "a"), ("n", 1))))) is None
+        wait_until(all_have_it, "the others have it")
         unaware("alwaysOn")
         try:
             assert store(update_one("things", key, Put(N, 2))) == 1
