@@ -9,19 +9,21 @@ told at once in batches of 500, and 6 us told singly; as machines differ, the fi
     told at once    what has ended is one event for a batch of the client: handlers that do not wait
     told singly     each record that has ended is an event of its own: handlers that wait, and end at different times
 
-The table of memory tells what a state holds, by `tracemalloc`; its bit set is a bit for each offset from the stuck one on.
+The table of memory tells what a state holds; a bit set by itself would be a bit for each offset from the stuck one on.
 """
 
 from __future__ import annotations
 
 import sys
-import tracemalloc
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import deque
 from collections.abc import Iterator, Sequence
+from gc import get_referents
 from itertools import chain
+from sys import getsizeof
 from time import process_time
 from timeit import timeit
+from types import FunctionType, ModuleType
 from typing import Final
 
 import attrs
@@ -82,7 +84,9 @@ class Course:
             hooks=self.window > 1,
             ordering=Ordering.BY_KEY if self.keys else Ordering.UNORDERED,
             fanout=Rules(1, 0, task_delivery=False, record_delivery=False, window_delivery=False),
-            limits=PartitionLimits(span=None, metadata=None) if self.stuck else PartitionLimits(),
+            limits=PartitionLimits(span=None, metadata=None)
+            if self.stuck or self.in_work > 10_000
+            else PartitionLimits(),
         )
         room = Thresholds(high=4 * self.in_work + POLLED, low=2 * self.in_work)
         return ConsumerRules(executors=self.in_work, thresholds=room, partition=partition)
@@ -109,11 +113,14 @@ class Driver:
         began = self.done
         until = began + records
         while self.done < until:
-            polled = self.rules.polling(self.state, ()).poll
-            self.noted.append(None)
-            answered, self.answered = self.answered, []
-            self.tell([*answered, *map(self.fetched, polled)])
-            for _ in range(max(1, self.course.in_work // (1 if self.course.singly else POLLED))):
+            while True:
+                polled = self.rules.polling(self.state, ()).poll
+                self.noted.append(None)
+                answered, self.answered = self.answered, []
+                self.tell([*answered, *map(self.fetched, polled)])
+                if not polled or sum(len(offsets) for _, offsets in self.working) >= self.course.in_work:
+                    break
+            for _ in range(min(self.course.in_work, POLLED) if self.course.singly else 1):
                 if not self.working:
                     break
                 self.tell([self.ended(*self.working.popleft())])
@@ -229,20 +236,33 @@ def table(name: str, courses: dict[str, Course], records: int) -> str:
     return "\n".join(lines)
 
 
+def size(value: object) -> int:
+    """Bytes of all that it holds, each object once, types aside."""
+    seen, total, left = {0}, 0, [value]
+    while left:
+        each = left.pop()
+        if id(each) not in seen and not isinstance(each, type | FunctionType | ModuleType):
+            seen.add(id(each))
+            total += getsizeof(each)
+            left += get_referents(each)
+    return total
+
+
 def memory(records: int) -> str:
     """What a state takes for each record in work, and with many more outstanding behind a stuck head."""
     lines = ["memory of a state"]
     for course, done in ((Course(5 * records, singly=True), records), (Course(stuck=True, partitions=1), 50 * records)):
         driver = Driver(course)
-        tracemalloc.start()
+        empty = size(driver.state)
         driver.run(done)
-        taken, (part, *_) = tracemalloc.get_traced_memory()[0], driver.state.partitions
-        tracemalloc.stop()
-        beyond = driver.next[part.partition]
+        working = len(driver.working)
+        while course.stuck and driver.working:
+            driver.tell([driver.ended(*driver.working.popleft())])
+        taken, beyond = size(driver.state) - empty, driver.next[driver.partitions[0]]
         lines.append(
-            f"  {beyond:,} offsets beyond a stuck head: {taken / 1e6:.2f} MB, their bit set {beyond / 8e6:.2f} MB"
+            f"  {beyond:,} offsets beyond a stuck head: {taken / 1e6:.3f} MB, {8 * taken / beyond:.2f} bits each"
             if course.stuck
-            else f"  {len(driver.working):,} in work: {taken / len(driver.working):.0f} bytes a record, driver included"
+            else f"  {working:,} in work: {taken / working:.1f} bytes a record"
         )
     return "\n".join(lines)
 

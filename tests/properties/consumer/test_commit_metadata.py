@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -812,6 +814,45 @@ def test_what_repeats_reaches_a_million(is_done: Callable[[int], bool]) -> None:
 
 
 # --- facts --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_done_without_a_gap_takes_less_than_two_bits_an_offset() -> None:
+    """Beyond a stuck head, what the survey keeps of it included."""
+    count = 400 * PAGE
+    tracker = completed(delivered(OffsetTracker(0), range(count)), range(1, count))
+    survey = surveyed(tracker)
+
+    seen, left = {id(None)}, [survey]
+    size = 0
+    while left:
+        each: object = left.pop()
+        if id(each) not in seen and not isinstance(each, type):
+            seen.add(id(each))
+            size += sys.getsizeof(each)
+            left += gc.get_referents(each)
+    assert 8 * size < 2 * count
+
+
+@pytest.mark.parametrize("limit", [LIMIT, 9, 7, 5, 0])
+@pytest.mark.parametrize("stuck_at", [0, 7, PAGE - 1, PAGE, 3 * PAGE + 7])
+def test_whole_pages_are_told_as_others_are(stuck_at: int, limit: int) -> None:
+    """Whatever is open among them, and at whatever of them the text ends."""
+    count = 12 * PAGE
+    opened = {stuck_at, stuck_at + 3, 5 * PAGE, 9 * PAGE + 1}
+    tracker = completed(
+        delivered(OffsetTracker(0), range(count)), [each for each in range(count) if each not in opened]
+    )
+    survey = surveyed(tracker)
+    made = encoded(survey, limit=limit)
+
+    assert laws.is_what_was_encoded(
+        tracker, made, commit_metadata.decoded(made.text, position=made.position, end=count)
+    )
+    assert laws.says_what_is_left_out(tracker, made)
+    if isinstance(made, Partial):
+        assert laws.holds_as_much_as_fits(limit, units(surveyed(successor(tracker, made.stop + 1))))
+    else:
+        assert laws.size_is_exact(units(survey), made.text)
 
 
 def test_every_letter_is_one_unit_and_survives() -> None:

@@ -26,6 +26,9 @@ PAGE_BITS: Final = 10
 PAGE: Final = 1 << PAGE_BITS
 """How many offsets share a leaf of the tree."""
 
+_FULL: Final = (1 << PAGE) - 1
+"""The bits of a page that is done; all such pages share it."""
+
 _LAST: Final = PAGE - 1
 
 _ONES: Final = re.compile("1+")
@@ -122,7 +125,8 @@ def ended(pages: Pages, page: int, bits: int) -> tuple[Pages, int]:
     if not finished or not node:
         return pages, 0
     count = finished.bit_count()
-    node = (page, node[1] ^ finished, node[2] | finished)
+    done = node[2] | finished
+    node = (page, node[1] ^ finished, _FULL if done == _FULL else done)
     while path:
         middle, open_count, tracked_count, low, high = path.pop()
         if page < middle:

@@ -2,7 +2,8 @@
 
 Rice codes are sums, so a stretch of the tracker has a `RunTally` of its runs, for each Rice parameter; two neighbours are
 added in one step (a monoid, as in finger trees: Hinze and Paterson 2006). A `Stretch` keeps the tally of a node of the
-tracker's tree, so that what has not changed is not looked at again (law ME7 of `tidegate.consumer.commit_metadata`).
+tracker's tree, so that what has not changed is not looked at again (law ME7 of `tidegate.consumer.commit_metadata`). Where all
+is done below a node it is one run, told by its ends; nothing is kept of what is below.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from tidegate.consumer._offsets import Run
 from tidegate.consumer._pages import FORK_LEN, PAGE, Node
 
 __all__ = [
-    "LANE", "NOTHING", "RICE", "RunTally", "Stretch", "length_of", "rice", "stretch_of", "sum_of", "sums", "tally_from",
-    "tally_of",
+    "LANE", "NOTHING", "RICE", "RunTally", "Stretch", "length_of", "parts_of", "rice", "stretch_of", "sum_of", "sums",
+    "tally_from", "tally_of",
 ]  # fmt: skip
 
 RICE: Final = 32
@@ -68,7 +69,7 @@ class RunTally:
 @final
 @attrs.frozen
 class Stretch:
-    """What was found out about one node of a tracker's tree, and about the two below it if it is a fork."""
+    """What was found out about one node of a tracker's tree, and about the two below it if it is a fork in which not all is done."""
 
     pages: Node
     tally: RunTally | None
@@ -115,20 +116,34 @@ SHORT: Final = (0, *map(_laned, range(1, PAGE + 1)))
 def stretch_of(pages: Node, before: Stretch | None) -> Stretch:
     """The stretch of a node; what `before` knows of it, or of what is below it, is taken from there."""
     while before is not None and before.pages is not pages and _width(before.pages) > _width(pages):
-        low, high = before.parts
+        low, high = parts_of(before)
         before = low if pages[0] < before.pages[0] else high
     if before is not None and before.pages is pages:
         return before
     if len(pages) != FORK_LEN:
         page, _, done = pages
         return Stretch(pages, tally_of(page, done))
+    if pages[1] == 0 and pages[2] == 2 * _width(pages) * PAGE:
+        middle, reach = pages[0] * PAGE, _width(pages) * PAGE
+        return Stretch(pages, _of_run((middle - reach, middle + reach)))
     low, high = stretch_of(pages[3], before), stretch_of(pages[4], before)
     return Stretch(pages, sum_of(low.tally, high.tally), (low, high))
 
 
+def parts_of(stretch: Stretch) -> tuple[Stretch, ...]:
+    """The two below it, if it is of a fork."""
+    if stretch.parts or len(stretch.pages) != FORK_LEN:
+        return stretch.parts
+    return stretch_of(stretch.pages[3], None), stretch_of(stretch.pages[4], None)
+
+
 def _width(pages: Node) -> int:
-    """Of two nodes, one above the other, the upper one is wider."""
+    """Of two nodes, one above the other, the upper one is wider: so many pages lie at most on either side of the middle of a fork."""
     return pages[0] & -pages[0] if len(pages) == FORK_LEN else 0
+
+
+def _of_run(run: Run) -> RunTally:
+    return RunTally(run, run, 1, length_of(run), sums(length_of(run)), 0)
 
 
 def tally_of(page: int, done: int) -> RunTally | None:
@@ -154,7 +169,9 @@ def sum_of(one: RunTally | None, behind: RunTally | None) -> RunTally | None:
 def tally_from(stretch: Stretch, position: int) -> RunTally | None:
     """The tally of what is done from the position on."""
     at = position - stretch.pages[0] * PAGE
-    if stretch.parts:
-        low, high = stretch.parts
+    if stretch.tally is not None and position <= stretch.tally.first[0]:
+        return stretch.tally
+    if parts := parts_of(stretch):
+        low, high = parts
         return tally_from(high, position) if at >= 0 else sum_of(tally_from(low, position), high.tally)
     return stretch.tally if at <= 0 else tally_of(stretch.pages[0], stretch.pages[2] >> at << at)

@@ -72,6 +72,7 @@ from tidegate.consumer._run_tallies import (
     RunTally,
     Stretch,
     length_of,
+    parts_of,
     rice,
     stretch_of,
     sum_of,
@@ -538,8 +539,8 @@ def _fitting(survey: Survey, position: int, limit: int, alphabet: Alphabet) -> t
     """The tally of what fits, where not all does, and the first done offset that is left out."""
     pages, stretch = survey.tracker.pages, survey.stretch
     fitting: RunTally | None = None
-    while stretch.parts:
-        stretch, high = stretch.parts
+    while parts := parts_of(stretch):
+        stretch, high = parts
         more = sum_of(fitting, tally_from(stretch, position))
         if _units(more, position, pages, alphabet) <= limit:
             fitting, stretch = more, high
