@@ -108,6 +108,28 @@ def test_each_change_is_told_once_and_in_order(mongodb: str, database: str) -> N
     with_stream(mongodb, database, work)
 
 
+def test_who_is_far_behind_reads_so_much_at_a_time(mongodb: str, database: str) -> None:
+    """The server would answer with all of it, and whoever reads that does nothing else meanwhile."""
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        begin = await located(changes)
+        await held[WATCHED[0]].insert_many([{"_id": number} for number in range(2_500)])
+        found: list[DocumentChange] = []
+        sizes: list[int] = []
+        position = begin
+        while len(found) < 2_500:
+            page = await changes.read(position)
+            assert isinstance(page, Page)
+            found += page.changes
+            position = page.position
+            sizes.append(len(page.changes))
+        assert [each.id for each in found] == [*range(2_500)]
+        assert max(sizes) == 1_000
+        assert (await told(changes, position))[0] == []
+
+    with_stream(mongodb, database, work)
+
+
 def test_nothing_is_lost_where_replies_and_requests_are(
     make_proxy: Callable[..., BlackPipe], mongod: MongoServer, database: str
 ) -> None:

@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
@@ -1386,6 +1386,24 @@ class OrderId(str):
     """A text, too."""
 
     __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (dict[int, str], {10: "a", -2: "b"}),
+        (Mapping[float, dict[bool, int]], {0.5: {True: 1, False: 0}}),
+        (dict[date, int], {date(2026, 1, 1): 1}),
+    ],
+    ids=["int", "float and bool", "date"],
+)
+def test_keys_that_are_no_texts_come_back_as_what_they_are(kind: object, value: object) -> None:
+    """JSON has texts for keys alone."""
+    codec = codec_of(kind)
+
+    assert codec.value(codec.text(value, "it"), "it") == value
+    with pytest.raises(Misuse):
+        codec.text({"ten": "a"}, "it")
 
 
 @pytest.mark.parametrize("value", [Level.HIGH, Kind.BILL, OrderId("7")], ids=["IntEnum", "StrEnum", "below str"])

@@ -43,7 +43,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, final
 
-from tidegate.model.documents import Document, Field, Foreign, Value
+from tidegate.model.documents import ID, Document, Field, Foreign, Value
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant, seconds
@@ -75,6 +75,11 @@ _REFUSED: Final[Mapping[int | None, str]] = {
 }
 """What is to be done about it, by the server's code."""
 WAIT: Final = SECOND
+_PAGE: Final = 1_000
+"""How many events are read at once at most. By itself the server answers with up to 16 MiB of them, and whoever is far behind would do
+nothing else for seconds: its lease ends, and the next leader begins with the same.
+"""
+_KEY: Final = Field[Value](ID.name)
 _ENDS: Final = ("drop", "rename", "dropDatabase", "invalidate")
 _CHANGES: Final = ("insert", "update", "replace", "delete")
 _TOKEN: Final = Field[Value]("token")
@@ -179,7 +184,7 @@ class ChangeStream:
         return From(time.put(_WATCHED, self._of))
 
     async def read(self, position: Position) -> Page | Broken:
-        """What has happened since, as far as one reply goes; nothing, where nothing has for as long as it waits.
+        """What has happened since, a thousand events of it at most; nothing, where nothing has for as long as it waits.
 
         The first read of a cursor does not wait: so it is soon known that the stream can be read.
         """
@@ -247,7 +252,9 @@ class ChangeStream:
                 self._splits = splits((await self._client.server_info())["versionArray"])
         session = self._client.start_session()
         try:
-            opened = await self._asked({"aggregate": 1, "pipeline": self._pipeline(position), "cursor": {}}, session)
+            opened = await self._asked(
+                {"aggregate": 1, "pipeline": self._pipeline(position), "cursor": {"batchSize": _PAGE}}, session
+            )
         except BaseException:
             await session.end_session()
             raise
@@ -256,7 +263,12 @@ class ChangeStream:
 
     async def _more(self) -> Mapping[str, Any]:
         assert self._cursor is not None
-        more = {"getMore": self._cursor.id, "collection": "$cmd.aggregate", "maxTimeMS": self._wait_ms}
+        more = {
+            "getMore": self._cursor.id,
+            "collection": "$cmd.aggregate",
+            "batchSize": _PAGE,
+            "maxTimeMS": self._wait_ms,
+        }
         return await self._asked(more, self._cursor.session)
 
     async def _asked(self, command: dict[str, Any], session: Any) -> Mapping[str, Any]:
@@ -324,7 +336,7 @@ def _change(event: Mapping[str, Any]) -> Sequence[DocumentChange]:
     except Misuse as error:
         log.error("a document of %s is passed over: %s", collection, error.what)  # noqa: TRY400  it is no fault of the code
         return ()
-    return (DocumentChange(collection, key[Field[Value]("_id")], is_gone=event["operationType"] == "delete"),)
+    return (DocumentChange(collection, key[_KEY], is_gone=event["operationType"] == "delete"),)
 
 
 def _made(position: Position) -> Document:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, final, get_args, get_origin
 from uuid import UUID
 
@@ -149,6 +150,7 @@ def _converter() -> Any:
     made = make_converter(unstruct_collection_overrides={AbstractSet: lambda each: sorted(each, key=json.dumps)})
     for kind, allowed in ((int, (int,)), (float, (float, int)), (str, (str,)), (bool, (bool,))):
         made.register_structure_hook(kind, _exactly(kind, allowed))
+    made.register_structure_hook_factory(_has_numbers_for_keys, partial(_by_numbers, made))
     made.register_unstructure_hook(UUID, str)
     made.register_structure_hook(UUID, lambda raw, _: UUID(raw))
     made.register_unstructure_hook(Decimal, str)
@@ -156,6 +158,17 @@ def _converter() -> Any:
     made.register_unstructure_hook(timedelta, lambda value: value // timedelta(microseconds=1))
     made.register_structure_hook(timedelta, lambda raw, _: timedelta(microseconds=raw))
     return made
+
+
+def _has_numbers_for_keys(kind: Any) -> bool:
+    """Whether its keys are of a type that is no text in Python, and is one as a key in JSON."""
+    return get_origin(kind) in (dict, Mapping) and get_args(kind)[0] in (int, float, bool)
+
+
+def _by_numbers(converter: Any, kind: Any) -> Callable[[Any, Any], object]:
+    key, value = get_args(kind)
+    keys, values = map(converter.get_structure_hook, (key, value))
+    return lambda raw, _: {keys(json.loads(each), key): values(of, value) for each, of in raw.items()}
 
 
 def _exactly(kind: type, allowed: tuple[type, ...]) -> Callable[[Any, Any], object]:

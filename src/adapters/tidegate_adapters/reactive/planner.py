@@ -150,7 +150,7 @@ class PlannerRules:
         terms: Of the lease. Nobody leads for so long after a crash, and for a heartbeat after a stop; and a leader that loses the
             lease in an election of the store does no harm, so they are short.
         stream: How changes are collected before they are looked at.
-        batch: How many documents are looked at at once when all are.
+        batch: How many documents are looked at at once when all are; meanwhile nothing else of this process goes on.
         sweep: From the end of one look at all records to the next, in microseconds.
         pause: How long it waits before it wants to lead again, after something has failed, in microseconds.
         drain: How long what was read may take to be looked at and saved, once it is to stop, in microseconds.
@@ -158,7 +158,7 @@ class PlannerRules:
 
     terms: Terms = TERMS
     stream: ChangeStreamConsumer = attrs.field(factory=ChangeStreamConsumer)
-    batch: int = FOUND_MAX
+    batch: int = 250
     sweep: Duration = DAY
     pause: Duration = SECOND
     drain: Duration = 5 * SECOND

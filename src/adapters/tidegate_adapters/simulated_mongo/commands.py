@@ -267,7 +267,9 @@ class Commands:
         self._check_read()
         pipeline = command["pipeline"]
         if pipeline and "$changeStream" in pipeline[0]:
-            return self.cursors.streams(command["$db"], command["aggregate"], pipeline)
+            return self.cursors.streams(
+                command["$db"], command["aggregate"], pipeline, command["cursor"].get("batchSize", FIRST_BATCH)
+            )
         if pipeline and "$collStats" in pipeline[0]:
             told: dict[str, Any] = {"storageStats": {"indexBuilds": []}}  # which take no time here
             return self.cursors.found(

@@ -61,6 +61,7 @@ class _Stream:
         fields: What it tells of each change; None for all.
         heard: Which changes it tells of; None for all.
         position: How many changes lie before it.
+        batch: How many a reply has at most.
         is_over: It was invalidated.
         interrupted: Whoever waits for it is told this.
     """
@@ -70,6 +71,7 @@ class _Stream:
     fields: frozenset[str] | None
     heard: Callable[[Change], bool] | None
     position: int
+    batch: int = FIRST_BATCH
     is_over: bool = False
     interrupted: Callable[[ServerError], object] | None = None
 
@@ -78,7 +80,7 @@ class _Stream:
         return f"{self.database}.$cmd.aggregate"
 
     def next(self, replica_set: SimulatedReplicaSet) -> list[dict[str, Any]]:
-        """What has happened since, as far as a majority has it."""
+        """What has happened since, as far as a majority has it and a reply takes it."""
         events: list[dict[str, Any]] = []
         if self.position < replica_set.forgotten:
             raise ServerError(136, "CollectionScan died due to position in capped collection being deleted")
@@ -89,6 +91,8 @@ class _Stream:
                 if change.kind == "dropDatabase":
                     self.is_over = True
                     break
+            if len(events) >= self.batch:
+                break
         return events
 
     def _matches(self, event: Mapping[str, Any]) -> bool:
@@ -138,9 +142,12 @@ class Cursors:
         number = 0 if is_single or not left else self._opened(_Found(ns, left))
         return {"cursor": {"firstBatch": first, "id": number, "ns": ns}, "ok": 1.0}
 
-    def streams(self, database: str, collection: object, pipeline: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def streams(
+        self, database: str, collection: object, pipeline: Sequence[Mapping[str, Any]], batch: int
+    ) -> dict[str, Any]:
         """The reply to an aggregation that opens a change stream, of a collection or (1) of all."""
         stream = self._stream(database, collection, pipeline)
+        stream.batch = batch
         number = self._opened(stream)
         return self._reply("firstBatch", number, stream, stream.next(self._set))
 
@@ -157,6 +164,7 @@ class Cursors:
                 del self.open[number]
             answer({"cursor": {"nextBatch": given, "id": number if cursor.left else 0, "ns": cursor.ns}, "ok": 1.0})
             return
+        cursor.batch = command.get("batchSize") or len(self._set.history)
         events = cursor.next(self._set)
         if events:
             answer(self._reply("nextBatch", number, cursor, events))
