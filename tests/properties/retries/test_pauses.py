@@ -350,6 +350,7 @@ AFTER: Mapping[str, str] = {
     "services.service_runner.ServiceRunner._entered": "a beat, which is made once",
     "services.service_runner._insist": "a beat, which is made once",
     "triggers.evaluator.Evaluator._claimed": "notice",
+    "triggers.evaluator._registered": "notice",
     "triggers.evaluator._settle": "notice",
 }
 """What tries again after something else was answered, so that no row comes to it; and what that was, or why there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
 from itertools import product
-from typing import Final, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import attrs
 import pytest
@@ -23,7 +23,7 @@ from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused, Sleep
 from tidegate.model.effects import Call as Ask
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, find_all, insert_one
+from tidegate.model.operations import BulkUpdate, DeleteOne, InsertMany, InsertOne, UpdateOne, find_all, insert_one
 from tidegate.model.programs import find_every
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
@@ -45,7 +45,7 @@ from tidegate.triggers.contexts import (
     StatusContext,
 )
 from tidegate.triggers.evaluator import Evaluator, Noted, Skipped, TriggerPass, plain_job
-from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, TriggerRun
+from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, Plan, TriggerRun, plan
 from tidegate.triggers.trigger import FromAll, FromContext, Occurrence, Static, Trigger
 from tidegate.triggers.trigger_documents import (
     STATE,
@@ -493,10 +493,22 @@ def full() -> Store:
     )
 
 
-def too_large(store: Store, effect: Effect[object]) -> object:
-    """What the store makes of a call, and of a run, that it does not take."""
-    is_it = isinstance(effect, InsertOne) and effect.doc.held(Field[str]("task")) == "large"
-    return Refused("document too large") if is_it else store.do(effect)
+def takes_not(reason: str, is_it: Callable[[str, Document], bool]) -> Trouble:
+    """What the store makes of documents that it does not take, where they come by themselves and where they come with others."""
+
+    def told(store: Store, effect: Effect[object]) -> object:
+        if not isinstance(effect, (InsertOne, InsertMany)):
+            return store.do(effect)
+        docs = effect.docs if isinstance(effect, InsertMany) else (effect.doc,)
+        good = tuple(doc for doc in docs if not is_it(effect.collection, doc))
+        if len(good) == len(docs):
+            return store.do(effect)
+        return Ambiguous(reason) if good and store.do(InsertMany(effect.collection, good)) else Refused(reason)
+
+    return told
+
+
+too_large: Final = takes_not("document too large", lambda _, doc: doc.held(Field[str]("task")) == "large")
 
 
 def port(expression: str, after: Instant) -> Instant:
@@ -613,11 +625,7 @@ def test_a_run_that_cannot_be_recorded_is_given_up() -> None:
 
 def test_what_cannot_even_be_given_up_is_named_by_each_pass() -> None:
     """Whoever is not authorised to write runs is told, and nothing else waits for it."""
-
-    def refuses(store: Store, effect: Effect[object]) -> object:
-        is_it = isinstance(effect, InsertOne) and effect.collection == "runs" and effect.doc[TRIGGER] == LARGE.id
-        return Refused("not authorised") if is_it else store.do(effect)
-
+    refuses = takes_not("not authorised", lambda name, doc: name == "runs" and doc[TRIGGER] == LARGE.id)
     store = noticed(LARGE, GOOD)
     for code in ("large", "good"):
         assert store.run(evaluator(LARGE, GOOD).notice(EventContext(code, code))).is_kept
@@ -626,6 +634,242 @@ def test_what_cannot_even_be_given_up_is_named_by_each_pass() -> None:
         answer = store.run(evaluator(LARGE, GOOD).evaluate(f"p{number}"))
         assert [each.reason for each in answer.skipped] == ["not authorised"]
     assert fired_by(store).keys() == {GOOD.id}
+
+
+def burst(number: int) -> Store:
+    """So many events wait for a trigger."""
+    events = [occurrence("a", f"a{each}", 0) for each in range(number)]
+    return Store(world_with({"occurrences": tuple(map(stored_occurrence, events)), "calls": (), "runs": ()}))
+
+
+def test_what_fires_together_costs_as_much_as_one() -> None:
+    """Eight requests a hundred; and one to drop them all."""
+    programs, store = evaluator(ON_A), burst(250)
+    assert store.run(programs.evaluate("p1")) == TriggerPass(is_whole=True)
+    assert len(store.asked) == 4 + 3 * 8
+    assert {type(run.state) for run in store.runs} == {Fired}
+    assert {doc[ID] for doc in store.invocations} == {run.id for run in store.runs}
+    assert len(store.invocations) == 250
+    store.run(programs.evaluate("p2"))
+    assert len(store.asked) == 4 + 1
+    assert contents(store.world, "occurrences") == ()
+
+
+def test_what_takes_longer_counts_for_more() -> None:
+    """Ten with a rule are as many as a hundred without, for a claim has to last; what was uploaded is read for one at a time."""
+    store, ruled = burst(25), attrs.evolve(evaluator(ON_A), rules=(("t", Rule(Control.ARGUMENTS)),))
+    store.run(ruled.evaluate("p1"))
+    assert sum(isinstance(each, InsertMany) and each.collection == "runs" for each in store.asked) == 3
+    assert {type(run.state) for run in store.runs} == {Fired}
+
+    given = Trigger(task="t", conditions=(OnResult("s"),), provider=FromAll("all", lambda _: {}))
+    for trigger, alone in ((given, 2), (Trigger(task="t", conditions=(OnResult("s"),)), 0)):
+        store = Store()
+        for key in ("i", "j"):
+            store.run(evaluator(trigger).notice(ResultContext("s", key, 3, result_at=f"{key}@2")))
+        read: Trouble = lambda at, effect: "[1]" if isinstance(effect, Ask) else at.do(effect)  # noqa: E731
+        store.trouble = dict.fromkeys(range(100), read)
+        store.run(evaluator(trigger).evaluate("p1"))
+        assert sum(isinstance(each, InsertOne) and each.collection == "runs" for each in store.asked) == alone
+        assert {type(run.state) for run in store.runs} == {Fired}
+
+
+def test_a_pass_whose_time_is_over_stops_between_two_hundreds() -> None:
+    """The first hundred fires in any case; the others are for the next pass, and nobody waits for their claims."""
+    store, programs = burst(250), evaluator(ON_A)
+    assert store.run(programs.evaluate("p1", Instant(0))) == TriggerPass(is_whole=False)
+    assert [type(run.state) for run in store.runs] == [Fired] * 100
+    assert store.run(programs.evaluate("p2", Instant(1))) == TriggerPass(is_whole=True)
+    assert [type(run.state) for run in store.runs] == [Fired] * 250
+    assert len(contents(store.world, "occurrences")) == 150
+
+
+@pytest.mark.parametrize("trouble", [unsent, dropped, reply_lost])
+@pytest.mark.parametrize("at", range(1, 17))
+def test_several_fire_once_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
+    """Laws TE1 and TE2, as of one: what was done in part is read back."""
+    store, programs = burst(3), evaluator(ON_A)
+    store.trouble = {at: trouble}
+    store.run(programs.evaluate("p1"))
+    store.trouble = {}
+    for number in range(2, 5):
+        store.later(MINUTE)
+        store.run(programs.evaluate(f"p{number}"))
+
+    assert [type(run.state) for run in store.runs] == [Fired] * 3
+    assert sorted(str(doc[ID]) for doc in store.invocations) == sorted(run.id for run in store.runs)
+    assert contents(store.world, "occurrences") == ()
+
+
+def test_others_may_be_faster_with_some() -> None:
+    """They are left to whoever has claimed them, and the rest fires."""
+    store, programs = burst(3), evaluator(ON_A)
+    other = attrs.evolve(programs, parts=attrs.evolve(evaluators.PARTS, plan=one_alone))
+
+    def taken(at: Store, effect: Effect[object]) -> object:
+        at.run_beside(other.evaluate("other"))
+        return at.do(effect)
+
+    store.trouble = {7: taken}
+    assert store.run(programs.evaluate("p1")) == TriggerPass(is_whole=True)
+    assert isinstance(store.asked[6], InsertMany)
+    assert [type(run.state) for run in store.runs] == [Fired] * 3
+    assert len(store.invocations) == 3
+
+
+def one_alone(*seen: Any) -> Plan:
+    made = plan(*seen)
+    return attrs.evolve(made, firings=made.firings[:1])
+
+
+def test_a_call_that_cannot_be_made_keeps_no_other() -> None:
+    """Nor one that is refused, nor one of which nobody knows: that one is made by the next pass whose claim it is."""
+
+    def compared(job: Job) -> Call:
+        if job.task == "t":
+            raise ValueError("a secret")
+        return Call(job.task)
+
+    store = burst(1)
+    store.run(attrs.evolve(evaluator(ON_A, Trigger(task="u", conditions=(A,))), make_call=compared).evaluate("p1"))
+    states = [run.state for run in store.runs]
+    assert [each.reasons for each in states if isinstance(each, Failed)] == [
+        ("what makes the call of 't' raised ValueError",)
+    ]
+    assert [job_of(each).task for each in store.invocations] == ["u"]
+
+    store = burst(2)
+    store.trouble = dict.fromkeys(range(8, 99), lambda at, effect: too_busy(at, effect, "invocations"))
+    store.run(evaluator(ON_A).evaluate("p1"))
+    assert [type(run.state) for run in store.runs] == [Held] * 2
+    store.trouble = dict.fromkeys(range(99), lambda at, effect: too_busy(at, effect, "calls"))
+    store.later(MINUTE)
+    store.run(evaluator(ON_A).evaluate("p2"))
+    assert [(type(run.state), run.attempt) for run in store.runs] == [(Held, 2)] * 2
+
+
+def too_busy(store: Store, effect: Effect[object], collection: str) -> object:
+    is_it = isinstance(effect, InsertMany) and effect.collection == collection
+    return NotApplied("too busy") if is_it else store.do(effect)
+
+
+def test_one_that_is_no_run_any_more_keeps_no_other() -> None:
+    """It was spoiled after the plan was made, and is named; so is a write that the store refuses for one run."""
+    store, programs = burst(2), evaluator(ON_A)
+
+    def spoiled(at: Store, effect: Effect[object]) -> object:
+        found = at.do(effect)
+        assert isinstance(found, tuple)
+        at.do(InsertOne("runs", Document.of({"_id": wanted_of(at)[0]})))
+        return at.do(effect)
+
+    store.trouble = {5: spoiled}
+    answer = store.run(programs.evaluate("p1"))
+    assert [each.reason for each in answer.skipped] == ["a record has no 'occurrences'"]
+    assert [type(run.state) for run in store.readable_runs] == [Fired]
+
+    store, first = burst(2), wanted_of(burst(2))[0]
+
+    def unwritable(at: Store, effect: Effect[object]) -> object:
+        if isinstance(effect, BulkUpdate) and effect.collection == "runs":
+            for each in effect.updates:
+                at.do(each) if first not in str(each.where) else None
+            return Ambiguous("1 of a bulk refused")
+        is_it = isinstance(effect, UpdateOne) and first in str(effect.where)
+        return Refused("no room") if is_it else at.do(effect)
+
+    store.trouble = dict.fromkeys(range(99), unwritable)
+    answer = store.run(programs.evaluate("p1"))
+    assert [(each.key, each.reason) for each in answer.skipped] == [(first, "no room")]
+    assert sorted(type(run.state).__name__ for run in store.runs) == ["Fired", "Held"]
+
+
+def wanted_of(store: Store) -> list[str]:
+    found = [loaded_occurrence(doc) for doc in contents(store.world, "occurrences")]
+    return [Firing(ON_A.id, (each,)).id for each in found]
+
+
+def test_a_request_that_is_refused_is_asked_for_one_by_one() -> None:
+    """Each that the store does not take is named then; that is whoever may not read, and not write, for one."""
+    store, programs = burst(2), evaluator(ON_A)
+    store.trouble = dict.fromkeys(range(5, 99), refused)
+    answer = store.run(programs.evaluate("p1"))
+    assert {each.key for each in answer.skipped} == {*wanted_of(store)}
+    assert {each.reason for each in answer.skipped} == {"not authorised"}
+
+    store = burst(2)
+    store.run(programs.evaluate("p1"))
+    store.trouble = {5: refused}
+    answer = store.run(programs.evaluate("p2"))
+    assert {each.key for each in answer.skipped} == {str(doc[ID]) for doc in contents(store.world, "occurrences")}
+
+
+def test_what_no_run_of_a_request_can_have_is_told_of_each() -> None:
+    """Where the store takes none of them, neither as it is nor set aside; and what nobody confirms is left to its claim."""
+    store, programs = burst(2), evaluator(ON_A)
+    store.trouble = dict.fromkeys(range(99), takes_not("not authorised", lambda name, _: name == "runs"))
+    answer = store.run(programs.evaluate("p1"))
+    assert {each.key for each in answer.skipped} == {*wanted_of(store)}
+
+    def no_reply(at: Store, effect: Effect[object]) -> object:
+        return Ambiguous("no reply") if isinstance(effect, (BulkUpdate, UpdateOne)) else at.do(effect)
+
+    store.trouble = dict.fromkeys(range(99), no_reply)
+    assert store.run(programs.evaluate("p2")).skipped == ()
+    assert [type(run.state) for run in store.runs] == [Held] * 2
+    assert len(store.invocations) == 2
+
+
+def test_what_was_uploaded_and_is_none_of_it_keeps_no_other() -> None:
+    """Arguments that are no document: the run is named, and its claim expires."""
+    given = Trigger(task="t", conditions=(OnResult("s"),), provider=FromAll("all", lambda _: {}))
+    store = Store()
+    for context in (ResultContext("s", "i", 3, arguments_at="i#a"), EVENT):
+        store.run(evaluator(given, ON_A).notice(context))
+    store.trouble = dict.fromkeys(range(99), lambda at, effect: "[1]" if isinstance(effect, Ask) else at.do(effect))
+    answer = store.run(evaluator(given, ON_A).evaluate("p1"))
+    assert [each.reason for each in answer.skipped] == ["a tuple is not arguments that were uploaded"]
+    assert sorted(type(run.state).__name__ for run in store.runs) == ["Fired", "Held"]
+
+
+def test_a_cron_that_cannot_be_looked_at_keeps_no_other() -> None:
+    """Its cell cannot be read, or not be written; or it names no instant any more, once it has named some."""
+    crons = tuple(OnCron(Schedule(f"{number} * * * *", Missed.EACH)) for number in range(4))
+    triggers = tuple(Trigger(task="t", conditions=(each,)) for each in crons)
+    keys = tuple(map(condition_id, crons))
+
+    def once(expression: str, after: Instant) -> Instant | None:
+        return None if expression.startswith("2") and after.at else next_minute("* * * * *", after)
+
+    programs = attrs.evolve(evaluator(*triggers), next_after=once)
+    cells = (*(stored_cell(key, ScheduleCell(Instant(0))) for key in keys[2:]), Document.of({"_id": keys[1]}))
+    store = Store(world_with({"crons": cells}))
+    store.later(MINUTE)
+    store.trouble = dict.fromkeys(range(99), takes_not("not authorised", lambda name, _: name == "crons"))
+    answer = store.run(programs.evaluate("p1"))
+    assert {each.key: each.reason for each in answer.skipped} == {
+        keys[0]: "not authorised",
+        keys[1]: "a record has no 'last'",
+        keys[2]: f"the cron {crons[2].schedule} names no instant any more",
+    }
+    assert len(store.invocations) == 2
+
+
+def test_crons_are_looked_at_together() -> None:
+    """However many and however late they are: a find, the time and one write; and they are closed in one more."""
+    crons = tuple(OnCron(Schedule(f"{number} * * * *", Missed.EACH)) for number in range(3))
+    triggers = tuple(Trigger(task="t", conditions=(each,)) for each in crons)
+    programs = attrs.evolve(evaluator(*triggers), next_after=lambda _, after: next_minute("* * * * *", after))
+    cells = tuple(stored_cell(condition_id(each), ScheduleCell(Instant(0))) for each in crons)
+    store = Store(world_with({"crons": cells}))
+    store.later(5 * MINUTE)
+    store.run(programs.evaluate("p1"))
+    assert [type(each).__name__ for each in store.asked[:3]] == ["StoreTime", "FindAll", "BulkUpdate"]
+    assert [loaded_cell(doc).version for doc in contents(store.world, "crons")] == [2] * 3
+    assert len(store.invocations) == 15
+    store.run(programs.evaluate("p2"))
+    assert sum(isinstance(each, BulkUpdate) for each in store.asked) == 1
+    assert {loaded_cell(doc).pending for doc in contents(store.world, "crons")} == {()}
 
 
 @pytest.mark.parametrize(

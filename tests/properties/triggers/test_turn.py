@@ -16,8 +16,12 @@ from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import StoreTime, insert_one
 from tidegate.services.atomic_service import AtomicServiceRun, Window
 from tidegate.sim.world import CLOCK, Outcomes, World, contents, perform, world_with
-from tidegate.triggers.evaluator import Evaluator
+from tidegate.triggers.conditions import OnEvent, condition_id
+from tidegate.triggers.contexts import EventContext
+from tidegate.triggers.evaluator import TOGETHER, Evaluator
 from tidegate.triggers.noticing import Noticer
+from tidegate.triggers.trigger import Occurrence, Trigger
+from tidegate.triggers.trigger_documents import stored_occurrence
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 
 RUN: Final = AtomicServiceRun("a", "a.0", Instant(0), Window(Instant(0), Instant(5 * SECOND)), Instant(0))
@@ -97,6 +101,20 @@ def test_what_fails_keeps_nothing_else(raised: Exception, said: str | None) -> N
 
     assert found == said
     assert rounds(world) == [*(f"{n}:{name}:a.0:1" for n in range(2) for name in "abc")]
+
+
+def test_what_is_due_fires_as_long_as_the_window_lasts() -> None:
+    """Law TU3: a round of which the window is over fires what is claimed together, and leaves the rest to the next turn."""
+    triggers = (Trigger(task="t", conditions=(OnEvent("e"),)),)
+    evaluator = Evaluator(triggers=triggers, next_after=lambda _, __: None)
+    key = condition_id(OnEvent("e"))
+    waiting = [Occurrence(key, EventContext("e", str(number)), Instant(0)) for number in range(TOGETHER + 1)]
+    fires = duties(Recoverer(me="a", dead_after=MINUTE, tasks=("recover",)), Noticer(conditions=()), evaluator)[2]
+
+    for after, fired in ((0, TOGETHER + 1), (5 * SECOND, TOGETHER)):
+        world = world_with({"occurrences": tuple(map(stored_occurrence, waiting))}).write(CLOCK, Instant(after))
+        _, left = run(fires.round(RUN, 1, 0), world, means=passing)
+        assert len(contents(left, "invocations")) == fired
 
 
 def test_where_nobody_says_the_time_the_turn_is_over() -> None:

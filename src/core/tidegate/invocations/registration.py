@@ -168,9 +168,18 @@ class Registrar:
         check_collection(self.calls)
         check_type(self.parts, RegistrarParts, "the parts of a registrar")
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing excludes the call, as its task has no rule."""
+        return self._places is None
+
+    @property
+    def _places(self) -> str | None:
+        return reservation_id(Purpose.REGISTRATION, self.rule, self.call)
+
     async def run(self) -> RegistrationOutcome:
         """The program."""
-        places = reservation_id(Purpose.REGISTRATION, self.rule, self.call)
+        places = self._places
         since = await begins(self.pauses)
         attempt = 0
         while True:
@@ -180,7 +189,7 @@ class Registrar:
             try:
                 if isinstance(self.due, int):
                     return await attrs.evolve(self, due=await StoreTime() + self.due).run()
-                await self._store_call(places)
+                await insert_new(self.calls, self.stored_call)  # it is harmless if it was stored before
                 admission = await self.parts.admit(self, places)
                 match admission:
                     case HasPlace():
@@ -198,17 +207,18 @@ class Registrar:
                 pass
         return NotRegistered(f"no place after {attempt} attempts")
 
-    async def _store_call(self, places: str | None) -> None:
-        """Under the id; it is harmless if it was stored before."""
+    @property
+    def stored_call(self) -> Document:
+        """The call as it is stored, under the id."""
         names, values = tuple(name for name, _ in self.call.arguments), tuple(text for _, text in self.call.arguments)
         stored = Document.of({"_id": self.key, "task": self.call.task, "names": names, "values": values})
-        if places is not None:
-            stored = stored.put(PLACES_ID, places)
+        if self._places is not None:
+            stored = stored.put(PLACES_ID, self._places)
         if self.origin.items:
             stored = stored.put(ORIGIN, self.origin)
         if self.job is not None:
             stored = stored.put(_JOB, job_fields(self.job))
-        await insert_new(self.calls, stored.put(DUE, self.due) if isinstance(self.due, Instant) else stored)
+        return stored.put(DUE, self.due) if isinstance(self.due, Instant) else stored
 
 
 # --- what it is made of -------------------------------------------------------------------------------------------------

@@ -5,13 +5,20 @@ processes may evaluate at the same time, over views of different ages, and each 
 
     notice      what happened is kept as an occurrence of each condition that holds of it; beside what is written in a
                 transaction of the caller's (`notice_beside`)
-    evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; claim each run, register
-                its invocation under the run's id, and record that; drop what nobody waits for any more
+    evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; drop what nobody waits for
+                any more; claim runs, register the invocation of each under the run's id, and record that: a hundred at a time
     purge       forget runs that are over
 
-Each write is of one document: an insert under an id that is made of what it is, or a compare-and-set on a version. So a
+Each document is written by itself: an insert under an id that is made of what it is, or a compare-and-set on a version. So a
 write that matches nothing, or has no answer, is read back and may be asked for again, for what it was to do is seen on the
-document: a claim shows whose it is.
+document: a claim shows whose it is. Writes of several documents go in one request; where the store refuses one of them, or does
+not say what became of all, each is asked for by itself, so that none keeps the others (TE7).
+
+However many instants are due of a cron, one write moves its cell past them, and one closes those that have fired; what nobody
+waits for goes a thousand at a time. A hundred runs take a find, the time and an insert to be claimed, an insert, the time and
+an insert for their calls and invocations, and the time and a bulk to say that they have fired: eight requests. A call whose task
+has a rule is registered by itself, and counts as ten; what was uploaded is read for one run at a time. That is as much as a claim
+lasts for, many times over. A pass whose time is over stops there, between two hundreds, and what is left is for the next one.
 
 A run becomes an invocation as every call does (`tidegate.invocations.registration`), by the rule of its task for
 registration: it is picked up and recovered like others, and where the rule says so it is answered by one that is
@@ -36,6 +43,8 @@ Known not to work
     - A pass reads all that waits, and all runs of triggers of all conditions, so it takes as long as they are many.
     - A run that the store refuses to record, since all its occurrences together are larger than a document may be, is
       given up at once. One that is recorded, and leaves no room for the reason of its failure, is named by each pass.
+    - A claim that expires before its hundred is through, for the store is slow, is taken by the next pass, and its invocation is
+      registered under the same id.
     - What a run that cannot be read has used up waits until somebody has mended it, or deleted it.
     - Whoever purges runs while another evaluator still holds a view from before lets it fire again: keep runs for longer
       than a process may stand still.
@@ -44,11 +53,13 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from types import NoneType
 from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
 from tidegate.invocations.admission import Call, Rule
+from tidegate.invocations.enqueueing import Enqueue, NewInvocation
 from tidegate.invocations.jobs import Job
 from tidegate.invocations.registration import NotRegistered, Registrar
 from tidegate.model.documents import (
@@ -71,12 +82,18 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
     FOUND_MAX,
+    UPDATES_MAX,
     Index,
     Indexes,
     StoreTime,
+    UpdateOne,
+    bulk_update,
     check_collection,
+    delete_many,
     delete_one,
+    find_all,
     find_one,
+    insert_many,
     insert_one,
     update_one,
 )
@@ -103,14 +120,14 @@ from tidegate.triggers.contexts import Context
 from tidegate.triggers.definitions import Definition, definition_of, spared
 from tidegate.triggers.firing import (
     HISTORY,
-    Busy,
+    Changed,
+    Claimed,
     Claims,
     Exhausted,
     Firing,
     Ignored,
     Plan,
     RunClaim,
-    Settled,
     TriggerRun,
     claim,
     failed,
@@ -119,7 +136,7 @@ from tidegate.triggers.firing import (
     purge,
     set_aside,
 )
-from tidegate.triggers.noticing import whole
+from tidegate.triggers.noticing import is_whole, whole
 from tidegate.triggers.trigger import (
     NotProvided,
     Occurrence,
@@ -151,8 +168,11 @@ from tidegate.triggers.trigger_documents import (
 __all__ = [
     "ATTEMPTS",
     "PARTS",
+    "Asked",
+    "Ended",
     "Evaluator",
     "EvaluatorParts",
+    "Invoked",
     "MakeJob",
     "Noted",
     "Skipped",
@@ -165,6 +185,11 @@ T = TypeVar("T")
 
 ATTEMPTS: Final = 8
 """How often a write is tried before it is left to the next pass."""
+
+TOGETHER: Final = 100
+"""How many runs are claimed, invoked and settled together, those that count as one."""
+_RULED: Final = 10
+"""As how many one counts whose task has a rule, for it takes five requests of its own or more."""
 
 MakeJob: TypeAlias = Callable[[str, Document], Job]
 """What a call becomes, given the task and the arguments that a provider made: where it waits, and how they are written. It may
@@ -189,6 +214,21 @@ def plain_call(job: Job) -> Call:
     check_type(job, Job, "a job")
     return Call(job.task, tuple((name, str(text)) for name, text in job.arguments.items))
 
+
+_Cells: TypeAlias = tuple[tuple[str, ScheduleCell], ...]
+"""Cells of crons, by the ids of their conditions."""
+
+Invoked: TypeAlias = tuple[tuple[str, tuple[str, ...] | None], ...]
+"""Of each run, by its id, the reasons for which its invocation was refused; none where it is there, None where nobody knows."""
+
+Asked: TypeAlias = tuple[tuple[TriggerRun, Registrar], ...]
+"""Runs that are claimed, and what registers the invocation of each."""
+
+Ended: TypeAlias = tuple[tuple[TriggerRun, tuple[str, ...]], ...]
+"""Runs as they were claimed, and why each has failed; without a reason it has fired."""
+
+_Write: TypeAlias = tuple[str, UpdateOne]
+"""An update, and the id of its document."""
 
 _CHANGING: Final = ("by", "until", "reasons", "at")
 """The fields of a run that not every state has."""
@@ -217,12 +257,22 @@ class TriggerPass:
     """What a pass came to.
 
     Attributes:
-        is_whole: Each question had an answer; if not, what is left is for the next pass.
+        is_whole: Each question had an answer, and there was time for all; if not, what is left is for the next pass.
         skipped: What it could do nothing for; the next pass will not either, unless somebody mends it.
     """
 
     is_whole: bool
     skipped: tuple[Skipped, ...] = ()
+
+
+@final
+@attrs.frozen
+class _ClaimedRuns:
+    """What this pass holds, what is to be looked at again, and what could not be claimed."""
+
+    held: tuple[TriggerRun, ...]
+    left: tuple[Firing, ...]
+    skipped: tuple[Skipped, ...]
 
 
 @final
@@ -362,82 +412,102 @@ class Evaluator:
 
     # --- evaluate ---
 
-    async def evaluate(self, by: str) -> TriggerPass:
+    async def evaluate(self, by: str, until: Instant | None = None) -> TriggerPass:
         """One pass. What it does not reach, because there is no answer or others are faster, is left to the next one.
 
         Args:
             by: The id of this pass; no other has it.
+            until: When its time is over, by the store's clock: of what there is to fire it begins no more then, but for the
+                first runs. None for never.
 
         Raises:
             Refused: The store said no, definitely, to the questions that all depends on.
         """
         check_name(by, "a pass")
+        check_type(until, (Instant, NoneType), "an instant or None")
         skipped: tuple[Skipped, ...] = ()
         # What is said of one must not keep the others: a refusal, a document that cannot be read.
         try:
-            for cron in self.crons:
-                try:
-                    skipped += await self._look(cron)
-                except (Refused, Misuse) as trouble:
-                    skipped += (_skipped(condition_id(cron), trouble),)
-            made, unreadable = await self._planned()
+            skipped += await self._look()
+            made, cells, unreadable = await self._planned()
             skipped += unreadable
-            for run in made.given_up:
+            skipped += (await _all(tuple([(run.id, _change(self, run)) for run in made.given_up])))[1]
+            skipped += await self._drop(made.dropped, cells)
+            for number, some in enumerate(self._together(made.firings)):
+                if number and until is not None and await StoreTime() - until >= 0:
+                    return TriggerPass(is_whole=False, skipped=skipped)
                 try:
-                    await _changed(self, run)
-                except Refused as trouble:
-                    skipped += (_skipped(run.id, trouble),)
-            for each in made.firings:
-                try:
-                    await self._fire(each, by)
-                except (Refused, Misuse) as trouble:
-                    skipped += (_skipped(each.id, trouble),)
-            for dropped in made.dropped:
-                try:
-                    await self._drop(dropped)
-                except Refused as trouble:
-                    skipped += (_skipped(dropped, trouble),)
+                    skipped += await self._fire(some, by)
+                except (Refused, Misuse):
+                    skipped += await self._fire_apart(some, by)
         except (Ambiguous, NotApplied, NotDurable):
             return TriggerPass(is_whole=False, skipped=skipped)
         return TriggerPass(is_whole=True, skipped=skipped)
 
-    async def _look(self, cron: OnCron) -> tuple[Skipped, ...]:
-        """Move the cell of a cron on, as long as something is due."""
-        name = condition_id(cron)
+    async def _look(self) -> tuple[Skipped, ...]:
+        """Move the cells of crons past all that is due."""
+        if not self.crons:
+            return ()
+        now = await StoreTime()
+        cells, skipped = await self._cells()
+        spoiled = frozenset([each.key for each in skipped])
+        moved: tuple[_Write, ...] = ()
+        for cron in self.crons:
+            name = condition_id(cron)
+            if name in spoiled:
+                continue
+            before = dict(cells).get(name)
+            try:
+                after, reason = self._looked(cron, before, now)
+                if before is None and after is not None:
+                    await insert_new(self.cells, stored_cell(name, after))
+            except (Refused, Misuse) as trouble:
+                skipped += (_skipped(name, trouble),)
+                continue
+            if before is not None and after is not None and after != before:
+                moved = (*moved, (name, self._move(name, before, after)))
+            if reason is not None:
+                skipped += (Skipped(name, reason),)
+        _, refused = await _all(moved)
+        return (*skipped, *refused)
+
+    def _looked(
+        self, cron: OnCron, before: ScheduleCell | None, now: Instant
+    ) -> tuple[ScheduleCell | None, str | None]:
+        """What becomes of its cell once all was looked at that is due by now; and why nothing more will be, if so."""
+        cell = before
         while True:
-            now = await StoreTime()
-            found = await find_one(self.cells, Eq(ID, name))
-            cell = None if found is None else loaded_cell(found)
             match self.parts.look(cron.schedule, self.next_after, cell, now):
                 case FirstSeen(first):
-                    await insert_new(self.cells, stored_cell(name, first))
-                    return ()
+                    return first, None
                 case Due(_, after) | TooLate(_, after):
-                    written = await self._moved(name, after)
-                    if not written:
-                        return ()  # somebody else looks
+                    cell = after
                 case Broken(reason):
-                    return (Skipped(name, reason),)
+                    return cell, reason
                 case Never():
-                    return (Skipped(name, f"the cron {cron.schedule} names no instant any more"),)
+                    return cell, f"the cron {cron.schedule} names no instant any more"
                 case _:
-                    return ()
+                    return cell, None
 
-    async def _moved(self, name: str, after: ScheduleCell) -> bool:
-        doc = stored_cell(name, after)
+    def _move(self, name: str, before: ScheduleCell, after: ScheduleCell) -> UpdateOne:
+        """The write of a cell, in one version, however many looks it is of."""
+        doc = stored_cell(name, attrs.evolve(after, version=before.version + 1))
         puts = tuple(Put(Field[object](key), value) for key, value in doc.without(ID).items)
-        return await update_one(self.cells, self.parts.at_version(name, after.version - 1), *puts) > 0
+        return update_one(self.cells, self.parts.at_version(name, before.version), *puts)
 
-    async def _planned(self) -> tuple[Plan, tuple[Skipped, ...]]:
+    async def _cells(self) -> tuple[_Cells, tuple[Skipped, ...]]:
+        """Those of the crons, and what cannot be read."""
+        found = await _by_ids(self.cells, tuple([condition_id(cron) for cron in self.crons]))
+        return _readable(lambda doc: (needed(doc, Field[str](ID.name)), loaded_cell(doc)), found)
+
+    async def _planned(self) -> tuple[Plan, _Cells, tuple[Skipped, ...]]:
         # In this order (`firing`): what is seen after the time was read is not taken for too old, and of an occurrence
         # that was read its runs are read later, those made meanwhile included.
         now = await StoreTime()
         found = await find_every(self.occurrences)
         occurrences, unread = _readable(loaded_occurrence, found)
-        for cron in self.crons:
-            cell = await find_one(self.cells, Eq(ID, condition_id(cron)))
-            if cell is not None:
-                occurrences += _ticks(cron, cell)
+        cells, _ = await self._cells()  # whoever looked has named those that cannot be read
+        occurrences += self._ticks(cells)
         of = tuple([each.id for each in occurrences])
         stored = await find_every(self.runs, self._wanted(of[:FOUND_MAX]))
         for start in range(FOUND_MAX, len(of), FOUND_MAX):
@@ -452,7 +522,13 @@ class Evaluator:
         read, unknown = _readable(definition_of, definitions)
         others = tuple([each for each in read if each.id not in known])
         made = self.parts.plan(self.triggers, _unused(occurrences, used), runs, now)
-        return self.parts.spare(made, others, occurrences), (*unread, *spoiled, *unknown)
+        return self.parts.spare(made, others, occurrences), cells, (*unread, *spoiled, *unknown)
+
+    def _ticks(self, cells: _Cells) -> tuple[Occurrence, ...]:
+        """The pending instants of crons."""
+        there = dict(cells)
+        names = [(cron, condition_id(cron)) for cron in self.crons]
+        return tuple(each for cron, name in names if name in there for each in ticks(cron, there[name]))
 
     def _wanted(self, of: tuple[str, ...]) -> Filter:
         """The runs that a plan is made from."""
@@ -461,11 +537,59 @@ class Evaluator:
 
     # --- fire ---
 
-    async def _fire(self, wanted: Firing, by: str) -> None:
-        """Make one run happen: claim it, register its invocation, say so."""
-        run = await self._claimed(wanted, by)
-        if run is None:
-            return
+    def _together(self, firings: tuple[Firing, ...]) -> tuple[tuple[Firing, ...], ...]:
+        """What is fired together, in its order."""
+        triggers = {each.id: each for each in self.triggers}
+        ruled = {task for task, _ in self.rules}
+        made: list[list[Firing]] = []
+        load = TOGETHER
+        for each in firings:
+            trigger = triggers[each.trigger_id]
+            is_read = not isinstance(trigger.provider, Static) and not all(
+                is_whole(of.context) for of in each.occurrences
+            )
+            more = TOGETHER if is_read else _RULED if trigger.task in ruled else 1
+            if load + more > TOGETHER:
+                made.append([])
+                load = 0
+            made[-1].append(each)
+            load += more
+        return tuple(map(tuple, made))
+
+    async def _fire(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
+        """Make runs happen: claim them, register their invocations, say so."""
+        held, skipped = await self._claimed(wanted, by)
+        asked: Asked = ()
+        ended: Ended = ()
+        for run in held:
+            try:
+                found = await self._prepared(run)
+            except (Refused, Misuse) as trouble:
+                skipped += (_skipped(run.id, trouble),)
+                continue
+            if isinstance(found, Registrar):
+                asked = (*asked, (run, found))
+            else:
+                ended = (*ended, (run, found))
+        # First the invocations: after a crash in between, the next claim of a run registers the same one again.
+        answers = await self.parts.invoke(self, asked) if asked else ()
+        ended = (*ended, *_known(asked, answers))
+        more = await self.parts.settle(self, ended) if ended else ()
+        return (*skipped, *more)
+
+    async def _fire_apart(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
+        """The same where one of them has spoiled it, one by one; what was claimed is known by its pass."""
+        skipped: tuple[Skipped, ...] = ()
+        for each in wanted:
+            try:
+                more = await self._fire((each,), by)
+            except (Refused, Misuse) as trouble:
+                more = (_skipped(each.id, trouble),)
+            skipped = (*skipped, *more)
+        return skipped
+
+    async def _prepared(self, run: TriggerRun) -> Registrar | tuple[str, ...]:
+        """What registers the invocation of a run, or why there is none."""
         trigger = next(each for each in self.triggers if each.id == run.firing.trigger_id)
         contexts: tuple[Context, ...] = ()
         try:
@@ -475,65 +599,102 @@ class Evaluator:
                     each.context if isinstance(trigger.provider, Static) else await whole(each.context),
                 )
         except Refused as refused:
-            await self.parts.settle(self, run, (f"what was uploaded cannot be read: {refused.reason}",))
-            return
+            return (f"what was uploaded cannot be read: {refused.reason}",)
         answer = provided(trigger.provider, contexts)
-        job = answer if isinstance(answer, NotProvided) else _job(self.make_job, trigger.task, answer.arguments)
-        if isinstance(job, NotProvided):
-            await self.parts.settle(self, run, job.reasons)
-            return
-        # First the invocation: after a crash in between, the next claim of the run registers the same one again.
-        reasons: tuple[str, ...] = ()
-        try:
-            is_there = await self.parts.invoke(self, run, job)
-            if not is_there:
-                return  # nobody knows: its claim expires
-        except Refused as refused:
-            reasons = (refused.reason,)
-        await self.parts.settle(self, run, reasons)
+        made = answer if isinstance(answer, NotProvided) else _made(self, trigger.task, answer.arguments)
+        if isinstance(made, NotProvided):
+            return made.reasons
+        job, call = made
+        return Registrar(
+            key=run.id,
+            call=call,
+            rule=dict(self.rules).get(job.task, Rule()),
+            request=run.id,
+            job=job,
+            origin=origin_of(run.firing),
+            records=self.invocations,
+            places=self.places,
+            calls=self.calls,
+            attempts=self.attempts,
+            pauses=self.pauses,
+        )
 
-    async def _claimed(self, wanted: Firing, by: str) -> TriggerRun | None:
+    async def _claimed(self, wanted: tuple[Firing, ...], by: str) -> tuple[tuple[TriggerRun, ...], tuple[Skipped, ...]]:
+        """Those that are this pass's to make happen, and what could not be claimed; what is others', or over, is left."""
+        held: tuple[TriggerRun, ...] = ()
+        skipped: tuple[Skipped, ...] = ()
+        left = wanted
         since = await begins(self.pauses)
         attempt = 0
         while True:
-            if not await goes_on(self.pauses, self.attempts, attempt, since):
+            if not left or not await goes_on(self.pauses, self.attempts, attempt, since):
                 break
             attempt += 1
             try:
-                found = await find_one(self.runs, Eq(ID, wanted.id))
-                now = await StoreTime()
-                run = None if found is None else loaded_run(found)
-                verdict = self.parts.claim(wanted, run, self.claims, by, now)
-                if isinstance(verdict, (Busy, Settled)):
-                    return None
-                if isinstance(verdict, Exhausted):
-                    await _changed(self, verdict.run)
-                    return None
-                if verdict.run == run or await self._written(verdict.run, run, now):
-                    return verdict.run
+                claimed = await self._claim(left, by)
             except (Ambiguous, NotApplied, NotDurable):
                 continue  # a claim of ours is known by its pass
-        return None
+            held, left, skipped = (*held, *claimed.held), claimed.left, (*skipped, *claimed.skipped)
+        return held, skipped
 
-    async def _written(self, run: TriggerRun, before: TriggerRun | None, now: Instant) -> bool:
-        return await (self.parts.record(self, run, now) if before is None else _changed(self, run))
+    async def _claim(self, wanted: tuple[Firing, ...], by: str) -> _ClaimedRuns:
+        found = await _by_ids(self.runs, tuple([each.id for each in wanted]))
+        now = await StoreTime()
+        read, skipped = _readable(loaded_run, found)
+        mine, new, changed = self._judged(wanted, read, skipped, by, now)
+        recorded, refused = await self.parts.record(self, new, now) if new else ((), ())
+        matched, also = await _all(tuple([(run.id, _change(self, run)) for run in changed]))
+        written = (*(run for run in new if run.id in recorded), *(changed if matched == len(changed) else ()))
+        skipped = (*skipped, *refused, *also)
+        over = {run.id for run in written}.union(each.key for each in skipped)
+        asked = {run.id for run in (*new, *changed)} - over
+        held = (*mine, *(run for run in written if not run.state.settled))
+        return _ClaimedRuns(held, tuple(each for each in wanted if each.id in asked), skipped)
+
+    def _judged(
+        self,
+        wanted: tuple[Firing, ...],
+        read: tuple[TriggerRun, ...],
+        spoiled: tuple[Skipped, ...],
+        by: str,
+        now: Instant,
+    ) -> tuple[tuple[TriggerRun, ...], ...]:
+        """The runs that this pass holds already; what is to be inserted; and what is to be written, claimed or given up."""
+        known = {run.id: run for run in read}
+        unread = {each.key for each in spoiled}
+        verdicts = [
+            self.parts.claim(each, known.get(each.id), self.claims, by, now) for each in wanted if each.id not in unread
+        ]
+        runs = [each.run for each in verdicts if isinstance(each, (Claimed, Exhausted))]
+        return (
+            tuple(run for run in runs if run == known.get(run.id)),
+            tuple(run for run in runs if run.id not in known),
+            tuple(run for run in runs if run.id in known and run != known[run.id]),
+        )
 
     # --- drop, purge ---
 
-    async def _drop(self, occurrence_id: str) -> None:
-        """Forget an occurrence; if it is an instant of a cron, close it."""
-        if await delete_one(self.occurrences, Eq(ID, occurrence_id)):
-            return
-        for cron in self.crons:
-            name = condition_id(cron)
-            found = await find_one(self.cells, Eq(ID, name))
-            if found is None:
-                continue
-            cells, _ = _readable(loaded_cell, (found,))
-            for cell in cells:
-                after = closed(cell, _instants(cron, cell, occurrence_id))
-                if after != cell:
-                    await self._moved(name, after)
+    async def _drop(self, dropped: tuple[str, ...], cells: _Cells) -> tuple[Skipped, ...]:
+        """Forget occurrences, and close instants of crons; where a cell has moved since the plan, the next pass does."""
+        _, skipped = await _all(self._closing(frozenset(dropped), cells))
+        instants = frozenset([each.id for each in self._ticks(cells)])
+        keys = tuple([each for each in dropped if each not in instants])
+        for start in range(0, len(keys), FOUND_MAX):
+            some = keys[start : start + FOUND_MAX]
+            try:
+                await delete_many(self.occurrences, In(ID, some))
+            except Refused as trouble:
+                skipped += tuple([_skipped(key, trouble) for key in some])
+        return skipped
+
+    def _closing(self, dropped: frozenset[str], cells: _Cells) -> tuple[_Write, ...]:
+        """The writes of cells that have such instants."""
+        found: list[_Write] = []
+        for name, cell in cells:
+            after = closed(cell, [each.seen for each in self._ticks(((name, cell),)) if each.id in dropped])
+            if after != cell:
+                found.append((name, self._move(name, cell, after)))
+        return tuple(found)
 
     async def purge(self) -> None:
         """Forget runs that are over, as `keep` says."""
@@ -562,7 +723,28 @@ def _at_version(key: str, version: int) -> Filter:
     return AllOf((Eq(ID, key), Eq(VERSION, version)))
 
 
-async def _record(evaluator: Evaluator, run: TriggerRun, now: Instant) -> bool:
+async def _record(
+    evaluator: Evaluator, runs: tuple[TriggerRun, ...], now: Instant
+) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
+    if len(runs) > 1:
+        try:
+            inserted = await insert_many(evaluator.runs, *map(stored_run, runs))
+        except Refused:
+            pass
+        else:  # where others are faster with some, the next look tells with which
+            return (tuple([run.id for run in runs]) if inserted == len(runs) else ()), ()
+    recorded: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    for run in runs:
+        try:
+            if await _recorded(evaluator, run, now):
+                recorded = (*recorded, run.id)
+        except Refused as trouble:
+            skipped = (*skipped, _skipped(run.id, trouble))
+    return recorded, skipped
+
+
+async def _recorded(evaluator: Evaluator, run: TriggerRun, now: Instant) -> bool:
     try:
         return await insert_new(evaluator.runs, stored_run(run))
     except Refused as refused:
@@ -571,48 +753,103 @@ async def _record(evaluator: Evaluator, run: TriggerRun, now: Instant) -> bool:
     return False
 
 
-def _job(make_job: MakeJob, task: str, arguments: Document) -> Job | NotProvided:
+def _made(evaluator: Evaluator, task: str, arguments: Document) -> tuple[Job, Call] | NotProvided:
     try:
-        return make_job(task, arguments)
+        job = evaluator.make_job(task, arguments)
+        return job, evaluator.make_call(job)
     except Misuse as misuse:
         return NotProvided((misuse.what,))
     except Exception as error:  # noqa: BLE001  the user's types must not stop the triggers of others
         return NotProvided((f"what makes the call of {task!r} raised {type(error).__name__}",))
 
 
-async def _invoke(evaluator: Evaluator, run: TriggerRun, job: Job) -> bool:
-    registrar = Registrar(
-        key=run.id,
-        call=evaluator.make_call(job),
-        rule=dict(evaluator.rules).get(job.task, Rule()),
-        request=run.id,
-        job=job,
-        origin=origin_of(run.firing),
+async def _invoke(evaluator: Evaluator, asked: Asked) -> Invoked:
+    free = tuple([registrar for _, registrar in asked if registrar.is_free])
+    answers = await _registered(evaluator, free) if len(free) > 1 else ()
+    for _, registrar in asked:
+        if registrar.key in dict(answers):
+            continue
+        reasons: tuple[str, ...] | None
+        try:
+            reasons = None if isinstance(await registrar.run(), NotRegistered) else ()
+        except Refused as refused:
+            reasons = (refused.reason,)
+        answers = (*answers, (registrar.key, reasons))
+    return answers
+
+
+async def _registered(evaluator: Evaluator, free: tuple[Registrar, ...]) -> Invoked:
+    """Of each, whether it is there; of none where one is refused, for each by itself tells which."""
+    wanted = tuple([NewInvocation(each.key, each.job) for each in free if each.job is not None])
+    command = Enqueue(
+        wanted=wanted,
+        request=free[0].request,
         records=evaluator.invocations,
-        places=evaluator.places,
-        calls=evaluator.calls,
         attempts=evaluator.attempts,
         pauses=evaluator.pauses,
     )
-    outcome = await registrar.run()
-    return not isinstance(outcome, NotRegistered)
-
-
-async def _settle(evaluator: Evaluator, claimed: TriggerRun, reasons: tuple[str, ...]) -> None:
     since = await begins(evaluator.pauses)
     attempt = 0
     while True:
         if not await goes_on(evaluator.pauses, evaluator.attempts, attempt, since):
             break
         attempt += 1
-        found = await find_one(evaluator.runs, Eq(ID, claimed.id))
-        if found is None:
-            return
-        now = await StoreTime()
-        run = loaded_run(found)
-        verdict = failed(run, claimed.attempt, reasons, evaluator.claims, now) if reasons else fired(run, now)
-        if isinstance(verdict, Ignored) or await _changed(evaluator, verdict.run):
-            return
+        try:
+            await insert_many(evaluator.calls, *[each.stored_call for each in free])
+            outcomes = await command.run()
+        except Refused:
+            return ()
+        except (Ambiguous, NotApplied, NotDurable):
+            continue
+        pairs = zip(free, outcomes, strict=True)
+        return tuple((each.key, None if isinstance(outcome, NotRegistered) else ()) for each, outcome in pairs)
+    return tuple((each.key, None) for each in free)
+
+
+def _known(asked: Asked, answers: Invoked) -> Ended:
+    """Those of whose invocations it is known what became of them; of the others the claims expire."""
+    became = dict(answers)
+    return tuple((run, reasons) for run, _ in asked if (reasons := became[run.id]) is not None)
+
+
+async def _settle(evaluator: Evaluator, ended: Ended) -> tuple[Skipped, ...]:
+    skipped: tuple[Skipped, ...] = ()
+    since = await begins(evaluator.pauses)
+    attempt = 0
+    while True:
+        if not await goes_on(evaluator.pauses, evaluator.attempts, attempt, since):
+            break
+        attempt += 1
+        try:
+            is_done, skipped = await _settled(evaluator, ended, is_known=attempt == 1)
+        except (Ambiguous, NotApplied, NotDurable):
+            continue
+        if is_done:
+            break
+    return skipped
+
+
+async def _settled(evaluator: Evaluator, ended: Ended, *, is_known: bool) -> tuple[bool, tuple[Skipped, ...]]:
+    """Write it, to the runs as they were claimed, or as they are; whether each is written, and what cannot be."""
+    runs, skipped = tuple([run for run, _ in ended]), tuple[Skipped, ...]()
+    if not is_known:
+        found = await _by_ids(evaluator.runs, tuple([run.id for run in runs]))
+        runs, skipped = _readable(loaded_run, found)
+    now = await StoreTime()
+    changed = _changed(runs, ended, evaluator.claims, now)
+    matched, refused = await _all(tuple([(run.id, _change(evaluator, run)) for run in changed]))
+    return matched + len(refused) == len(changed), (*skipped, *refused)
+
+
+def _changed(runs: tuple[TriggerRun, ...], ended: Ended, claims: Claims, now: Instant) -> tuple[TriggerRun, ...]:
+    """What is to be written: not those that were settled before, or whose attempt is another one's by now."""
+    came = {claimed.id: (claimed.attempt, reasons) for claimed, reasons in ended}
+
+    def became(run: TriggerRun) -> Changed | Ignored:
+        attempt, reasons = came[run.id]
+        return failed(run, attempt, reasons, claims, now) if reasons else fired(run, now)
+
+    return tuple(verdict.run for run in runs if isinstance(verdict := became(run), Changed))
 
 
 @final
@@ -626,9 +863,10 @@ class EvaluatorParts:
         spare: Leaves alone what triggers wait for that this process does not know.
         claim: Whether a pass may make a run happen.
         at_version: Finds a document if it is still at that version.
-        record: Inserts the record of a run, or sets aside one that is refused; False where it is not there as it was given.
-        invoke: Registers the invocation of a run, under its id; False where nobody knows whether it is.
-        settle: Writes what became of a run that was claimed: it has fired, or there are reasons why not.
+        record: Inserts the records of runs, and sets aside those that are refused; the ids of those that are there as they were
+            given, as far as that is known, and those that could not even be set aside.
+        invoke: Registers the invocations of runs, each under the id of its run, and says which are there.
+        settle: Writes what became of runs that were claimed: each has fired, or there are reasons why not; what cannot be written.
     """
 
     look: Callable[[Schedule, NextAfter, ScheduleCell | None, Instant], Look] = look
@@ -636,9 +874,11 @@ class EvaluatorParts:
     spare: Callable[[Plan, tuple[Definition, ...], tuple[Occurrence, ...]], Plan] = spared
     claim: Callable[[Firing, TriggerRun | None, Claims, str, Instant], RunClaim] = _claim
     at_version: Callable[[str, int], Filter] = _at_version
-    record: Callable[[Evaluator, TriggerRun, Instant], Program[bool]] = _record
-    invoke: Callable[[Evaluator, TriggerRun, Job], Program[bool]] = _invoke
-    settle: Callable[[Evaluator, TriggerRun, tuple[str, ...]], Program[None]] = _settle
+    record: Callable[
+        [Evaluator, tuple[TriggerRun, ...], Instant], Program[tuple[tuple[str, ...], tuple[Skipped, ...]]]
+    ] = _record
+    invoke: Callable[[Evaluator, Asked], Program[Invoked]] = _invoke
+    settle: Callable[[Evaluator, Ended], Program[tuple[Skipped, ...]]] = _settle
 
 
 PARTS: Final[EvaluatorParts] = EvaluatorParts()
@@ -647,10 +887,9 @@ PARTS: Final[EvaluatorParts] = EvaluatorParts()
 # --- writes -------------------------------------------------------------------------------------------------------------
 
 
-async def _changed(evaluator: Evaluator, run: TriggerRun) -> bool:
-    """Write a run that was read one version before, if it still is at that version."""
-    where = evaluator.parts.at_version(run.id, run.version - 1)
-    return await update_one(evaluator.runs, where, *_changes(run)) > 0
+def _change(evaluator: Evaluator, run: TriggerRun) -> UpdateOne:
+    """The write of a run that was read one version before, if it still is at that version."""
+    return update_one(evaluator.runs, evaluator.parts.at_version(run.id, run.version - 1), *_changes(run))
 
 
 def _changes(run: TriggerRun) -> tuple[Update, ...]:
@@ -660,9 +899,39 @@ def _changes(run: TriggerRun) -> tuple[Update, ...]:
     return (*puts, *(Remove(Field[object](key)) for key in _CHANGING if key not in fields))
 
 
-def _instants(cron: OnCron, cell: ScheduleCell, occurrence_id: str) -> tuple[Instant, ...]:
-    """The pending instant that has this id, if it is one of this cron."""
-    return tuple(each.seen for each in ticks(cron, cell) if each.id == occurrence_id)
+async def _all(writes: tuple[_Write, ...]) -> tuple[int, tuple[Skipped, ...]]:
+    """Carry out all of them; where that fails, each by itself, so that it is known which of them is refused.
+
+    Returns:
+        How many matched, and what was refused.
+    """
+    matched = 0
+    skipped: tuple[Skipped, ...] = ()
+    for start in range(0, len(writes), UPDATES_MAX):
+        some = writes[start : start + UPDATES_MAX]
+        if len(some) > 1:
+            try:
+                matched += await bulk_update(*[write for _, write in some])
+            except (Refused, Ambiguous):
+                pass
+            else:
+                continue
+        for key, write in some:
+            try:
+                matched += await write
+            except Refused as trouble:
+                skipped = (*skipped, _skipped(key, trouble))
+    return matched, skipped
+
+
+async def _by_ids(collection: str, keys: tuple[str, ...]) -> tuple[Document, ...]:
+    """The documents of these ids that are there."""
+    found: tuple[Document, ...] = ()
+    for start in range(0, len(keys), FOUND_MAX):
+        some = keys[start : start + FOUND_MAX]
+        page = await find_all(collection, In(ID, some), limit=len(some))
+        found = (*found, *page)
+    return found
 
 
 # --- what cannot be read --------------------------------------------------------------------------------------------------
@@ -678,12 +947,6 @@ def _readable(load: Callable[[Document], T], found: Collection[Document]) -> tup
         except Misuse as misuse:
             skipped.append(_skipped(needed(doc, Field[Value](ID.name)), misuse))
     return tuple(read), tuple(skipped)
-
-
-def _ticks(cron: OnCron, cell: Document) -> tuple[Occurrence, ...]:
-    """Its pending instants; whoever looked at the cron has named a cell that cannot be read."""
-    cells, _ = _readable(loaded_cell, (cell,))
-    return tuple(each for known in cells for each in ticks(cron, known))
 
 
 def _unused(occurrences: tuple[Occurrence, ...], used: frozenset[object]) -> tuple[Occurrence, ...]:

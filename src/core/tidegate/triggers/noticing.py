@@ -99,7 +99,18 @@ from tidegate.triggers.definitions import definition_of
 from tidegate.triggers.trigger import Occurrence, noticed
 from tidegate.triggers.trigger_documents import stored_occurrence
 
-__all__ = ["PARTS", "UPLOADED", "NotNoticed", "NoticePass", "Noticer", "NoticerParts", "happened", "listened", "whole"]
+__all__ = [
+    "PARTS",
+    "UPLOADED",
+    "NotNoticed",
+    "NoticePass",
+    "Noticer",
+    "NoticerParts",
+    "happened",
+    "is_whole",
+    "listened",
+    "whole",
+]
 
 PAGE: Final = 100
 """How many records are looked at at once."""
@@ -185,6 +196,13 @@ def _value(held: Value) -> Value:
         return from_json(json.loads(held))
     except (ValueError, RecursionError, Misuse):
         return held
+
+
+def is_whole(context: Context) -> bool:
+    """Whether nothing of what happened was uploaded."""
+    if not isinstance(context, (StatusContext, ResultContext, ExceptionContext)):
+        return True
+    return context.arguments_at is None and (not isinstance(context, ResultContext) or context.result_at is None)
 
 
 async def whole(context: Context) -> Context:

@@ -11,7 +11,8 @@ Recovering what is stuck is a task like any other, started by a cron, of which o
 runs at a time. So where its runner dies, the next one has no place until somebody has freed the last; and who would free it is
 that very task. What recovers everything is therefore recovered by whoever has its turn, and before all else.
 
-Whatever of these gets no answer, or fails, keeps none of the others from being done, in this round and the next.
+Whatever of these gets no answer, or fails, keeps none of the others from being done, in this round and the next. Where more is due
+than the window has time for, a round fires the first hundred in any case, and stops where the window is over.
 
 Laws
     TU1  At rest no service stands still whose runner is gone, as long as anybody has a turn.
@@ -163,7 +164,7 @@ class _Upkeep:
 
     async def evaluate(self, run: AtomicServiceRun, token: int, number: int) -> TriggerPass:
         del token
-        return await self.evaluator.evaluate(f"{run.run_id}.{number}")
+        return await self.evaluator.evaluate(f"{run.run_id}.{number}", run.window.end)
 
 
 def _has_time(run: AtomicServiceRun, began: Instant, now: Instant, every: Duration) -> bool:

@@ -27,6 +27,7 @@ from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import (
     CLOCK,
+    MANY,
     Cell,
     Meaning,
     Outcomes,
@@ -60,7 +61,7 @@ from tidegate.triggers.trigger_documents import (
 
 __all__ = [
     "BOTH", "CLAIMED", "DROPPED", "EACH", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
-    "POLICY", "SCENARIOS", "SETTLED", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "beside", "packed", "rolling", "triggers",
+    "POLICY", "SCENARIOS", "SETTLED", "SIZE_MAX_ONE", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "beside", "packed", "rolling", "triggers",
 ]  # fmt: skip
 
 Purging: TypeAlias = Callable[[Evaluator], Program[None]]
@@ -112,6 +113,8 @@ def broken(context: object) -> object:
 LARGE: Final = 1_000
 SIZE_MAX_SMALL: Final = 1_700
 """Each occurrence fits into a document, and a run of all four, but for what those that are large carry."""
+SIZE_MAX_ONE: Final = 1_500
+"""Each occurrence fits into a document, and no run of one that is large."""
 BOTH: Final = "an order is packed exactly if that was reported"
 ORDERS: Final = "orders"
 PACKED: Final = Field[bool]("packed")
@@ -296,7 +299,7 @@ def is_numbered(state: State) -> bool:
 
 
 def is_write(effect: Effect[object]) -> bool:
-    return isinstance(effect, (UpdateOne, InsertOne, DeleteOne))
+    return isinstance(effect, (UpdateOne, InsertOne, DeleteOne, *MANY))
 
 
 FAULTS: Final = Faults(
@@ -305,6 +308,7 @@ FAULTS: Final = Faults(
         **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE), is_write),
     }
 )
+PARTLY: Final = attrs.evolve(FAULTS, kinds={**FAULTS.kinds, Fault.PARTLY_DONE: is_write})
 CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
 ON_WRITES: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, on=is_write)
 """Fewer than may strike, where all of them would make a default scope too large."""
@@ -590,6 +594,20 @@ SCENARIOS: Final = (
         large=partial(
             triggers, trigger=ON_BOTH, events=("A1", "B1"), reported=("b2", "a2"), size_max=SIZE_MAX_SMALL, budget=2
         ),
+    ),
+    Shipped(
+        "triggers.together",
+        partial(
+            triggers,
+            summary="several fire together, of which one is too large for its record: it is given up, and the others fire",
+            events=("A1", "a2"),
+            budget=1,
+            moves=0,
+            size_max=SIZE_MAX_ONE,
+            faults=PARTLY,
+        ),
+        thorough=partial(triggers, events=("A1", "a2"), budget=1, size_max=SIZE_MAX_ONE, faults=PARTLY),
+        large=partial(triggers, events=("A1", "a2", "a3"), budget=2, size_max=SIZE_MAX_ONE, faults=PARTLY),
     ),
     Shipped(
         "triggers.purged",

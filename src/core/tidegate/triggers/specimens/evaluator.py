@@ -1,4 +1,4 @@
-"""Fifteen ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
+"""Eighteen ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.invocations.jobs import Job
 from tidegate.model.documents import ID, Eq, Filter
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.instants import Instant
@@ -22,7 +21,7 @@ from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers._identity import identity
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definition
-from tidegate.triggers.evaluator import PARTS, Evaluator
+from tidegate.triggers.evaluator import PARTS, Asked, Evaluator, Invoked, Skipped
 from tidegate.triggers.firing import Claims, Firing, Held, Plan, RunClaim, TriggerRun
 from tidegate.triggers.scenarios.evaluator import (
     BOTH,
@@ -38,6 +37,7 @@ from tidegate.triggers.scenarios.evaluator import (
     ON_MINUTE,
     POLICY,
     SETTLED,
+    SIZE_MAX_ONE,
     SIZE_MAX_SMALL,
     THEIRS,
     TOGETHER,
@@ -82,10 +82,10 @@ def late_is_skipped(schedule: Schedule, next_after: NextAfter, cell: ScheduleCel
 
 
 def drops_what_was_tried(triggers: Triggers, occurrences: Occurrences, runs: Runs, now: Instant) -> Plan:
-    """An occurrence is dropped when its run was tried, though another may hold it, and die."""
+    """An occurrence is dropped once its run is tried, though whoever holds it may die."""
     made = PARTS.plan(triggers, occurrences, runs, now)
-    tried = tuple(each.id for each in occurrences if each.id not in made.dropped)
-    return attrs.evolve(made, dropped=(*made.dropped, *tried))
+    tried = {each.id for run in runs for each in run.firing.occurrences}.difference(made.dropped)
+    return attrs.evolve(made, dropped=(*made.dropped, *sorted(tried)))
 
 
 def nothing_is_spared(made: Plan, others: tuple[Definition, ...], occurrences: Occurrences) -> Plan:
@@ -132,10 +132,10 @@ def writes_by_id(key: str, version: int) -> Filter:
     return Eq(ID, key)
 
 
-async def settles_before_it_invokes(evaluator: Evaluator, run: TriggerRun, job: Job) -> bool:
+async def settles_before_it_invokes(evaluator: Evaluator, asked: Asked) -> Invoked:
     """A run is said to have fired, and then its invocation is made."""
-    await PARTS.settle(evaluator, run, ())
-    return await PARTS.invoke(evaluator, run, job)
+    await PARTS.settle(evaluator, tuple([(run, ()) for run, _ in asked]))
+    return await PARTS.invoke(evaluator, asked)
 
 
 def provider_ends_the_pass(triggers: Triggers, occurrences: Occurrences, runs: Runs, now: Instant) -> Plan:
@@ -149,10 +149,33 @@ def provider_ends_the_pass(triggers: Triggers, occurrences: Occurrences, runs: R
     return made
 
 
-async def names_it_again(evaluator: Evaluator, run: TriggerRun, now: Instant) -> bool:
+async def names_it_again(evaluator: Evaluator, runs: Runs, now: Instant) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
     """A run that is too large for its record is named by each pass, and nothing behind it ever fires."""
     del now
-    return await insert_new(evaluator.runs, stored_run(run))
+    recorded: tuple[str, ...] = ()
+    for run in runs:
+        if await insert_new(evaluator.runs, stored_run(run)):
+            recorded = (*recorded, run.id)
+    return recorded, ()
+
+
+async def refused_together(
+    evaluator: Evaluator, runs: Runs, now: Instant
+) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
+    """Where one run is refused, all that are claimed with it are left to the next pass, which asks for the same."""
+    del now
+    try:
+        for run in runs:
+            await insert_new(evaluator.runs, stored_run(run))
+    except Refused as refused:
+        return (), tuple([Skipped(run.id, refused.reason) for run in runs])
+    return tuple([run.id for run in runs]), ()
+
+
+async def settles_what_nobody_confirmed(evaluator: Evaluator, asked: Asked) -> Invoked:
+    """All runs that were asked for together are said to have fired, though nobody has said whether their invocations are there."""
+    answers = await PARTS.invoke(evaluator, asked)
+    return tuple([(key, reasons or ()) for key, reasons in answers])
 
 
 async def forgets_the_last_run(evaluator: Evaluator) -> None:
@@ -295,6 +318,37 @@ SPECIMENS: Final = (
         SETTLED,
         "Our own second draft: each pass was refused the same record; the first draft ended there.",
         of="triggers.too_large",
+    ),
+    planted(
+        "refused_together",
+        refused_together,
+        partial(
+            triggers,
+            attrs.evolve(PARTS, record=refused_together),
+            events=("A1", "a2"),
+            evaluators=1,
+            moves=0,
+            size_max=SIZE_MAX_ONE,
+            passes=3,  # one more than the design needs
+        ),
+        SETTLED,
+        "Planted: so it is where many are written in a transaction, or in an order, as drivers do unless told otherwise.",
+        of="triggers.together",
+    ),
+    planted(
+        "settles_what_nobody_confirmed",
+        settles_what_nobody_confirmed,
+        partial(
+            triggers,
+            attrs.evolve(PARTS, invoke=settles_what_nobody_confirmed),
+            events=("a1", "a2"),
+            evaluators=1,
+            budget=2,
+            moves=0,
+        ),
+        INVOKED,
+        "Planted: a request for many that was answered by nobody is taken for one that was carried out.",
+        of="triggers.together",
     ),
     planted(
         "forgets_the_last_run",
