@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -167,6 +168,7 @@ def main() -> None:
     sizes: dict[str, int] = {}
     with MongoServer(cache_gb=1.0) as server:
         with MongoClient[dict[str, Any]](server.uri) as client:
+            print(f"{args.documents:,} documents are written", file=sys.stderr, flush=True)
             filled(client, args.documents)
         with (
             MongoClient[dict[str, Any]](server.uri) as client,
@@ -178,11 +180,13 @@ def main() -> None:
                 if (found := contender(told)) != expected:
                     raise SystemExit(f"{name} finds {found} of {expected}")
                 sizes[name] = travelled.bytes - before
+                print(f"{name} finds them", file=sys.stderr, flush=True)
             for _ in range(args.rounds):
                 for name, contender in CONTENDERS.items():
                     began = time.perf_counter()
                     contender(client)
                     seconds[name].append(time.perf_counter() - began)
+                    print(f"{name} took {seconds[name][-1]:.1f} s", file=sys.stderr, flush=True)
     rows = {name: {"seconds": median(taken), "bytes": sizes[name]} for name, taken in seconds.items()}
     print(f"{args.documents:,} documents, {expected:,} changed")
     for name, row in rows.items():
