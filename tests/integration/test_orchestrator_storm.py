@@ -297,7 +297,7 @@ def test_every_invocation_ends_once_in_a_storm(tmp_path: Path) -> None:
     cut = sum(each.is_cut for each in runs)
     print(f"{dict(statuses)}, {len(runs)} runs, {cut} cut off, {len(found.turns)} rounds; {len(storm.told)} strikes")
     assert cut, "no kill has struck a run: nothing was recovered"
-    assert len(found.turns) > max(3, STORM.strikes // 5)
+    assert len(found.turns) > STORM.strikes // 2
     assert len(instants(records)) > STORM.strikes * 0.2
     assert sum("stood still" in each for each in storm.told) == len(range(1, STORM.strikes, 3))
     assert any("stepped down" in each for each in storm.told) == (STORM.nodes > 1)

@@ -61,7 +61,7 @@ class _Stream:
         fields: What it tells of each change; None for all.
         heard: Which changes it tells of; None for all.
         position: How many changes lie before it.
-        batch: How many a reply has at most.
+        batch: How many a reply has at most; None for as many as there are.
         is_over: It was invalidated.
         interrupted: Whoever waits for it is told this.
     """
@@ -71,7 +71,7 @@ class _Stream:
     fields: frozenset[str] | None
     heard: Callable[[Change], bool] | None
     position: int
-    batch: int = FIRST_BATCH
+    batch: int | None = FIRST_BATCH
     is_over: bool = False
     interrupted: Callable[[ServerError], object] | None = None
 
@@ -85,14 +85,14 @@ class _Stream:
         if self.position < replica_set.forgotten:
             raise ServerError(136, "CollectionScan died due to position in capped collection being deleted")
         for change in replica_set.history[self.position : replica_set.stable.changes]:
+            if self.batch is not None and len(events) >= self.batch:
+                break
             self.position = change.number + 1
             if change.database == self.database and (self.heard is None or self.heard(change)):
                 events += (self._told(event) for event in _events(change) if self._matches(event))
                 if change.kind == "dropDatabase":
                     self.is_over = True
                     break
-            if len(events) >= self.batch:
-                break
         return events
 
     def _matches(self, event: Mapping[str, Any]) -> bool:
@@ -164,7 +164,7 @@ class Cursors:
                 del self.open[number]
             answer({"cursor": {"nextBatch": given, "id": number if cursor.left else 0, "ns": cursor.ns}, "ok": 1.0})
             return
-        cursor.batch = command.get("batchSize") or len(self._set.history)
+        cursor.batch = command.get("batchSize")
         events = cursor.next(self._set)
         if events:
             answer(self._reply("nextBatch", number, cursor, events))
