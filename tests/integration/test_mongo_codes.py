@@ -33,7 +33,14 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, R
 from tidegate.model.errors import Misuse
 from tidegate_adapters.mongo_attempts import Requests, before
 from tidegate_adapters.mongo_codes import CODES, LABELS, SILENT_LABELS
-from tidegate_adapters.mongo_errors import Before, DriverError, failure, failure_of_many, inserted_beside
+from tidegate_adapters.mongo_errors import (
+    Before,
+    DriverError,
+    failure,
+    failure_of_deletions,
+    failure_of_many,
+    inserted_beside,
+)
 
 Raw: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = type[Failure]
@@ -156,6 +163,7 @@ LASTING: Final = (
     *(2, 9, 10, 13, 14, 15, 16, 18, 20, 21, 22, 26, 28, 29, 30, 40, 52, 53, 54, 55, 56, 57, 59, 61, 66, 72, 73, 76),
     *(101, 111, 115, 116, 121, 123, 146, 166, 167, 168, 171, 201, 238, 241, 257, 260, 263, 291, 292, 334, 352, 357),
     *(376, 411, 10003, 10334, 11000, 11001, 12582, 14031, 17280, 17419, 17420, 40324, 40573, 50768),
+    *(13027, 13068, 16755, 16766, 16804, 17261, 17262, 51091, 51108),
     *(code for codes in FINAL.values() for code in codes),
 )
 
@@ -299,6 +307,14 @@ def test_of_many_a_part_may_have_been_done(
     expected = {Before.NOTHING: outcome, Before.OPEN: open_, Before.NEVER: never}
 
     assert {known: type(failure_of_many(error, known)) for known in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"), [(2, Refused), (166, Refused), (14031, Ambiguous), (112, Ambiguous), (424242, Ambiguous)]
+)
+def test_a_filter_is_refused_before_anything_is_deleted(code: int, outcome: Outcome) -> None:
+    """No document makes it fail; but the disk may be full, or another one be faster, in the midst of it."""
+    assert type(failure_of_deletions(said(code, WriteError), Before.NOTHING)) is outcome
 
 
 # What is known of the driver's other requests

@@ -42,6 +42,7 @@ from tidegate.model.operations import (
     NO_INDEXES,
     Operation,
     Unique,
+    delete_many,
     delete_one,
     find_all,
     find_one,
@@ -491,6 +492,18 @@ def test_what_the_server_refuses_is_refused_without_quoting_it(
     assert SECRET not in str(replies)
     assert replies[3:] == [1, 0]
     assert [doc["count"] for doc in client[database][COLLECTION].find()] == [doc["count"] for doc in before]
+
+
+@both
+def test_a_deletion_of_many_that_the_server_never_carries_out_is_refused(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
+) -> None:
+    """It was never begun, so nobody asks again and again."""
+    client[database].create_collection("seen", viewOn=COLLECTION)
+
+    [reply] = ask(mongod.uri, database, delete_many("seen", Eq(ID, "x")))
+
+    assert isinstance(reply, Refused), reply
 
 
 @both

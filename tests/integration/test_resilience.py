@@ -419,6 +419,61 @@ def test_what_is_refused_is_sent_once(pipe: BlackPipe, client: MongoClient[Raw],
     assert pipe.count("insert", Action.ANSWER) == 1
 
 
+WRONG: Final[tuple[tuple[Raw, type[NotDone | Unknown], int], ...]] = (
+    ({"n": {"$nope": 1}}, NotDone, 3),
+    ({"n": {"$in": 1}}, NotDone, 3),
+    ({"n": {"$regex": "("}}, NotDone, 3),
+    ({"$and": [{"$nope": 1}]}, NotDone, 3),
+    ({"$where": "("}, Unknown, 3),
+    ({"$expr": {"$nope": 1}}, Unknown, 3),
+    ({"$expr": {"$divide": [1, "$n"]}}, Unknown, 1),
+    ({"$or": [{"$expr": {"$toInt": {"$arrayElemAt": ["$s", "$n"]}}}]}, Unknown, 3),
+    ({"$expr": {"$add": ["$s", 1]}}, Unknown, 3),
+)
+"""Filters that a server cannot carry out; what is said of a deletion by them, for they may fail in its midst; and what is left."""
+
+
+@pytest.mark.parametrize(("where", "answer", "left"), WRONG, ids=str)
+def test_a_filter_that_is_wrong_for_good_is_sent_once(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str, *, where: Raw, answer: type[NotDone | Unknown], left: int
+) -> None:
+    """And the circuit stays closed: all is well with the server."""
+    client[database]["things"].insert_many([{"_id": n, "n": n, "s": "wool"} for n in (2, 1, 0)])
+    kit = Kit(client, database, attrs.evolve(PATIENT, breaker=CircuitBreaker(threshold=1)))
+    sent = kit.delete_many("things", where)
+
+    assert type(sent) is answer, sent
+    assert isinstance(sent.failure, Refused)
+    assert "refused again" in sent.todo
+    assert pipe.count("delete", Action.FORWARD) == 1
+    assert client[database]["things"].count_documents({}) == left
+    assert isinstance(kit.delete_many("things", {}), Done)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        ("2dsphere", "at", "here"),
+        ("2d", "at", [200, 0]),
+        ("2d", "at", [0]),
+        ("2d", "at", ["a", "b"]),
+        ("hashed", "at", [1]),
+        ("text", "language", "none of this world"),
+        ("text", "language", 1),
+    ],
+)
+def test_what_no_index_can_hold_is_sent_once(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str, *, kind: str, key: str, value: object
+) -> None:
+    """As anything that the server will always refuse."""
+    client[database]["things"].create_index([("at", kind)])
+    sent = Kit(client, database, PATIENT).insert("things", {"at": "there", key: value})
+
+    assert isinstance(sent, NotDone), sent
+    assert isinstance(sent.failure, Refused)
+    assert pipe.count("insert", Action.FORWARD) == 1
+
+
 def test_writes_are_acknowledged_by_a_majority_whatever_the_client_asks_for(pipe: BlackPipe, database: str) -> None:
     """Less would be lost when a primary stands still and comes back; and what is read is what a majority has."""
     asked: list[Mapping[str, Any]] = []

@@ -135,6 +135,7 @@ try:
         Before,
         DriverError,
         failure,
+        failure_of_deletions,
         failure_of_many,
         failure_of_statement,
         inserted_beside,
@@ -436,7 +437,7 @@ def _in_time(limit: float | None) -> AbstractContextManager[object]:
     return _ITS_OWN if limit is None else pymongo.timeout(limit)
 
 
-_MANY: Final = (UpdateMany, DeleteMany, BulkUpdate, InsertMany)
+_MANY: Final = (UpdateMany, BulkUpdate, InsertMany)
 
 
 def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[str, Any]) -> object:
@@ -449,6 +450,8 @@ def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[st
             return Refused(f"the query fails ({type(error).__name__} {code})")
     if isinstance(effect, InsertMany) and (inserted := inserted_beside(error)) is not None:
         return _replied(inserted, effect, known)
+    if isinstance(effect, DeleteMany):
+        return failure_of_deletions(error, known)
     return (failure_of_many if isinstance(effect, _MANY) else failure)(error, known)
 
 

@@ -135,6 +135,13 @@ _REFUSED: Final = {
     11001: DUPLICATE_KEY,
     12582: DUPLICATE_KEY,
     14031: "out of disk space",
+    13027: "not a point of the index",
+    13068: "not a point of the index",
+    16755: "no geometry",
+    16766: "an index of hashes has no arrays",
+    16804: "not a point of the index",
+    17261: "no such language",
+    17262: "no such language",
     17280: "a value is too large for its index",
     17419: "document too large",
     17420: "document too large",
@@ -144,6 +151,8 @@ _REFUSED: Final = {
     40415: "no such option",
     40573: "a change stream begins with $changeStream",
     50768: "not a write that can be sent again",
+    51091: "no regular expression",
+    51108: "no option of a regular expression",
 }
 
 _NOT_APPLIED: Final = {

@@ -25,8 +25,9 @@ is carried out all the same. So it counts what is known of the other requests fo
                     one that is not
 
 A write of many documents (`failure_of_many`) may have been done in part before anything was said of it. A no is believed only
-where the server says that nothing was written, or turns the whole request away for good, or where nothing was sent. A bulk
-without an order says a no to some of its updates and carries the others out: `Refused` if it matched none, `Ambiguous`
+where the server says that nothing was written, or turns the whole request away for good, or where nothing was sent. A filter is
+read before anything is deleted, so a deletion that is refused for good has deleted nothing (`failure_of_deletions`), unless its
+filter has an expression, which may fail at any document: here none has one that can. A bulk without an order says a no to some of its updates and carries the others out: `Refused` if it matched none, `Ambiguous`
 if it did.
 
 Reasons name the error and its code, and never quote the server: its texts repeat keys, values and whole documents.
@@ -68,8 +69,8 @@ from tidegate.model.errors import Misuse
 from tidegate_adapters.mongo_codes import LABELS, Meaning, Reply, meaning
 
 __all__ = [
-    "DRIVER_ERRORS", "Before", "DriverError", "failure", "failure_of_commit", "failure_of_many", "failure_of_statement", "inserted_beside",
-    "is_said_by", "retold", "wrote_nothing",
+    "DRIVER_ERRORS", "Before", "DriverError", "failure", "failure_of_commit", "failure_of_deletions", "failure_of_many", "failure_of_statement",
+    "inserted_beside", "is_said_by", "retold", "wrote_nothing",
 ]  # fmt: skip
 
 
@@ -225,6 +226,28 @@ def failure_of_many(error: DriverError, before: Before) -> Failure:
     if type(said) not in {Refused, NotApplied} or is_of_all:
         return said
     return Ambiguous(f"a part may have been done: {said.reason}")
+
+
+def failure_of_deletions(error: DriverError, before: Before) -> Failure:
+    """The same of a deletion of many, by a filter that no document makes fail.
+
+    Args:
+        error: What pymongo raised.
+        before: What is known of the other requests for the same operation.
+
+    Returns:
+        The reply to the program: `Refused` where the server will never carry the filter out.
+
+    Raises:
+        Misuse: The operation could not be asked for at all.
+    """
+    said = failure(error, before)
+    is_refused = isinstance(said, Refused) and _code_of(error) != _NO_SPACE
+    return said if is_refused else failure_of_many(error, before)
+
+
+_NO_SPACE: Final = 14031
+"""The disk may be full in the midst of what is refused then."""
 
 
 def inserted_beside(error: DriverError) -> int | None:

@@ -74,12 +74,14 @@ try:
     from bson.raw_bson import RawBSONDocument
     from bson.timestamp import Timestamp
     from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
+    from pymongo.errors import WriteError
 
     from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
     from tidegate_adapters.mongo import AsyncMongo, Mongo
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
+    from tidegate_adapters.mongo_codes import CODES
     from tidegate_adapters.mongo_elections import settled
-    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_many
+    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_deletions
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.resilience", "mongo", missing) from missing
 
@@ -339,9 +341,32 @@ def _delete(
     check_collection(collection)
     check_type(where, Mapping, "a filter", "give a dict in MongoDB's words")
     _ = _encoded(where, codec, "filter")
-    method, failed = ("delete_many", failure_of_many) if is_many else ("delete_one", failure)
-    asks = {_DELETE.name: _Ask(methodcaller(method, where), lambda answer: answer.deleted_count, failed)}
-    return _Order(collection, lambda: send(_DELETE, Operation.RECOGNISED, rules.retries), asks, _said)
+    method, failed = ("delete_many", failure_of_deletions) if is_many else ("delete_one", failure)
+    is_fragile = is_many and _has_expression(where)
+
+    def failed_once(error: DriverError, before: Before) -> Failure:
+        said = failed(error, before)
+        # Each way in which an expression fails has a code of its own.
+        is_its_own = is_fragile and isinstance(error, WriteError) and error.code not in CODES
+        return Refused(said.reason) if is_its_own else said
+
+    def ended(sent: Any, bounds: _Bounds) -> Any:
+        """An expression may fail at any document: some were deleted by then."""
+        is_no = isinstance(sent, NotDone) and isinstance(sent.failure, Refused) and bounds.stopped is None
+        return Unknown(sent.failure, sent.attempts) if is_fragile and is_no else sent
+
+    asks = {_DELETE.name: _Ask(methodcaller(method, where), lambda answer: answer.deleted_count, failed_once)}
+    return _Order(collection, lambda: send(_DELETE, Operation.RECOGNISED, rules.retries), asks, ended)
+
+
+def _has_expression(part: object) -> bool:
+    if isinstance(part, Mapping):
+        return not _EXPRESSIONS.isdisjoint(part) or any(map(_has_expression, part.values()))
+    return isinstance(part, (list, tuple)) and any(map(_has_expression, part))
+
+
+_EXPRESSIONS: Final = {"$expr", "$where"}
+"""By which a filter may fail at one document, and not at another."""
 
 
 def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
@@ -487,7 +512,8 @@ class Kit:
 
         Returns:
             `Done` if none is left of those that were there, with how many the last attempt has deleted; `NotDone` if none was
-            deleted, or `Unknown`.
+            deleted, or `Unknown`, also where the server refuses a filter that has an expression (`$expr`, `$where`), which
+            may fail in the midst.
 
         Raises:
             Misuse: The filter has no BSON form, or the collection cannot have that name.

@@ -102,7 +102,11 @@ class Unknown:
 
     @property
     def todo(self) -> str:
-        return "look what is there, or send the very same again: where that is recognised it does no harm"
+        return (
+            "look what is there: the same is refused again"
+            if isinstance(self.failure, Refused)
+            else "look what is there, or send the very same again: where that is recognised it does no harm"
+        )
 
     def __str__(self) -> str:
         return f"unknown: {self.failure.reason} (attempts: {self.attempts}; {self.todo})"
