@@ -41,13 +41,14 @@ from tidegate.invocations.record_documents import VERSION, history
 from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.transition import Granted, Transition
 from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.errors import TidegateError
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import FindAll, FindOne, find_all, find_one, insert_one, update_one
 from tidegate.retries.backoff import Exponential
 from tidegate.retries.pauses import Pauses
 from tidegate_adapters.black_pipe import Action, BlackPipe, Link, Rule
 from tidegate_adapters.driver import choosing, documents, local, run
-from tidegate_adapters.mongo import Mongo, connect
+from tidegate_adapters.mongo import Mongo, connect, connect_async
 
 THREADS: Final = 6
 ELECTION_S: Final = 1.0
@@ -224,6 +225,19 @@ def survived(server: MongoServer, database: str, strike: Callable[[list[Mover]],
 def test_no_grant_is_lost_and_none_is_doubled(three: MongoServer, strike: Any, most_s: float) -> None:
     """And work goes on in time."""
     assert survived(three, f"failover-{strike.__name__}", lambda _: strike(three)) < most_s
+
+
+@pytest.mark.parametrize("connected", [connect, lambda uri: asyncio.run(connect_async(uri))], ids=["sync", "async"])
+def test_nobody_reads_from_a_node_that_follows(three: MongoServer, connected: Callable[[str], object]) -> None:
+    """A driver that is connected to one node directly reads there, whatever it is, and what it reads may be old."""
+    primary = three.primary()
+    follows = next(node for node in range(3) if node != primary)
+    uri = f"mongodb://127.0.0.1:{three.ports[follows]}/?directConnection=true"
+
+    with pytest.raises(TidegateError, match="is not the primary of its set") as raised:
+        connected(uri)
+
+    assert "directConnection" in str(raised.value)
 
 
 def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:

@@ -31,6 +31,8 @@ What is found and has no counterpart here (`tidegate_adapters.bson_values`) is `
 was done.
 
 Known not to work
+    - A client that is connected directly to one node (`directConnection`) reads from that node, also when it is the primary no
+      more: pymongo asks so. Its writes are `NotApplied` there. `connect` refuses such a node when it begins.
     - With a client that does not tell of each request, and has `retryWrites`, a write that was refused or matched nothing may
       be done later. That matters where something is decided by it. Transitions, tasks, runs and schedules of triggers,
       places, payloads, leases and gates are written under a version or a token that only grows: what it did not match
@@ -992,13 +994,13 @@ def connect(uri: str) -> MongoClient[dict[str, Any]]:
 
     Raises:
         TidegateError: The URI or an option in it cannot be used, no server answers within `CHECK_SECONDS`, it does not let us
-            in, or it is not a replica set. The message names the hosts, never the user or the password.
+            in, or it is not a replica set, or, connected to directly, not the primary. The message names the hosts, never the user or the password.
     """
     with _clear_errors(uri):
         client = _strictly(MongoClient[dict[str, Any]], uri)
         try:
             with pymongo.timeout(_patience(client.options)):
-                _check_replicated(client.admin.command("hello"), f" at {masked(uri)}")
+                _check_reached(client, client.admin.command("hello"), f" at {masked(uri)}")
         except BaseException:
             client.close()
             raise
@@ -1012,7 +1014,7 @@ async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
         client = _strictly(AsyncMongoClient[dict[str, Any]], uri)
         try:
             with pymongo.timeout(_patience(client.options)):
-                _check_replicated(await client.admin.command("hello"), f" at {masked(uri)}")
+                _check_reached(client, await client.admin.command("hello"), f" at {masked(uri)}")
         except BaseException:
             await client.close()
             raise
@@ -1042,6 +1044,16 @@ _NO_PASSWORD: Final = "none"  # noqa: S105  of an encrypted key without one, TLS
 
 def _patience(options: ClientOptions) -> float:
     return min(CHECK_SECONDS, options.server_selection_timeout)
+
+
+def _check_reached(client: MongoClient[Any] | AsyncMongoClient[Any], hello: Mapping[str, Any], where: str) -> None:
+    _check_replicated(hello, where)
+    if client.options.direct_connection and not hello.get("isWritablePrimary"):
+        raise TidegateError(
+            f"the MongoDB{where} is not the primary of its set",
+            why="a driver that is connected directly (directConnection) reads from it all the same, and what it reads may be old",
+            todo="name the set instead (replicaSet), which finds its primary",
+        )
 
 
 def _check_replicated(hello: Mapping[str, Any], where: str = "") -> None:
