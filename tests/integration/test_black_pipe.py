@@ -141,6 +141,17 @@ def test_labels_are_those_of_the_rule(make_proxy: MakeProxy, database: str) -> N
         assert proxy.count("update", Action.ANSWER) == proxy.count("update", Action.FORWARD) == 1
 
 
+def test_who_asks_for_no_answer_gets_none(make_proxy: MakeProxy, database: str) -> None:
+    """It would be taken for that to the next request on the connection."""
+    proxy = make_proxy(Rule("insert", Action.ANSWER, reply=command_error(91)))
+    with client(proxy.uri, w=0, maxPoolSize=1) as mongo:
+        mongo[database]["things"].insert_one({})
+
+        assert mongo.admin.command("ping")["ok"]
+        assert mongo[database]["things"].find_one() is None
+    assert proxy.count("insert", Action.ANSWER) == 1
+
+
 def test_the_first_hello_may_be_answered_and_amended(make_proxy: MakeProxy) -> None:
     """It is no OP_MSG, and neither is its reply."""
     everywhere = [Rule(name, Action.AMEND, reply={"maxWireVersion": 1}) for name in ("hello", "ismaster")]

@@ -18,6 +18,7 @@ pipes into the configuration of the set: then what passes between the nodes goes
 
 Known not to work
     - TLS and compression; both are an error that says what to set, when the block ends.
+    - What is done to a reply is not done to a write without an acknowledgement (`w=0`), which has none.
     - Replies with moreToCome other than those of monitors, which pass untouched.
 """
 
@@ -60,6 +61,7 @@ _OP_REPLY: Final = 1
 _OP_QUERY: Final = 2004  # the first hello of a connection
 _OP_COMPRESSED: Final = 2012
 _OP_MSG: Final = 2013
+_MORE_TO_COME: Final = 2  # the flag of an OP_MSG that is not answered: a write without an acknowledgement
 _CHECKSUM: Final = 1  # a flag of OP_MSG, which servers set among each other
 _TLS: Final = b"\x16\x03"  # how a handshake begins
 _BUFFER_BYTES: Final = 1 << 20
@@ -385,7 +387,8 @@ class BlackPipe:
                     continue
                 case Action.ANSWER:
                     self._did(command, rule)
-                    await _sent(client_out, _reply(opcode, request_id, rule.reply))
+                    if opcode != _OP_MSG or not payload[0] & _MORE_TO_COME:
+                        await _sent(client_out, _reply(opcode, request_id, rule.reply))
                     continue
                 case Action.DELAY_REQUEST:
                     await asyncio.sleep(rule.seconds)
