@@ -96,6 +96,22 @@ def test_a_program_receives_the_replies_and_its_result_is_returned(drive: Drive)
     assert asked == [Call("a"), Call("b")]
 
 
+def test_a_handler_of_an_event_loop_is_not_taken_for_one_of_a_thread() -> None:
+    """The program would go on as if all were done, and nothing would be. The other way round it is misuse as well."""
+    done: list[Effect[object]] = []
+
+    async def carried_out(effect: Effect[object]) -> None:
+        done.append(effect)
+
+    with pytest.raises(Misuse, match="event loop"):
+        run(ask("a"), carried_out)
+
+    assert not done
+
+    with pytest.raises(Misuse, match="event loop"):
+        asyncio.run(run_async(ask("a"), done.append))  # type: ignore[arg-type]  # what is under test
+
+
 @both
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_a_failure_is_raised_into_the_program(drive: Drive, failure: Failure) -> None:

@@ -35,11 +35,11 @@ import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from random import randint
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar, final, get_args
+from types import CoroutineType, MappingProxyType
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final, get_args
 
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Refused, Sleep, checked_effect
-from tidegate.model.errors import UnknownEffect
+from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import PPM, SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
@@ -85,6 +85,7 @@ def run(program: Program[T], handle: Handle) -> T:
 
     Raises:
         UnknownEffect: The program awaits something that is not an effect, or that the handler does not know.
+        Misuse: The handler is one of an event loop.
         Failure: The program did not catch it.
     """
     attempts, begun = _Attempts(program), _Begun()
@@ -97,6 +98,8 @@ def run(program: Program[T], handle: Handle) -> T:
                 reply = handle(asked)
             except Failure as failure:
                 reply = failure
+            if type(reply) is CoroutineType:
+                _unwanted(reply)
             if type(asked) in _OF_TRANSACTIONS:
                 begun.answered(asked, reply)
             if attempts.is_last or isinstance(reply, Failure):
@@ -127,6 +130,7 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
 
     Raises:
         UnknownEffect: The program awaits something that is not an effect, or that the handler does not know.
+        Misuse: The handler is none of an event loop.
         Failure: The program did not catch it.
         CancelledError: The task was cancelled. What the program asked last may have been done.
     """
@@ -137,7 +141,10 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
             if type(asked) in _OF_TRANSACTIONS:
                 begun.sent(asked)
             try:
-                reply = await handle(asked)
+                answer = handle(asked)
+                if not isinstance(answer, Awaitable):
+                    raise Misuse("a handler of a thread in an event loop", todo="use run, or a handler that is async")
+                reply = await answer
             except Failure as failure:
                 reply = failure
             if type(asked) in _OF_TRANSACTIONS:
@@ -210,6 +217,12 @@ class _Attempts:
 
 _ALWAYS: Final = frozenset({Now, Note, Sleep})
 """What succeeds whether an attempt does or not."""
+
+
+def _unwanted(coroutine: CoroutineType[Any, Any, Any]) -> NoReturn:
+    """What was to be done is not done by it."""
+    coroutine.close()
+    raise Misuse("a handler of an event loop in a thread", todo="use run_async, or a handler that is not async")
 
 
 def _resumed(program: Program[T], reply: object) -> Effect[object] | tuple[T]:
