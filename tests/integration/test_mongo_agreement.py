@@ -328,6 +328,18 @@ def test_a_client_that_tells_of_each_request_knows_how_many_were_inserted(mongod
         assert isinstance(real(BulkUpdate((UpdateOne(COLLECTION, Eq(ID, "a"), (Add(A, 1),)),))), Refused)
 
 
+def test_what_the_driver_sends_in_parts_is_not_taken_for_sent_again(mongodb: str, database: str) -> None:
+    """More than fits into one message; each part is answered, and the reply tells of all."""
+    docs = tuple(Document.of({"_id": key, "a": "." * 12_000_000}) for key in "abcdef")
+    with connect(mongodb) as client:
+        real = Mongo(client, database)
+        assert real(InsertMany(COLLECTION, docs[1:])) == 5
+        assert real(InsertMany(COLLECTION, docs)) == 1
+        assert real(InsertMany(COLLECTION, docs)) == 0
+        each = tuple(UpdateOne(COLLECTION, Eq(ID, key), (Put(Field[str]("a"), "," * 12_000_000),)) for key in "abcdeg")
+        assert real(BulkUpdate(each)) == 5
+
+
 TIME: Final = Field[Instant]("at")
 BEHIND: Final = 50 * MILLISECOND
 

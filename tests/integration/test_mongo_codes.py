@@ -351,6 +351,16 @@ TOO_LARGE: Final[Raw] = {"errmsg": "too large", "errtype": "DocumentTooLarge"}
         ([DONE], None, Before.NOTHING),
         ([LOST, DONE], None, Before.OPEN),
         ([NOT_PRIMARY, DONE], None, Before.NOTHING),
+        ([DONE, DONE], None, Before.NOTHING),
+        ([DONE, NOT_PRIMARY, DONE], None, Before.NOTHING),
+        ([DONE, LOST, DONE], None, Before.OPEN),
+        ([{**DONE, "writeConcernError": {"code": 64}}, DONE], None, Before.OPEN),
+        ([DONE, WRONG_ITEM], in_bulk(121), Before.NOTHING),
+        ([WRONG_ITEM, WRONG_ITEM], in_bulk(121, 121), Before.NOTHING),
+        ([WRONG_ITEM, LOST, WRONG_ITEM], in_bulk(121, 121), Before.OPEN),
+        ([DONE, LOST], AutoReconnect("gone"), Before.OPEN),
+        ([DONE, NOT_PRIMARY], said(10107), Before.OPEN),
+        ([DONE, {"ok": 0.0, "code": 13}], said(13), Before.OPEN),
     ],
 )
 def test_what_is_known_of_the_other_requests(

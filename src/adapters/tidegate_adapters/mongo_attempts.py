@@ -6,6 +6,9 @@ request only. A listener sees all of them: `connect` installs it, and a client o
     MongoClient(uri, event_listeners=[Attempts()])
 
 pymongo calls it in the thread, or in the task, of the operation, so that what it sees belongs to what is under way there.
+
+What is too large for one message goes in several, each with updates or documents of its own. A request that was answered in full is
+not sent again, so where each was, that is all there is to know.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
+from pymongo.errors import BulkWriteError
 from pymongo.monitoring import CommandListener
 
 from tidegate_adapters.mongo_codes import Reply
@@ -61,6 +65,10 @@ def listens(client: MongoClient[Any] | AsyncMongoClient[Any]) -> bool:
     return any(isinstance(each, Attempts) for each in client.options.event_listeners)
 
 
+def _is_whole(reply: Reply) -> bool:
+    return reply.get("ok") == 1 and "writeConcernError" not in reply
+
+
 def before(requests: Requests | None, error: DriverError | None) -> Before:
     """What is known of all requests but the one that was answered as the operation was.
 
@@ -72,5 +80,9 @@ def before(requests: Requests | None, error: DriverError | None) -> Before:
         return Before.NOTHING
     if not requests:
         return Before.NEVER
+    if (error is None or isinstance(error, BulkWriteError)) and all(
+        _is_whole(each) or wrote_nothing(each) for each in requests
+    ):
+        return Before.NOTHING  # the result, or the error, tells of all
     others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests
     return Before.NOTHING if all(map(wrote_nothing, others)) else Before.OPEN
