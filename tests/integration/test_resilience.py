@@ -676,12 +676,16 @@ def test_a_client_that_does_not_tell_of_its_requests_is_refused_if_it_sends_agai
 
 def test_bad_input_is_misuse_and_nothing_is_sent(mongod: MongoServer, database: str) -> None:
     """At once, and without the values, which may be secret."""
+    endless: Raw = {}
+    endless["a"] = endless
     with MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo:
         kit = Kit(mongo, database)
         asked: tuple[Callable[[], object], ...] = (
             lambda: kit.insert("things", {"_id": 1, "a": {1, 2}}),
             lambda: kit.insert("things", {"_id": 1, "a": 2**70}),
             lambda: kit.insert("things", {"_id": 1, 2: 3}),  # type: ignore[dict-item]
+            lambda: kit.insert("things", endless),
+            lambda: kit.delete_many("things", endless),
             lambda: kit.insert("", {"_id": 1}),
             lambda: kit.insert("things", [("_id", 1)]),  # type: ignore[arg-type]
             lambda: kit.insert("things", {"_id": 1, "at": Timestamp(0, 0)}),

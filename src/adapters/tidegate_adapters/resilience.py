@@ -331,7 +331,7 @@ def _encoded(given: Mapping[str, Any], codec: bson.CodecOptions[Any], what: str)
     """What is sent for it. The driver would raise errors of many kinds, on its way."""
     try:
         return bson.encode(given, codec_options=codec)
-    except (*DRIVER_ERRORS, TypeError, ValueError) as error:
+    except (*DRIVER_ERRORS, TypeError, ValueError, RecursionError) as error:
         raise Misuse(f"the {what} has no BSON form", why=type(error).__name__) from None
 
 
@@ -340,9 +340,9 @@ def _delete(
 ) -> _Order[int]:
     check_collection(collection)
     check_type(where, Mapping, "a filter", "give a dict in MongoDB's words")
-    _ = _encoded(where, codec, "filter")
+    encoded = _encoded(where, codec, "filter")
     method, failed = ("delete_many", failure_of_deletions) if is_many else ("delete_one", failure)
-    is_fragile = is_many and _has_expression(where)
+    is_fragile = is_many and any(each in encoded for each in _EXPRESSIONS)
 
     def failed_once(error: DriverError, before: Before) -> Failure:
         said = failed(error, before)
@@ -359,14 +359,8 @@ def _delete(
     return _Order(collection, lambda: send(_DELETE, Operation.RECOGNISED, rules.retries), asks, ended)
 
 
-def _has_expression(part: object) -> bool:
-    if isinstance(part, Mapping):
-        return not _EXPRESSIONS.isdisjoint(part) or any(map(_has_expression, part.values()))
-    return isinstance(part, (list, tuple)) and any(map(_has_expression, part))
-
-
-_EXPRESSIONS: Final = {"$expr", "$where"}
-"""By which a filter may fail at one document, and not at another."""
+_EXPRESSIONS: Final = (b"$expr\0", b"$where\0")
+"""By which a filter may fail at one document, and not at another, as BSON writes them."""
 
 
 def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
