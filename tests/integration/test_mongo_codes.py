@@ -310,10 +310,11 @@ def test_of_many_a_part_may_have_been_done(
 
 
 @pytest.mark.parametrize(
-    ("code", "outcome"), [(2, Refused), (166, Refused), (14031, Ambiguous), (112, Ambiguous), (424242, Ambiguous)]
+    ("code", "outcome"),
+    [(2, Refused), (166, Refused), (13, Ambiguous), (14031, Ambiguous), (112, Ambiguous), (424242, Ambiguous)],
 )
 def test_a_filter_is_refused_before_anything_is_deleted(code: int, outcome: Outcome) -> None:
-    """No document makes it fail; but the disk may be full, or another one be faster, in the midst of it."""
+    """Where it cannot be read; but the disk may be full, or another one be faster, in the midst of it."""
     assert type(failure_of_deletions(said(code, WriteError), Before.NOTHING)) is outcome
 
 

@@ -26,8 +26,8 @@ is carried out all the same. So it counts what is known of the other requests fo
 
 A write of many documents (`failure_of_many`) may have been done in part before anything was said of it. A no is believed only
 where the server says that nothing was written, or turns the whole request away for good, or where nothing was sent. A filter is
-read before anything is deleted, so a deletion that is refused for good has deleted nothing (`failure_of_deletions`), unless its
-filter has an expression, which may fail at any document: here none has one that can. A bulk without an order says a no to some of its updates and carries the others out: `Refused` if it matched none, `Ambiguous`
+read before anything is deleted, so where it cannot be read nothing is (`failure_of_deletions`), unless it has an expression, which
+may fail at any document: here none has one that can. A bulk without an order says a no to some of its updates and carries the others out: `Refused` if it matched none, `Ambiguous`
 if it did.
 
 Reasons name the error and its code, and never quote the server: its texts repeat keys, values and whole documents.
@@ -242,12 +242,12 @@ def failure_of_deletions(error: DriverError, before: Before) -> Failure:
         Misuse: The operation could not be asked for at all.
     """
     said = failure(error, before)
-    is_refused = isinstance(said, Refused) and _code_of(error) != _NO_SPACE
-    return said if is_refused else failure_of_many(error, before)
+    is_of_all = isinstance(said, Refused) and _code_of(error) in _OF_A_FILTER
+    return said if is_of_all else failure_of_many(error, before)
 
 
-_NO_SPACE: Final = 14031
-"""The disk may be full in the midst of what is refused then."""
+_OF_A_FILTER: Final = {2, 9, 14, 15, 20, 27, 72, 73, 115, 166, 168, 238, 291, 51091, 51108}
+"""What the server says where it cannot read a filter, or does not delete in such a collection: before it looks at any document."""
 
 
 def inserted_beside(error: DriverError) -> int | None:

@@ -346,9 +346,10 @@ def _delete(
 
     def failed_once(error: DriverError, before: Before) -> Failure:
         said = failed(error, before)
-        # Each way in which an expression fails has a code of its own.
-        is_its_own = is_fragile and isinstance(error, WriteError) and error.code not in CODES
-        return Refused(said.reason) if is_its_own else said
+        if is_fragile and isinstance(error, WriteError):  # each way in which an expression fails has a code of its own
+            meaning = CODES.get(error.code or 0)
+            return Refused(said.reason) if meaning is None or meaning.outcome is Refused else said
+        return said
 
     def ended(sent: Any, bounds: _Bounds) -> Any:
         """An expression may fail at any document: some were deleted by then."""
