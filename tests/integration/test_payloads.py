@@ -165,6 +165,27 @@ def test_a_source_may_be_asynchronous(mongodb: str, database: str) -> None:
     assert asyncio.run(puts()) == OLD
 
 
+def test_a_payload_has_one_thread_beside_the_event_loop(mongodb: str, database: str) -> None:
+    """However many are put at a time: in each of several threads would stay some memory of those that are large."""
+
+    async def puts() -> list[set[int]]:
+        seen: list[set[int]] = [set() for _ in range(6)]
+
+        def pieces(threads: set[int]) -> Iterator[bytes]:
+            for _ in range(40):
+                threads.add(threading.get_ident())
+                yield OLD[:50]
+
+        async with await connect_async(mongodb) as client:
+            payloads = AsyncPayloads(client, database, **SMALL)  # type: ignore[arg-type]
+            async with asyncio.TaskGroup() as group:
+                for key, threads in enumerate(seen):
+                    group.create_task(payloads.put(str(key), pieces(threads)))
+        return seen
+
+    assert [len(each) for each in asyncio.run(puts())] == [1] * 6
+
+
 def test_how_often_it_is_tried_is_told() -> None:
     """And what lies in between; by both."""
     told: Any = {"attempts": 2, "pauses": Pauses(Fixed(1))}

@@ -26,6 +26,8 @@ import io
 import zlib
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -601,12 +603,11 @@ class AsyncPayloads:
     async def put(self, key: str, source: AsyncSource) -> None:
         """As `Payloads.put`; the source may be asynchronous, and is read in a thread if it is not."""
         _check_key(key)
-        intake = _Intake(self._settings)
-        pieces = source if isinstance(source, AsyncIterable) else _in_threads(_pieces(source))
-        later = aiter(pieces)
+        intake, aside = _Intake(self._settings), _Aside()
+        later = aiter(source if isinstance(source, AsyncIterable) else _read(_pieces(source), aside))
 
         async def more() -> None:
-            await asyncio.to_thread(intake.add, await anext(later, _END))
+            await aside.do(intake.add, await anext(later, _END))
 
         async def whole() -> bytes | None:
             while not intake.tells_size:
@@ -616,7 +617,7 @@ class AsyncPayloads:
         async def chunk() -> bytes:
             while not intake.has_block:
                 await more()
-            return await asyncio.to_thread(intake.chunk)
+            return await aside.do(intake.chunk)
 
         async def facts() -> tuple[int, str]:
             return intake.facts()
@@ -628,10 +629,10 @@ class AsyncPayloads:
     async def get(self, key: str) -> bytes:
         """As `Payloads.get`."""
         _check_key(key)
-        gathered = _Gathered(key)
+        gathered, aside = _Gathered(key), _Aside()
 
         async def keep(data: bytes) -> None:
-            await asyncio.to_thread(gathered.keep, data)
+            await aside.do(gathered.keep, data)
 
         async def begin(content: Content) -> None:
             gathered.begin(content)
@@ -647,12 +648,12 @@ class AsyncPayloads:
         return self._pieces(key, found)
 
     async def _pieces(self, key: str, found: Found) -> AsyncIterator[bytes]:
-        outlet = _Outlet(key, found.content)
+        outlet, aside = _Outlet(key, found.content), _Aside()
         if found.inline is not None:
-            yield await asyncio.to_thread(outlet.piece, found.inline)
+            yield await aside.do(outlet.piece, found.inline)
         for number in range(found.content.chunks):
             data = await self._run(key, read(self._settings.store, key, found.content, number))
-            yield await asyncio.to_thread(outlet.piece, data)
+            yield await aside.do(outlet.piece, data)
         outlet.end()
 
     async def delete(self, key: str) -> bool:
@@ -675,6 +676,20 @@ class AsyncPayloads:
             raise _refusal(refused, key) from None
 
 
-async def _in_threads(pieces: Iterator[object]) -> AsyncIterator[object]:
-    while (piece := await asyncio.to_thread(next, pieces, _END)) is not _END:
+@final
+class _Aside:
+    """One thread beside the event loop for all of a payload; it ends when nobody has this any more.
+
+    Of what is made and freed in several threads each would keep some: the allocator of glibc has an arena for each.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+
+    async def do(self, call: Callable[..., T], *given: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, call, *given)
+
+
+async def _read(pieces: Iterator[object], aside: _Aside) -> AsyncIterator[object]:
+    while (piece := await aside.do(next, pieces, _END)) is not _END:
         yield piece
