@@ -1,10 +1,11 @@
 """The offsets of a tracker as a tree of pages, each with a bitmap for what is open and one for what is done.
 
-It is a Patricia tree (Morrison 1968; Okasaki and Gill 1998, "Fast mergeable integer maps") of pages of 1,024 numbers. Its
+It is a Patricia tree (Morrison 1968; Okasaki and Gill 1998, "Fast mergeable integer maps") of pages of 2,048 numbers. Its
 shape depends on the contents alone, which is law W8 of `tidegate.consumer.watermark`; a change copies the path to its page
 (Driscoll, Sarnak, Sleator and Tarjan 1989), which is W10. The path grows with the logarithm of the number of pages, a stuck
 head included, and never beyond 53 forks, however sparse the numbering. An outstanding offset costs about a byte where the
-numbering is dense, and about 300 bytes where each has a page of its own.
+numbering is dense, and about 360 bytes where each has a page of its own. Smaller pages have more forks: with 1,024 numbers,
+100,000 done beyond a stuck head take more than twice what a bit set of them does.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = [
     "replaced", "runs_of", "tracked_from", "within",
 ]  # fmt: skip
 
-PAGE_BITS: Final = 10
+PAGE_BITS: Final = 11
 PAGE: Final = 1 << PAGE_BITS
 """How many offsets share a leaf of the tree."""
 
@@ -37,7 +38,7 @@ _ONES: Final = re.compile("1+")
 # at 1 is zero exactly if nothing is open there.
 
 Leaf: TypeAlias = tuple[int, int, int]
-"""(page, open, done): bit i stands for offset 1,024 * page + i. Invariants: open & done == 0 != open | done."""
+"""(page, open, done): bit i stands for offset 2,048 * page + i. Invariants: open & done == 0 != open | done."""
 
 Fork: TypeAlias = "tuple[int, int, int, Leaf | Fork, Leaf | Fork]"
 """(middle, how many are open, how many are tracked, the pages below the middle, the pages from it on).

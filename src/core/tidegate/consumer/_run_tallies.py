@@ -106,8 +106,8 @@ def _laned(number: int) -> int:
     return sum(pairs)
 
 
-SHORT: Final = (0, *map(_laned, range(1, PAGE + 1)))
-"""The sums of what a page may have."""
+SHORT: Final = (0, *map(_laned, range(1, PAGE // 2 + 1)))
+"""The sums of nearly all that a page may have: only one of its runs, or gaps, can be longer."""
 
 
 # --- the tree of stretches ----------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def tally_of(page: int, done: int) -> RunTally | None:
 
 def _sums_of(parts: list[str]) -> int:
     """The sums of how long they are; few lengths are many, and many parts are empty."""
-    return sum(count * SHORT[len(part)] for part, count in Counter(filter(None, parts)).items())
+    return sum(count * sums(len(part)) for part, count in Counter(filter(None, parts)).items())
 
 
 def sum_of(one: RunTally | None, behind: RunTally | None) -> RunTally | None:
