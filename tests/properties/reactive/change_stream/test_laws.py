@@ -1,4 +1,4 @@
-"""Whatever happens to a leader and its stream, the laws CS1 to CS10 hold; and each is broken by a planted bug."""
+"""Whatever happens to a leader and its stream, the laws CS1 to CS11 hold; and each is broken by a planted bug."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def deployed(version: int) -> Tasks:
 Stepping: TypeAlias = Callable[[ChangeStreamConsumer, StreamState, StreamEvent], StreamStep]
 
 
-EAGER: Final = ChangeStreamConsumer(size=2, rest=0)
+EAGER: Final = ChangeStreamConsumer(size=2, wait=1, rest=0)
 
 
 @attrs.frozen
@@ -109,7 +109,8 @@ class Parts:
 
 
 OURS: Final = Parts()
-RESTING: Final = Parts(consumer=ChangeStreamConsumer(size=2))
+RESTING: Final = Parts(consumer=ChangeStreamConsumer(size=2, wait=1))
+AT_ONCE: Final = Parts(consumer=ChangeStreamConsumer(size=2, rest=0))
 
 # --- a world in which documents change, leaders change, and much goes wrong ---------------------------------------------
 
@@ -251,7 +252,7 @@ class World:
         step = self.parts.step(self.parts.consumer, before, event)
         self.judge("CS3", self.asks_well(before, step))
         self.judge("CS4", laws.flushes_in_time(self.parts.consumer, before, event, step))
-        self.judge("CS4", laws.starts_its_time_once(before, step))
+        self.judge("CS4", laws.starts_its_time_once(self.parts.consumer, before, step))
         self.judge("CS5", laws.one_save_is_under_way(step.state))
         self.judge("CS6", laws.awaits_something(step.state))
         self.judge("CS6", laws.tries_again(before, event, step))
@@ -263,6 +264,7 @@ class World:
             self.judge("CS8", laws.reconciles_in_time(before, event, step, tuple(by.asked), stored))
         self.judge("CS9", laws.keeps_the_position(self.parts.consumer, before, event, step))
         self.judge("CS10", laws.rests_between_saves(self.parts.consumer, before, event, step))
+        self.judge("CS11", laws.reads_no_further(step))
         by.state = step.state
         for command in step.commands:
             if isinstance(command, Reconcile):
@@ -517,7 +519,7 @@ def check(parts: Parts, law: str) -> None:
     for story in STORIES.values():
         play(World(parts, law, page=2), turns(story))
 
-    @settings(settings(max_examples=200) if parts in (OURS, RESTING) else settings())
+    @settings(settings(max_examples=200) if parts in (OURS, RESTING, AT_ONCE) else settings())
     @given(st.integers(1, 3), st.sampled_from(["", LED, DONE, DONE]), TURNS)
     def holds(page: int, story: str, schedule: list[Turn]) -> None:
         play(World(parts, law, page), [*turns(story), *schedule])
@@ -531,16 +533,17 @@ def play(world: World, schedule: list[Turn]) -> None:
     world.calm()
 
 
-LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9 CS10"
+LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9 CS10 CS11"
 
 
 def test_the_consumer_keeps_the_laws() -> None:
-    """Laws CS1 to CS10, with two processes, crashes, lost leaderships, lost histories, and answers that do not come."""
+    """Laws CS1 to CS11, with two processes, crashes, lost leaderships, lost histories, and answers that do not come."""
     check(OURS, LAWS)
 
 
-def test_a_consumer_that_saves_once_in_a_while_keeps_the_laws() -> None:
-    check(RESTING, LAWS)
+@pytest.mark.parametrize("parts", [RESTING, AT_ONCE])
+def test_a_consumer_that_saves_once_in_a_while_or_waits_for_no_other_change_keeps_the_laws(parts: Parts) -> None:
+    check(parts, LAWS)
 
 
 # --- specimens --------------------------------------------------------------------------------------------------------
@@ -705,6 +708,18 @@ def believes_whatever(consumer: ChangeStreamConsumer, state: StreamState, event:
     return consumer.step(state, event)
 
 
+def reads_ahead(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """The next page is asked for while a batch is under way."""
+    step = consumer.step(state, event)
+    after = step.state
+    if not isinstance(after, Consuming) or after.flushing is None or after.read is None or after.is_stopping:
+        return step
+    read = Read(after.epoch, after.read)
+    if read in after.awaited:
+        return step
+    return Step(attrs.evolve(after, awaited=after.awaited | {read}), (*step.commands, read))
+
+
 def saves_only_changes(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """The position of a stream that is idle is never saved."""
     step = consumer.step(state, event)
@@ -784,6 +799,7 @@ def passes_failures(run: ReconciliationRun, progress: Progress, scan: Scan, outc
         ("CS7", Parts(believes_whatever)),
         ("CS9", Parts(saves_only_changes)),
         ("CS10", attrs.evolve(RESTING, step=never_rests)),
+        ("CS11", Parts(reads_ahead)),
         ("CS5", Parts(saves_twice)),
         ("CS1", Parts(in_history=with_checkpoints)),
         ("CS1", Parts(in_history=with_flags)),

@@ -1,4 +1,4 @@
-"""The consumer of a stream of changes: its states, and the step from one to the next (laws CS1 to CS10 of the package)."""
+"""The consumer of a stream of changes: its states, and the step from one to the next (laws CS1 to CS11 of the package)."""
 
 from __future__ import annotations
 
@@ -145,8 +145,7 @@ class ChangeStreamConsumer:
 
     Attributes:
         size: From how many documents on a batch is full.
-        wait: How long the first change of a batch waits for others, in microseconds; where it is 0, a change waits for others only
-            while a batch is under way.
+        wait: How long the first change of a batch waits for others, in microseconds; 0 for not at all.
         rest: How long after a position was stored the next one is, in microseconds: what has changed since is looked at again by the
             next leader, which finds most of it as it was.
         idle: How long a position waits for changes to be saved with, in microseconds.
@@ -273,7 +272,7 @@ class ChangeStreamConsumer:
         """Begin with the batch that is collected, if it is time for it; at the stop, take what is read for done."""
         if state.is_stopping and not state.is_pending:
             return attrs.evolve(state, safe=state.read)
-        is_time = state.is_due or state.is_stopping or len(state.changes) >= self.size
+        is_time = state.is_due or not self.wait or state.is_stopping or len(state.changes) >= self.size
         if state.flushing is not None or not state.changes or not is_time or state.read is None:
             return state
         flushing = Flushing(state.read, passes(state.epoch, state.batch, state.changes))
@@ -289,9 +288,9 @@ class ChangeStreamConsumer:
             wanted.append(Save(state.epoch, state.history, state.safe))
         if state.is_stopping:
             return wanted
-        if state.saved is not None and len(state.changes) < self.size:
+        if state.saved is not None and state.flushing is None and len(state.changes) < self.size:
             wanted.append(Read(state.epoch, state.read))
-        if state.changes and not state.is_due:
+        if state.changes and not state.is_due and self.wait:
             wanted.append(StartTimer(Flush(state.epoch, state.batch), self.wait))
         if not state.is_pending and state.read != state.safe:
             wanted.append(StartTimer(SaveIdle(state.epoch), self.idle))

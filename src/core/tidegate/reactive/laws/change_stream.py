@@ -24,6 +24,7 @@ from tidegate.reactive.change_stream import (
     HandleDeleted,
     Located,
     Pass,
+    Read,
     Received,
     Reconcile,
     Save,
@@ -39,8 +40,8 @@ from tidegate.reactive.change_stream import (
 __all__ = [
     "Looks", "a_position_is_a_promise", "asks_for_each_once", "awaits_something", "cleans_up_first",
     "each_change_is_looked_at", "flushes_in_time", "has_had_its_pass", "ignores_what_is_not_awaited", "is_not_lost",
-    "is_silent_when_over", "keeps_the_position", "may_be_saved", "one_save_is_under_way", "reconciles_in_time",
-    "rests_between_saves", "starts_its_time_once", "tries_again", "what_is_reconciled_was_looked_at",
+    "is_silent_when_over", "keeps_the_position", "may_be_saved", "one_save_is_under_way", "reads_no_further",
+    "reconciles_in_time", "rests_between_saves", "starts_its_time_once", "tries_again", "what_is_reconciled_was_looked_at",
 ]  # fmt: skip
 
 Looks: TypeAlias = Collection[int]
@@ -80,7 +81,7 @@ def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: 
     after = step.state
     if not isinstance(after, Consuming):
         return True
-    is_time = after.is_due or after.is_stopping or len(after.changes) >= consumer.size
+    is_time = after.is_due or not consumer.wait or after.is_stopping or len(after.changes) >= consumer.size
     if after.changes and after.flushing is None and is_time:
         return False
     known = _flushed(before)
@@ -92,10 +93,10 @@ def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: 
     is_full = len(before.changes) + received >= consumer.size
     # the one before it is over with this very step, or there was none
     is_alone = known is None or (isinstance(event, CommandDone) and known == (event.command,))
-    return is_alone and (is_over or is_full or before.is_due or after.is_stopping)
+    return is_alone and (is_over or is_full or before.is_due or not consumer.wait or after.is_stopping)
 
 
-def starts_its_time_once(before: StreamState, step: StreamStep) -> bool:
+def starts_its_time_once(consumer: ChangeStreamConsumer, before: StreamState, step: StreamStep) -> bool:
     """Law CS4: the time of a batch begins with its first change, and no later one puts it off."""
     after = step.state
     if not isinstance(after, Consuming):
@@ -105,7 +106,7 @@ def starts_its_time_once(before: StreamState, step: StreamStep) -> bool:
         isinstance(command, StartTimer) and command.then == Flush(after.epoch, after.batch) for command in after.awaited
     )
     is_first = not isinstance(before, Consuming) or not before.changes
-    return (is_first or not begins) and (runs or not after.changes or after.is_stopping)
+    return (is_first or not begins) and (runs or not after.changes or not consumer.wait or after.is_stopping)
 
 
 def may_be_saved(happened: int, passed: int, saved: int, *, is_scanned: bool) -> bool:
@@ -198,6 +199,12 @@ def rests_between_saves(
         case _:
             waits = [each for each in after.awaited if isinstance(each, StartTimer) and isinstance(each.then, Save)]
             return not (saves and waits)
+
+
+def reads_no_further(step: StreamStep) -> bool:
+    """Law CS11: no page is asked for while a batch is under way."""
+    is_under_way = isinstance(step.state, Consuming) and step.state.flushing is not None
+    return not is_under_way or not any(isinstance(command, Read) for command in step.commands)
 
 
 # --- as it runs, with its leader and its passes -------------------------------------------------------------------------

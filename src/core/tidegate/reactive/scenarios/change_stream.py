@@ -266,6 +266,7 @@ def change_stream(
     kinds: Mapping[Fault, Which] = NO_FAULTS,
     forgetful: bool = False,
     size: int = 1,
+    wait: Duration = 0,
     rest: Duration = 0,
     is_new: bool = True,
     save: Callable[[str, str, Save], Program[None]] = stream_records.save,
@@ -286,6 +287,7 @@ def change_stream(
         forgetful: Whether the store may forget its oldest changes.
         is_new: Whether nobody has led before; otherwise all was looked at, and the position is stored.
         size: From how many documents on a batch is full.
+        wait: How long the first change of a batch waits for others.
         rest: How long after a position was stored the next one is.
         save: The program that stores a position.
         known: What of a record counts for whoever reconciles.
@@ -294,7 +296,7 @@ def change_stream(
     """
     stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others)
     means = watched(stream)
-    consumer = ChangeStreamConsumer(size=size, rest=rest)
+    consumer = ChangeStreamConsumer(size=size, wait=wait, rest=rest)
     orders = Reconciler(STREAM, stream.collection, (TASK,), look_at_orders, swept, batch=1, pause=0, known=known)
 
     def carried_out(command: Effect[object]) -> Program[object] | None:
@@ -390,10 +392,20 @@ SCENARIOS: Final = (
             change_stream,
             summary="a leader crashes, and another goes on from what is stored",
             edits=(total(2), total(3)),
+            size=2,
+            wait=SECOND,
             is_new=False,
         ),
-        thorough=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y")), budget=2),
-        large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), handovers=1, budget=4),
+        thorough=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y")), size=2, wait=SECOND, budget=2),
+        large=partial(
+            change_stream,
+            docs=BOTH,
+            edits=(total(2), total(2, "y"), total(3)),
+            size=2,
+            wait=SECOND,
+            handovers=1,
+            budget=4,
+        ),
     ),
     Shipped(
         "change_stream.rests",

@@ -8,6 +8,7 @@ from typing import Final, TypeGuard
 import attrs
 
 from tidegate.model.documents import ID, Document, Eq, exactly
+from tidegate.model.instants import SECOND
 from tidegate.model.operations import update_one
 from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
@@ -141,14 +142,23 @@ SPECIMENS: Final = (
     ),
     planted(
         "saves_the_newest",
-        partial(change_stream, saves_the_newest, edits=(total(2), total(3)), budget=0, is_new=False),
+        partial(change_stream, saves_the_newest, edits=(total(2), total(3)), size=2, wait=SECOND, budget=0, is_new=False),
         PROMISE,
         "Planted: what was collected while a batch was under way is before the newest position.",
         of="change_stream.crashes",
     ),
     planted(
         "flushes_overlap",
-        partial(change_stream, flushes_overlap, edits=(total(2), total(2, "y")), docs=BOTH, budget=0, is_new=False),
+        partial(
+            change_stream,
+            flushes_overlap,
+            edits=(total(2), total(2, "y")),
+            docs=BOTH,
+            size=2,
+            wait=SECOND,
+            budget=0,
+            is_new=False,
+        ),
         PROMISE,
         "mongodash 2.3.1: a later flush may save a later token while an earlier one is unfinished.",
         of="change_stream.crashes",
