@@ -503,8 +503,7 @@ class Planner:
     async def _look(self, command: Pass) -> None:
         """All tasks on a collection look at what has changed there, or was deleted."""
         tasks = self._tasks.get(command.collection, ())
-        is_gone = isinstance(command, HandleDeleted)
-        looks = (self._look_of(task, command.ids, is_gone=is_gone) for task in tasks)
+        looks = (self._look_of(task, command) for task in tasks)
         ended = await asyncio.gather(*looks, return_exceptions=True)
         self._looked += len(command.ids)
         for task, error in zip(tasks, ended, strict=True):
@@ -516,10 +515,14 @@ class Planner:
             if error is not None:
                 raise error
 
-    async def _look_of(self, task: ReactiveTask, ids: tuple[Value, ...], *, is_gone: bool) -> None:
+    async def _look_of(self, task: ReactiveTask, command: Pass) -> None:
         """One task looks at these documents; the pool of this process runs what it has room for, and hears of what else is due."""
-        noted = _Noted()
-        noting, left = noted.by(task), ids
+
+        async def followed() -> bool:
+            return self._counts(command)
+
+        noted, ids, is_gone = _Noted(), command.ids, isinstance(command, HandleDeleted)
+        noting, left = noted.by(task, followed), ids
         if not is_gone:
             left = await self._take(noting, ids, noted)
         if left:
@@ -527,6 +530,11 @@ class Planner:
         self._tell(task, noted)
         if left:
             raise Ambiguous(f"{len(left)} of {len(ids)} looks are not known to be written")
+
+    def _counts(self, command: Pass) -> bool:
+        """Is this pass asked for still, under a lease that is held? Then whatever changes after it began is reported after it."""
+        held, state = self._held, None if self._runtime is None else self._runtime.state
+        return held is not None and held.left > 0 and isinstance(state, Consuming) and command in state.awaited
 
     async def _take(self, task: ReactiveTask, ids: tuple[Value, ...], noted: _Noted) -> tuple[Value, ...]:
         """Look and claim at once, as far as there is room: those that are left. Of what is due, what was not claimed is noted."""
@@ -672,7 +680,7 @@ class _Noted:
         self.dues: list[Duration] = []
         self.not_computed: list[str] = []
 
-    def by(self, task: ReactiveTask) -> ReactiveTask:
+    def by(self, task: ReactiveTask, followed: Callable[[], Program[bool]] | None = None) -> ReactiveTask:
         """The same task, whose looks are noted."""
         plan = task.parts.plan
 
@@ -686,4 +694,5 @@ class _Noted:
                 self.dues.append(due - now)
             return verdict
 
-        return attrs.evolve(task, parts=attrs.evolve(task.parts, plan=noted))
+        parts = attrs.evolve(task.parts, plan=noted, followed=followed or task.parts.followed)
+        return attrs.evolve(task, parts=parts)

@@ -346,6 +346,10 @@ async def _read_documents(task: ReactiveTask, keys: tuple[Value, ...]) -> tuple[
     return _in_order(task.name, keys, await _found(task.source, where, len(keys), fields=task.fields), _id_of)
 
 
+async def _is_not_known() -> bool:
+    return False
+
+
 async def _store_time() -> Instant:
     return await StoreTime(BEHIND)
 
@@ -373,6 +377,8 @@ class ReactiveTaskParts:
         due: What is due, as the store judges.
         read: Reads the documents of these ids, in their order.
         now: Asks for the time.
+        followed: Whether what has changed since a pass began to look is looked at after this, for sure: by whoever leads now, in
+            another pass. Asked AFTER the claims of that pass are written.
         handle: Calls the handler of a document under a claim.
     """
 
@@ -389,6 +395,7 @@ class ReactiveTaskParts:
     due: Callable[[ReactiveTask], Filter] = _due
     read: Callable[[ReactiveTask, tuple[Value, ...]], Program[tuple[_Read, ...]]] = _read_documents
     now: Callable[[], Program[Instant]] = _store_time
+    followed: Callable[[], Program[bool]] = _is_not_known
     handle: Callable[[ReactiveTask, Value, Claim], Program[object]] = _handle
 
 
@@ -513,7 +520,8 @@ class ReactiveTask:
         return await self._looked(keys, request)
 
     async def plan_and_take(self, keys: tuple[Value, ...], request: str, worker: str, most: int) -> Planned:
-        """Look at these documents once, and claim some of what is due in the write that says so; THEN look at those again.
+        """Look at these documents once, and claim some of what is due in the write that says so; THEN look at those again, unless
+        another pass will, whatever has changed since (`parts.followed`).
 
         Args:
             keys: The ids of the documents, of any type.
@@ -551,9 +559,14 @@ class ReactiveTask:
         held = tuple(each for each in claims if not _is_in(each[0], unsure))
         found = await self._held_of(tuple(each for each in claims if _is_in(each[0], unsure))) or ()
         left = tuple(key for key in unsure if not _is_in(key, tuple(of for of, _ in found)))
-        runs, idle = await self._begun((*held, *found))
-        is_unheard = len(held) + len(found) < len(claims) or Idle.UNHEARD in idle
-        return Planned((*left, *once[FOUND_MAX:]), runs, min(dues, default=None), is_unheard)
+        is_unheard = len(held) + len(found) < len(claims)
+        runs: tuple[Run, ...] = ()
+        if held and await self.parts.followed():
+            runs = tuple(Run(key, record, claim_of(record)) for key, record in held if record.snapshot is not None)
+            held = tuple(each for each in held if each[1].snapshot is None)  # what its document has left is completed
+        begun, idle = await self._begun((*held, *found))
+        is_unheard = is_unheard or Idle.UNHEARD in idle
+        return Planned((*left, *once[FOUND_MAX:]), (*runs, *begun), min(dues, default=None), is_unheard)
 
     async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
         """Look at the records of these documents: remove what is of no use, and write down what else is to be done.
@@ -878,6 +891,8 @@ class ReactiveTask:
 
     async def _begun(self, claimed: tuple[_Known, ...]) -> tuple[tuple[Run, ...], tuple[Idle, ...]]:
         """Look at the documents, now that the records are claimed: the runs that begin, and why others do not."""
+        if not claimed:
+            return (), ()
         begun: tuple[Run, ...] = ()
         idle: tuple[Idle, ...] = ()
         # The record that was written for the claim, and its time, are as good as fresh ones; after any trouble they are asked for.

@@ -48,9 +48,9 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, pinned, world_with
 
 __all__ = [
-    "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
+    "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "FOLLOWED", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
     "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNREADABLE", "around",
-    "asking", "batches", "bill", "edit", "is_write", "last_pass", "reactive_task", "said", "taking", "total",
+    "asking", "batches", "bill", "edit", "is_write", "last_pass", "leading", "reactive_task", "said", "taking", "total",
 ]  # fmt: skip
 
 SOURCE: Final = "orders"
@@ -78,6 +78,9 @@ HANDLED: Final = Cell[Handled](("handled",), ())
 """For which documents, with which totals, the handler was called, and how often."""
 SWEPT: Final = Cell["tuple[str, int] | None"](("swept",), None)
 """The version of an orphan's record that was looked at."""
+
+LEADER: Final = Cell[str](("leader",), "")
+"""Who has begun to lead, and nobody else leads after that; nobody has but whoever led before, at first."""
 
 Edits: TypeAlias = tuple[Effect[object], ...]
 
@@ -171,6 +174,10 @@ def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED, keys: t
             case Call("an orphan"):
                 if is_orphan(world, task.cleaning.keep_for, sweeps) and version(world) != world.read(SWEPT):
                     yield world, (KEY,)
+            case Call("lead"):
+                yield world.write(LEADER, who), None
+            case Call("leads"):
+                yield world, world.read(LEADER) in ("", who)
             case Call("swept"):
                 yield world.write(SWEPT, version(world)), None
             case Call(_, (str() as key, Claim() as claim)):
@@ -251,6 +258,12 @@ async def taking(task: ReactiveTask, life: int) -> None:
         looks += 1
         if not await planned_and_run(task, keys, f"{life}.{looks}"):
             await Call("looked at", (len(keys),))
+
+
+async def leading(task: ReactiveTask, life: int) -> None:
+    """Begins to lead, and looks at what those before have not looked at."""
+    await Call("lead")
+    await planner(task, life)
 
 
 async def last_pass(task: ReactiveTask) -> None:
@@ -392,6 +405,13 @@ async def renewing(task: ReactiveTask, key: Value, claim: Claim) -> object:
 
 
 RENEWING: Final = attrs.evolve(PARTS, handle=renewing)
+
+
+async def leads() -> bool:
+    return bool(await Call("leads"))
+
+
+FOLLOWED: Final = attrs.evolve(PARTS, followed=leads)
 
 
 def bill(parts: ReactiveTaskParts) -> ReactiveTask:
@@ -613,6 +633,24 @@ SCENARIOS: Final = (
         ),
         thorough=partial(reactive_task, rival=last_pass, edits=BACK_AND_FORTH, workers=1, moves=0),
         large=partial(reactive_task, plans=taking, rival=last_pass, edits=BACK_AND_FORTH, budget=1),
+    ),
+    Shipped(
+        "reactive_task.followed",
+        partial(
+            reactive_task,
+            FOLLOWED,
+            plans=leading,
+            rival=last_pass,
+            summary="who leads runs with what it saw before its claim, for whatever has changed since is looked at; who led looks again",
+            workers=1,
+            moves=0,
+        ),
+        thorough=partial(
+            reactive_task, FOLLOWED, plans=leading, rival=last_pass, edits=BACK_AND_FORTH, workers=1, moves=0
+        ),
+        large=partial(
+            reactive_task, FOLLOWED, plans=leading, rival=last_pass, keys=BOTH, edits=BACK_AND_FORTH, budget=1, moves=0
+        ),
     ),
     Shipped(
         "reactive_task.asks",

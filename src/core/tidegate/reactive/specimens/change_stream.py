@@ -142,7 +142,9 @@ SPECIMENS: Final = (
     ),
     planted(
         "saves_the_newest",
-        partial(change_stream, saves_the_newest, edits=(total(2), total(3)), size=2, wait=SECOND, budget=0, is_new=False),
+        partial(
+            change_stream, saves_the_newest, edits=(total(2), total(3)), size=2, wait=SECOND, budget=0, is_new=False
+        ),
         PROMISE,
         "Planted: what was collected while a batch was under way is before the newest position.",
         of="change_stream.crashes",

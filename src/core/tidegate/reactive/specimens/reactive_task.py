@@ -1,4 +1,4 @@
-"""Sixteen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
+"""Seventeen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ from tidegate.reactive.scenarios.reactive_task import (
     asking,
     batches,
     is_write,
+    last_pass,
+    leading,
     reactive_task,
     total,
 )
@@ -171,6 +173,10 @@ async def run_as_planned(task: ReactiveTask) -> None:
     if record is not None and record.owner == "rival":
         await task.parts.handle(task, KEY, claim_of(record))
         await task.end(((Run(KEY, record, claim_of(record)), None),))
+
+
+async def always_followed() -> bool:
+    return True
 
 
 async def own_time() -> Instant:
@@ -388,6 +394,22 @@ SPECIMENS: Final = (
         KEPT,
         "Planted: so would ours, were the look of the planner taken for the look under the claim.",
         "reactive_task.rival",
+    ),
+    Specimen(
+        "reactive_task.always_followed",
+        partial(
+            reactive_task,
+            attrs.evolve(PARTS, followed=always_followed),
+            plans=leading,
+            rival=last_pass,
+            summary="Who leads no more takes its look for the one under the claim, as if others looked at what has changed since.",
+            edits=BACK_AND_FORTH,
+            workers=1,
+            moves=0,
+        ),
+        KEPT,
+        "Planted: the next leader may have looked before the claim was written, when the document was as it had been.",
+        "reactive_task.followed",
     ),
     Specimen(
         "reactive_task.own_clock",
