@@ -26,7 +26,8 @@ Judges, after the laws of `tidegate.consumer`:
     J10 What ends in the time to drain is not interrupted (DR3).
     J11 Whoever ends has stopped its client and producers, whatever has failed, and leaves nothing running.
     J12 Whoever goes on keeps no records of partitions that are not its own, and nothing that has ended, but for this instant.
-    J13 Commits that fail are sent again ever more slowly, and not at once (P12), but for those that are too long.
+    J13 Commits that fail are sent again ever more slowly, and not at once (P12), but for those that are too long; whoever joins anew
+        begins anew.
     J14 The record that cannot be decoded is handed over in its place.
     J15 What is told as committed is.
     J16 Where answers are committed together with positions (`--kinds once`), nobody sees those of a record twice (EO1), and in the end those of
@@ -89,6 +90,7 @@ from tidegate_adapters.simulated_kafka import (
 from tidegate_adapters.simulated_kafka.requests import (
     OF_PRODUCERS,
     Code,
+    JoinGroup,
     OffsetCommit,
     OffsetFetch,
     Partition,
@@ -812,6 +814,8 @@ class Run:
         if told.kind == "once" and client != LAST and (struck := trouble(self.random, client, request)) is not None:
             self.story.tell("network", f"answers {type(request).__name__} of {client} by {struck}", fault=str(struck))
             return struck
+        if client == told.whom and isinstance(request, JoinGroup):
+            self._failed_commits.clear()  # it begins anew with what it is given, as its generation may be the same
         if client != told.whom or told.kind not in OF_REQUESTS or type(request) is not told.request:
             return None
         now = asyncio.get_running_loop().time()
