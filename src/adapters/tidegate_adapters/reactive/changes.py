@@ -69,7 +69,7 @@ class _Changed:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What is watched of the document, as it was when the run began; nested as the paths are.
+        """What is watched of the document, as it was when it was last looked at before the run; nested as the paths are.
 
         Raises:
             Misuse: There is too much of it to be kept, so that only its digest is known.
