@@ -218,7 +218,9 @@ def test_11_no_position_is_saved_before_what_lies_before_it(mongod: MongoServer,
                 await held.orders.insert_one({"_id": 1, "n": 0})
                 await held.orders.update_one({"_id": 0}, {"$set": {"n": 1}})
                 await until(lambda: planner.standing.error is not None, "a look at them fails")
-                await until(lambda: planner.standing.under_way > 0, "one waits for its own, and the other may not be read")
+                await until(
+                    lambda: planner.standing.under_way > 0, "one waits for its own, and the other may not be read"
+                )
                 running.cancel()
                 await asyncio.wait({running})
         async with planning(site_of(client, database), [task("a")]):
