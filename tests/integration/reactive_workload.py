@@ -415,7 +415,9 @@ class Reactively(Work):
                 self.story.accuse("R7", f"{key}: nobody was called {what}")
             if any(each.token == was.token and each.is_done and not each.is_stubborn for each in self.handled[key]):
                 self.story.accuse("R7", f"{key}: the handler has returned {what}")
-        if after.status is TaskStatus.FAILED and (was is None or was.status is not TaskStatus.FAILED):
+        # Nobody is called for what has left: where its lease runs out before that is seen, the policy may give it up.
+        is_given_up = after.status is TaskStatus.FAILED and after.snapshot is not None
+        if is_given_up and (was is None or was.status is not TaskStatus.FAILED):
             number = sum(n == _said(after) for _, n in calls)
             if after.attempts != self.policy.attempts_max or (is_heard and number < after.attempts):
                 self.story.accuse("R7", f"{key} is given up after {number} calls: {after}")
@@ -489,8 +491,10 @@ def _lapsed(token: int, record: TaskRecord) -> bool:
     return any((run.token, run.ended) == (token, Ended.LOST) for run in record.history)
 
 
-def _said(record: TaskRecord) -> int:
-    """What the document says that a record is about."""
+def _said(record: TaskRecord) -> int | None:
+    """What the document says that a record is about; None where it has left."""
+    if record.snapshot is None:
+        return None
     assert isinstance(record.snapshot, Document)
     return record.snapshot[N]
 

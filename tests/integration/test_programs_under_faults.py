@@ -367,6 +367,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.invocations.heeding._give_back": "where a process has taken what it was not told of, which a run may show or not",
     "tidegate.payloads.uploads._why_missing": "where a sweep overtakes a reader, which a run may show or not",
     "tidegate.reactive.reactive_task.ReactiveTask._held_of": "where a claim has no answer, or another was faster",
+    "tidegate.reactive.reactive_task._is_not_known": "where no planner says (`tests/integration/test_reactive_planner.py` has one)",
     "tidegate.reactive.reactive_task.ReactiveTask._set_aside": "where a record cannot be read",
     "tidegate.reactive.reactive_task.ReactiveTask.complete": "in a body, as transfers.move (the row `completing`)",
     "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
