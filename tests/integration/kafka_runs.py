@@ -161,6 +161,9 @@ LATEST: Final = ("latest",)
 """The group begins at the end of logs that grow; these have seeds of their own."""
 GROWS: Final = ("grows",)
 """The topic gets another partition, which the leader of the group comes to know of; they have seeds of their own, too."""
+BEYOND: Final = ("beyond",)
+"""The group has committed positions beyond the ends of logs, which grow past them later; these have seeds of their own, too."""
+GROWING: Final = (*LATEST, *BEYOND)
 NAMED: Final = ("named",)
 """Members have names, and another comes under that of one; these have seeds of their own, too."""
 OF_MEMBERS: Final = (
@@ -180,11 +183,15 @@ OF_MEMBERS: Final = (
 RECREATED: Final = ("recreated",)
 """The topic is deleted, and after a while there is one of its name with other records; they have seeds of their own, too."""
 LATEST_STRIKES: Final = ("evicted", "kill", "stall", "rebalance", "stop")
-"""What strikes a group that begins at the end of a log that grows."""
+"""What strikes a group that begins where others may find another beginning, of a log that grows."""
+LOST_FROM, COMMITTED_AT = 3, 5
+"""Where logs end that have lost their ends, and what the group has committed of them."""
+LOOKED_S: Final = 15.0
+"""By when somebody has begun with each of those."""
 NAMED_STRIKES: Final = ("named", "named", "named", "evicted")
 """What strikes members with names: another of one, or the loss of a session, which leaves a member its name."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
-UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *LATEST, *NAMED, "stall", "evicted")
+UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *LATEST, *BEYOND, *NAMED, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
@@ -778,6 +785,9 @@ class Run:
         self.broker = SimulatedBroker(
             {"t": PARTITIONS, **answers}, fetched_max=random.choice((3, 500)), mark_s=lambda: random.random() / 20
         )
+        if told.kind == "beyond":
+            beyond = {Partition("t", number): Position(COMMITTED_AT, "") for number in range(PARTITIONS)}
+            self.broker.positions.take(OffsetCommit("g", NO_GENERATION, "", beyond))
         self.broker.positions.taken, self.broker.decided = self._taken, self._decided
         self.network = Network(self.broker, random, strike=self._strike)
         self.reader = Reader(self.network, OUT) if answers else None
@@ -793,8 +803,10 @@ class Run:
         """The offsets that have a record."""
 
     def _filled(self, number: int) -> tuple[int, ...]:
-        if self.course.kind == "latest":
-            return tuple(range(RECORDS))  # which come later
+        if self.course.kind in GROWING:
+            for at in range(LOST_FROM if self.course.kind == "beyond" else 0):
+                self.broker.append("t", number, b"0.%d" % (at % 3))
+            return tuple(range(RECORDS))  # of which others come later
         entries: list[LogEntry] = []
         for at in range(RECORDS):
             entries.append(b"%d.%d" % (self.story.life, at % 3))
@@ -889,8 +901,11 @@ class Run:
         return [offset for offset in self.records[number] if offset >= first]
 
     async def _produce(self) -> None:
-        """Records come while members begin."""
-        for _ in range(PARTITIONS * RECORDS):
+        """Records come while members begin; where logs have lost their ends, once somebody has begun with each."""
+        by_s = asyncio.get_running_loop().time() + LOOKED_S * (self.course.kind == "beyond")
+        while len(self.story.firsts) < PARTITIONS and asyncio.get_running_loop().time() < by_s:  # noqa: ASYNC110
+            await asyncio.sleep(self.course.pace_s / 5)
+        for _ in range(sum(RECORDS - self.broker.logs[Partition("t", number)].end for number in range(PARTITIONS))):
             await asyncio.sleep(self.random.random() * self.course.pace_s / 5)
             ends = [self.broker.logs[Partition("t", number)].end for number in range(PARTITIONS)]
             number = self.random.choice([number for number, end in enumerate(ends) if end < RECORDS])
@@ -911,7 +926,7 @@ class Run:
         story.tell("run", f"is {told}")
         members = {"a": Member("a", self)}
         fault = asyncio.get_running_loop().create_task(self._fault(members), name="fault")
-        produces = asyncio.get_running_loop().create_task(self._produce()) if told.kind == "latest" else None
+        produces = asyncio.get_running_loop().create_task(self._produce()) if told.kind in GROWING else None
         await asyncio.sleep(told.joins_s)
         if "b" not in members:
             members["b"] = Member("b", self)
@@ -1029,7 +1044,9 @@ class Run:
     async def _fault(self, members: dict[str, Member]) -> None:
         """What is done to a member, or to the group."""
         told, story = self.course, self.story
-        strikes = {"once": STRIKES, "latest": LATEST_STRIKES, "named": NAMED_STRIKES}.get(told.kind, (told.kind,))
+        strikes = {"once": STRIKES, "latest": LATEST_STRIKES, "beyond": LATEST_STRIKES, "named": NAMED_STRIKES}.get(
+            told.kind, (told.kind,)
+        )
         kind = strikes[int(told.outcome * len(strikes))]
         if kind not in OF_MEMBERS:
             return

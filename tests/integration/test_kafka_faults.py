@@ -310,6 +310,63 @@ def test_with_no_committed_position_it_may_fail(kafka: str, make_topic: Topics) 
         asyncio.run(scenario())
 
 
+async def committed_by_hand(bootstrap: str, topic: str, position: int) -> None:
+    client = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=f"group-{topic}", enable_auto_commit=False)
+    await client.start()
+    try:
+        client.assign([TopicPartition(topic, 0)])
+        await client.commit({TopicPartition(topic, 0): position})
+    finally:
+        await client.stop()
+
+
+@pytest.mark.parametrize(("reset", "begins"), [("earliest", 0), ("latest", 10)])
+def test_where_a_position_beyond_the_end_is_committed_the_group_begins_as_if_nothing_were(
+    reset: Any, begins: int, kafka: str, make_topic: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its client begins there, too, and what it read was taken for done, silently, until the log had passed that position."""
+    topic, seen = make_topic(1), list[int]()
+
+    async def handle(record: Record) -> None:
+        seen.append(record.offset)
+
+    async def scenario() -> None:
+        await filled(kafka, topic, 10)
+        await committed_by_hand(kafka, topic, 500)
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", auto_offset_reset=reset)
+        run = asyncio.create_task(worker.run())
+        await until(lambda: "@500" in caplog.text)
+        async with asyncio.timeout(IN_TIME_S):
+            while await positions(kafka, topic) == {0: 500}:  # noqa: ASYNC110  it is the broker's
+                await asyncio.sleep(0.1)
+        await filled(kafka, topic, 10)
+        await until(lambda: 19 in seen)
+        worker.stop()
+        await run
+        assert sorted(seen) == [*range(begins, 20)]
+        assert await positions(kafka, topic) == {0: 20}
+
+    asyncio.run(scenario())
+    assert f"{topic}-0 is committed @500, and its log ends @10: it begins @{begins}" in caplog.text
+
+
+def test_where_a_position_beyond_the_end_is_committed_it_may_fail(kafka: str, make_topic: Topics) -> None:
+    """`auto_offset_reset="none"`, as where nothing is committed."""
+    topic = make_topic(1)
+
+    async def handle(_: Record) -> None:
+        pass
+
+    async def scenario() -> None:
+        await filled(kafka, topic, 10)
+        await committed_by_hand(kafka, topic, 500)
+        async with asyncio.timeout(IN_TIME_S):
+            await Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", auto_offset_reset="none").run()
+
+    with pytest.raises(TidegateError, match="the Kafka client has failed"):
+        asyncio.run(scenario())
+
+
 def test_a_client_that_fails_at_the_start_is_stopped(kafka: str, make_topic: Topics) -> None:
     stopped = list[bool]()
 

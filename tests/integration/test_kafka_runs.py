@@ -17,6 +17,7 @@ from typing import Final
 
 import pytest
 from tests.integration.kafka_runs import (
+    BEYOND,
     GROWS,
     KINDS,
     LATEST,
@@ -78,6 +79,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
     "where a group begins is found anew by the next owner": Bug(Beginnings._first, "return position, None", 'return position, ""', LATEST),
+    "nobody looks whether the log goes as far as what is committed": Bug(Beginnings._is_there, "found[0] <= self.ends[partition]", "True", BEYOND),
+    "who has committed all begins anew": Bug(Beginnings._is_there, "<=", "<", AGAIN),
+    "a position beyond the end stays committed until something is done": Bug(Beginnings._first, "return position, None", 'return position, ""', BEYOND),
     "a commit is one too high": Bug(Committing._sent, "(each.position, each.metadata)", "(each.position + 1, each.metadata)"),
     "nothing is drained": Bug(Member._revoked, "await wait.wait()", "pass", (*AGAIN, "slow", "hangs")),
     "paused partitions stay so": Bug(Member._poll, "for each in plan.resume if", "for each in () if"),
@@ -179,7 +183,7 @@ AT_ONCE: Final = 200
 """So many runs are a test: few enough to be spread evenly over processes."""
 
 
-ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED)
+ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND)
 EACH: Final = -(-KAFKA_RUNS // len(KINDS) // AT_ONCE) * AT_ONCE
 """So many runs of each kind, with seeds of their own: a seed draws when and whom, whatever the kind."""
 

@@ -345,6 +345,32 @@ def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> No
     run(main, 1)
 
 
+def test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_until_another_is_committed() -> None:
+    """Whoever takes it over again leaves nothing out that came meanwhile, and what is committed then is found."""
+
+    async def main(random: Random) -> None:
+        broker = SimulatedBroker({"t": 1})
+        options: Any = {"auto_offset_reset": "latest"}
+        consumer = SimulatedConsumer(Network(broker, random), group_id="g", enable_auto_commit=False, **options)
+        consumer.subscribe(["t"])
+        await consumer.start()
+        await asyncio.sleep(5)
+        try:
+            told = WorkerSettings(("t",), "simulated", "g", options=options)
+            beginnings, partition = Beginnings(cast("Client", consumer), told), TopicPartition("t", 0)
+            appends(broker, 3)
+            for at, begins in ((9, 3), (8, 5), (5, None)):
+                broker.positions.take(OffsetCommit("g", 1, "a", {Partition("t", 0): Position(at, "done")}))
+                found = await beginnings.known(partition)
+                assert found == ((begins, None) if begins is not None else (at, "done"))
+                appends(broker, 2)
+                assert begins is None or await beginnings.known(partition) == found
+        finally:
+            await consumer.stop()
+
+    run(main, 1)
+
+
 def test_positions_come_alone_where_the_client_has_no_word_of_what_was_committed_along_with_them() -> None:
     class Alone:
         async def committed(self, partition: Partition) -> int | None:

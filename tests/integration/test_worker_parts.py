@@ -36,6 +36,7 @@ from tidegate_adapters.kafka_ports import (
     check_options,
     generation_of,
     record_of,
+    theirs,
 )
 from tidegate_adapters.runtime import Runtime
 from tidegate_adapters.sending import DeadLetters, Failed, Sender
@@ -368,6 +369,30 @@ def test_who_is_refused_for_each_as_well_hears_of_it() -> None:
 
     requests = asked(lambda count: errors.UnknownError if count < 4 else None, during)
     assert requests == [(0, 1, 2), (0,), (1,), (2,)]
+
+
+def test_a_log_without_a_leader_holds_up_no_other() -> None:
+    """The client tells no end before it knows all that it was asked for."""
+
+    async def during(beginnings: Beginnings) -> None:
+        client = beginnings._client  # noqa: SLF001
+        told = client.end_offsets
+
+        async def without(partitions: Any) -> Any:
+            if theirs(P[1]) in partitions:
+                await asyncio.sleep(40)
+                raise errors.KafkaTimeoutError
+            return await told(partitions)
+
+        cast("Any", client).end_offsets = without
+        await client.commit({theirs(each): (0, "") for each in P})
+        waits = [asyncio.ensure_future(beginnings.at(each)) for each in P]
+        await asyncio.sleep(10)
+        assert [each.done() for each in waits] == [True, False, True]
+        with pytest.raises(errors.KafkaTimeoutError):
+            await waits[1]
+
+    assert [len(each) for each in asked(lambda _: None, during)] == [3]
 
 
 def test_who_asks_while_an_answer_is_awaited_is_asked_for_next() -> None:

@@ -3,19 +3,26 @@
 What the settings say is found anew by each owner: at the end of the log, say, which has moved on meanwhile. So a beginning that
 was found so comes without metadata, and is committed before anything is taken (P16 of `tidegate.consumer.partition`).
 
-What is asked for in one turn of the event loop is one question, however many partitions were assigned. Where it fails, each
-is asked for by itself: the topic of one may have gone, and the client does not say which.
+Where the log ends before what is committed (it has lost its end, is another one, or somebody has committed a wrong number), the
+partition begins as if nothing were: it would be read on from elsewhere, and whatever came below that position taken for done.
+The end is asked for once the position is known, and not beside it: what is committed meanwhile may be beyond an older end.
+
+What is asked for in one turn of the event loop is one question, however many partitions were assigned, and so are the ends of
+their logs. Where it fails, each is asked for by itself: the topic of one may have gone, and the client does not say which.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
-from typing import TypeAlias, final
+from contextlib import suppress
+from typing import Final, TypeAlias, final
 
 from tidegate.model.records import TopicPartition
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Client, Committed, theirs
+from tidegate_adapters.record_fields import placed, say
 from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = [
@@ -24,7 +31,11 @@ __all__ = [
 
 Beginning: TypeAlias = tuple[int, str | None]
 """A position, and what was committed along with it; None where nothing was, and another owner may find another one."""
-_Answer: TypeAlias = "asyncio.Future[Committed | BaseException | None]"
+_Found: TypeAlias = tuple[Committed, int | None]
+"""What is committed, and the end of the log, unless that is still to be asked for."""
+_Answer: TypeAlias = "asyncio.Future[_Found | BaseException | None]"
+_AT_ONCE_S: Final = 1.0
+"""For how long the ends of many logs are asked for together: the client waits for one that has no leader, and so do the others."""
 
 
 @final
@@ -34,13 +45,17 @@ class Beginnings:
     Args:
         client: Whom to ask.
         settings: What the worker was told.
+
+    Attributes:
+        ends: Of the logs of partitions that something is committed for, when that was asked for last.
     """
 
     def __init__(self, client: Client, settings: WorkerSettings) -> None:
         self._client, self._settings, self._loop = client, settings, asyncio.get_running_loop()
         self._waiting: dict[TopicPartition, _Answer] = {}
-        self._firsts: dict[TopicPartition, Beginning] = {}
-        """Where partitions began that the group had committed nothing for."""
+        self.ends: dict[TopicPartition, int] = {}
+        self._firsts: dict[tuple[TopicPartition, Committed | None], Beginning] = {}
+        """Where partitions began that the group had committed nothing for, or this, which is beyond the end."""
         self._question: asyncio.Task[None] | None = None
 
     async def at(self, partition: TopicPartition) -> Beginning:
@@ -49,7 +64,8 @@ class Beginnings:
         Raises:
             errors.KafkaError: Nobody says so.
         """
-        return await self._committed(partition) or await self._first(partition)
+        found = await self._committed(partition)
+        return found if found is not None and self._is_there(partition, found) else await self._first(partition, found)
 
     async def known(self, partition: TopicPartition) -> Beginning:
         """The same, which stays so until something is committed.
@@ -58,11 +74,15 @@ class Beginnings:
             errors.KafkaError: Nobody says so.
         """
         found = await self._committed(partition)
-        if found is not None:
+        if found is not None and self._is_there(partition, found):
             return found
-        if partition not in self._firsts:
-            self._firsts[partition] = await self._first(partition)
-        return self._firsts[partition]
+        if (partition, found) not in self._firsts:
+            self._firsts[partition, found] = await self._first(partition, found)
+        return self._firsts[partition, found]
+
+    def _is_there(self, partition: TopicPartition, found: Committed) -> bool:
+        """Whether the log goes as far as that."""
+        return found[0] <= self.ends[partition]
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
         answer = self._waiting.get(partition)
@@ -73,7 +93,11 @@ class Beginnings:
         found = await asyncio.shield(answer)
         if isinstance(found, BaseException):
             raise found
-        return found
+        if found is None:
+            return None
+        committed, end = found
+        self.ends[partition] = await ports.end(self._client, partition) if end is None else end
+        return committed
 
     async def close(self) -> None:
         """Ask nothing more."""
@@ -91,9 +115,11 @@ class Beginnings:
 
     async def _is_answered(self, asked: Mapping[TopicPartition, _Answer], *, is_last: bool) -> bool:
         """Ask for these; tell whether they are answered, for which an error will do if it is the last time."""
-        found: Mapping[TopicPartition, Committed] | BaseException
+        found: Mapping[TopicPartition, _Found] | BaseException
         try:
-            found = await ports.committed(self._client, tuple(asked))
+            committed = await ports.committed(self._client, tuple(asked))
+            ends = await self._ends(tuple(committed))
+            found = {each: (at, ends.get(each)) for each, at in committed.items()}
         except (ports.KAFKA_ERROR, TimeoutError) as error:
             if not is_last:
                 return False
@@ -103,14 +129,38 @@ class Beginnings:
                 answer.set_result(found if isinstance(found, BaseException) else found.get(partition))
         return True
 
-    async def _first(self, partition: TopicPartition) -> Beginning:
-        """Where nothing is committed: where the settings say, or where the client finds by itself."""
+    async def _ends(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+        """Of the logs of several partitions, where they are told at once."""
+        if len(partitions) > 1:
+            with suppress(ports.KAFKA_ERROR, TimeoutError):
+                async with asyncio.timeout(_AT_ONCE_S):
+                    return await ports.ends(self._client, partitions)
+        return {}
+
+    async def _first(self, partition: TopicPartition, beyond: Committed | None) -> Beginning:
+        """Where nothing is committed, or what is beyond the end: where the settings say, or where the client finds by itself."""
         time, position = self._settings.start_time, self._settings.start_offsets.get(partition)
         if position is None and time is not None:
             position = await ports.offset_at(self._client, partition, time)
-        if position is None and self._settings.options.get("auto_offset_reset") == "latest":
+        reset = self._settings.options.get("auto_offset_reset")
+        if position is None and reset == "latest":
             position = await ports.end(self._client, partition)
-        if position is None:
+        if position is None and beyond is None:
             return 0, ""
+        if beyond is not None:
+            if position is None and reset == "none":
+                return beyond  # there the client fails, as it is told to
+            if position is None:
+                position = await ports.beginning(self._client, partition)
+            say(
+                logging.WARNING,
+                "%s is committed @%s, and its log ends @%s: it begins @%s",
+                partition,
+                beyond[0],
+                self.ends[partition],
+                position,
+                extra=placed(partition, position),
+            )
+        assert position is not None
         self._client.seek(theirs(partition), position)
         return position, None

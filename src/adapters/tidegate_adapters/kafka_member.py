@@ -580,10 +580,12 @@ class Member:
         while self._is_working and self._generations.get(partition) == generation:
             try:
                 position, metadata = await self._begins_at(partition, generation)
-                log_end = await ports.end(self._client, partition) if metadata else position
+                log_end = self._beginnings.ends[partition] if metadata else position
             except Failure:
                 return  # the assignment is over
             except (ports.KAFKA_ERROR, TimeoutError) as error:
+                if self._generations.get(partition) != generation:
+                    return  # a client that does not have it any more refuses to seek
                 if not getattr(error, "retriable", True) and not isinstance(error, ports.TIMED_OUT):
                     raise TidegateError(f"nobody says what is committed for {partition}", why=named(error)) from error
                 say(

@@ -37,7 +37,7 @@ except ImportError as missing:
 
 __all__ = [
     "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "PRODUCER_CLOSED", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
-    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "generation_of", "listener", "offset_at", "ours", "producer",
+    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
 
@@ -433,6 +433,12 @@ async def beginning(consumer: Client, partition: TopicPartition) -> int:
 async def end(consumer: Client, partition: TopicPartition) -> int:
     """One past the last offset of the log."""
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
+
+
+async def ends(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """The same of several, by one request to each broker; none is told before all are."""
+    found = await consumer.end_offsets([*map(theirs, partitions)])
+    return {each: found[theirs(each)] for each in partitions}
 
 
 def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
