@@ -702,6 +702,8 @@ class Member:
         cause = getattr(error, "__cause__", None)
         if not isinstance(error, TidegateError | None) or not isinstance(cause, errors.KafkaError | None):
             story.accuse("J5", f"run of {self.name} raised {error!r}, for {cause!r}")
+        elif error is not None and self.run.course.kind in GROWING:
+            story.accuse("J5", f"run of {self.name} raised {error!r}, and nothing had failed")
 
 
 @final

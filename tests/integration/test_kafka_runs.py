@@ -82,6 +82,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "nobody looks whether the log goes as far as what is committed": Bug(Beginnings._is_there, "found[0] <= self.ends[partition]", "True", BEYOND),
     "who has committed all begins anew": Bug(Beginnings._is_there, "<=", "<", AGAIN),
     "a position beyond the end stays committed until something is done": Bug(Beginnings._first, "return position, None", 'return position, ""', BEYOND),
+    "whose partition has gone while it looked where that begins has failed": Bug(
+        Member._resumed, "if self._generations.get(partition) != generation:", "if False:", BEYOND
+    ),
     "a commit is one too high": Bug(Committing._sent, "(each.position, each.metadata)", "(each.position + 1, each.metadata)"),
     "nothing is drained": Bug(Member._revoked, "await wait.wait()", "pass", (*AGAIN, "slow", "hangs")),
     "paused partitions stay so": Bug(Member._poll, "for each in plan.resume if", "for each in () if"),
