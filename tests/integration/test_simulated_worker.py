@@ -320,8 +320,8 @@ def test_what_a_commit_is_answered_is_told(code: Any, kind: type[Event], caplog:
     assert ("commit of t-0 @1 failed: " in caplog.text) == (code is not None)
 
 
-def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> None:
-    """At its end, as it was first asked for: whoever takes it over again leaves nothing out that came meanwhile."""
+def with_beginnings(during: Callable[[SimulatedBroker, Beginnings], Awaitable[None]]) -> None:
+    """Ask where a partition begins in a group that begins at the end of a log, which three records are in."""
 
     async def main(random: Random) -> None:
         broker = SimulatedBroker({"t": 1})
@@ -331,44 +331,48 @@ def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> No
         await consumer.start()
         await asyncio.sleep(5)
         try:
-            told = WorkerSettings(("t",), "simulated", "g", options=options)
-            beginnings, partition = Beginnings(cast("Client", consumer), told), TopicPartition("t", 0)
             appends(broker, 3)
-            assert await beginnings.known(partition) == (3, None)
-            appends(broker, 2)
-            assert await beginnings.known(partition) == (3, None)
-            broker.positions.take(OffsetCommit("g", 1, "a", {Partition("t", 0): Position(4, "done")}))
-            assert await beginnings.known(partition) == (4, "done")
+            await during(
+                broker, Beginnings(cast("Client", consumer), WorkerSettings(("t",), "simulated", "g", options=options))
+            )
         finally:
             await consumer.stop()
 
     run(main, 1)
+
+
+def commits(broker: SimulatedBroker, position: int) -> None:
+    broker.positions.take(OffsetCommit("g", 1, "a", {Partition("t", 0): Position(position, "done")}))
+
+
+def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> None:
+    """At its end, as it was first asked for: whoever takes it over again leaves nothing out that came meanwhile."""
+
+    async def during(broker: SimulatedBroker, beginnings: Beginnings) -> None:
+        partition = TopicPartition("t", 0)
+        assert await beginnings.known(partition) == (3, None)
+        appends(broker, 2)
+        assert await beginnings.known(partition) == (3, None)
+        commits(broker, 4)
+        assert await beginnings.known(partition) == (4, "done")
+
+    with_beginnings(during)
 
 
 def test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_until_another_is_committed() -> None:
     """Whoever takes it over again leaves nothing out that came meanwhile, and what is committed then is found."""
 
-    async def main(random: Random) -> None:
-        broker = SimulatedBroker({"t": 1})
-        options: Any = {"auto_offset_reset": "latest"}
-        consumer = SimulatedConsumer(Network(broker, random), group_id="g", enable_auto_commit=False, **options)
-        consumer.subscribe(["t"])
-        await consumer.start()
-        await asyncio.sleep(5)
-        try:
-            told = WorkerSettings(("t",), "simulated", "g", options=options)
-            beginnings, partition = Beginnings(cast("Client", consumer), told), TopicPartition("t", 0)
-            appends(broker, 3)
-            for at, begins in ((9, 3), (8, 5), (5, None)):
-                broker.positions.take(OffsetCommit("g", 1, "a", {Partition("t", 0): Position(at, "done")}))
-                found = await beginnings.known(partition)
-                assert found == ((begins, None) if begins is not None else (at, "done"))
-                appends(broker, 2)
-                assert begins is None or await beginnings.known(partition) == found
-        finally:
-            await consumer.stop()
+    async def during(broker: SimulatedBroker, beginnings: Beginnings) -> None:
+        partition = TopicPartition("t", 0)
+        for at, begins in ((9, (3, None)), (8, (5, None))):
+            commits(broker, at)
+            assert await beginnings.known(partition) == begins
+            appends(broker, 2)
+            assert await beginnings.known(partition) == begins
+        commits(broker, 5)
+        assert await beginnings.known(partition) == (5, "done")
 
-    run(main, 1)
+    with_beginnings(during)
 
 
 def test_positions_come_alone_where_the_client_has_no_word_of_what_was_committed_along_with_them() -> None:

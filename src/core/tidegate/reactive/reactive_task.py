@@ -5,6 +5,7 @@ are right whatever becomes of requests and replies, whoever else is at work and 
 document or for a thousand, whose requests are the same in number.
 
     plan_pass   the records, THEN their documents, the store's time; write what each look means
+    plan_and_take   the same, which claims what it makes due; THEN looks again, unless a later pass is certain to
     take        records that are due; claim them, THEN look at their documents: their handlers are to run
     end         write how runs have ended
     complete    the same of one that has succeeded, in a transaction of its handler's
