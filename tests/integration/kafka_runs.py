@@ -436,10 +436,10 @@ class Member:
             setattr(of, name, self._late_answers(getattr(of, name)))
 
     def _late_answers(self, ask: Callable[[Any], Awaitable[object]]) -> Callable[[Any], Awaitable[object]]:
-        """The same call, of which one in two is not answered in time."""
+        """The same call, of which one in two is not answered in time, until half of the first part is over."""
 
         async def asked(what: Any) -> object:
-            if self.run.random.random() < 0.5:
+            if self.run.random.random() < 0.5 and asyncio.get_running_loop().time() < ENOUGH_S / 2:
                 self.run.story.tell(self.name, f"is not answered in time by {ask.__name__}", fault="asks")
                 raise errors.KafkaTimeoutError
             return await ask(what)
