@@ -24,6 +24,8 @@ IN_TIME_S = 30.0
 IN_TIME = 30 * SECOND
 SOON_MS = 200
 """How old what is known of the cluster may be."""
+LATE_MS = 300_000
+"""The same, as the client has it by itself."""
 MEGABYTE = 1_000_000
 Place = tuple[str, int, int]
 
@@ -50,13 +52,13 @@ class World:
         self.handled.append(place)
 
     @asynccontextmanager
-    async def worker(self, *topics: str, **more: Any) -> AsyncGenerator[str, None]:
+    async def worker(self, *topics: str, age_ms: int = SOON_MS, **more: Any) -> AsyncGenerator[str, None]:
         """A worker on these; the name of its group."""
         group = f"group-{uuid.uuid4().hex}"
         rules = ConsumerRules(partition=PartitionRules(drain=Budget(2 * IN_TIME, SECOND, SECOND)))
         worker = Worker(
             topics, self.handle, bootstrap=self.bootstrap, group=group, consumer=rules, grace=3 * IN_TIME,
-            metadata_max_age_ms=SOON_MS, **more,
+            metadata_max_age_ms=age_ms, **more,
         )  # fmt: skip
         run = asyncio.create_task(worker.run())
         try:
@@ -136,11 +138,12 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_topic_that_is_not_there_is_consumed_once_it_is(
     kafka: str, caplog: pytest.LogCaptureFixture, *, is_pattern: bool
 ) -> None:
-    """From its beginning; of a name it is said that it is not there, and then that it is."""
+    """From its beginning; of a name it is said that it is not there, and then that it is, and it is asked for each second."""
     topic = f"later-{uuid.uuid4().hex}"
+    name, age_ms = (f"^{topic}.*", SOON_MS) if is_pattern else (topic, LATE_MS)
 
     async def scenario() -> None:
-        async with world(kafka) as there, there.worker(f"^{topic}.*" if is_pattern else topic):
+        async with world(kafka) as there, there.worker(name, age_ms=age_ms):
             await asyncio.sleep(3 * SOON_MS / 1_000)
             await there.create(topic, 2)
             await there.send(topic, 2)
@@ -201,6 +204,26 @@ def test_a_topic_that_is_deleted_holds_up_no_other(kafka: str, caplog: pytest.Lo
 
     asyncio.run(scenario())
     assert f"there is no topic {gone}; it is consumed as soon as it is there" in said(caplog)
+
+
+def test_a_topic_that_is_deleted_and_made_again_at_once_is_consumed_from_its_beginning(kafka: str) -> None:
+    """Also by a client that would ask five minutes later which topics there are."""
+    topic = f"anew-{uuid.uuid4().hex}"
+
+    async def scenario() -> None:
+        async with world(kafka) as there:
+            await there.create(topic, 1)
+            await there.send(topic, 1, 10)
+            async with there.worker(topic, age_ms=LATE_MS) as group:
+                await there.until(10)
+                await there.delete(topic)
+                await there.create(topic, 1)
+                await there.send(topic, 1, 4)
+                await there.until(14)
+            assert there.handled == [*places(topic, 1, 10), *places(topic, 1, 4)]
+            assert await there.committed(group) == {(topic, 0): 4}
+
+    asyncio.run(scenario())
 
 
 def test_what_is_in_work_of_a_deleted_topic_leaves_nothing_out_of_the_next(kafka: str) -> None:

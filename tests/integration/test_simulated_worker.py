@@ -88,12 +88,12 @@ def appends(broker: SimulatedBroker, count: int) -> None:
 LEAKS: Final = {
     "none": None,
     "an object": Bug(
-        Member._assigned,
+        Member._begin_all,
         "self._count += 1",
         "self._count += 1; self._releases[TopicPartition('gone', self._count)] = []",
     ),
     "a task": Bug(Member._spawn, "self._tasks.discard(task)", "pass"),
-    "a number": Bug(Member._assigned, "del self._granted[over]", "pass"),
+    "a number": Bug(Member._begin_all, "del self._granted[over]", "pass"),
 }
 VISITS: Final = 12
 
@@ -652,3 +652,55 @@ def test_a_commit_for_which_there_is_no_coordinator_is_told_as_unknown() -> None
 
     played(during, handle, strike, observe=observe)
     assert [round(at) for at in told[:2]] == [4, 14]
+
+
+CUT: Final = {
+    "nothing of it is left": (0, "earliest", [*range(10), *range(6)]),
+    "nothing of it is left, and the group begins at ends": (0, "latest", [*range(6)]),
+    "what is committed is left": (7, "earliest", [*range(10), *range(6, 13)]),
+}
+CUT_BUGS: Final = {
+    "it is not seen": Bug(Member._hand_over, "received[0].offset < self._stands[partition]", "False"),
+    "what is committed holds": Bug(Beginnings._still, "committed[0] <= (", "-1 <= ("),
+    "nothing that is committed holds": Bug(Beginnings._still, "if committed is not None and", "if False and"),
+    "what is done beyond it holds": Bug(Beginnings._still, 'begins = committed[0], ""', "begins = committed"),
+    "it reads on where it was": Bug(Beginnings._still, "self._client.seek(theirs(partition), begins[0])", "pass"),
+    "it begins as where nothing is committed": Bug(Beginnings._still, "partition not in self._cuts", "True"),
+}
+
+
+def with_a_log_that_is_cut(left: int, reset: str, **told: Any) -> tuple[list[int], int]:
+    """What is handled where ten records were read, so many of them are left, and six come after those; what is committed."""
+    handled, committed = list[int](), list[int]()
+
+    async def handle(record: Record) -> None:
+        handled.append(record.offset)
+        if left and len(handled) <= 10:
+            await asyncio.sleep({5: 1, 6: 30, 8: 30, 9: 30}.get(record.offset, 0))
+
+    async def during(broker: SimulatedBroker) -> None:
+        appends(broker, 10)
+        await asyncio.sleep(5)
+        broker.delete_from("t", 0, left)
+        appends(broker, 2)
+        await asyncio.sleep(5)
+        appends(broker, 4)
+        await asyncio.sleep(15)
+        committed.append(broker.committed("g")[Partition("t", 0)].offset)
+
+    played(during, handle, auto_offset_reset=reset, **told)
+    return handled, committed[0]
+
+
+@pytest.mark.parametrize("case", CUT)
+def test_a_log_that_loses_its_end_under_a_worker_is_read_on(case: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What came below the position that it had was taken for done, silently, until the log had passed that."""
+    left, reset, handled = CUT[case]
+    assert with_a_log_that_is_cut(left, reset) == (handled, left + 6)
+    assert "has lost its end" in caplog.text
+
+
+@pytest.mark.parametrize("bug", CUT_BUGS)
+def test_a_log_that_loses_its_end_shows_what_is_planted(bug: str) -> None:
+    with planted(CUT_BUGS[bug]):
+        assert any(with_a_log_that_is_cut(left, reset) != (handled, left + 6) for left, reset, handled in CUT.values())

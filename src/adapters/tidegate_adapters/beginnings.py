@@ -7,6 +7,10 @@ Where the log ends before what is committed (it has lost its end, is another one
 partition begins as if nothing were: it would be read on from elsewhere, and whatever came below that position taken for done.
 The end is asked for once the position is known, and not beside it: what is committed meanwhile may be beyond an older end.
 
+A log may lose its end under a member, too (`cut`): its client then goes back by itself, to where it is told to begin. What is
+committed holds if the log still went as far when that was seen; else the partition begins where its client went back to. What was
+done beyond a position is done over: nobody knows from where on records are others than before.
+
 What is asked for in one turn of the event loop is one question, however many partitions were assigned, and so are the ends of
 their logs. Where it fails, each is asked for by itself: the topic of one may have gone, and the client does not say which.
 """
@@ -15,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final, TypeAlias, final
 
@@ -56,7 +60,18 @@ class Beginnings:
         self.ends: dict[TopicPartition, int] = {}
         self._firsts: dict[tuple[TopicPartition, Committed | None], Beginning] = {}
         """Where partitions began that the group had committed nothing for, or this, which is beyond the end."""
+        self._cuts: dict[TopicPartition, tuple[int, int | None]] = {}
+        """Logs that have lost their ends since they were assigned: where the client goes on, and how far they went then."""
         self._question: asyncio.Task[None] | None = None
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """The group has assigned these."""
+        for partition in partitions:
+            self._cuts.pop(partition, None)
+
+    def cut(self, partition: TopicPartition, goes_on: int, end: int | None) -> None:
+        """The log of one that is assigned has lost its end: its client goes on there, and it goes so far now, if that is known."""
+        self._cuts[partition] = goes_on, end
 
     async def at(self, partition: TopicPartition) -> Beginning:
         """Where the partition begins.
@@ -64,8 +79,9 @@ class Beginnings:
         Raises:
             errors.KafkaError: Nobody says so.
         """
-        found = await self._committed(partition)
-        return found if found is not None and self._is_there(partition, found) else await self._first(partition, found)
+        committed = await self._committed(partition)
+        found = self._still(partition, committed)
+        return await self._first(partition, committed) if found is None else found
 
     async def known(self, partition: TopicPartition) -> Beginning:
         """The same, which stays so until something is committed.
@@ -73,16 +89,24 @@ class Beginnings:
         Raises:
             errors.KafkaError: Nobody says so.
         """
-        found = await self._committed(partition)
-        if found is not None and self._is_there(partition, found):
+        committed = await self._committed(partition)
+        found = self._still(partition, committed)
+        if found is not None:
             return found
-        if (partition, found) not in self._firsts:
-            self._firsts[partition, found] = await self._first(partition, found)
-        return self._firsts[partition, found]
+        if (partition, committed) not in self._firsts:
+            self._firsts[partition, committed] = await self._first(partition, committed)
+        return self._firsts[partition, committed]
 
-    def _is_there(self, partition: TopicPartition, found: Committed) -> bool:
-        """Whether the log goes as far as that."""
-        return found[0] <= self.ends[partition]
+    def _still(self, partition: TopicPartition, committed: Committed | None) -> Beginning | None:
+        """Where it begins, if what is committed is there still, or if its client has gone back by itself, and has read on."""
+        if partition not in self._cuts:
+            return committed if committed is not None and committed[0] <= self.ends[partition] else None
+        goes_on, end = self._cuts[partition]
+        begins: Beginning = goes_on, None
+        if committed is not None and committed[0] <= (self.ends[partition] if end is None else end):
+            begins = committed[0], ""
+        self._client.seek(theirs(partition), begins[0])
+        return begins
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
         answer = self._waiting.get(partition)

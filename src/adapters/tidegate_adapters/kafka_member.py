@@ -113,6 +113,8 @@ what it has.
 """
 _ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """How long it waits before it asks again what is committed."""
+_LOOK_AGAIN_S: Final = 1.0
+"""After which it is asked for a topic again that is not there; by itself, the client asks every five minutes."""
 _LONG: Final = 5
 """As many failures as make it wait for about the time between two heartbeats."""
 _LOOP: Final = ClockName("loop")
@@ -187,8 +189,11 @@ class Member:
         self._starting: asyncio.Task[None] | None = None
         self._called_off = asyncio.Event()
         self._committing = Committing(client, self._granted, self._commit_answered, self._is_gone)
+        self._named = frozenset(each for each in settings.topics if not is_pattern(each))
+        """Topics to consume, but for patterns."""
         self._absent = frozenset[str]()
-        """Topics that were not there at the last assignment."""
+        """Those of them that were not there at the last assignment."""
+        self._looks_again: asyncio.TimerHandle | None = None
         self._is_started = False
         self._leave_by_s: float | None = None
         """When it is to have left, on the loop's clock, once it begins to."""
@@ -300,6 +305,7 @@ class Member:
             self._client.subscribe(pattern=self._settings.pattern, listener=listener)
         else:
             self._client.subscribe(topics, listener=listener)
+        self._look_for_topics()
 
     async def _finish(self) -> None:
         """Leave nothing running, whatever has failed."""
@@ -314,6 +320,8 @@ class Member:
         await self._runtime.close(min(max(self._left_s / 2, 0.1), 1.0))
         with suppress(ports.KAFKA_ERROR):
             await self._left()
+        if self._looks_again is not None:
+            self._looks_again.cancel()
 
     def _spawn(self, code: Awaitable[None]) -> None:
         """Do it beside the rest; an error of it ends the worker."""
@@ -437,10 +445,28 @@ class Member:
         if not isinstance(part, Owned) or part.generation != generation:
             self._client.seek(theirs(partition), received[0].offset)
             return
+        if received[0].offset < self._stands[partition]:
+            self._cut(partition, received)
+            return
         self._stands[partition] = received[-1].offset + 1
         self._records.came(partition, generation, received, self._loop.time())
         keys = tuple([each.key for each in received]) if self._needs_keys else ()
         self._runtime.tell(Fetched(partition, generation, tuple([each.offset for each in received]), keys))
+
+    def _cut(self, partition: TopicPartition, received: Sequence[Received]) -> None:
+        """The log has lost its end, and the client has gone back: nothing holds of what was read of it, and it begins anew."""
+        goes_on = received[0].offset
+        say(
+            logging.WARNING,
+            "the log of %s was read up to @%s and has lost its end: it goes on @%s",
+            partition,
+            self._stands[partition],
+            goes_on,
+            extra=placed(partition, goes_on),
+        )
+        self._beginnings.cut(partition, goes_on, ports.end_seen(self._client, partition))
+        self._runtime.tell(Lost(partition))
+        self._begin_all((partition,))
 
     def _measure(self, state: ConsumerState) -> None:
         """Forget the records that are done, and measure how much the others hold up, where that matters."""
@@ -525,17 +551,22 @@ class Member:
         """Begin a new generation; each partition is held until it is known where it begins."""
         if self._is_working:
             self._hurry(hurries=False)
+        self._beginnings.assigned(assigned)
+        self._begin_all(assigned)
+        self._note_absent()
+
+    def _begin_all(self, partitions: Collection[TopicPartition]) -> None:
+        """A new generation by our count, of these."""
         self._count += 1
         for over in self._granted.keys() - self._generations.values():
             del self._granted[over]
         self._granted[self._count] = ports.generation_of(self._client)
         self._seat = self._seat_now()
-        self._client.pause(*map(theirs, assigned))
-        for partition in assigned:
+        self._client.pause(*map(theirs, partitions))
+        for partition in partitions:
             self._generations[partition] = self._count
             self._records.begin(partition, self._count)
             self._spawn(self._resumed(partition, self._count))
-        self._note_absent()
 
     def _look_for_topics(self) -> None:
         """Commit nothing more of what was assigned of a topic that has gone; when one of its name is there, have it assigned anew.
@@ -544,8 +575,12 @@ class Member:
         is there before them. A leader that has seen it go lets all join again, too.
         """
         known = {part.partition.topic for part in self.state.partitions} | {each.topic for each in self._generations}
-        absent = ports.absent(self._client, sorted(known))
+        absent = ports.absent(self._client, sorted(known | self._named))
         self._gone.update(dict.fromkeys(absent, self._count))
+        if self._looks_again is not None:
+            self._looks_again.cancel()
+        if absent and not self._called_off.is_set():
+            self._looks_again = self._loop.call_later(_LOOK_AGAIN_S, ports.refresh, self._client)
         if any(
             each.topic not in absent and generation <= self._gone.get(each.topic, 0)
             for each, generation in self._generations.items()
@@ -558,7 +593,7 @@ class Member:
 
     def _note_absent(self) -> None:
         """Say which topics are not there; whether they are is seen before partitions are assigned, which they are then."""
-        absent = ports.absent(self._client, [each for each in self._settings.topics if not is_pattern(each)])
+        absent = ports.absent(self._client, sorted(self._named))
         for topic in sorted(absent - self._absent):
             say(
                 logging.WARNING,

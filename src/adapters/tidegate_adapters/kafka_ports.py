@@ -38,7 +38,7 @@ except ImportError as missing:
 __all__ = [
     "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "PRODUCER_CLOSED", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "offset_at", "ours", "producer",
-    "record_of", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
+    "record_of", "refresh", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
 
 
@@ -472,6 +472,12 @@ def watch(consumer: Client, look: Callable[[], None]) -> None:
     listen = getattr(cluster, "add_listener", None)
     if listen is not None:
         listen(lambda _: look())
+
+
+def refresh(consumer: Client) -> None:
+    """Let the client learn which topics there are, soon; one that has no word of it learns it when it will. It has no public call."""
+    with suppress(AttributeError):
+        consumer._client.force_metadata_update()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def rejoin(consumer: Client) -> None:

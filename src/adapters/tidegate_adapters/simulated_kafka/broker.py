@@ -119,6 +119,11 @@ class SimulatedBroker:
         name = Partition(topic, partition)
         self.logs[name] = self.logs[name].without(offset)
 
+    def delete_from(self, topic: str, partition: int, offset: int) -> None:
+        """Records from the offset on are gone; no transaction has anything there."""
+        name = Partition(topic, partition)
+        self.logs[name] = self.logs[name].up_to(offset)
+
     def committed(self, group: str) -> Mapping[Partition, Position]:
         """What the group has committed."""
         return self.positions.committed(group)

@@ -94,8 +94,10 @@ class SimulatedConsumer:
         self._known: Collection[Partition] = ()
         self._is_asking = False
         self._listeners: list[Callable[[object], None]] = []
-        self._client = SimpleNamespace(cluster=SimpleNamespace(add_listener=self._listeners.append))
-        """Under aiokafka's names, for `kafka_ports` asks to be told there."""
+        self._client = SimpleNamespace(
+            cluster=SimpleNamespace(add_listener=self._listeners.append), force_metadata_update=self._ask
+        )
+        """Under aiokafka's names, for `kafka_ports` asks, and asks to be told, there."""
         self._refresh: asyncio.TimerHandle | None = None
         self._subscription = Subscription()
         self._coordinator: Coordinator | None = None

@@ -84,6 +84,10 @@ class Log:
         gone = tuple(Hole.COMPACTED for _ in self.entries[:below])
         return attrs.evolve(self, entries=(*gone, *self.entries[below:]), start=below)
 
+    def up_to(self, end: int) -> Log:
+        """The same, and all from the offset on is gone, as where a leader is elected that never had it."""
+        return attrs.evolve(self, entries=self.entries[:end])
+
     def judged(self, batch: Batch) -> int | Code:
         """May it be written? The offset at which it stands already, or a code."""
         known = self._producers.get(batch.producer.id)
