@@ -79,7 +79,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
     "where a group begins is found anew by the next owner": Bug(Beginnings._first, "return position, None", 'return position, ""', LATEST),
-    "nobody looks whether the log goes as far as what is committed": Bug(Beginnings._still, "committed[0] <= self.ends[partition]", "True", BEYOND),
     "who has committed all begins anew": Bug(Beginnings._still, "<=", "<", AGAIN),
     "a position beyond the end stays committed until something is done": Bug(Beginnings._first, "return position, None", 'return position, ""', BEYOND),
     "whose partition has gone while it looked where that begins has failed": Bug(

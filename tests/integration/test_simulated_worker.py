@@ -375,6 +375,12 @@ def test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_unti
     with_beginnings(during)
 
 
+def test_a_position_beyond_the_end_that_is_taken_for_one_is_found() -> None:
+    """Runs by seed do not find it: where the client goes back, the partition begins anew, but at an end nothing comes back."""
+    with planted(Bug(Beginnings._still, "committed[0] <= self.ends[partition]", "True")), pytest.raises(AssertionError):
+        test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_until_another_is_committed()
+
+
 def test_positions_come_alone_where_the_client_has_no_word_of_what_was_committed_along_with_them() -> None:
     class Alone:
         async def committed(self, partition: Partition) -> int | None:
