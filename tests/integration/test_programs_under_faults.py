@@ -375,6 +375,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
     "tidegate.triggers.evaluator.Evaluator._fire_apart": "where one of several is misuse (`tests/properties/triggers/test_evaluator.py`)",
     "tidegate.triggers.evaluator.Evaluator._prepared": "where what was uploaded is read (likewise)",
+    "tidegate.triggers.evaluator.Evaluator.pending": "where a trigger waits for a cron (likewise)",
+    "tidegate.triggers.evaluator._last": "where a trigger of all conditions has run (`tests/integration/test_orchestrator_upkeep.py`)",
     "tidegate.triggers.evaluator.Evaluator.notice_beside": "in a body, as transfers.move (the row `triggers.beside`)",
     "tidegate.triggers.noticing.Noticer.seen": "where a filter asks for what was uploaded (`tests/properties/triggers/test_noticing.py`)",
     "tidegate.triggers.noticing._page": "likewise",

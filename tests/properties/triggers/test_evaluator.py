@@ -22,7 +22,7 @@ from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Filter, 
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused, Sleep
 from tidegate.model.effects import Call as Ask
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, Instant
+from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import BulkUpdate, DeleteOne, InsertMany, InsertOne, UpdateOne, find_all, insert_one
 from tidegate.model.programs import find_every
 from tidegate.retries.backoff import Fixed
@@ -45,7 +45,20 @@ from tidegate.triggers.contexts import (
     StatusContext,
 )
 from tidegate.triggers.evaluator import Evaluator, Noted, Skipped, TriggerPass, plain_job
-from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, Plan, TriggerRun, plan
+from tidegate.triggers.firing import (
+    Claims,
+    Failed,
+    Fired,
+    Firing,
+    GivenUp,
+    Held,
+    Plan,
+    RunState,
+    TriggerRun,
+    plan,
+    purge,
+)
+from tidegate.triggers.strategies import firing as strategies
 from tidegate.triggers.trigger import FromAll, FromContext, Occurrence, Static, Trigger
 from tidegate.triggers.trigger_documents import (
     STATE,
@@ -76,15 +89,16 @@ def next_minute(expression: str, after: Instant) -> Instant:
     return Instant((after.at // MINUTE + 1) * MINUTE, after.clock)
 
 
-def evaluator(*triggers: Trigger, attempts: int = 3, keep: Retention | None = None) -> Evaluator:
-    made = Evaluator(
+def evaluator(*triggers: Trigger, attempts: int = 3, keep: int = 0, batch: int = 2) -> Evaluator:
+    return Evaluator(
         triggers=triggers,
         next_after=next_minute,
         claims=Claims(expiry=MINUTE, attempts_max=2),
+        keep=keep,
+        batch=batch,
         attempts=attempts,
         pauses=Pauses(Fixed(0)),
     )
-    return made if keep is None else attrs.evolve(made, keep=keep)
 
 
 Trouble = Callable[["Store", Effect[object]], object]
@@ -910,15 +924,122 @@ def test_each_minute_of_a_cron_fires_and_is_closed() -> None:
 def test_runs_that_are_over_are_forgotten() -> None:
     """As long as they are kept; one that is needed stays, and where nobody answers all stay."""
     store = noticed(ON_A)
-    programs = evaluator(ON_A, keep=Retention(age=SECOND, count=0))
+    programs = evaluator(ON_A, keep=SECOND)
     store.run(programs.evaluate("p1"))
     store.later(MINUTE)
-    store.run(programs.purge())
+    assert store.run(programs.purge())
     assert len(store.runs) == 1, "its occurrence is still there"
     store.run(programs.evaluate("p2"))
-    store.trouble = {2: dropped}
+    for at in (1, 2, 3):
+        store.trouble = {at: dropped}
+        assert not store.run(programs.purge())
+        assert len(store.runs) == 1
+    store.trouble = {}
+    assert store.run(programs.purge())
+    assert store.runs == []
+
+
+def test_a_run_of_an_event_is_kept_as_long_as_others() -> None:
+    """Law TE11: it went with the first purge, for of events nothing is kept."""
+    store = noticed(ON_A)
+    programs = evaluator(ON_A, keep=MINUTE)
+    store.run(programs.evaluate("p1"))
+    store.run(programs.evaluate("p2"))
+    store.later(MINUTE - 1)
     store.run(programs.purge())
     assert len(store.runs) == 1
-    store.trouble = {}
+    store.later(1)
     store.run(programs.purge())
     assert store.runs == []
+
+
+def test_a_run_stays_while_its_instant_is_pending() -> None:
+    """Law TE11: who fires an instant of a cron, and dies before its cell says so, leaves it to the next one, which is told by the run."""
+    store = Store()
+    programs = evaluator(ON_MINUTE)
+    store.run(programs.evaluate("p1"))
+    store.later(MINUTE)
+    store.run(programs.evaluate("p2"))
+    (run,) = store.runs
+    assert run.state.settled
+    store.run(programs.purge())
+    store.run(programs.evaluate("p3"))
+    assert len(store.invocations) == 1
+    store.run(programs.purge())
+    assert store.runs == []
+
+
+def test_a_run_that_cannot_be_read_stays() -> None:
+    """Nobody knows what it is of."""
+    store = Store(
+        world_with({"runs": (Document.of({"_id": "r", "at": Instant(0), "trigger": "t", "number": 0, "of": 5}),)})
+    )
+    assert store.run(evaluator(ON_A).purge())
+    assert len(contents(store.world, "runs")) == 1
+
+
+@given(strategies.found(), st.integers(0, 40))
+def test_a_purge_forgets_what_the_decision_says(found: strategies.Found, keep: int) -> None:
+    """Laws FI9 and TE11: page by page it comes to the same."""
+    found = storable(found)
+    runs, keep = found.runs, keep * MILLISECOND
+    occurrences = {each.id: stored_occurrence(each) for each in found.occurrences}
+    world = world_with({"runs": tuple(map(stored_run, runs)), "occurrences": tuple(occurrences.values())})
+    store = Store(world.write(CLOCK, found.now))
+    before = store.world
+    assert store.run(evaluator(*found.triggers, keep=keep).purge())
+    gone = {run.id for run in runs} - {run.id for run in store.runs}
+    others, waiting = store.runs, [each.id for each in found.occurrences]
+    assert all(
+        laws.evaluator.what_is_forgotten_is_over(run, others, waiting, keep, before.read(CLOCK))
+        for run in runs
+        if run.id in gone
+    )
+    assert gone == old_ones(found, runs, keep)
+
+
+def storable(found: strategies.Found) -> strategies.Found:
+    """The same in whole milliseconds, each run once."""
+
+    def later(at: Instant) -> Instant:
+        return Instant(at.at * MILLISECOND, at.clock)
+
+    def of(each: Occurrence) -> Occurrence:
+        return attrs.evolve(each, seen=later(each.seen))
+
+    def state(each: RunState) -> RunState:
+        match each:
+            case Fired(at) | GivenUp(_, at):
+                return attrs.evolve(each, at=later(at))
+            case Held(by, until):
+                return Held(by, later(until))
+            case Failed():
+                return each
+
+    runs = {
+        run.id: attrs.evolve(
+            run,
+            firing=attrs.evolve(run.firing, occurrences=tuple(map(of, run.firing.occurrences))),
+            state=state(run.state),
+        )
+        for run in found.runs
+    }
+    return attrs.evolve(
+        found, occurrences=tuple(map(of, found.occurrences)), runs=tuple(runs.values()), now=later(found.now)
+    )
+
+
+def old_ones(found: strategies.Found, runs: tuple[TriggerRun, ...], keep: int) -> set[str]:
+    """What `purge` says, by when runs are over."""
+    events = {
+        each.context.event_id: each.seen
+        for run in runs
+        for each in run.firing.occurrences
+        if isinstance(each.context, EventContext)
+    }
+    off = Retention(age=0, count=0)
+    over = [run for run in runs if isinstance(run.state, (Fired, GivenUp)) and found.now - run.state.at >= keep]
+    what = purge(
+        events, runs, found.occurrences, now=found.now + MINUTE, keep_events=off, keep_runs=Retention(age=1, count=0)
+    )
+    return {run.id for run in over}.intersection(what.runs)

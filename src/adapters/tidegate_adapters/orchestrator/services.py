@@ -29,7 +29,7 @@ from tidegate.invocations.transition import Granted, TransitionOutcome
 from tidegate.model.effects import Call as Ask
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import MINUTE, SECOND, Duration
 from tidegate.model.operations import Indexes
 from tidegate.model.programs import insert_new
 from tidegate.services.atomic_service import (
@@ -89,6 +89,8 @@ async def recovered(recoverer: Recoverer) -> RecoveryPass:
     return found
 
 
+_PURGE_FOR: Final[Duration] = 5 * MINUTE
+"""After how long a purge of runs leaves the rest to the next one."""
 _DECLARE_S: Final = 60.0
 """How often a process says which triggers it knows: some times before they would be forgotten."""
 
@@ -169,8 +171,9 @@ class Services:
         return {**self._noticer.indexes, **self._evaluator.indexes}
 
     async def purge(self) -> None:
-        """Forget what triggers have started, and is over since a week."""
-        await self._site.run(self._evaluator.purge())
+        """Forget what triggers have started, and is over since a week; what is not reached in time is for the next purge."""
+        if not await self._site.run(self._evaluator.purge(await self._site.now() + _PURGE_FOR)):
+            log.info("more runs of triggers are over than are forgotten at a time: the next purge goes on")
         await self._site.run(self._definitions.forget())
 
     async def emit(self, event: EventContext) -> Noted:

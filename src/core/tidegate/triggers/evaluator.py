@@ -7,7 +7,7 @@ processes may evaluate at the same time, over views of different ages, and each 
                 transaction of the caller's (`notice_beside`)
     evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; drop what nobody waits for
                 any more; claim runs, register the invocation of each under the run's id, and record that: a hundred at a time
-    purge       forget runs that are over
+    purge       forget runs that have been over for long enough, a page at a time
 
 Each document is written by itself: an insert under an id that is made of what it is, or a compare-and-set on a version. So a
 write that matches nothing, or has no answer, is read back and may be asked for again, for what it was to do is seen on the
@@ -38,6 +38,8 @@ Laws, over what is stored:
     TE8  Whoever reports what happened learns of each condition that could not be decided.
     TE9  What a trigger waits for that this process does not know, but another version of the application, stays as it is.
     TE10 What is reported in a transaction is kept exactly if what else was written in it is.
+    TE11 A purge forgets a run only once it has been over for as long as runs are kept, where nothing waits that it is of, and
+         it is not the last one of a trigger of all conditions.
 
 Known not to work
     - A pass reads all that waits, and all runs of triggers of all conditions, so it takes as long as they are many.
@@ -67,19 +69,24 @@ from tidegate.model.documents import (
     AllOf,
     AnyOf,
     Ascending,
+    Descending,
     Document,
     Eq,
+    Exists,
     Field,
+    Fields,
     Filter,
     In,
+    OlderThan,
     Put,
     Remove,
     Update,
     Value,
+    cursor,
 )
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Instant
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
     FOUND_MAX,
     UPDATES_MAX,
@@ -90,7 +97,6 @@ from tidegate.model.operations import (
     bulk_update,
     check_collection,
     delete_many,
-    delete_one,
     find_all,
     find_one,
     insert_many,
@@ -99,7 +105,8 @@ from tidegate.model.operations import (
 )
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_callable, check_name, check_tuple, check_type
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.retries.backoff import check_delay
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.schedule import (
     Broken,
@@ -114,7 +121,6 @@ from tidegate.retries.schedule import (
     closed,
     look,
 )
-from tidegate.services.retention import Retention
 from tidegate.triggers.conditions import Condition, OnCron, condition_id
 from tidegate.triggers.contexts import Context
 from tidegate.triggers.definitions import Definition, definition_of, spared
@@ -133,7 +139,6 @@ from tidegate.triggers.firing import (
     failed,
     fired,
     plan,
-    purge,
     set_aside,
 )
 from tidegate.triggers.noticing import is_whole, whole
@@ -148,8 +153,10 @@ from tidegate.triggers.trigger import (
     ticks,
 )
 from tidegate.triggers.trigger_documents import (
+    AT,
     FAILED,
     HELD,
+    NUMBER,
     OF,
     STATE,
     TRIGGER,
@@ -230,6 +237,10 @@ Ended: TypeAlias = tuple[tuple[TriggerRun, tuple[str, ...]], ...]
 _Write: TypeAlias = tuple[str, UpdateOne]
 """An update, and the id of its document."""
 
+_ALL_OF: Final = Field[tuple[str, ...]](OF.name)
+_OLDEST: Final = (Ascending(AT),)
+"""Runs that are over, those first that are so for the longest."""
+
 _CHANGING: Final = ("by", "until", "reasons", "at")
 """The fields of a run that not every state has."""
 
@@ -302,7 +313,8 @@ class Evaluator:
         rules: Tasks, and the rule of each for registration; others have none.
         occurrences, cells, runs, definitions, invocations, places, calls: The collections.
         claims: How runs are claimed.
-        keep: How long and how many runs are kept.
+        keep: For how long a run is kept once it is over, in microseconds.
+        batch: How many runs a purge looks at, at a time.
         attempts: How often each write is tried; None for any number.
         pauses: How long it waits in between.
         parts: What it is made of; faulty variants have others.
@@ -321,7 +333,8 @@ class Evaluator:
     places: str = "places"
     calls: str = "calls"
     claims: Claims = attrs.field(factory=Claims)
-    keep: Retention = HISTORY
+    keep: Duration = HISTORY.age
+    batch: int = FOUND_MAX
     attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
     parts: EvaluatorParts = attrs.field(factory=lambda: PARTS, repr=False)
@@ -351,14 +364,21 @@ class Evaluator:
         ):
             check_collection(name)
         check_type(self.claims, Claims, "how runs are claimed")
-        check_type(self.keep, Retention, "how long runs are kept")
+        check_delay(self.keep, "how long runs are kept, in microseconds", 0)
+        check_int(self.batch, "a number of runs", 1, FOUND_MAX)
         check_attempts(self.attempts, self.pauses)
         check_type(self.parts, EvaluatorParts, "the parts of an evaluator")
 
     @property
     def indexes(self) -> Indexes:
-        """What a pass needs: of runs it reads those that are not settled, those of what waits, and those of some triggers."""
-        return {self.runs: tuple(Index((Ascending(field),)) for field in (STATE, OF, TRIGGER))}
+        """What a pass needs: of runs it reads those that are not settled, those of what waits, and those of some triggers.
+
+        And a purge: those that have been over for the longest, and the last one of a trigger.
+        """
+        by_trigger = Index((Ascending(TRIGGER), Descending(NUMBER)))
+        return {
+            self.runs: (Index((Ascending(STATE),)), Index((Ascending(OF),)), by_trigger, Index(_OLDEST, Exists(AT)))
+        }
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -523,6 +543,11 @@ class Evaluator:
         others = tuple([each for each in read if each.id not in known])
         made = self.parts.plan(self.triggers, _unused(occurrences, used), runs, now)
         return self.parts.spare(made, others, occurrences), cells, (*unread, *spoiled, *unknown)
+
+    async def pending(self) -> tuple[Occurrence, ...]:
+        """The program: the instants of crons that wait."""
+        cells, _ = await self._cells()
+        return self._ticks(cells)
 
     def _ticks(self, cells: _Cells) -> tuple[Occurrence, ...]:
         """The pending instants of crons."""
@@ -696,20 +721,39 @@ class Evaluator:
                 found.append((name, self._move(name, cell, after)))
         return tuple(found)
 
-    async def purge(self) -> None:
-        """Forget runs that are over, as `keep` says."""
+    async def purge(self, until: Instant | None = None) -> bool:
+        """Forget runs that have been over for as long as they are kept, the longest first.
+
+        Args:
+            until: When its time is over, by the store's clock: it begins no more pages then, but for the first. None for never.
+
+        Returns:
+            Whether it came to the end; if not, there is more, or nobody answered: go on at the next purge.
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        check_type(until, (Instant, NoneType), "an instant or None")
+        after: tuple[Value, ...] = ()
         try:
-            now = await StoreTime()
-            found = await find_every(self.occurrences)
-            waiting, _ = _readable(loaded_occurrence, found)
-            stored = await find_every(self.runs)
-            runs, _ = _readable(loaded_run, stored)
-            what = purge({}, runs, waiting, now=now, keep_runs=self.keep)
-            for run in runs:
-                if run.id in what.runs:
-                    await delete_one(self.runs, self.parts.at_version(run.id, run.version))
+            while True:
+                found = await find_all(
+                    self.runs,
+                    Exists(AT),
+                    OlderThan(AT, self.keep),
+                    limit=self.batch,
+                    after=after,
+                    fields=(AT, NUMBER, OF, TRIGGER),
+                    sort=_OLDEST,
+                )
+                await self.parts.forget(self, found)
+                if len(found) < self.batch:
+                    return True
+                if until is not None and await StoreTime() - until >= 0:
+                    return False
+                after = cursor(found[-1], _OLDEST)
         except (Ambiguous, NotApplied, NotDurable):
-            return
+            return False
 
 
 # --- what it is made of -------------------------------------------------------------------------------------------------
@@ -751,6 +795,39 @@ async def _recorded(evaluator: Evaluator, run: TriggerRun, now: Instant) -> bool
         reason = refused.reason
     await insert_new(evaluator.runs, stored_run(set_aside(run, reason, now)))
     return False
+
+
+async def _forget(evaluator: Evaluator, found: tuple[Document, ...]) -> None:
+    """Of runs that are over for long enough those that are needed no more: what has changed since it was read is over since then."""
+    runs, _ = _readable(_numbered, found)
+    waiting = await _waiting(evaluator, tuple(dict.fromkeys([each for *_, of in runs for each in of])))
+    last = await _last(evaluator, tuple(dict.fromkeys([trigger for _, trigger, number, _ in runs if number])))
+    going = tuple([key for key, _, _, of in runs if key not in last and waiting.isdisjoint(of)])
+    if going:
+        await delete_many(evaluator.runs, In(ID, going), OlderThan(AT, evaluator.keep))
+
+
+def _numbered(doc: Document) -> tuple[str, str, int, tuple[str, ...]]:
+    """The id of a run, its trigger, its number, and the ids of the occurrences that it is of."""
+    of = needed(doc, _ALL_OF)
+    check_tuple(of, str, "an occurrence")
+    return needed(doc, ID), needed(doc, TRIGGER), needed(doc, NUMBER), of
+
+
+async def _waiting(evaluator: Evaluator, of: tuple[str, ...]) -> frozenset[str]:
+    """Those of these occurrences that are still there, and all pending instants of crons."""
+    stored = await _by_ids(evaluator.occurrences, of, ())
+    pending = await evaluator.pending()
+    return frozenset([*[needed(each, ID) for each in stored], *[each.id for each in pending]])
+
+
+async def _last(evaluator: Evaluator, triggers: tuple[str, ...]) -> frozenset[str]:
+    """The runs of these triggers that have the highest numbers."""
+    found: tuple[str, ...] = ()
+    for trigger in triggers:
+        run = await find_one(evaluator.runs, Eq(TRIGGER, trigger), fields=(NUMBER,), sort=(Descending(NUMBER),))
+        found = found if run is None else (*found, needed(run, ID))
+    return frozenset(found)
 
 
 def _made(evaluator: Evaluator, task: str, arguments: Document) -> tuple[Job, Call] | NotProvided:
@@ -867,6 +944,7 @@ class EvaluatorParts:
             given, as far as that is known, and those that could not even be set aside.
         invoke: Registers the invocations of runs, each under the id of its run, and says which are there.
         settle: Writes what became of runs that were claimed: each has fired, or there are reasons why not; what cannot be written.
+        forget: Deletes those of a page of runs that are needed no more.
     """
 
     look: Callable[[Schedule, NextAfter, ScheduleCell | None, Instant], Look] = look
@@ -879,6 +957,7 @@ class EvaluatorParts:
     ] = _record
     invoke: Callable[[Evaluator, Asked], Program[Invoked]] = _invoke
     settle: Callable[[Evaluator, Ended], Program[tuple[Skipped, ...]]] = _settle
+    forget: Callable[[Evaluator, tuple[Document, ...]], Program[None]] = _forget
 
 
 PARTS: Final[EvaluatorParts] = EvaluatorParts()
@@ -924,12 +1003,12 @@ async def _all(writes: tuple[_Write, ...]) -> tuple[int, tuple[Skipped, ...]]:
     return matched, skipped
 
 
-async def _by_ids(collection: str, keys: tuple[str, ...]) -> tuple[Document, ...]:
-    """The documents of these ids that are there."""
+async def _by_ids(collection: str, keys: tuple[str, ...], fields: Fields | None = None) -> tuple[Document, ...]:
+    """The documents of these ids that are there, with these fields; None for all."""
     found: tuple[Document, ...] = ()
     for start in range(0, len(keys), FOUND_MAX):
         some = keys[start : start + FOUND_MAX]
-        page = await find_all(collection, In(ID, some), limit=len(some))
+        page = await find_all(collection, In(ID, some), limit=len(some), fields=fields)
         found = (*found, *page)
     return found
 

@@ -39,7 +39,7 @@ from tidegate.triggers.firing import Failed, Fired, Firing, GivenUp, Held, RunSt
 from tidegate.triggers.trigger import Occurrence
 
 __all__ = [
-    "FAILED", "HELD", "OF", "STATE", "TRIGGER", "VERSION", "arguments_of", "call_of", "loaded_cell",
+    "AT", "FAILED", "HELD", "NUMBER", "OF", "STATE", "TRIGGER", "VERSION", "arguments_of", "call_of", "loaded_cell",
     "loaded_occurrence", "loaded_run", "origin_of", "stored_cell", "stored_occurrence", "stored_progress", "stored_run",
 ]  # fmt: skip
 
@@ -52,7 +52,7 @@ VERSION: Final = Field[int]("version")
 _PENDING: Final = Field[tuple[Instant, ...]]("pending")
 
 TRIGGER: Final = Field[str]("trigger")
-_NUMBER: Final = Field[int]("number")
+NUMBER: Final = Field[int]("number")
 OF: Final = Field[str]("of")  # an array of them; a filter asks whether one of them fits
 _OCCURRENCES: Final = Field[tuple[Document, ...]]("occurrences")
 _ATTEMPT: Final = Field[int]("attempt")
@@ -60,7 +60,7 @@ STATE: Final = Field[str]("state")
 _BY: Final = Field[str]("by")
 _UNTIL: Final = Field[Instant]("until")
 _REASONS: Final = Field[tuple[str, ...]]("reasons")
-_AT: Final = Field[Instant]("at")
+AT: Final = Field[Instant]("at")
 
 HELD: Final = "held"
 FAILED: Final = "failed"
@@ -212,7 +212,7 @@ def loaded_run(doc: Document) -> TriggerRun:
     check_type(doc, Document, "a document")
     stored = needed(doc, _OCCURRENCES)
     check_tuple(stored, Document, "an occurrence")
-    firing = Firing(needed(doc, TRIGGER), tuple([loaded_occurrence(each) for each in stored]), needed(doc, _NUMBER))
+    firing = Firing(needed(doc, TRIGGER), tuple([loaded_occurrence(each) for each in stored]), needed(doc, NUMBER))
     return TriggerRun(firing, _state(doc), needed(doc, _ATTEMPT), needed(doc, VERSION))
 
 
@@ -223,9 +223,9 @@ def _state(doc: Document) -> RunState:
         case "failed":
             return Failed(needed(doc, _REASONS))
         case "given up":
-            return GivenUp(needed(doc, _REASONS), needed(doc, _AT))
+            return GivenUp(needed(doc, _REASONS), needed(doc, AT))
         case "fired":
-            return Fired(needed(doc, _AT))
+            return Fired(needed(doc, AT))
         case other:
             raise Misuse(f"{shown(other)} is not a state of a run", where=f"the document {shown(doc.held(ID))}")
 

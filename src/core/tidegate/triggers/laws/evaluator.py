@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidegate.model.instants import Instant
-from tidegate.triggers.firing import Fired, Firing, Held, TriggerRun
+from tidegate.model.instants import Duration, Instant
+from tidegate.triggers.firing import Fired, Firing, GivenUp, Held, TriggerRun
 
 __all__ = [
     "a_claim_is_not_taken", "instants_are_due", "instants_are_invoked_once", "is_kept_with_the_rest",
     "no_occurrence_is_invoked_twice", "nothing_is_dropped_unfired", "nothing_waits", "others_find_what_they_wait_for", "runs_are_numbered", "what_fired_is_invoked",
+    "what_is_forgotten_is_over",
 ]  # fmt: skip
 
 
@@ -32,7 +33,7 @@ def nothing_is_dropped_unfired(
         noticed: The ids of all occurrences that there ever were.
         waiting: Of those that are stored.
         runs: All that are stored.
-        invoked: The ids of occurrences that have an invocation.
+        invoked: The ids of occurrences that have an invocation, or had a run that was given up, and is forgotten.
     """
     settled = {each.id for run in runs if run.state.settled for each in run.firing.occurrences}
     return all(each in waiting or each in settled or each in invoked for each in noticed)
@@ -98,3 +99,23 @@ def others_find_what_they_wait_for(occurrence_stays: bool, run_stays: bool) -> b
 def is_kept_with_the_rest(*, is_kept: bool, is_written: bool) -> bool:
     """Law TE10: what is reported in a transaction is kept exactly if what else was written in it is."""
     return is_kept == is_written
+
+
+def what_is_forgotten_is_over(
+    gone: TriggerRun, others: Iterable[TriggerRun], waiting: Collection[str], keep: Duration, now: Instant
+) -> bool:
+    """Law TE11: what is forgotten has been over for as long as it is kept, and nothing needs it.
+
+    Args:
+        gone: A run that is there no more.
+        others: All that still are.
+        waiting: The ids of occurrences that wait.
+        keep: For how long runs are kept once they are over, in microseconds.
+        now: The time, by the store's clock.
+    """
+    firing = gone.firing
+    is_last = firing.number and all(
+        each.firing.number < firing.number for each in others if each.firing.trigger_id == firing.trigger_id
+    )
+    is_old = isinstance(gone.state, (Fired, GivenUp)) and now - gone.state.at >= keep
+    return is_old and not is_last and not any(each.id in waiting for each in firing.occurrences)

@@ -14,16 +14,15 @@ import attrs
 from tidegate.invocations.registration import ORIGIN
 from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Program
-from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import DeleteOne, InsertOne, UpdateOne, update_one
+from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.operations import DeleteMany, DeleteOne, InsertOne, UpdateOne, update_one
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.resending import Done
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
-from tidegate.services.retention import Retention
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Crashed
 from tidegate.sim.faults import Fault, Faults, all_effects
-from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
+from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import (
     CLOCK,
@@ -45,7 +44,7 @@ from tidegate.triggers.conditions import OnCron, OnEvent, condition_id
 from tidegate.triggers.contexts import EventContext, Kind
 from tidegate.triggers.definitions import defined, stored_definition
 from tidegate.triggers.evaluator import PARTS, Evaluator, EvaluatorParts
-from tidegate.triggers.firing import HISTORY, Claims, Failed, Firing, GivenUp, Held, TriggerRun, plan
+from tidegate.triggers.firing import Claims, Failed, Firing, GivenUp, Held, TriggerRun, plan
 from tidegate.triggers.trigger import FromContext, Occurrence, Static, Trigger, ticks
 from tidegate.triggers.trigger_documents import (
     FAILED,
@@ -60,11 +59,11 @@ from tidegate.triggers.trigger_documents import (
 )
 
 __all__ = [
-    "BOTH", "CLAIMED", "DROPPED", "EACH", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
+    "BOTH", "CLAIMED", "DROPPED", "EACH", "FORGOTTEN", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
     "POLICY", "SCENARIOS", "SETTLED", "SIZE_MAX_ONE", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "beside", "packed", "rolling", "triggers",
 ]  # fmt: skip
 
-Purging: TypeAlias = Callable[[Evaluator], Program[None]]
+Purging: TypeAlias = Callable[[Evaluator], Program[object]]
 
 Ids: TypeAlias = tuple[str, ...]
 
@@ -81,6 +80,7 @@ NUMBERED: Final = "runs of all conditions are numbered"
 TOGETHER: Final = "what fires together was seen together"
 INVOKED: Final = "what has fired is invoked"
 THEIRS: Final = "what others wait for stays"
+FORGOTTEN: Final = "what is forgotten is over and nothing needs it"
 
 A: Final = OnEvent("a")
 B: Final = OnEvent("b")
@@ -91,6 +91,8 @@ ON_MINUTE: Final = Trigger(task="t", conditions=(MINUTELY,))
 
 NOTICED: Final = Cell[Ids](("noticed",), ())
 """The ids of all occurrences that were ever stored."""
+GIVEN_UP: Final = Cell[Ids](("given up",), ())
+"""The ids of the occurrences of runs that were given up, and are forgotten by now."""
 
 
 INSTANTS_OF: Final = {
@@ -149,6 +151,11 @@ def runs(world: Reads) -> tuple[TriggerRun, ...]:
     return tuple(map(run_of, contents(world, "runs")))
 
 
+def gone(before: Reads, after: Reads) -> tuple[TriggerRun, ...]:
+    left = {run.id for run in runs(after)}
+    return tuple(run for run in runs(before) if run.id not in left)
+
+
 def waiting(world: Reads) -> tuple[Occurrence, ...]:
     """All that wait, instants of the cron included."""
     found = tuple(map(loaded_occurrence, contents(world, "occurrences")))
@@ -190,6 +197,12 @@ def around(programs: Evaluator, size_max: int) -> Meaning:
             case InsertOne("occurrences", doc):
                 for after, reply in perform(effect, world, who, size_max):
                     yield after.write(NOTICED, tuple(sorted({*after.read(NOTICED), doc[ID]}))), reply
+            case DeleteOne("runs") | DeleteMany("runs"):
+                for after, reply in perform(effect, world, who, size_max):
+                    given_up = [run for run in gone(world, after) if isinstance(run.state, GivenUp)]
+                    known = after.read(GIVEN_UP)
+                    of = {each.id for run in given_up for each in run.firing.occurrences}
+                    yield (after.write(GIVEN_UP, tuple(sorted(of.union(known)))) if of else after), reply
             case _:
                 yield from perform(effect, world, who, size_max)
 
@@ -239,7 +252,8 @@ def is_fired_once(state: State) -> bool:
 def is_fired_before_it_goes(state: State) -> bool:
     stored_now = [doc[ID] for doc in contents(state, "occurrences")]
     noticed = state.read(NOTICED)
-    return laws.evaluator.nothing_is_dropped_unfired(noticed, stored_now, runs(state), invoked(state))
+    done = (*invoked(state), *state.read(GIVEN_UP))
+    return laws.evaluator.nothing_is_dropped_unfired(noticed, stored_now, runs(state), done)
 
 
 def is_settled(programs: Evaluator, names: Ids) -> Law:
@@ -286,6 +300,16 @@ def is_together(programs: Evaluator) -> Law:
     return lambda state: all(laws.firing.a_run_is_complete(trigger, run.firing) for run in runs(state))
 
 
+def is_forgotten_when_over(keep: Duration) -> StepLaw:
+    def holds(before: State, after: State) -> bool:
+        some = gone(before, after)
+        left, still = (runs(after), [each.id for each in waiting(after)]) if some else ((), [])
+        now = before.read(CLOCK)
+        return all(laws.evaluator.what_is_forgotten_is_over(run, left, still, keep, now) for run in some)
+
+    return holds
+
+
 def is_invoked(state: State) -> bool:
     of = {str(key): origin[OF] for key, origin in origins(state).items()}
     return all(laws.evaluator.what_fired_is_invoked(run, of.get(run.id)) for run in runs(state))
@@ -325,7 +349,8 @@ def triggers(
     budget: int = 0,
     moves: int = 1,
     purge: Purging | None = None,
-    keep: Retention = HISTORY,
+    keep: Duration = 0,
+    attempts_max: int = 2,
     is_seen: bool = True,
     size_max: int = SIZE_MAX,
     passes: int = ANY_NUMBER,
@@ -344,7 +369,8 @@ def triggers(
         budget: How many faults may strike the evaluators.
         moves: How often a minute may pass, in which a claim expires.
         purge: How somebody purges runs, too; None if nobody does.
-        keep: How long runs are kept then.
+        keep: How long runs are kept then, in microseconds.
+        attempts_max: How often a run is tried.
         is_seen: Whether a cron was seen at the beginning of time.
         size_max: How many bytes a document has at most.
         passes: How many passes each evaluator makes at most.
@@ -354,8 +380,9 @@ def triggers(
     programs = Evaluator(
         triggers=(trigger,),
         next_after=next_minute,
-        claims=Claims(expiry=MINUTE, attempts_max=2),
+        claims=Claims(expiry=MINUTE, attempts_max=attempts_max),
         keep=keep,
+        batch=1,
         attempts=2,
         parts=parts,
     )
@@ -382,7 +409,7 @@ def triggers(
         **({INSTANTS: is_an_instant} if programs.crons else {TOGETHER: is_together(programs)}),
         **({NUMBERED: is_numbered} if trigger.joins and not purge else {}),
     }
-    steps = {CLAIMED: is_not_taken}
+    steps = {CLAIMED: is_not_taken, **({FORGOTTEN: is_forgotten_when_over(keep)} if purge else {})}
     at_rest = {EACH: is_each_invoked(names)} if programs.crons and is_seen else {SETTLED: is_settled(programs, names)}
     return Scenario(
         name="triggers",
@@ -619,11 +646,8 @@ SCENARIOS: Final = (
             moves=0,
             faults=ON_WRITES,
             purge=Evaluator.purge,
-            keep=Retention(age=0, count=1),
         ),
-        thorough=partial(triggers, events=("a1", "a2"), purge=Evaluator.purge, keep=Retention(age=0, count=1), moves=1),
-        large=partial(
-            triggers, events=("a1", "a2"), purge=Evaluator.purge, keep=Retention(age=MINUTE, count=1), budget=1, moves=2
-        ),
+        thorough=partial(triggers, purge=Evaluator.purge, keep=MINUTE, attempts_max=1, moves=2),
+        large=partial(triggers, events=("a1", "a2"), purge=Evaluator.purge, keep=MINUTE, budget=1, moves=2),
     ),
 )

@@ -1,4 +1,4 @@
-"""Eighteen ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
+"""Twenty ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.model.documents import ID, Eq, Filter
+from tidegate.model.documents import ID, Document, Eq, Field, Filter, In, OlderThan
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.instants import Instant
-from tidegate.model.operations import StoreTime, delete_one, find_all
+from tidegate.model.operations import StoreTime, delete_many, delete_one, find_all
 from tidegate.model.programs import insert_new
+from tidegate.model.reading import needed
 from tidegate.retries.resending import Done
 from tidegate.retries.schedule import Due, FirstSeen, Look, NextAfter, Schedule, ScheduleCell, TooLate
-from tidegate.services.retention import Retention
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 from tidegate.transactions.transacting import in_transaction
@@ -28,6 +28,7 @@ from tidegate.triggers.scenarios.evaluator import (
     CLAIMED,
     DROPPED,
     EACH,
+    FORGOTTEN,
     INSTANTS,
     INVOKED,
     MINUTE,
@@ -48,12 +49,13 @@ from tidegate.triggers.scenarios.evaluator import (
     triggers,
 )
 from tidegate.triggers.trigger import NotProvided, Occurrence, Trigger, provided
-from tidegate.triggers.trigger_documents import loaded_run, stored_run
+from tidegate.triggers.trigger_documents import AT, OF, loaded_run, stored_run
 
 __all__ = ["SPECIMENS"]
 
 Triggers: TypeAlias = tuple[Trigger, ...]
 Occurrences: TypeAlias = tuple[Occurrence, ...]
+ALL_OF: Final = Field[tuple[str, ...]](OF.name)
 Runs: TypeAlias = tuple[TriggerRun, ...]
 
 
@@ -188,6 +190,25 @@ async def forgets_the_last_run(evaluator: Evaluator) -> None:
                 await delete_one(evaluator.runs, PARTS.at_version(run.id, run.version))
     except (Ambiguous, NotApplied, NotDurable):
         return
+
+
+async def looks_at_one_page(evaluator: Evaluator, found: tuple[Document, ...]) -> None:
+    """What waits is read to the end of a page, and what is not on it is taken for done."""
+    page = await find_all(evaluator.occurrences, limit=1, fields=())
+    waiting = frozenset([each[ID] for each in page])
+    read = [(doc[ID], needed(doc, ALL_OF)) for doc in found]
+    going = tuple([key for key, of in read if waiting.isdisjoint(of)])
+    if going:
+        await delete_many(evaluator.runs, In(ID, going), OlderThan(AT, evaluator.keep))
+
+
+async def forgets_by_id(evaluator: Evaluator, found: tuple[Document, ...]) -> None:
+    """What was read as old is deleted, whatever has become of it since."""
+    held = [needed(doc, ALL_OF) for doc in found]
+    of = tuple([each for some in held for each in some])
+    page = await find_all(evaluator.occurrences, In(ID, of), limit=1, fields=()) if of else ()
+    if found and not page:
+        await delete_many(evaluator.runs, In(ID, tuple([doc[ID] for doc in found])))
 
 
 async def reported_before(programs: Evaluator) -> bool:
@@ -374,11 +395,39 @@ SPECIMENS: Final = (
             reported=("b1", "a2", "b2"),
             moves=0,
             purge=Evaluator.purge,
-            keep=Retention(age=0, count=1),
             only=TWICE,
         ),
         TWICE,
         "Nothing is planted: runs that are kept for less time than a planner may stand still fire again.",
+        of="triggers.purged",
+    ),
+    planted(
+        "looks_at_one_page",
+        looks_at_one_page,
+        partial(
+            triggers,
+            attrs.evolve(PARTS, forget=looks_at_one_page),
+            events=("a1", "a2"),
+            moves=0,
+            purge=Evaluator.purge,
+        ),
+        FORGOTTEN,
+        "Planted: a find answers a page at most, and whoever asks for no more does not notice.",
+        of="triggers.purged",
+    ),
+    planted(
+        "forgets_by_id",
+        forgets_by_id,
+        partial(
+            triggers,
+            attrs.evolve(PARTS, forget=forgets_by_id),
+            purge=Evaluator.purge,
+            keep=MINUTE,
+            attempts_max=1,
+            moves=2,
+        ),
+        FORGOTTEN,
+        "Planted: a run that was given up, and turns out to have fired, is forgotten in the moment in which it says so.",
         of="triggers.purged",
     ),
     planted(
