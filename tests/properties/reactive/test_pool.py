@@ -693,6 +693,7 @@ def test_one_task_that_has_much_to_do_keeps_no_other_of_its_collection_waiting()
     rules, one = attrs.evolve(TOGETHER, executors=1), run_of(1)
     told = rules.step(PoolState(), PoolTimerFired(at(0)))
     told = rules.step(told.state, DuesSeen(at(1), Glance("here", ("bill", "ship"), POLLING.least), (("bill", 0),)))
+    assert hash(told.state) == hash(attrs.evolve(told.state)), "what it knows is a value"
     told = rules.step(told.state, RunsTaken(at(2), Take("bill", 1), (one,)))
     told = rules.step(told.state, HandlersEnded(at(SECOND), "bill", ((one, None),)))
     assert Take("bill", 1) in told.commands

@@ -791,7 +791,7 @@ def _seen(rules: PoolRules, state: PoolState, event: DuesSeen) -> PoolState:
         name: woken(task.polling, known.get(name) or fresh(task.polling, event.at), event.at)
         for name, task in paces.items()
     }
-    return attrs.evolve(state, woken=state.woken | found.keys(), paces=tuple({**known, **found}.items()))
+    return attrs.evolve(state, woken=state.woken.union(found), paces=tuple({**known, **found}.items()))
 
 
 def _strayed(state: PoolState, task: PooledTask, at: Instant) -> PoolState:
