@@ -104,7 +104,22 @@ def test_what_is_before_the_last_at_of_an_address_is_not_shown_nor_what_is_named
     text = "".join(parts)
     without_users = re.sub(r"(?<=://)\S*@", "***@", text)
 
-    assert redacted(text) == re.sub(r"(\w*(?:token|secret)'?\s*[=:]\s*)[^\s,]+", r"\1***", without_users)
+    named = re.compile(r"(\w*(?:token|secret)'?\s*[=:]\s*)(?:'[^'\n]*'|[^\s,]+)")
+    assert redacted(text) == named.sub(r"\1***", without_users)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Authorization: Bearer hunter2 is refused", "Authorization: *** is refused"),
+        ("{'authorization': 'Basic aHVudGVyMg==', 'status': 401}", "{'authorization': ***, 'status': 401}"),
+        ("X-Api-Key: hunter2", "X-Api-Key: ***"),
+        ('{"password": "hunter 2", "user": "x"}', '{"password": ***, "user": "x"}'),
+    ],
+)
+def test_what_errors_of_http_clients_quote_is_not_shown(text: str, said: str) -> None:
+    """Headers with a scheme, and values in quotes with blanks in them: the second word was shown."""
+    assert redacted(text) == said
 
 
 def test_a_long_text_of_many_addresses_holds_nobody_up() -> None:

@@ -17,8 +17,10 @@ Secret: TypeAlias = Annotated[str, "secret"]
 _ADDRESS: Final = re.compile(r"://\S*")
 """Whatever follows belongs to it, so that each character is looked at once, however many addresses stand in one word."""
 _NAMED: Final = re.compile(
-    r"(?i)\b(\w*(?:passw(?:or)?d|passphrase|pwd|secret|token|api_?key)['\"]?\s*[=:]\s*)[^\s,;&}]+"
+    r"(?i)\b(\w*(?:passw(?:or)?d|passphrase|pwd|secret|token|(?:api|private)[_-]?key|authori[sz]ation|cookie)['\"]?\s*[=:]\s*)"
+    r"(?:(?:basic|bearer|digest)\s+)?(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s,;&}]+)"
 )
+"""A name, and its value: up to the quote that ends it, or what separates it; a header's scheme belongs to it."""
 
 
 _SECRET_NAME: Final = re.compile(
